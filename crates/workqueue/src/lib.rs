@@ -102,6 +102,7 @@
 
 mod core;
 mod item;
+mod map;
 mod metrics;
 mod options;
 mod priority;

@@ -113,11 +113,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// All keys of the queue, in no particular order.
     ///
     /// The iterator takes the lock for at most 64 keys at a time, so a queue of a million keys remains usable meanwhile.
-    /// Concurrent changes may or may not be visible, and a key that leaves the queue and comes back may appear twice or not at
-    /// all.
+    /// Concurrent changes may or may not be visible. A key that leaves the queue and comes back may appear twice or not at
+    /// all, and a key that waits may appear twice if many others leave meanwhile.
     pub fn snapshot(&self) -> impl Iterator<Item = KeySnapshot<K>> + use<K> {
         let shared = Arc::clone(&self.shared);
-        (0..).map_while(move |page| shared.inner.lock().core.page(page, shared.now())).flatten()
+        let pages = shared.inner.lock().core.pages();
+        (0..pages).rev().flat_map(move |page| shared.inner.lock().core.page(page, shared.now()))
     }
 
     /// Resets the failure count of `key`, which succeeded or will not be retried. Its state in the queue does not change.

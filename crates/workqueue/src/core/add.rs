@@ -24,9 +24,9 @@ impl<K: Clone + Eq + Hash> Core<K> {
             return;
         };
         self.advance(now);
-        self.reserve();
+        self.index.reserve(&self.slab);
         let slab = &self.slab;
-        match self.index.entry(hash, |id| slab[*id].key() == key, |id| slab[*id].hash) {
+        match self.index.entry(hash, |id| slab[id].key() == key, slab) {
             Occupied(known) => {
                 let id = *known.get();
                 match self.slab[id].state {
@@ -62,7 +62,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let id = known.unwrap_or_else(|| {
             let flow = self.order.lines.join(|| Some(self.options.flow_of.as_ref()?(adding.as_ref()?)));
             let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());
-            self.index.insert_unique(hash, id, |id| self.slab[*id].hash);
+            self.index.insert(id, &self.slab);
             id
         });
         let asked = if how.is_event() { None } else { self.asked_for(id, how, charged, **now) };

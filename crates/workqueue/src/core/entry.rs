@@ -17,7 +17,7 @@ pub(crate) struct Entry<K> {
     /// Waiting: the due time, including the slot of a shared budget. Ready: the time since which it is ready if metrics need
     /// it, else [`Moment::NEVER`]. Processing: the earliest time requested meanwhile, [`Moment::NEVER`] if only events came.
     pub(crate) at: Moment,
-    /// Neighbours in the line of ready keys, or in that of keys being processed. A vacant place names the next one.
+    /// Neighbours in the line of ready keys, or in that of keys being processed.
     pub(crate) previous: Id,
     pub(crate) next: Id,
     pub(crate) priority: Priority,
@@ -27,20 +27,18 @@ pub(crate) struct Entry<K> {
 }
 
 impl<K> Entry<K> {
-    pub(crate) fn vacant(next: Id) -> Self {
-        Self {
-            key: None,
-            loan: None,
-            hash: 0,
-            state: State::NEW,
-            at: Moment::START,
-            previous: Id::NONE,
-            next,
-            priority: Priority::Normal,
-            flow: 0,
-            past: None,
-        }
-    }
+    pub(crate) const VACANT: Self = Self {
+        key: None,
+        loan: None,
+        hash: 0,
+        state: State::NEW,
+        at: Moment::START,
+        previous: Id::NONE,
+        next: Id::NONE,
+        priority: Priority::Normal,
+        flow: 0,
+        past: None,
+    };
 
     pub(crate) fn is_vacant(&self) -> bool {
         self.key.is_none() && self.loan.is_none()

@@ -1,15 +1,16 @@
 //! Queues of ready keys, per priority and flow; the flows of a priority take turns.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-
-use hashbrown::{DefaultHashBuilder, HashMap};
 
 use super::entry::Entry;
 use super::line::Line;
 use super::slab::{Id, Slab};
+use super::vacancies::fit;
 use crate::Priority;
+use crate::map::Map;
 
 /// Group of keys that shares turns, such as a namespace or a tenant. See [`Options::fair_by`](crate::Options::fair_by).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,7 +51,7 @@ impl Lines {
     pub(crate) fn join(&mut self, name: impl FnOnce() -> Option<Flow>) -> u32 {
         match self {
             Self::Plain(_) => 0,
-            Self::Fair(flows) => name().map_or(0, |name| flows.join(name)),
+            Self::Fair(flows) => name().map_or(0, |name| flows.join(&name)),
         }
     }
 
@@ -65,7 +66,7 @@ impl Lines {
     pub(crate) fn name(&self, number: u32) -> Option<&Flow> {
         match self {
             Self::Plain(_) => None,
-            Self::Fair(flows) => Some(&flows.flows[number as usize].name),
+            Self::Fair(flows) => flows.flows.get(number as usize)?.as_ref().map(|flow| &flow.name),
         }
     }
 
@@ -81,7 +82,7 @@ impl Lines {
     pub(crate) fn remove<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
         match self {
             Self::Plain(lines) => lines[class].remove(id, slab),
-            Self::Fair(flows) => flows.flows[slab[id].flow as usize].lines[class].remove(id, slab),
+            Self::Fair(flows) => flows.flow(slab[id].flow).lines[class].remove(id, slab),
         }
     }
 
@@ -108,12 +109,15 @@ impl Lines {
     }
 }
 
-/// The flows that have keys in the queue, numbered, and their turns.
+/// The flows that have keys in the queue, numbered, and their turns. All of it shrinks when many flows have lost their keys.
 pub(crate) struct Flows {
-    flows: Vec<State>,
-    vacant: Vec<u32>,
+    /// The flows by their numbers. The last one is present.
+    flows: Vec<Option<Box<State>>>,
+    /// Numbers without a flow. Those beyond the last flow are meaningless. The lowest one is used first, so that high ones become
+    /// vacant.
+    vacant: BinaryHeap<Reverse<u32>>,
     /// Name to number. The order of the hash is not visible; the order of flows comes from `turns`.
-    numbers: HashMap<Flow, u32, DefaultHashBuilder>,
+    numbers: Map<Flow, u32>,
     turns: [VecDeque<u32>; Priority::ALL.len()],
 }
 
@@ -128,51 +132,72 @@ struct State {
 
 impl Flows {
     fn new() -> Self {
-        Self { flows: Vec::new(), vacant: Vec::new(), numbers: HashMap::default(), turns: Default::default() }
+        Self { flows: Vec::new(), vacant: BinaryHeap::new(), numbers: Map::new(), turns: Default::default() }
     }
 
-    fn join(&mut self, name: Flow) -> u32 {
-        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
-            let state =
-                State { name: name.clone(), members: 0, lines: [Line::EMPTY; _], in_turn: [false; _] };
-            match self.vacant.pop() {
-                Some(number) => {
-                    self.flows[number as usize] = state;
-                    number
-                }
-                None => {
-                    self.flows.push(state);
-                    u32::try_from(self.flows.len() - 1)
-                        .expect("there are no more flows than places in the slab")
-                }
+    fn flow(&mut self, number: u32) -> &mut State {
+        self.flows[number as usize].as_mut().expect("a flow with entries is present")
+    }
+
+    fn join(&mut self, name: &Flow) -> u32 {
+        let (flows, vacant) = (&mut self.flows, &mut self.vacant);
+        let add = || {
+            let place = vacant.pop().map_or(flows.len(), |Reverse(number)| number as usize);
+            // If the lowest vacant number is beyond the last flow, then all others are as well.
+            let place = place.min(flows.len());
+            let number = u32::try_from(place).expect("there are no more flows than places in the slab");
+            let (lines, in_turn) = ([Line::EMPTY; _], [false; _]);
+            let flow = Some(Box::new(State { name: name.clone(), members: 0, lines, in_turn }));
+            match flows.get_mut(place) {
+                Some(vacant) => *vacant = flow,
+                None => flows.push(flow),
             }
-        });
-        self.flows[number as usize].members += 1;
+            number
+        };
+        let number = *self.numbers.get_or_insert(name, |_| false, add);
+        self.flow(number).members += 1;
         number
     }
 
     /// Removes an entry from its flow; a flow without entries is dropped.
     fn leave(&mut self, number: u32) {
-        let flow = &mut self.flows[number as usize];
+        let flow = self.flow(number);
         flow.members -= 1;
         if flow.members == 0 {
-            self.numbers.remove(&flow.name);
-            // The number is given to another flow later, so no turn may refer to it.
-            for class in (0..flow.in_turn.len()).filter(|class| flow.in_turn[*class]) {
-                self.turns[class].retain(|other| *other != number);
-            }
-            self.vacant.push(number);
+            self.remove(number);
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        let Some(flow) = self.flows[number as usize].take() else { return };
+        self.numbers.remove(&flow.name);
+        // The number is given to another flow later, so no turn may refer to it.
+        for (turns, _) in self.turns.iter_mut().zip(flow.in_turn).filter(|(_, in_turn)| *in_turn) {
+            turns.retain(|other| *other != number);
+            shrink(turns);
+        }
+        self.vacant.push(Reverse(number));
+        while let Some(None) = self.flows.last() {
+            self.flows.pop();
+        }
+        fit(&mut self.flows);
+        if self.vacant.len() > 2 * self.flows.len() + 64 {
+            let numbers = 0..self.flows.len() as u32;
+            self.vacant.retain(|Reverse(number)| numbers.contains(number));
+            self.vacant.shrink_to_fit();
         }
     }
 
     /// Flows without ready keys are skipped and lose their turn, until they have ready keys again.
     fn pop<'s, K>(&mut self, class: usize, slab: &'s mut Slab<K>) -> Option<(Id, &'s mut Entry<K>)> {
         while let Some(number) = self.turns[class].pop_front() {
-            let flow = &mut self.flows[number as usize];
+            let flow = self.flow(number);
             if let Some(id) = flow.lines[class].first() {
                 flow.lines[class].remove(id, slab);
                 flow.in_turn[class] = flow.lines[class].first().is_some();
-                self.turns[class].extend(flow.in_turn[class].then_some(number));
+                let again = flow.in_turn[class].then_some(number);
+                self.turns[class].extend(again);
+                shrink(&mut self.turns[class]);
                 return Some((id, &mut slab[id]));
             }
             flow.in_turn[class] = false;
@@ -182,10 +207,17 @@ impl Flows {
 
     fn push<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
         let number = slab[id].flow;
-        let flow = &mut self.flows[number as usize];
+        let flow = self.flow(number);
         flow.lines[class].push(id, slab);
         if !std::mem::replace(&mut flow.in_turn[class], true) {
             self.turns[class].push_back(number);
         }
+    }
+}
+
+/// Shrinks turns of which less than a quarter is used.
+fn shrink(turns: &mut VecDeque<u32>) {
+    if turns.capacity() > 64 && turns.len() < turns.capacity() / 4 {
+        turns.shrink_to(turns.len() * 2);
     }
 }

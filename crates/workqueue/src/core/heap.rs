@@ -1,14 +1,17 @@
 //! The waiting keys, with the one due first on top.
 
+use std::ops::{Index, IndexMut};
+
 use super::entry::State;
 use super::moment::Moment;
 use super::slab::{Id, Slab};
+use super::vacancies::fit;
 
 /// Children per node: flatter than a binary heap, so a key moves past fewer cache lines.
 const ARITY: usize = 4;
 
 pub(crate) struct Heap {
-    nodes: Vec<Node>,
+    nodes: Nodes,
 }
 
 /// Ordered by its fields from first to last.
@@ -22,27 +25,23 @@ pub(crate) struct Node {
 
 impl Heap {
     pub(crate) fn new() -> Self {
-        Self { nodes: Vec::new() }
+        Self { nodes: Nodes { chunks: Vec::new(), len: 0 } }
     }
 
     #[inline]
     pub(crate) fn first(&self) -> Option<Node> {
-        self.nodes.first().copied()
+        Some(self.nodes.chunks.first()?[0]).filter(|_| !self.is_empty())
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.nodes.len == 0
     }
 
     /// Adds an entry in state waiting.
     pub(crate) fn push<K>(&mut self, node: Node, slab: &mut Slab<K>) {
-        if self.nodes.len() == self.nodes.capacity() {
-            // Grow by an eighth: doubling would leave half of it unused in the middle of a storm.
-            self.nodes.reserve_exact(self.nodes.len() / 8 + 16);
-        }
         self.nodes.push(node);
-        self.rise(self.nodes.len() - 1, slab);
+        self.rise(self.nodes.len - 1, slab);
     }
 
     /// Removes an entry in state waiting.
@@ -51,20 +50,26 @@ impl Heap {
             unreachable!("a key in the heap is waiting")
         };
         let place = place as usize;
-        let removed = self.nodes.swap_remove(place);
-        if place < self.nodes.len() {
+        let (removed, last) = (self.nodes[place], self.nodes.pop());
+        if place < self.nodes.len {
+            self.nodes[place] = last;
             self.rise(place, slab);
             self.sink(place, slab);
-        } else if self.nodes.is_empty() {
-            // A storm has passed, so free its memory.
-            self.nodes.shrink_to(1024);
         }
         removed
     }
 
+    /// Updates the place of an entry in the slab. The entry is in state waiting.
+    pub(crate) fn relocate<K>(&mut self, id: Id, slab: &Slab<K>) {
+        let State::Waiting { place, .. } = slab[id].state else {
+            unreachable!("a key in the heap is waiting")
+        };
+        self.nodes[place as usize].id = id;
+    }
+
     /// All keys of the heap, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter()
+        self.nodes.chunks.iter().flat_map(|chunk| chunk.iter()).take(self.nodes.len)
     }
 
     fn rise<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {
@@ -84,7 +89,7 @@ impl Heap {
         let node = self.nodes[place];
         loop {
             let first = place * ARITY + 1;
-            let children = first..(first + ARITY).min(self.nodes.len());
+            let children = first..(first + ARITY).min(self.nodes.len);
             let Some(least) = children.min_by_key(|child| self.nodes[*child]) else {
                 break;
             };
@@ -102,5 +107,57 @@ impl Heap {
         if let State::Waiting { place, .. } = &mut slab[node.id].state {
             *place = u32::try_from(at).expect("there are no more waiting keys than places in the slab");
         }
+    }
+}
+
+/// Nodes per chunk.
+const CHUNK: usize = 64;
+
+/// The nodes in chunks. In a vector, growing or shrinking would copy all of them at once, which takes milliseconds for a
+/// million, and would leave up to half of the memory unused.
+struct Nodes {
+    #[expect(clippy::vec_box, reason = "a growing vector should copy pointers, not chunks")]
+    chunks: Vec<Box<[Node; CHUNK]>>,
+    len: usize,
+}
+
+impl Nodes {
+    #[inline]
+    fn push(&mut self, node: Node) {
+        if self.len == self.chunks.len() * CHUNK {
+            self.chunks.push(Box::new([node; CHUNK]));
+        }
+        self.len += 1;
+        let last = self.len - 1;
+        self[last] = node;
+    }
+
+    /// Removes the last node, of at least one. One chunk without nodes is kept, so that a number of nodes that swings does not
+    /// allocate each time.
+    #[inline]
+    fn pop(&mut self) -> Node {
+        self.len -= 1;
+        let last = self[self.len];
+        if self.len + 2 * CHUNK <= self.chunks.len() * CHUNK {
+            self.chunks.pop();
+            fit(&mut self.chunks);
+        }
+        last
+    }
+}
+
+impl Index<usize> for Nodes {
+    type Output = Node;
+
+    #[inline]
+    fn index(&self, place: usize) -> &Node {
+        &self.chunks[place / CHUNK][place % CHUNK]
+    }
+}
+
+impl IndexMut<usize> for Nodes {
+    #[inline]
+    fn index_mut(&mut self, place: usize) -> &mut Node {
+        &mut self.chunks[place / CHUNK][place % CHUNK]
     }
 }

@@ -16,12 +16,13 @@
 //!
 //! Read `entry` first, then this, then `order` with its parts `line`, `flows` and `heap`; `add` contains the effect of an add
 //! on a key in each state, `when` the rules about *when* a key may run, and `recovery` those about keys that only a shared
-//! budget delays. `slab` and `lent` store the keys.
+//! budget delays. `slab`, with `vacancies`, and `lent` store the keys; `index` finds them.
 
 mod add;
 mod entry;
 mod flows;
 mod heap;
+mod index;
 mod lent;
 mod line;
 mod moment;
@@ -30,18 +31,20 @@ mod recovery;
 mod slab;
 #[cfg(test)]
 mod tests;
+mod vacancies;
 mod when;
 
 use std::hash::Hash;
 use std::time::Duration;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
 use crate::options::Options;
 use crate::snapshot::{KeySnapshot, KeyState, Waiting};
 use crate::{Gauges, Metrics, Priority};
 use entry::{Again, Entry, State};
+use index::Index;
 use lent::{Lender, Terms};
 use order::Order;
 use recovery::Recovery;
@@ -61,7 +64,7 @@ pub(crate) struct Core<K> {
     slab: Slab<K>,
     lender: Lender<K>,
     /// Key to place. The order of the hash is not visible outside: order comes from `order`.
-    index: HashTable<Id>,
+    index: Index,
     hasher: DefaultHashBuilder,
     order: Order,
     recovery: Recovery,
@@ -98,7 +101,7 @@ impl<K> Core<K> {
         Self {
             slab: Slab::new(),
             lender: Lender::new(),
-            index: HashTable::new(),
+            index: Index::new(),
             hasher: DefaultHashBuilder::default(),
             order: Order::new(options.ageing, options.flow_of.is_some()),
             recovery: Recovery::default(),
@@ -253,6 +256,9 @@ impl<K> Core<K> {
         if was_ahead {
             self.release(now);
         }
+        if self.slab.is_sparse() {
+            self.compact();
+        }
     }
 
     /// Places a key that was just processed as the adds during its run ask for.
@@ -293,34 +299,32 @@ impl<K> Core<K> {
         }
     }
 
-    /// Makes room in the index for another key.
-    #[inline]
-    fn reserve(&mut self) {
-        if self.index.len() == self.index.capacity() {
-            self.rebuild_index();
-        }
-    }
-
-    /// A table that grows by itself visits its entries in its own order, each at a random place of the slab. Here they
-    /// are read in the order of memory.
-    #[cold]
-    fn rebuild_index(&mut self) {
-        let mut index = HashTable::with_capacity((self.index.len() * 2).max(1));
-        for (id, entry) in self.slab.iter() {
-            index.insert_unique(entry.hash, id, |id| self.slab[*id].hash);
-        }
-        self.index = index;
-    }
-
     /// Drops an entry that is in no line and no heap, and no longer has its key.
     #[inline]
     fn remove(&mut self, id: Id) {
-        let entry = &self.slab[id];
-        self.order.lines.leave(entry.flow);
-        if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == id) {
-            found.remove();
-        }
+        self.order.lines.leave(self.slab[id].flow);
+        self.index.remove(id, &self.slab);
         self.slab.vacate(id);
+    }
+
+    /// Moves up to two waiting keys to low places of the slab, so that the chunks which they leave can be freed. Two for each key
+    /// that was processed are enough to keep up with the keys that leave. The keys in line and those being processed stay: they
+    /// leave soon, or wait later.
+    #[cold]
+    fn compact(&mut self) {
+        for _ in 0..2 {
+            let Some(from) = self.slab.next_to_sink() else { return };
+            if let State::Waiting { .. } = self.slab[from].state {
+                let to = self.slab.relocate(from);
+                self.index.relocate(self.slab[to].hash, from, to);
+                self.order.relocate_waiting(to, &self.slab);
+                if let Some((_, offered)) = &mut self.offered
+                    && *offered == from
+                {
+                    *offered = to;
+                }
+            }
+        }
     }
 
     pub(crate) fn gauges(&mut self, now: &Now<impl FnOnce() -> Moment>) -> Gauges {
@@ -418,8 +422,14 @@ impl<K: Clone + Eq + Hash> Core<K> {
         given_up
     }
 
-    /// The keys at one page of places, a bounded number; `None` beyond the last page.
-    pub(crate) fn page(&self, page: usize, now: Moment) -> Option<Vec<KeySnapshot<K>>> {
+    /// Number of pages.
+    pub(crate) fn pages(&self) -> usize {
+        self.slab.pages()
+    }
+
+    /// The keys at one page of places, a bounded number. A key that waits can move to a page before its own, so a reader that
+    /// starts with the last page misses none.
+    pub(crate) fn page(&self, page: usize, now: Moment) -> Vec<KeySnapshot<K>> {
         let describe = |entry: &Entry<K>| KeySnapshot {
             key: entry.key().clone(),
             state: match entry.state {
@@ -438,12 +448,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
             flow: self.order.lines.name(entry.flow).cloned(),
             failures: self.num_requeues(entry.key()),
         };
-        Some(self.slab.page(page)?.map(describe).collect())
+        self.slab.page(page).map(describe).collect()
     }
 
     /// Finds a key. `hash` is that of `key`.
     #[inline]
     fn find(&self, key: &K, hash: u64) -> Option<Id> {
-        self.index.find(hash, |id| self.slab[*id].key() == key).copied()
+        self.index.find(hash, |id| self.slab[id].key() == key)
     }
 }

@@ -135,6 +135,13 @@ impl Order {
         heap.remove(id, slab);
     }
 
+    /// Updates the place of a waiting key in the slab.
+    pub(crate) fn relocate_waiting<K>(&mut self, id: Id, slab: &Slab<K>) {
+        let held = matches!(slab[id].state, State::Waiting { held: true, .. });
+        let heap = if held { &mut self.held } else { &mut self.waiting };
+        heap.relocate(id, slab);
+    }
+
     /// Gives the first key that a shared budget delays an earlier slot.
     pub(crate) fn move_up<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
         let node = self.held.remove(id, slab);

@@ -3,10 +3,15 @@
 //! Places are stable, so that lines, the heap and the index can refer to an entry by a number of four bytes. Entries live in
 //! chunks: growing moves none of them and wastes at most one chunk, where doubling a vector would waste half of it. An
 //! entry is written and read in place and never moved as a whole: copying it would cost more than its lookup.
+//!
+//! A chunk without entries is freed, so a queue that was large gives back its memory in small steps. Low places are
+//! used first. If few entries remain in many chunks, the core moves some of them to low places (`Core::compact`).
 
+use std::mem;
 use std::ops::{Index, IndexMut};
 
 use super::entry::{Entry, State};
+use super::vacancies::{Vacancies, fit};
 use crate::Priority;
 
 /// The place of an entry.
@@ -17,86 +22,172 @@ impl Id {
     /// Means "no entry" in links between entries.
     pub(crate) const NONE: Self = Self(u32::MAX);
 
+    fn of(place: usize) -> Self {
+        // The last number is no place: it means "none".
+        let id = u32::try_from(place).ok().map(Self).filter(|id| *id != Self::NONE);
+        id.expect("four thousand million keys do not fit into memory")
+    }
+
     fn split(self) -> (usize, usize) {
         let place = self.0 as usize;
         (place / CHUNK, place % CHUNK)
     }
 }
 
-/// Entries per chunk: large enough to allocate rarely, small enough for a queue of few keys.
+/// Entries per chunk: large enough to allocate rarely, small enough for a queue of few keys. The places of a chunk are the
+/// bits of one word of [`Vacancies`].
 const CHUNK: usize = 64;
 
+/// Number of chunks that are not freed when they have no entries.
+const KEPT_CHUNKS: usize = 16;
+
 pub(crate) struct Slab<K> {
-    chunks: Vec<Box<[Entry<K>; CHUNK]>>,
-    /// The first vacant place; each vacant place names the next.
-    vacant: Id,
+    /// `None` stands for a chunk without entries that was freed. The last chunk is present.
+    chunks: Vec<Option<Chunk<K>>>,
+    /// Places without an entry, in chunks that are present or were freed.
+    vacancies: Vacancies,
     len: usize,
+    /// Number of chunks that are present.
+    present: usize,
+    /// The place that [`next_to_sink`](Self::next_to_sink) considered last.
+    sunk_above: usize,
 }
+
+type Chunk<K> = Box<[Entry<K>; CHUNK]>;
 
 impl<K> Slab<K> {
     pub(crate) fn new() -> Self {
-        Self { chunks: Vec::new(), vacant: Id::NONE, len: 0 }
+        Self { chunks: Vec::new(), vacancies: Vacancies::new(), len: 0, present: 0, sunk_above: 0 }
     }
 
     /// Makes an entry for the key in `from`, which becomes `None`. The entry is in no line and no heap yet.
     #[inline]
     pub(crate) fn insert(&mut self, from: &mut Option<K>, hash: u64, flow: u32, priority: Priority) -> Id {
-        if self.vacant == Id::NONE {
-            self.grow();
-        }
-        let id = self.vacant;
-        self.len += 1;
-        let (chunk, place) = id.split();
-        let entry = &mut self.chunks[chunk][place];
-        self.vacant = entry.next;
+        let id = self.take_place();
+        let entry = &mut self[id];
         // Swapped instead of moved: a direct copy, without one on the stack.
-        std::mem::swap(&mut entry.key, from);
+        mem::swap(&mut entry.key, from);
         (entry.hash, entry.flow, entry.priority, entry.state) = (hash, flow, priority, State::NEW);
         id
     }
 
-    #[cold]
-    fn grow(&mut self) {
-        let first = self.chunks.len() * CHUNK;
-        // The last number is no place: it means "none".
-        let places = u32::try_from(first + CHUNK).expect("four thousand million keys do not fit into memory");
-        let first = places - CHUNK as u32;
-        let next = |place| {
-            if place + 1 < places { Id(place + 1) } else { Id::NONE }
+    /// Takes the lowest vacant place.
+    #[inline]
+    fn take_place(&mut self) -> Id {
+        let place = match self.vacancies.first() {
+            Some(place) if self.chunks[place / CHUNK].is_some() => place,
+            other => self.grow(other),
         };
-        self.chunks.push(Box::new(std::array::from_fn(|place| Entry::vacant(next(first + place as u32)))));
-        self.vacant = Id(first);
+        self.vacancies.remove(place);
+        self.len += 1;
+        Id::of(place)
+    }
+
+    /// Allocates the chunk of a vacant place, or a further chunk. Returns a vacant place in it.
+    #[cold]
+    fn grow(&mut self, vacant: Option<usize>) -> usize {
+        let place = vacant.unwrap_or_else(|| {
+            self.chunks.push(None);
+            self.vacancies.grow();
+            (self.chunks.len() - 1) * CHUNK
+        });
+        self.chunks[place / CHUNK] = Some(Box::new([const { Entry::VACANT }; CHUNK]));
+        self.present += 1;
+        place
     }
 
     /// Vacates a place whose key has been taken.
     #[inline]
     pub(crate) fn vacate(&mut self, id: Id) {
-        let vacant = self.vacant;
-        let entry = &mut self[id];
-        (entry.next, entry.past) = (vacant, None);
-        self.vacant = id;
+        self[id].past = None;
+        self.vacancies.insert(id.0 as usize);
         self.len -= 1;
-        if self.len == 0 && self.chunks.len() > 16 {
-            // A storm has passed, so free its memory.
-            *self = Self::new();
+        let (chunk, _) = id.split();
+        if self.vacancies.taken(chunk) == 0 {
+            self.free(chunk);
         }
     }
 
-    /// The entries at the places of one chunk; `None` beyond the last one.
-    pub(crate) fn page(&self, page: usize) -> Option<impl Iterator<Item = &Entry<K>>> {
-        Some(self.chunks.get(page)?.iter().filter(|entry| !entry.is_vacant()))
+    /// Frees a chunk that has lost its last entry. The first chunks stay, and the one that the next key uses stays if few other
+    /// places are vacant: a number of keys that swings should not allocate each time.
+    #[cold]
+    fn free(&mut self, chunk: usize) {
+        let is_next = self.vacancies.first().is_some_and(|place| place / CHUNK == chunk);
+        if chunk < KEPT_CHUNKS || is_next && self.places() - self.len < 2 * CHUNK {
+            return;
+        }
+        self.chunks[chunk] = None;
+        self.present -= 1;
+        while let Some(None) = self.chunks.last() {
+            self.chunks.pop();
+            self.vacancies.shrink();
+        }
+        fit(&mut self.chunks);
     }
-}
 
-impl<K> Slab<K> {
+    /// Number of places in the chunks that are present.
+    pub(crate) fn places(&self) -> usize {
+        self.present * CHUNK
+    }
+
+    /// Returns whether entries should move together, because they use less than seven eighths of the places.
+    #[inline]
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.present > KEPT_CHUNKS && self.len < self.places() / 8 * 7
+    }
+
+    /// The next entry that could move to a lower chunk: from the last one downwards, and again from the last one when no lower
+    /// place is vacant. `None` if none was found in a bounded number of steps.
+    pub(crate) fn next_to_sink(&mut self) -> Option<Id> {
+        let lowest = self.vacancies.first()? / CHUNK;
+        for _ in 0..8 {
+            if self.sunk_above <= (lowest + 1) * CHUNK || self.sunk_above > self.chunks.len() * CHUNK {
+                self.sunk_above = self.chunks.len() * CHUNK;
+            }
+            let chunk = (self.sunk_above - 1) / CHUNK;
+            let above = CHUNK - (self.sunk_above - chunk * CHUNK);
+            let below = self.vacancies.taken(chunk) << above >> above;
+            if below != 0 {
+                self.sunk_above = chunk * CHUNK + below.ilog2() as usize;
+                return (chunk > lowest).then(|| Id::of(self.sunk_above));
+            }
+            self.sunk_above = chunk * CHUNK;
+        }
+        None
+    }
+
+    /// Moves an entry to the lowest vacant place. The caller updates everything that refers to the entry by its place.
+    pub(crate) fn relocate(&mut self, from: Id) -> Id {
+        let to = self.take_place();
+        let entry = mem::replace(&mut self[from], Entry::VACANT);
+        self[to] = entry;
+        self.vacate(from);
+        to
+    }
+
+    /// Number of pages.
+    pub(crate) fn pages(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// The entries at the places of one chunk.
+    pub(crate) fn page(&self, page: usize) -> impl Iterator<Item = &Entry<K>> {
+        let chunk = self.chunks.get(page).and_then(Option::as_deref);
+        chunk.into_iter().flatten().filter(|entry| !entry.is_vacant())
+    }
+
     /// The entries in the order of their places, which is that of memory.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Id, &Entry<K>)> {
-        let places = self.chunks.iter().flat_map(|chunk| chunk.iter());
-        (0..).map(Id).zip(places).filter(|(_, entry)| !entry.is_vacant())
+        let chunks = (0..)
+            .zip(&self.chunks)
+            .filter_map(|(number, chunk)| Some((number * CHUNK as u32, chunk.as_ref()?)));
+        let entries = chunks.flat_map(|(first, chunk)| (first..).map(Id).zip(chunk.iter()));
+        entries.filter(|(_, entry)| !entry.is_vacant())
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<K>> {
-        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter(|entry| !entry.is_vacant())
+        let chunks = self.chunks.iter_mut().flatten();
+        chunks.flat_map(|chunk| chunk.iter_mut()).filter(|entry| !entry.is_vacant())
     }
 }
 
@@ -106,7 +197,7 @@ impl<K> Index<Id> for Slab<K> {
     #[inline]
     fn index(&self, id: Id) -> &Entry<K> {
         let (chunk, place) = id.split();
-        &self.chunks[chunk][place]
+        &self.chunks[chunk].as_ref().expect("the chunk of an entry is present")[place]
     }
 }
 
@@ -114,6 +205,6 @@ impl<K> IndexMut<Id> for Slab<K> {
     #[inline]
     fn index_mut(&mut self, id: Id) -> &mut Entry<K> {
         let (chunk, place) = id.split();
-        &mut self.chunks[chunk][place]
+        &mut self.chunks[chunk].as_mut().expect("the chunk of an entry is present")[place]
     }
 }

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use super::tokens::Tokens;
 use super::{Delay, RateLimiter};
+use crate::map::Map;
 use crate::sync::Mutex;
 
 /// A token bucket: `burst` retries at once, then `rate` a second, for all keys together.
@@ -39,17 +40,18 @@ use crate::sync::Mutex;
 #[doc(alias = "TypedBucketRateLimiter")]
 pub struct Bucket<K> {
     tokens: Arc<Mutex<Tokens>>,
-    /// Last slots reserved by keys of this handle. Some may have passed.
-    reserved: HashMap<K, Instant>,
-    /// Slots that a key reserved before its last one and that had not passed then. Empty as long as each key waits for its
-    /// retry.
-    earlier: HashMap<K, Vec<Instant>>,
-    /// Number of reservations at which passed ones are removed: keys that are never forgotten must not pile up.
-    sweep_at: usize,
+    /// Slots reserved by keys of this handle. Some may have passed: they are removed before a table grows, because keys that
+    /// are never forgotten must not accumulate.
+    reserved: Map<K, Slots>,
 }
 
-/// Smallest number of reservations that is worth a sweep.
-const SWEEP: usize = 1024;
+/// Slots that a key reserved.
+struct Slots {
+    last: Instant,
+    /// Slots that it reserved before its last one and that had not passed then. `None` as long as the key waits for its retry.
+    #[expect(clippy::box_collection, reason = "nearly always absent, so its place should be small")]
+    earlier: Option<Box<Vec<Instant>>>,
+}
 
 /// Number of slots stored for a key besides its last one. Beyond that, the one due first is not returned.
 const EARLIER_SLOTS: usize = 64;
@@ -108,7 +110,7 @@ impl<K> Bucket<K> {
     }
 
     fn drawing_from(tokens: Arc<Mutex<Tokens>>) -> Self {
-        Self { tokens, reserved: HashMap::new(), earlier: HashMap::new(), sweep_at: SWEEP }
+        Self { tokens, reserved: Map::new() }
     }
 }
 
@@ -156,19 +158,15 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for Bucket<K> {
     }
 
     fn move_up(&mut self, key: &K, now: Instant) -> Duration {
-        let Some(slot) = self.reserved.get_mut(key) else { return Duration::ZERO };
-        *slot = self.tokens.lock().move_up(*slot, now);
-        slot.saturating_duration_since(now)
+        let Some(Slots { last, .. }) = self.reserved.get_mut(key) else { return Duration::ZERO };
+        *last = self.tokens.lock().move_up(*last, now);
+        last.saturating_duration_since(now)
     }
 
     fn forget(&mut self, key: &K, now: Instant) {
-        if self.reserved.is_empty() {
-            return;
-        }
-        let Some(last) = self.reserved.remove(key) else { return };
-        let earlier = if self.earlier.is_empty() { None } else { self.earlier.remove(key) };
+        let Some(Slots { last, earlier }) = self.reserved.remove(key) else { return };
         let mut tokens = self.tokens.lock();
-        for slot in earlier.into_iter().flatten().chain([last]) {
+        for slot in earlier.into_iter().flat_map(|earlier| *earlier).chain([last]) {
             tokens.give_back(slot, now);
         }
     }
@@ -182,20 +180,18 @@ impl<K: Clone + Eq + Hash> Bucket<K> {
     /// Records the slot of a key, beside those that it reserved earlier. All become free when the key is forgotten, and not
     /// before, because the limiter does not know at which of them the key is retried.
     fn remember(&mut self, key: &K, slot: Instant, now: Instant) {
-        if self.reserved.len() >= self.sweep_at {
-            self.reserved.retain(|_, slot| *slot > now);
-            self.earlier.retain(|key, _| self.reserved.contains_key(key));
-            self.sweep_at = SWEEP.max(2 * self.reserved.len());
-        }
-        let previous = match self.reserved.get_mut(key) {
-            Some(last) => std::mem::replace(last, slot),
-            None => {
-                self.reserved.insert(key.clone(), slot);
-                return;
-            }
-        };
-        if previous > now {
-            let earlier = self.earlier.entry_ref(key).or_default();
+        let mut is_new = false;
+        let slots = self.reserved.get_or_insert(
+            key,
+            |slots| slots.last <= now,
+            || {
+                is_new = true;
+                Slots { last: slot, earlier: None }
+            },
+        );
+        let previous = mem::replace(&mut slots.last, slot);
+        if !is_new && previous > now {
+            let earlier = slots.earlier.get_or_insert_default();
             earlier.retain(|slot| *slot > now);
             earlier.push(previous);
             if earlier.len() > EARLIER_SLOTS {
@@ -276,12 +272,15 @@ mod tests {
     fn a_key_that_reserves_without_end_is_remembered_with_its_last_slots() {
         let (mut bucket, now) = (Bucket::try_new(10.0, 1).unwrap(), Instant::now());
         delays(&mut bucket, &"a", now, 1000);
-        assert_eq!(bucket.earlier.values().map(Vec::len).sum::<usize>(), EARLIER_SLOTS);
+        let stored = |bucket: &Bucket<_>| -> Vec<usize> {
+            bucket.reserved.values().filter_map(|slots| slots.earlier.as_deref().map(Vec::len)).collect()
+        };
+        assert_eq!(stored(&bucket), [EARLIER_SLOTS]);
         bucket.forget(&"a", now);
         let given_back = delays(&mut bucket, &"b", now, EARLIER_SLOTS + 2);
         assert_eq!(given_back[..2], [93.5, 93.6]);
         assert_eq!(given_back[EARLIER_SLOTS..], [99.9, 100.0], "the last slot, and a new one");
-        assert!(bucket.earlier.len() <= 1);
+        assert_eq!(stored(&bucket), [EARLIER_SLOTS], "those of the other key");
     }
 
     #[derive(Clone, Debug)]
@@ -320,7 +319,7 @@ mod tests {
                         retries.retain(|(of, at)| *of != key || *at <= now);
                     }
                     Step::MoveUp(key) => {
-                        let slot = bucket.reserved.get(&key).copied().filter(|slot| *slot > now);
+                        let slot = bucket.reserved.get(&key).map(|slots| slots.last).filter(|slot| *slot > now);
                         let at = now + bucket.move_up(&key, now);
                         if let Some(retry) = retries.iter_mut().find(|retry| Some(retry.1) == slot && retry.0 == key) {
                             prop_assert!(at <= retry.1);
@@ -380,7 +379,7 @@ mod tests {
             bucket.when(&key, now);
             now += Duration::from_millis(99);
         }
-        assert!(bucket.reserved.len() <= 2 * SWEEP, "{}", bucket.reserved.len());
+        assert!(bucket.reserved.len() <= 64 * 64, "{}", bucket.reserved.len());
     }
 
     #[test]

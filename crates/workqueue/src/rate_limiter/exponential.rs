@@ -5,10 +5,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use super::RateLimiter;
+use crate::map::Map;
 use crate::sync::Mutex;
 
 /// Delays the n-th failure of a key (counted from 0) by `min(base × 2ⁿ, max)`.
@@ -29,7 +29,7 @@ use crate::sync::Mutex;
 #[doc(alias = "TypedItemExponentialFailureRateLimiter")]
 pub struct ItemExponentialFailure<K> {
     limits: ExponentialLimits,
-    failures: HashMap<K, u32>,
+    failures: Map<K, u32>,
 }
 
 /// Handle of the first and the longest delay of an [`ItemExponentialFailure`], to change them while it is in use.
@@ -83,7 +83,7 @@ impl<K> ItemExponentialFailure<K> {
 
     pub(super) fn between(base: Duration, max: Duration) -> Self {
         let limits = ExponentialLimits(Arc::new(Mutex::new(Limits { base, max })));
-        Self { limits, failures: HashMap::new() }
+        Self { limits, failures: Map::new() }
     }
 
     /// A handle of the delays, to keep when the limiter is moved into a queue.
@@ -101,17 +101,14 @@ impl<K> Default for ItemExponentialFailure<K> {
 
 impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for ItemExponentialFailure<K> {
     fn when(&mut self, key: &K, _now: Instant) -> Duration {
-        let failures = self.failures.entry_ref(key).or_insert(0);
+        let failures = self.failures.get_or_insert(key, |_| false, || 0);
         let earlier = *failures;
         *failures = earlier.saturating_add(1);
         self.limits.0.lock().delay(earlier)
     }
 
     fn forget(&mut self, key: &K, _now: Instant) {
-        // Most keys never fail, and then no key needs to be hashed.
-        if !self.failures.is_empty() {
-            self.failures.remove(key);
-        }
+        self.failures.remove(key);
     }
 
     fn num_requeues(&self, key: &K) -> u32 {
@@ -160,7 +157,7 @@ mod tests {
         assert!(all.is_sorted(), "{all:?}");
         assert_eq!(all[..65], std::array::from_fn::<u128, 65, _>(|n| 1 << n));
 
-        limiter.failures.insert("b", u32::MAX);
+        *limiter.failures.get_or_insert(&"b", |_| false, || 0) = u32::MAX;
         assert_eq!(limiter.when(&"b", Instant::now()).as_nanos(), 1 << 64);
         assert_eq!(limiter.num_requeues(&"b"), u32::MAX, "the count saturates");
     }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use super::RateLimiter;
+use crate::map::Map;
 
 /// Delays the first failures of a key by `fast` and all later ones by `slow`.
 ///
@@ -17,20 +17,20 @@ pub struct ItemFastSlow<K> {
     fast: Duration,
     slow: Duration,
     fast_attempts: u32,
-    failures: HashMap<K, u32>,
+    failures: Map<K, u32>,
 }
 
 impl<K> ItemFastSlow<K> {
     /// Makes a limiter that delays the first `fast_attempts` failures of a key by `fast`, and later ones by `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
-        Self { fast, slow, fast_attempts, failures: HashMap::new() }
+        Self { fast, slow, fast_attempts, failures: Map::new() }
     }
 }
 
 impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for ItemFastSlow<K> {
     fn when(&mut self, key: &K, _now: Instant) -> Duration {
-        let failures = self.failures.entry_ref(key).or_insert(0);
+        let failures = self.failures.get_or_insert(key, |_| false, || 0);
         *failures = failures.saturating_add(1);
         if *failures <= self.fast_attempts { self.fast } else { self.slow }
     }

@@ -6,7 +6,8 @@
 //! Go restores a cancelled token only if nothing was reserved after it. Otherwise it would raise the level, which puts the next
 //! reservation on top of the last one, while the free slot passes unused. Here free slots are stored: the next reservation
 //! takes the earliest of them, and one that passes unused becomes an available token. So the releases are always a subset of
-//! those of a bucket without returns, or later, and the bound on them holds in every window.
+//! those of a bucket without returns, or later, and the bound on them holds in every window. Free slots at the end of all
+//! reservations are not stored: they raise the level, as in Go.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -107,6 +108,24 @@ impl Tokens {
     pub(super) fn give_back(&mut self, slot: Instant, now: Instant) {
         if slot > now {
             *self.free.entry(slot).or_insert(0) += 1;
+            self.take_back_last();
+        }
+    }
+
+    /// Takes back free slots at the end of the reservations, as if they had not been reserved. So when all slots of a storm
+    /// have been returned, none of them is stored until its time.
+    fn take_back_last(&mut self) {
+        while let (Some(mut last), Some(at)) = (self.free.last_entry(), self.at) {
+            // Slots are `1 / rate` apart, and rounded to nanoseconds: one that is later than this is the last one.
+            let before_last = at.checked_add(nanoseconds((-self.level - 0.5) / self.rate));
+            if self.level >= 0.0 || before_last.is_none_or(|before_last| *last.key() <= before_last) {
+                return;
+            }
+            self.level += 1.0;
+            *last.get_mut() -= 1;
+            if *last.get() == 0 {
+                last.remove();
+            }
         }
     }
 
@@ -191,6 +210,23 @@ mod tests {
         assert_eq!(seconds((0..5).map(|_| tokens.reserve(now))), [0.0, 0.1, 0.2, 0.2, 0.2]);
         let later = now + Duration::from_millis(200);
         assert_eq!(seconds([tokens.reserve(later)]), [0.1], "the two beyond it took no token");
+    }
+
+    #[test]
+    fn slots_that_are_all_returned_are_not_stored() {
+        let (mut tokens, start) = (Tokens::new(10.0, 1), Instant::now());
+        let mut slots = Vec::new();
+        for millis in 0..1000 {
+            slots.extend(tokens.reserve(start + Duration::from_micros(millis * 1003)).slot);
+        }
+        let now = start + Duration::from_secs(2);
+        let (odd, even): (Vec<_>, Vec<_>) =
+            slots.iter().partition(|slot| (**slot - start).as_millis() / 100 % 2 == 1);
+        odd.into_iter().for_each(|slot| tokens.give_back(slot, now));
+        assert!(tokens.free.len() > 400, "between them are others: {}", tokens.free.len());
+        even.into_iter().for_each(|slot| tokens.give_back(slot, now));
+        assert!(tokens.free.is_empty(), "{:?}", tokens.free);
+        assert!(seconds([tokens.reserve(now)])[0] <= 0.1);
     }
 
     #[derive(Clone, Debug)]

@@ -307,8 +307,7 @@ fn a_snapshot_looks_at_no_more_than_64_keys_under_one_lock() {
     for key in 0..1000 {
         core.add_at(Moment::START, key, AddOptions::default());
     }
-    let pages: Vec<usize> =
-        (0..).map_while(|page| core.page(page, Moment::START)).map(|page| page.len()).collect();
+    let pages: Vec<usize> = (0..core.pages()).map(|page| core.page(page, Moment::START).len()).collect();
     assert!(pages.iter().all(|keys| *keys <= 64), "{pages:?}");
     assert_eq!(pages.iter().sum::<usize>(), 1000);
 }
@@ -338,8 +337,8 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
         core.done_at(later, loan);
     }
     assert!(seen.iter().all(|seen| *seen), "a key is lost");
-    assert!(core.index.is_empty());
-    assert!(core.slab.page(0).is_none(), "the memory of a storm does not stay");
+    assert_eq!(core.index.len(), 0);
+    assert_eq!((core.slab.places(), core.index.places()), (1024, 512), "the memory of a storm does not stay");
 }
 
 #[test]
@@ -364,6 +363,34 @@ fn keys_are_known_however_often_the_index_grows() {
         core.add_at(Moment::START, key, AddOptions::default());
     }
     assert_eq!((core.ready(), core.again), (2000, 1000));
-    // A table of its own would take as much room.
-    assert!(core.index.capacity() <= HashTable::<Id>::with_capacity(3000).capacity());
+    assert!(core.index.places() <= 4096, "{}", core.index.places());
+}
+
+/// One key of a hundred waits for a long time, in whichever chunk it was placed; the others come and go.
+#[test]
+fn keys_that_wait_among_many_that_go_are_moved_together_and_keep_their_times() {
+    let epoch = Instant::now();
+    let mut core: Core<u32> = Core::new(Options::default(), epoch);
+    for key in 0..100_000 {
+        let how = AddOptions::default();
+        // The times are in another order than the places.
+        let delay = Duration::from_secs(1000 + u64::from(key) * 7919 % 100_003);
+        core.add_at(Moment::START, key, if key % 100 == 0 { how.after(delay) } else { how });
+    }
+    while let Taken::Key(loan) = core.take_at(Moment::START) {
+        core.done_at(Moment::START, loan);
+    }
+    assert_eq!((core.index.len(), core.ready(), core.processing), (1000, 0, 0));
+    assert!(core.slab.places() <= 1000 * 8 / 7 + 64, "{}", core.slab.places());
+    assert!(core.cancel(&5000, core.hash(&5000)));
+    let (mut count, mut last) = (0, Moment::START);
+    while let Some(due) = core.next_due() {
+        assert!(due >= last);
+        let Taken::Key(loan) = core.take_at(due) else { panic!("a key is due") };
+        let expected = Duration::from_secs(1000 + u64::from(*loan.key()) * 7919 % 100_003);
+        assert_eq!(due.elapsed_since(Moment::START), expected, "{}", loan.key());
+        core.done_at(due, loan);
+        (count, last) = (count + 1, due);
+    }
+    assert_eq!((count, core.index.len()), (999, 0));
 }
