@@ -18,7 +18,7 @@ pub(crate) struct Tracker<R>(Mutex<Inner<R>>);
 
 #[derive(Debug)]
 struct Inner<R> {
-    /// Requests with events that no run has answered yet. At most as many as are in the queue.
+    /// Requests with events that no run has answered yet. At most as many as are in the queue. Shrinks with their number.
     pending: HashMap<R, Pending>,
     history: History<R>,
 }
@@ -68,7 +68,7 @@ impl<R: Request> Tracker<R> {
     /// Starts a run with its attempt number.
     pub(crate) fn begin(&self, request: &R, attempt: u32) -> Beginning {
         let mut inner = self.0.lock();
-        let pending = inner.pending.remove(request);
+        let pending = inner.take_pending(request);
         let last = inner.history.last(request);
         let last_error = last.and_then(|run| run.result.error().map(str::to_owned));
         let without_event = RunResult::leads_to(last.map(|run| &run.result), attempt);
@@ -134,6 +134,22 @@ impl<R: Request> Tracker<R> {
     }
 }
 
+/// Number of pending requests for which memory is kept.
+const KEPT: usize = 1024;
+
+impl<R: Request> Inner<R> {
+    /// Removes a pending request. If most of the memory is unused afterwards, half of it or more is freed, so the cost is
+    /// proportional to the number of removals before.
+    fn take_pending(&mut self, request: &R) -> Option<Pending> {
+        let taken = self.pending.remove(request)?;
+        let (len, capacity) = (self.pending.len(), self.pending.capacity());
+        if capacity > 2 * KEPT && len < capacity / 4 {
+            self.pending.shrink_to(KEPT.max(2 * len));
+        }
+        Some(taken)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, fmt, sync::Arc};
@@ -185,5 +201,24 @@ mod tests {
         assert_eq!((&*why.request, why.runs.len()), ("Nosy ran", 1));
         assert_eq!(inbox.explain_text("run").expect_err("it is spelt differently"), ["ran"]);
         assert_eq!(inbox.overview().failing.len(), 1);
+    }
+
+    #[test]
+    fn the_memory_of_a_million_requests_is_freed_when_they_run() {
+        let tracker = Tracker::default();
+        let cause = Cause { change: Change::Updated, source: Arc::from("x"), object: None };
+        for request in 0..1_000_000_u32 {
+            tracker.expect(&request, cause.clone());
+        }
+        let capacity = || tracker.0.lock().pending.capacity();
+        assert!(capacity() >= 1_000_000);
+        for request in 0..990_000 {
+            assert!(tracker.begin(&request, 0).since.is_some());
+        }
+        assert!(capacity() <= 40_000, "{}", capacity());
+        for request in 990_000..1_000_000 {
+            assert!(tracker.begin(&request, 0).since.is_some());
+        }
+        assert!(capacity() <= 2 * KEPT, "{}", capacity());
     }
 }
