@@ -108,7 +108,7 @@ impl ApiError {
         self
     }
 
-    /// Adds `metadata.continue`, with which a client can continue a list whose snapshot has expired.
+    /// Adds `metadata.continue`, with which a client can continue a list after its snapshot has expired.
     #[must_use]
     pub(crate) fn with_continue(mut self, token: &str) -> Self {
         token.clone_into(&mut self.0.continue_token);

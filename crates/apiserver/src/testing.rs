@@ -98,7 +98,7 @@ pub(crate) fn thing(name: &str, finalizers: &[&str]) -> Value {
     })
 }
 
-/// Shallow JSON whose field names often collide.
+/// Shallow JSON with field names that often collide.
 pub(crate) fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! A control plane whose binaries are shell scripts. There is one test per process: executing a freshly written script fails
+//! A control plane of shell scripts in place of binaries. There is one test per process: executing a freshly written script fails
 //! while another thread's forked child still has it open.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 

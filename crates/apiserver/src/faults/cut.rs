@@ -11,7 +11,7 @@ pub(crate) struct Cut {
     then: Then,
 }
 
-/// Effect on a watch whose events are used up.
+/// Effect on a watch after its last event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Then {
     Close,

@@ -106,7 +106,7 @@ pub use rule::{GroupResource, Rule, RuleId, When};
 use crate::resource::StorageKey;
 use crate::server::Server;
 
-/// Error of an in-process call whose connection was closed by a fault.
+/// Error of an in-process call after a fault closed its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("connection reset by a fault")]
 #[non_exhaustive]

@@ -178,7 +178,7 @@ impl Rule {
         self
     }
 
-    /// Matches only clients whose `User-Agent` starts with `prefix`, such as `kubectl/`.
+    /// Matches only clients with a `User-Agent` that starts with `prefix`, such as `kubectl/`.
     pub fn user_agent(mut self, prefix: &str) -> Self {
         self.user_agent = Some(prefix.to_owned());
         self

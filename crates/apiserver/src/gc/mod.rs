@@ -286,7 +286,7 @@ impl Collector {
         true
     }
 
-    /// Processes an object whose node in the graph is up to date.
+    /// Processes an object with an up-to-date node in the graph.
     fn judge(&self, server: &Server, node: &Node, read: &Read) {
         match node.wait {
             Some(Wait::Orphans) => self.orphan(server, node, read),

@@ -6,7 +6,7 @@ use super::{meta, reference, schemas};
 use crate::discovery;
 use crate::resource::{Resource, Subresource};
 
-/// Query parameters whose values are not strings.
+/// Query parameters with other values than strings.
 const TYPED: [(&str, &str); 9] = [
     ("allowWatchBookmarks", "boolean"),
     ("force", "boolean"),

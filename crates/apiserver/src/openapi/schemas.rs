@@ -100,7 +100,7 @@ pub(super) fn collect(value: &Value, names: &mut Vec<String>) {
     }
 }
 
-/// Kinds whose schemas list every group that uses them.
+/// Kinds with schemas that list every group that uses them.
 pub(super) const PER_GROUP: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
 /// Adds the group of `resource` to a schema of [`PER_GROUP`].

@@ -31,7 +31,7 @@ pub(crate) fn encode_text(api_version: &str, kind: &str, text: &[u8]) -> Option<
     Some(finish(writer))
 }
 
-/// Encodes a list whose items are written one at a time.
+/// Encodes a list, writing one item at a time.
 pub(crate) struct ListMessage {
     api_version: String,
     kind: String,

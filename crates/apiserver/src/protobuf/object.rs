@@ -16,7 +16,7 @@ use crate::builtin::{Alternative, Count, Field, Message, Slot, Type};
 /// Maximum size of a length.
 const LENGTH: usize = 10;
 
-/// Output, and the positions of the fields whose messages are still open.
+/// Output, and the positions of the fields with open messages.
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Vec<u8>,
@@ -40,7 +40,7 @@ impl Writer {
         self.out
     }
 
-    /// Writes a message whose fields `write` appends in the right order.
+    /// Writes a message with the fields that `write` appends in the right order.
     pub(super) fn message<R>(&mut self, number: u64, write: impl FnOnce(&mut Self) -> R) -> R {
         let start = self.begin(number);
         let body = self.out.len();
@@ -67,7 +67,7 @@ impl Writer {
         self.out.truncate(start + width + end - body);
     }
 
-    /// Writes a message whose fields are read from an object in any order.
+    /// Writes a message with fields that are read from an object in any order.
     fn object<'de, A: MapAccess<'de>>(
         &mut self,
         number: u64,

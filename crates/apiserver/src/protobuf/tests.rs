@@ -38,7 +38,7 @@ fn check(object: &Value) {
     assert_eq!(decode(&encode(object).unwrap()).unwrap(), *object);
 }
 
-/// Encodes a message whose fields come in the order of a JSON text.
+/// Encodes a message with its fields in the order of a JSON text.
 fn encode_message(message: &'static Message, text: &str) -> Vec<u8> {
     let mut writer = object::Writer::new(Vec::new());
     let seed = object::ValueSeed::new(&mut writer, 1, Type::Message(message));

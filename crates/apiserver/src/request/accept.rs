@@ -47,7 +47,7 @@ pub(crate) enum Endpoint {
     Custom,
     /// The scale of a custom kind, which is itself of a builtin kind.
     CustomScale,
-    /// A POST whose object is not stored, such as a review. It has no Table.
+    /// A POST of an object that is not stored, such as a review. It has no Table.
     Act,
 }
 

@@ -98,7 +98,7 @@ pub enum ListenError {
 #[derive(Debug, Clone)]
 pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
 
-/// Marks a request whose listener serves the fault API; travels in the request's extensions.
+/// Marks a request to a listener that serves the fault API; travels in the request's extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultApi;
 
@@ -177,7 +177,7 @@ impl Listener {
         self.authority.as_deref()
     }
 
-    /// Returns a kubeconfig whose current context is this listener. With [tokens](super::Options::tokens) it contains the token
+    /// Returns a kubeconfig with this listener as its current context. With [tokens](super::Options::tokens) it contains the token
     /// of the first user in `system:masters`, or else of the first user.
     #[must_use]
     pub fn kubeconfig(&self) -> String {

@@ -199,7 +199,7 @@ impl ApiServer {
     /// `kubernetes`. It is ready when this returns.
     ///
     /// # Panics
-    /// Outside of a tokio runtime whose time is enabled.
+    /// Outside of a tokio runtime with timers.
     #[must_use]
     pub fn start(options: Options) -> Self {
         let limits = options.history_limits();
@@ -217,7 +217,7 @@ impl ApiServer {
     /// [`DataFileError`] names the file and the remedy; the file is unchanged.
     ///
     /// # Panics
-    /// Outside of a tokio runtime whose time is enabled.
+    /// Outside of a tokio runtime with timers.
     #[cfg(feature = "persistence")]
     pub fn open(options: Options, file: &DataFile) -> Result<Self, DataFileError> {
         let (journal, contents) = Journal::open(file)?;

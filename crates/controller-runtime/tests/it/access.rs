@@ -47,7 +47,7 @@ enum Answer {
     Refuse(u16),
 }
 
-/// All users are Jane, who may see everything.
+/// All users are Jane, with access to everything.
 impl Default for Reviews {
     fn default() -> Self {
         Self { tokens: [jane(&[])].into(), access: [allowed(true)].into() }

@@ -183,7 +183,7 @@ async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
     assert!(!notes.names().is_empty());
 }
 
-/// OpenShift's projects behave like this: a user who gains access to an older project receives an event with its old
+/// OpenShift's projects behave like this: a user that gains access to an older project receives an event with its old
 /// version.
 #[tokio::test(start_paused = true)]
 async fn an_object_told_in_a_version_that_was_passed_is_asked_for_and_neither_lost_nor_brought_back() {
