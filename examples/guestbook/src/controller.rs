@@ -75,6 +75,13 @@ struct NameTaken {
     child: String,
 }
 
+/// The theme of a Guestbook.
+enum Theme {
+    /// Its style sheet; `None` if the Guestbook names no theme, or the theme has no style sheet.
+    Style(Option<String>),
+    NotFound(ThemeNotFound),
+}
+
 /// The theme of a Guestbook does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("theme not found: create ConfigMap {namespace}/{theme}, or name another one in spec.theme")]
@@ -95,9 +102,9 @@ impl Reconciler for GuestbookReconciler {
         }
         self.client.add_finalizer(&*guestbook, FINALIZER).await?;
 
-        let style = match self.style(&guestbook)? {
-            Ok(style) => style,
-            Err(missing) => {
+        let style = match self.theme(&guestbook)? {
+            Theme::Style(style) => style,
+            Theme::NotFound(missing) => {
                 cx.events().warning(&*guestbook, "ThemeNotFound", "ReadTheme", missing.to_string());
                 self.set_ready(&guestbook, cx, "False", "ThemeNotFound", &missing.to_string()).await?;
                 return Err(missing.into()); // retried with back-off, and when the theme is created
@@ -128,17 +135,16 @@ impl GuestbookReconciler {
         }
     }
 
-    /// Returns the style sheet of the theme that the Guestbook names.
-    fn style(&self, guestbook: &Guestbook) -> Result<Result<Option<String>, ThemeNotFound>, ReadError> {
+    /// Reads the theme that the Guestbook names.
+    fn theme(&self, guestbook: &Guestbook) -> Result<Theme, ReadError> {
         let Some(theme) = &guestbook.spec.theme else {
-            return Ok(Ok(None));
+            return Ok(Theme::Style(None));
         };
         let namespace = guestbook.namespace().unwrap_or_default();
-        let config = self.config_maps.get(&ObjectKey::new(&*namespace, &**theme))?;
-        let missing = ThemeNotFound { namespace, theme: theme.clone() };
-        let style =
-            |config: &ConfigMap| config.data.as_ref().and_then(|files| files.get("style.css")).cloned();
-        Ok(config.map(|config| style(&config)).ok_or(missing))
+        let Some(config) = self.config_maps.get(&ObjectKey::new(&*namespace, &**theme))? else {
+            return Ok(Theme::NotFound(ThemeNotFound { namespace, theme: theme.clone() }));
+        };
+        Ok(Theme::Style(config.data.as_ref().and_then(|files| files.get("style.css")).cloned()))
     }
 
     async fn apply_children(
