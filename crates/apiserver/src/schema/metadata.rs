@@ -8,6 +8,7 @@ use super::go;
 use super::node::{Child, Definitions, Kind, Node, Type};
 use super::parse;
 use super::{Cursor, Schema};
+use crate::path::Path;
 
 /// `meta.v1.ObjectMeta`, for schemas without the builtin definitions.
 static OBJECT_META: LazyLock<Arc<Node>> = LazyLock::new(|| {
@@ -86,7 +87,7 @@ pub(super) fn declare(node: &mut Node) {
 /// Go's decoding error if a field has the wrong type, such as `json: cannot unmarshal number into Go struct field
 /// ObjectMeta.labels of type string`.
 pub(crate) fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(), String> {
-    coerce(schema.root(), object, true)
+    coerce(schema.root(), object, true, &Path::root())
 }
 
 /// Returns Go's decoding error of an object's `metadata`.
@@ -94,31 +95,49 @@ pub(super) fn decode_error(object: &Value) -> Option<String> {
     coerce_one(&mut object.as_object()?.clone()).err()
 }
 
-fn coerce(schema: Cursor<'_>, value: &mut Value, resource: bool) -> Result<(), String> {
+fn coerce(schema: Cursor<'_>, value: &mut Value, resource: bool, path: &Path<'_>) -> Result<(), String> {
     match value {
         Value::Object(fields) => {
-            if resource {
+            if resource && path.is_root() {
                 coerce_one(fields)?;
+            } else if resource {
+                coerce_embedded(fields, path)?;
             }
             for (name, value) in fields {
                 if resource && name == "metadata" {
                     continue;
                 }
-                if let Some(schema) = schema.property(name).or_else(|| schema.additional()) {
-                    coerce(schema, value, schema.is_embedded_resource())?;
+                if let Some(schema) = schema.property(name) {
+                    coerce(schema, value, schema.is_embedded_resource(), &path.field(name))?;
+                } else if let Some(schema) = schema.additional() {
+                    coerce(schema, value, schema.is_embedded_resource(), &path.key(name))?;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.items() {
-                for item in items {
-                    coerce(schema, item, schema.is_embedded_resource())?;
+                for (index, item) in items.iter_mut().enumerate() {
+                    coerce(schema, item, schema.is_embedded_resource(), &path.index(index))?;
                 }
             }
         }
         _ => {}
     }
     Ok(())
+}
+
+/// Converts the metadata of an object at `path` inside of another.
+fn coerce_embedded(fields: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), String> {
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = fields.get(name).filter(|value| !value.is_string()) {
+            return Err(format!("{}: Invalid value: {value}: must be a string", path.field(name)));
+        }
+    }
+    let metadata = fields.get("metadata").cloned();
+    coerce_one(fields).map_err(|why| {
+        let metadata = metadata.unwrap_or_default();
+        format!("{}: Invalid value: {metadata}: {why}", path.field("metadata"))
+    })
 }
 
 fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {

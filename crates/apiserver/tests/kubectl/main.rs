@@ -276,6 +276,15 @@ async fn explain_and_api_resources_read_the_published_schemas() {
     for kubectl in Session::all_with_widgets().await {
         let said = kubectl.run("explain widget.spec.colour").await;
         assert!(said.contains("GROUP:      example.com") && said.contains("The colour, in words."), "{said}");
+        // ObjectMeta has descriptions, also that of a custom kind.
+        let said = kubectl.run("explain widget.metadata").await;
+        assert!(said.contains("FIELD: metadata <ObjectMeta>"), "{said}");
+        assert!(
+            said.contains("Annotations is an unstructured key value map stored with a resource"),
+            "{said}"
+        );
+        let said = kubectl.run("explain widget.metadata.ownerReferences.uid").await;
+        assert!(said.contains("UID of the referent."), "{said}");
         let said = kubectl.run("explain deployment.spec.replicas").await;
         assert!(said.contains("FIELD: replicas <integer>"), "{said}");
         let said = kubectl.run("api-resources --api-group=example.com --no-headers").await;

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use base64::Engine;
 use regex::Regex;
 
+use super::super::node::{Kind, Node, Type};
+
 /// Formats of strings, without dashes.
 const FORMATS: [&str; 26] = [
     "bsonobjectid",
@@ -39,6 +41,18 @@ const FORMATS: [&str; 26] = [
 /// Whether this is a format of strings.
 pub(in super::super) fn is_known(format: &str) -> bool {
     FORMATS.contains(&format.replace('-', "").as_str())
+}
+
+/// Returns the format of a schema, if it is one of the formats of its type.
+pub(super) fn of(node: &Node) -> Option<&str> {
+    let format = node.format.as_deref()?;
+    let known = match node.kind {
+        Kind::Of(Type::Integer) => matches!(format, "int32" | "int64"),
+        Kind::Of(Type::Number) => matches!(format, "float" | "double"),
+        Kind::Of(Type::String) => is_known(format),
+        _ => false,
+    };
+    known.then_some(format)
 }
 
 /// Whether `text` has this format. Dashes in the format's name are ignored.
@@ -124,14 +138,33 @@ fn is_email(text: &str) -> bool {
     })
 }
 
+/// Letters, digits and symbols.
+static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-zA-Z0-9\p{S}\p{L}]*$"));
+static LETTERS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-zA-Z\p{L}]*$"));
+
+/// Whether this is a single label, with a dash in the second place at most, or labels and a top-level domain of letters.
 fn is_hostname(text: &str) -> bool {
+    let count = |text: &str| text.chars().count();
+    let is_word = |text: &str| WORD.is_match(text);
+    let single = || {
+        let first = text.chars().next().map_or(0, char::len_utf8);
+        let rest = &text[first..];
+        let rest = rest.strip_prefix('-').unwrap_or(rest);
+        first > 0 && is_word(&text[..first]) && is_word(rest) && count(rest) <= 62
+    };
     let label = |label: &str| {
-        (1..=63).contains(&label.len())
+        !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && count(label) <= 63
+            && is_word(&label.replace('-', ""))
     };
-    text.len() <= 255 && text.strip_suffix('.').unwrap_or(text).split('.').all(label)
+    let domain = || {
+        text.rsplit_once('.').is_some_and(|(labels, top)| {
+            labels.split('.').all(label) && LETTERS.is_match(top) && (2..=63).contains(&count(top))
+        })
+    };
+    text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && (single() || domain())
 }
 
 fn is_cidr(text: &str) -> bool {

@@ -47,10 +47,6 @@ impl Errors {
         self.list.is_empty()
     }
 
-    fn len(&self) -> usize {
-        self.list.len()
-    }
-
     fn is_full(&self) -> bool {
         self.list.len() >= ERRORS || self.bytes >= TEXT
     }
@@ -125,7 +121,7 @@ fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>,
         Value::Number(number) => {
             rules::check_range(schema.node, number, path, errors);
             if let Some(rules) = rules {
-                rules.check_number(number, path, errors);
+                rules.check_number(schema.node, number, path, errors);
             }
         }
         Value::Array(elements) => {
@@ -146,10 +142,8 @@ fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>,
         rules.check_enum(value, path, errors);
     }
     if let Value::Object(fields) = value {
-        if let Some(rules) = rules
-            && !rules.check_properties(fields.len(), path, errors)
-        {
-            return;
+        if let Some(rules) = rules {
+            rules.check_properties(fields.len(), path, errors);
         }
         for (name, value) in fields {
             let old = old.and_then(|old| old.get(name));
@@ -191,7 +185,22 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Errors) 
             (fits, expected.name())
         }
     };
-    if !fits {
+    // The library does not check the type of arrays that should be strings with a format.
+    if fits || value.is_array() && matches!(node.kind, Kind::Of(Type::String)) && formats::of(node).is_some()
+    {
+        return;
+    }
+    // Of a value with a format the library names formats, except for strings and arrays.
+    if let (Some(format), false) =
+        (formats::of(node), value.is_string() || value.is_array() || value.is_null())
+    {
+        let found = match value {
+            Value::Number(number) if number.is_f64() => "float64",
+            Value::Number(_) => "int64",
+            _ => "",
+        };
+        errors.push(text::type_error(path, format, &Value::String(found.to_owned()), &text::quoted(found)));
+    } else {
         let found = text::type_name(value);
         errors.push(text::type_error(path, expected, &Value::String(found.to_owned()), &text::quoted(found)));
     }

@@ -9,6 +9,10 @@ use super::super::parse::Parser;
 use super::super::pattern::{Match, Pattern};
 use super::{Errors, text};
 use crate::path::Path;
+use crate::status::FieldError;
+
+/// Largest float that is taken for an integer.
+const LARGEST_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// Value validations of a schema.
 #[derive(Debug, Default)]
@@ -112,28 +116,57 @@ impl Rules {
         }
     }
 
-    pub(super) fn check_number(&self, number: &Number, path: &Path<'_>, errors: &mut Errors) {
+    /// Checks the bounds of a number. As in the library, integers are compared with truncated bounds.
+    pub(super) fn check_number(&self, node: &Node, number: &Number, path: &Path<'_>, errors: &mut Errors) {
         let Some(value) = number.as_f64() else {
             return;
         };
-        let mut refuse = |rule: String| errors.push(text::should(path, &text::number(number), &rule));
-        if let Some(step) = self.multiple_of
-            && (step <= 0.0 || (value / step).fract() != 0.0)
-        {
-            refuse(format!("be a multiple of {}", text::float(step)));
+        let integer = number.as_i64();
+        let shown = text::number(number);
+        // A bound that is no integer is an error of every integer.
+        let bound = |name: &str, limit: f64, errors: &mut Errors| {
+            let misfit = matches!(node.kind, Kind::Of(Type::Integer)) && limit.fract() != 0.0;
+            if misfit {
+                errors.push(text::unplaced(&format!(
+                    "{name} value must be of type {} in {path}",
+                    described(node)
+                )));
+            }
+            integer.is_some() && !misfit
+        };
+        if let Some(step) = self.multiple_of {
+            let native = bound("MultipleOf", step, errors);
+            let step = if native { step.trunc() } else { step };
+            let fits = if native {
+                integer.and_then(|value| value.checked_rem(truncated(step))) == Some(0)
+            } else {
+                let multiple = if step < 1.0 { 1.0 / step * value } else { value / step };
+                multiple.fract() == 0.0 && multiple.abs() <= LARGEST_INTEGER
+            };
+            if step <= 0.0 {
+                let why =
+                    format!("factor MultipleOf declared for {path} must be positive: {}", text::float(step));
+                errors.push(FieldError::invalid(path.to_string(), &text::float(step), &why));
+            } else if !fits {
+                errors.push(text::should(path, &shown, &format!("be a multiple of {}", text::float(step))));
+            }
         }
         if let Some(Bound { value: limit, exclusive }) = self.minimum {
+            let limit = if bound("Minimum boundary", limit, errors) { limit.trunc() } else { limit };
             if exclusive && value <= limit {
-                refuse(format!("be greater than {}", text::float(limit)));
+                errors.push(text::should(path, &shown, &format!("be greater than {}", text::float(limit))));
             } else if value < limit {
-                refuse(format!("be greater than or equal to {}", text::float(limit)));
+                let rule = format!("be greater than or equal to {}", text::float(limit));
+                errors.push(text::should(path, &shown, &rule));
             }
         }
         if let Some(Bound { value: limit, exclusive }) = self.maximum {
+            let limit = if bound("Maximum boundary", limit, errors) { limit.trunc() } else { limit };
             if exclusive && value >= limit {
-                refuse(format!("be less than {}", text::float(limit)));
+                errors.push(text::should(path, &shown, &format!("be less than {}", text::float(limit))));
             } else if value > limit {
-                refuse(format!("be less than or equal to {}", text::float(limit)));
+                let rule = format!("be less than or equal to {}", text::float(limit));
+                errors.push(text::should(path, &shown, &rule));
             }
         }
     }
@@ -148,20 +181,26 @@ impl Rules {
         }
     }
 
-    /// Whether the number of fields is valid; otherwise the fields are not validated.
-    pub(super) fn check_properties(&self, count: usize, path: &Path<'_>, errors: &mut Errors) -> bool {
-        let before = errors.len();
+    pub(super) fn check_properties(&self, count: usize, path: &Path<'_>, errors: &mut Errors) {
         if let Some(limit) = self.min_properties.filter(|limit| (count as u64) < *limit) {
             let rule = format!("have at least {limit} properties");
             errors.push(text::should(path, &count.to_string(), &rule));
-        } else if let Some(limit) = self.max_properties.filter(|limit| count as u64 > *limit) {
+        }
+        if let Some(limit) = self.max_properties.filter(|limit| count as u64 > *limit) {
             errors.push(text::too_many(path, count, limit));
         }
-        errors.len() == before
     }
 
     pub(super) fn check_enum(&self, value: &Value, path: &Path<'_>, errors: &mut Errors) {
-        if !self.choices.is_empty() && !self.choices.contains(value) {
+        // The library converts numbers to the type of the choice, and so loses fractions.
+        let is = |choice: &Value| match (choice, value) {
+            (Value::Number(choice), Value::Number(value)) if choice.is_f64() != value.is_f64() => {
+                choice.as_f64().map(f64::trunc) == value.as_f64().map(f64::trunc)
+                    && (value.is_f64() || choice.as_f64().is_some_and(|choice| choice.fract() == 0.0))
+            }
+            _ => choice == value,
+        };
+        if !self.choices.is_empty() && !self.choices.iter().any(is) {
             errors.push(text::unsupported(path, value, &self.choices));
         }
     }
@@ -183,9 +222,22 @@ pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors:
         }
         _ => true,
     };
-    if !fits && let Kind::Of(expected) = node.kind {
-        let expected = expected.name();
-        let format = format.map_or("(default format)".to_owned(), |format| format!("with format {format}"));
-        errors.push(text::unplaced(&format!("Checked value must be of type {expected} {format} in {path}")));
+    if !fits {
+        errors.push(text::unplaced(&format!("Checked value must be of type {} in {path}", described(node))));
+    }
+}
+
+/// Converts a step without a fraction.
+#[expect(clippy::cast_possible_truncation, reason = "beyond the range of integers it is saturated")]
+fn truncated(step: f64) -> i64 {
+    step as i64
+}
+
+/// Returns the type and the format of numbers.
+fn described(node: &Node) -> String {
+    let kind = if let Kind::Of(kind) = node.kind { kind.name() } else { "" };
+    match &node.format {
+        Some(format) => format!("{kind} with format {format}"),
+        None => format!("{kind} (default format)"),
     }
 }

@@ -1,6 +1,7 @@
 //! Uniqueness of elements in sets and keyed lists.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use serde_json::{Map, Value};
 
@@ -8,25 +9,21 @@ use super::super::Cursor;
 use super::super::node::ListType;
 use super::{Errors, text};
 use crate::path::Path;
+use crate::status::FieldError;
 
 /// Reports elements that equal an earlier one, or have its keys.
 pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     match value {
         Value::Array(elements) => {
-            let mut seen = BTreeSet::new();
-            for (index, element) in elements.iter().enumerate() {
-                if errors.is_full() {
-                    return;
-                }
-                let identity = match schema.list_type() {
-                    ListType::Atomic => continue,
-                    ListType::Set => element.clone(),
-                    ListType::Map(keys) => key(keys, element),
-                };
-                // Objects are sorted by key, so equal identities have equal texts.
-                if !seen.insert(identity.to_string()) {
-                    errors.push(text::duplicate(&path.index(index), &identity));
-                }
+            if matches!(schema.list_type(), ListType::Map(_))
+                && let Some(index) =
+                    elements.iter().position(|element| !element.is_object() && !element.is_null())
+            {
+                let shown = text::value(&elements[index]);
+                let why = "must be an object for an array of list-type map";
+                errors.push(FieldError::invalid(path.index(index).to_string(), &shown, why));
+            } else {
+                duplicates(schema, elements, path, errors);
             }
             if let Some(items) = schema.items() {
                 for (index, element) in elements.iter().enumerate() {
@@ -42,6 +39,32 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: 
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Reports the second of equal elements; the library does not report further ones.
+fn duplicates(schema: Cursor<'_>, elements: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    let mut seen: BTreeMap<String, bool> = BTreeMap::new();
+    for (index, element) in elements.iter().enumerate() {
+        if errors.is_full() {
+            return;
+        }
+        let identity = match schema.list_type() {
+            ListType::Atomic => return,
+            ListType::Set => element.clone(),
+            ListType::Map(keys) => key(keys, element),
+        };
+        // Objects are sorted by key, so equal identities have equal texts.
+        match seen.entry(identity.to_string()) {
+            Entry::Vacant(entry) => {
+                entry.insert(false);
+            }
+            Entry::Occupied(mut entry) => {
+                if !entry.insert(true) {
+                    errors.push(text::duplicate(&path.index(index), &identity));
+                }
+            }
+        }
     }
 }
 
