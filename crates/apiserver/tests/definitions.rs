@@ -77,3 +77,30 @@ async fn a_name_that_is_freed_goes_to_the_first_that_waits_for_it() {
     let firsts = "/apis/example.com/v1/namespaces/default/firsts";
     assert_eq!(send(&service, "GET", firsts, &Value::Null).await.0, 200);
 }
+
+#[tokio::test]
+async fn an_established_definition_needs_a_valid_ca_bundle() {
+    let server = ApiServer::start(Options::default());
+    let service = server.service();
+    assert_eq!(send(&service, "POST", DEFINITIONS, &definition("things", "Thing")).await.0, 201);
+    let path = format!("{DEFINITIONS}/things.example.com");
+    let with = async |bundle: &str| {
+        let (_, mut definition) = send(&service, "GET", &path, &Value::Null).await;
+        definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://example.com", "caBundle": bundle},
+        }});
+        send(&service, "PUT", &path, &definition).await
+    };
+    let (code, answer) = with("YWJj").await;
+    assert_eq!(
+        (code, answer["message"].as_str().unwrap()),
+        (
+            422,
+            "CustomResourceDefinition.apiextensions.k8s.io \"things.example.com\" is invalid: \
+             spec.conversion.webhookClientConfig.caBundle: Invalid value: \"YWJj\": unable to load root certificates: unable \
+             to parse bytes as PEM block"
+        )
+    );
+    let certificate = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+    assert_eq!(with(certificate).await.0, 200);
+}

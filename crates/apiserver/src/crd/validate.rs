@@ -29,7 +29,7 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
         let detail = "must be spec.names.plural+\".\"+spec.group";
         errors.push(FieldError::invalid("metadata.name", &quote(name), detail));
     }
-    check_spec(spec, &Value::Null, &mut errors);
+    check_spec(spec, &Value::Null, None, &mut errors);
     check_names(&definition["status"]["acceptedNames"], "status.acceptedNames", &mut errors);
     check_stored_versions(definition, &mut errors);
     approval::check(definition, None, &mut errors);
@@ -43,11 +43,12 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
 pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (before, after) = (&old["spec"], &new["spec"]);
-    check_spec(after, before, &mut errors);
+    let established = condition(old, "Established") == "True";
+    check_spec(after, before, established.then(|| &before["conversion"]), &mut errors);
     let immutable =
         |field: String, value: &Value| FieldError::invalid(field, &value.to_string(), "field is immutable");
     // From then on objects may exist, which depend on scope and kind.
-    if condition(old, "Established") == "True" {
+    if established {
         if before["scope"] != after["scope"] {
             errors.push(immutable("spec.scope".to_owned(), &after["scope"]));
         }
@@ -136,8 +137,8 @@ fn one_of(field: &str, value: &str, supported: &[&str]) -> Option<FieldError> {
     (!supported.contains(&value)).then(|| FieldError::not_supported(field, value, supported))
 }
 
-/// Validates `spec`. A schema that `old` has already is not checked again.
-fn check_spec(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+/// Validates `spec`. A schema that `old` has already is not checked again. `conversion` is that of an established definition.
+fn check_spec(spec: &Value, old: &Value, conversion: Option<&Value>, errors: &mut Vec<FieldError>) {
     let group = text(spec, "group");
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
@@ -167,7 +168,7 @@ fn check_spec(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let detail = "must be None if spec.preserveUnknownFields is true";
         errors.push(FieldError::invalid("spec.conversion.strategy", &quote(strategy), detail));
     }
-    conversion::check(&spec["conversion"], errors);
+    conversion::check(&spec["conversion"], conversion, errors);
 }
 
 fn label_1035(name: &str) -> Vec<String> {

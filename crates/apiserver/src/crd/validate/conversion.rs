@@ -1,5 +1,7 @@
 //! Validation of `spec.conversion`.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use super::{list, one_of, text, url};
@@ -10,7 +12,8 @@ use crate::verbs::names;
 /// Supported versions of `ConversionReview`.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
-pub(super) fn check(conversion: &Value, errors: &mut Vec<FieldError>) {
+/// Validates a conversion. The CA bundle is checked once a definition is established, unless the bundle of `old` is invalid too.
+pub(super) fn check(conversion: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let strategy = text(conversion, "strategy");
     errors.extend(one_of("spec.conversion.strategy", strategy, &["None", "Webhook"]));
     let webhook = &conversion["webhook"];
@@ -27,10 +30,27 @@ pub(super) fn check(conversion: &Value, errors: &mut Vec<FieldError>) {
         return;
     }
     match &webhook["clientConfig"] {
-        Value::Object(_) => check_client(&webhook["clientConfig"], client, errors),
+        Value::Object(_) => {
+            check_client(&webhook["clientConfig"], client, errors);
+            let bundle = &webhook["clientConfig"]["caBundle"];
+            let was_valid = |old: &Value| is_bundle(&old["webhook"]["clientConfig"]["caBundle"]);
+            if old.is_some_and(was_valid) && !is_bundle(bundle) {
+                let why = "unable to load root certificates: unable to parse bytes as PEM block";
+                errors.push(FieldError::invalid(format!("{client}.caBundle"), &bundle.to_string(), why));
+            }
+        }
         _ => errors.push(FieldError::required(client, "required when strategy is set to Webhook")),
     }
     check_reviews(list(webhook, "conversionReviewVersions"), reviews, errors);
+}
+
+/// Whether a CA bundle is empty, or contains a certificate in PEM. The certificate itself is not parsed.
+fn is_bundle(bundle: &Value) -> bool {
+    let text = bundle.as_str().unwrap_or_default();
+    let text = BASE64_STANDARD.decode(text).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let certificate = text.split_once("-----BEGIN CERTIFICATE-----");
+    text.is_empty() || certificate.is_some_and(|(_, rest)| rest.contains("-----END CERTIFICATE-----"))
 }
 
 fn check_client(config: &Value, field: &str, errors: &mut Vec<FieldError>) {
