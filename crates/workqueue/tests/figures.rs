@@ -125,16 +125,43 @@ async fn a_storm_of_failures_does_not_slow_down_first_time_events() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
+/// A wave is the n-th retries of all keys. It is spread evenly over its delay from the first retry on; from the seventh on the
+/// delay is 320 ms or more, and then no 10 ms hold more than a twentieth of the keys.
 #[tokio::test(start_paused = true)]
 async fn with_full_jitter_a_wave_is_no_herd() {
-    let retries = fail(WithFullJitter::new(exponential(), 1), 10_000, 20 * SECOND).await;
-    let mut slots = vec![0; 2000];
-    for at in &retries.at {
-        slots[usize::try_from(at.as_millis() / 10).unwrap()] += 1;
+    const KEYS: u32 = 10_000;
+    const SLOTS: u32 = 32;
+    let queue = Queue::new(Options::default().rate_limiter(WithFullJitter::new(exponential(), 1)));
+    (0..KEYS).for_each(|key| queue.add(key));
+    let (mut failures, mut waves) = (vec![0; KEYS as usize], [[0_u32; SLOTS as usize]; 12]);
+    let (start, mut slots) = (Instant::now(), vec![0; 2000]);
+    while let Ok(Some(item)) = timeout(SECOND, queue.get()).await
+        && start.elapsed() < 20 * SECOND
+    {
+        if let Some(wave) = waves.get_mut(failures[*item as usize]) {
+            let longest = SECOND / 200 * (1 << failures[*item as usize]);
+            queue.add_rate_limited(*item);
+            let at = queue.when(&item).map_or_else(Instant::now, |waiting| waiting.until);
+            let slot = (at - Instant::now()).as_nanos() * u128::from(SLOTS) / longest.as_nanos();
+            wave[(slot as usize).min(SLOTS as usize - 1)] += 1;
+            failures[*item as usize] += 1;
+            if longest >= SECOND / 5
+                && let Some(slot) = slots.get_mut((at - start).as_millis() as usize / 10)
+            {
+                *slot += 1;
+            }
+        }
     }
-    // The first retries have only milliseconds to spread over, so the check begins after 320 ms.
+    for (number, wave) in waves.iter().enumerate() {
+        let keys: u32 = wave.iter().sum();
+        assert!(keys > KEYS / 2, "most keys reach retry {number}: {keys}");
+        assert!(
+            wave.iter().all(|slot| *slot <= KEYS / 20),
+            "a 32nd of the delay of retry {number} holds more than a twentieth of the keys: {wave:?}"
+        );
+    }
     assert!(
-        slots[32..].iter().all(|keys| *keys <= 500),
+        slots.iter().all(|keys| *keys <= KEYS / 20),
         "a slot of 10 ms holds more than a twentieth of a wave"
     );
 }
