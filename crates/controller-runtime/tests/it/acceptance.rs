@@ -174,7 +174,12 @@ async fn three_controllers_under_one_bucket_retry_together_as_one_would() {
         client(&env).create(&widget(&format!("w{number}"), 1)).await.unwrap();
     }
     let (manager, bucket) = (manager(&env), Bucket::default());
-    let notes = Notes::new(|_, _| Err(reconcile::Error::new("no luck")));
+    let attempts = Arc::<Mutex<Vec<Instant>>>::default();
+    let attempted = Arc::clone(&attempts);
+    let notes = Notes::new(move |_, _| {
+        attempted.lock().unwrap().push(Instant::now());
+        Err(reconcile::Error::new("no luck"))
+    });
     for name in ["one", "two", "three"] {
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
@@ -185,8 +190,18 @@ async fn three_controllers_under_one_bucket_retry_together_as_one_would() {
     }
     let _running = Running::start(manager).await;
     sleep(Duration::from_millis(19_950)).await;
-    let retries = notes.names().len() - 300;
-    assert_eq!(retries, 299, "a burst of 100, then ten a second");
+    let attempts = attempts.lock().unwrap();
+    assert_eq!(attempts.len() - 300, 299, "a burst of 100, then ten a second");
+    // The timers of tokio have a resolution of a millisecond.
+    let since_the_first = |attempt: &Instant| attempt.duration_since(attempts[0]).as_millis();
+    assert!(attempts[..400].iter().all(|attempt| since_the_first(attempt) <= 2), "the burst is not delayed");
+    for (number, attempt) in (1..).zip(&attempts[400..]) {
+        let at = since_the_first(attempt);
+        assert!(
+            (number * 100..=number * 100 + 2).contains(&at),
+            "retry {number} after the burst came at {at} ms"
+        );
+    }
 }
 
 /// Fails while the service is down. An attempt takes 5 ms.
