@@ -129,4 +129,16 @@ mod tests {
         waiters.leave(tickets[0]); // never woken
         assert!(!calls(&mut waiters));
     }
+
+    #[test]
+    fn no_alarm_is_asked_of_another_waiter_while_one_is_on_its_way() {
+        let mut waiters = Waiters::new();
+        let tickets = [0; 2].map(|_| waiters.sit(None, Waker::noop()));
+        let due = Some(Moment::START);
+        let calls = |waiters: &mut Waiters, runs| waiters.call(runs, due).map(|waker| waker.is_some());
+        assert_eq!(calls(&mut waiters, 1), [true, false], "the woken one will set the alarm");
+        assert_eq!((calls(&mut waiters, 1), waiters.called), ([false, false], 1));
+        waiters.leave(tickets[1]);
+        assert_eq!((calls(&mut waiters, 0), waiters.called), ([false, true], 1));
+    }
 }

@@ -99,6 +99,18 @@ impl Lines {
         }
     }
 
+    /// Numbers of flows, of vacant ones, and of places for turns.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> [usize; 3] {
+        match self {
+            Self::Plain(_) => [0; 3],
+            Self::Fair(flows) => {
+                let turns = flows.turns.iter().map(VecDeque::capacity).max().unwrap_or_default();
+                [flows.flows.len(), flows.vacant.len(), turns]
+            }
+        }
+    }
+
     /// Number of flows with keys.
     #[cfg(test)]
     pub(crate) fn known(&self) -> usize {

@@ -161,3 +161,26 @@ impl IndexMut<usize> for Nodes {
         &mut self.chunks[place / CHUNK][place % CHUNK]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_come_with_the_nodes_and_go_with_them_but_one() {
+        let mut nodes = Nodes { chunks: Vec::new(), len: 0 };
+        let node = |added| Node { until: Moment::START, added, id: Id::NONE };
+        let mut counts = Vec::new();
+        for added in 0..300 {
+            nodes.push(node(added));
+            counts.push(nodes.chunks.len());
+        }
+        let expected: Vec<usize> = (1..=300_usize).map(|len| len.div_ceil(CHUNK)).collect();
+        assert_eq!(counts, expected);
+        for len in (0..300_usize).rev() {
+            assert_eq!(nodes.pop().added, len as u64);
+            // Up to one chunk more than is needed, so that a number that swings does not allocate.
+            assert_eq!(nodes.chunks.len(), (len + CHUNK).div_ceil(CHUNK).min(5), "{len} nodes");
+        }
+    }
+}

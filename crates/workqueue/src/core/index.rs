@@ -88,3 +88,50 @@ impl Index {
         self.0.num_buckets()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Priority;
+
+    #[test]
+    fn a_table_doubles_when_it_is_full_and_shrinks_when_it_is_mostly_empty() {
+        let (mut slab, mut index) = (Slab::new(), Index::new());
+        let mut places = Vec::new();
+        let mut ids = Vec::new();
+        for key in 0..20_000_u64 {
+            index.reserve(&slab);
+            let id =
+                slab.insert(&mut Some(key), key.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0, Priority::Normal);
+            index.insert(id, &slab);
+            ids.push(id);
+            if places.last() != Some(&index.places()) {
+                places.push(index.places());
+            }
+        }
+        assert_eq!(places, [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768]);
+        places.clear();
+        for (id, key) in ids.into_iter().zip(0..) {
+            assert_eq!(index.find(slab[id].hash, |other| other == id), Some(id), "{key}");
+            slab[id].key = None;
+            index.remove(id, &slab);
+            slab.vacate(id);
+            if places.last() != Some(&index.places()) {
+                places.push(index.places());
+            }
+        }
+        assert_eq!(places, [32768, 8192, 2048, 512], "and the smallest tables stay");
+        assert_eq!(index.len(), 0);
+        for key in 0..800_u64 {
+            index.reserve(&slab);
+            let id = slab.insert(&mut Some(key), key, 0, Priority::Normal);
+            index.insert(id, &slab);
+        }
+        for id in slab.iter().map(|(id, _)| id).collect::<Vec<_>>() {
+            slab[id].key = None;
+            index.remove(id, &slab);
+            slab.vacate(id);
+        }
+        assert_eq!(index.places(), 1024);
+    }
+}

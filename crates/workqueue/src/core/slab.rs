@@ -116,6 +116,9 @@ impl<K> Slab<K> {
         if chunk < KEPT_CHUNKS || is_next && self.places() - self.len < 2 * CHUNK {
             return;
         }
+        // A chunk that stayed before may be the last one now. Free that instead, so that the list of chunks becomes shorter.
+        let last = self.chunks.len() - 1;
+        let chunk = if self.vacancies.taken(last) == 0 { last } else { chunk };
         self.chunks[chunk] = None;
         self.present -= 1;
         while let Some(None) = self.chunks.last() {
@@ -206,5 +209,88 @@ impl<K> IndexMut<Id> for Slab<K> {
     fn index_mut(&mut self, id: Id) -> &mut Entry<K> {
         let (chunk, place) = id.split();
         &mut self.chunks[chunk].as_mut().expect("the chunk of an entry is present")[place]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(keys: usize) -> (Slab<usize>, Vec<Id>) {
+        let mut slab = Slab::new();
+        let ids = (0..keys).map(|key| slab.insert(&mut Some(key), 0, 0, Priority::Normal)).collect();
+        (slab, ids)
+    }
+
+    fn remove(slab: &mut Slab<usize>, id: Id) {
+        slab[id].key = None;
+        slab.vacate(id);
+    }
+
+    #[test]
+    fn chunks_without_entries_are_freed_but_for_the_first_ones() {
+        for from_the_front in [true, false] {
+            let (mut slab, mut ids) = filled(100 * CHUNK);
+            assert_eq!((slab.present, slab.pages(), slab.len), (100, 100, 100 * CHUNK));
+            if !from_the_front {
+                ids.reverse();
+            }
+            let mut most = Vec::new();
+            for id in ids {
+                remove(&mut slab, id);
+                most.push(slab.places() as isize - slab.len as isize);
+            }
+            let stay = if from_the_front { KEPT_CHUNKS } else { KEPT_CHUNKS + 1 };
+            assert_eq!((slab.present, slab.pages(), slab.len), (stay, stay, 0));
+            assert!(slab.chunks.capacity() <= CHUNK);
+            // Apart from the chunks that stay, at most the places of one chunk and of the current one are vacant.
+            let kept = KEPT_CHUNKS * CHUNK;
+            assert!(most.iter().all(|vacant| *vacant <= (kept + 2 * CHUNK) as isize), "{most:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_keys_that_swings_around_a_chunk_does_not_allocate_each_time() {
+        let (mut slab, _) = filled(20 * CHUNK);
+        for _ in 0..3 {
+            let more = slab.insert(&mut Some(0), 0, 0, Priority::Normal);
+            assert_eq!(more, Id::of(20 * CHUNK));
+            remove(&mut slab, more);
+            assert_eq!(slab.present, 21, "the chunk that the next key uses stays");
+        }
+    }
+
+    #[test]
+    fn low_places_are_used_first_also_those_of_chunks_that_were_freed() {
+        let (mut slab, ids) = filled(100 * CHUNK);
+        for id in &ids[30 * CHUNK..60 * CHUNK] {
+            remove(&mut slab, *id);
+        }
+        assert_eq!((slab.present, slab.pages()), (71, 100), "the chunk that the next key uses stays");
+        remove(&mut slab, ids[80 * CHUNK]);
+        assert_eq!(slab.insert(&mut Some(1), 0, 0, Priority::Normal), ids[30 * CHUNK]);
+        assert_eq!((slab.present, slab.iter().count()), (71, slab.len));
+    }
+
+    #[test]
+    fn entries_sink_from_the_last_chunk_downwards_and_again() {
+        let (mut slab, ids) = filled(40 * CHUNK);
+        assert!(!slab.is_sparse());
+        for (place, id) in ids.iter().enumerate().filter(|(place, _)| place % 10 != 9) {
+            remove(&mut slab, *id);
+            let expected = slab.present > KEPT_CHUNKS && slab.len < slab.places() / 8 * 7;
+            assert_eq!(slab.is_sparse(), expected, "after the removal of {place}");
+        }
+        let (mut last, mut steps) = (Id::NONE, 0);
+        while slab.is_sparse() {
+            steps += 1;
+            let Some(from) = slab.next_to_sink() else { continue };
+            assert!(from < last || last <= Id::of(5 * CHUNK), "{from:?} after {last:?}");
+            let to = slab.relocate(from);
+            assert!(to.0 as usize / CHUNK < from.0 as usize / CHUNK);
+            last = from;
+        }
+        assert!(steps <= 300, "{steps}");
+        assert_eq!((slab.len, slab.iter().count()), (40 * CHUNK / 10, 40 * CHUNK / 10));
     }
 }

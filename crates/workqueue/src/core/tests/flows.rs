@@ -121,3 +121,31 @@ fn flows_without_keys_are_forgotten() {
     }
     assert_eq!(script.core.order.lines.known(), 0);
 }
+
+#[test]
+fn the_memory_of_many_flows_is_freed_when_they_have_no_keys() {
+    let mut core: Core<u32> =
+        Core::new(Options::default().fair_by(|key: &u32| Flow::from(key.to_string())), Instant::now());
+    for key in 0..10_000 {
+        core.add_at(Moment::START, key, AddOptions::default());
+    }
+    assert_eq!(core.order.lines.places()[..2], [10_000, 0]);
+    for count in (0..10_000).rev() {
+        let Taken::Key(loan) = core.take_at(Moment::START) else { panic!("keys are in line") };
+        core.done_at(Moment::START, loan);
+        let [flows, vacant, turns] = core.order.lines.places();
+        assert!(
+            flows <= 10_000
+                && vacant <= 10_000
+                && turns <= 64.max(4 * count + 4).max(16_384 * usize::from(count > 4000)),
+            "{turns} turns of {count}"
+        );
+    }
+    assert_eq!(core.order.lines.places()[0], 0);
+    assert!(core.order.lines.places()[1] <= 64, "numbers beyond the last flow are meaningless");
+    // Numbers that were given away and came back are used again, each once.
+    for key in 0..1000 {
+        core.add_at(Moment::START, key, AddOptions::default());
+    }
+    assert_eq!((core.order.lines.known(), core.order.lines.places()[0]), (1000, 1000));
+}
