@@ -124,8 +124,8 @@ pub use options::{AddOptions, BackOffEvents, Options};
 pub use priority::{Ageing, Priority};
 pub use queue::Queue;
 pub use rate_limiter::{
-    Bucket, Delay, ExponentialLimits, InvalidBucket, InvalidExponential, ItemExponentialFailure,
-    ItemFastSlow, MaxOf, RateLimiter, WithFullJitter, WithMaxWait, default_controller_rate_limiter,
+    Bucket, BucketError, Delay, ExponentialError, ExponentialLimits, ItemExponentialFailure, ItemFastSlow,
+    MaxOf, RateLimiter, WithFullJitter, WithMaxWait, default_controller_rate_limiter,
     default_item_based_rate_limiter,
 };
 pub use snapshot::{KeySnapshot, KeyState, Waiting};

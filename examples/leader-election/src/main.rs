@@ -7,7 +7,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use controller_runtime::{
-    leader_election::{InvalidTiming, Timing},
+    leader_election::{Timing, TimingError},
     manager::Flags,
 };
 
@@ -28,7 +28,7 @@ struct Args {
 }
 
 impl Args {
-    fn timing(&self) -> Result<Timing, InvalidTiming> {
+    fn timing(&self) -> Result<Timing, TimingError> {
         let divisor = if self.quick { 5 } else { 1 };
         let [lease, renew, retry] = [15, 10, 2].map(|seconds| Duration::from_secs(seconds) / divisor);
         Timing::try_new(lease, renew, retry)

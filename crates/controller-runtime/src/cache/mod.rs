@@ -50,11 +50,11 @@ pub use self::{
         in_namespace::InNamespace,
         options::Options,
         resync::Resync,
-        selector::{FieldSelector, InvalidSelector, LabelSelector},
+        selector::{FieldSelector, LabelSelector, SelectorError},
     },
     read::{
         cached::Cached,
-        caches::{BuildError, CacheBuilder, Caches, NotDeclared},
+        caches::{BuildError, CacheBuilder, Caches, NotDeclaredError},
         events::Events,
         index::Index,
         selection::Selection,

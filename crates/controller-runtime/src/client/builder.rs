@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use kube_workqueue::InvalidBucket;
+use kube_workqueue::BucketError;
 use parking_lot::Mutex;
 
 use super::{
@@ -88,7 +88,7 @@ impl ClientBuilder {
     /// `rate` is not positive, or `burst` is zero.
     #[doc(alias = "QPS")]
     #[doc(alias = "Burst")]
-    pub fn rate_limit(mut self, rate: f64, burst: u32) -> Result<Self, InvalidBucket> {
+    pub fn rate_limit(mut self, rate: f64, burst: u32) -> Result<Self, BucketError> {
         self.settings.limiter = Some(Arc::new(Limiter::try_new(rate, burst)?));
         Ok(self)
     }

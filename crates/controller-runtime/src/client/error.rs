@@ -5,7 +5,7 @@ use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 use kube::core::{Status, response::StatusCause};
 
 use super::{
-    Call, Verb, conflict::Conflict, decode::FieldError, gate::NoPermit, rbac, transport::Unreachable,
+    Call, Verb, conflict::Conflict, decode::FieldError, gate::PermitError, rbac, transport::Unreachable,
 };
 
 /// A request to the API server that failed.
@@ -71,9 +71,9 @@ pub enum ErrorKind {
     /// The request was not sent, because it could not succeed.
     NotSent,
     /// The request was not sent, because this process may not write now.
-    NotPermitted(NoPermit),
+    NotPermitted(PermitError),
     /// Permission to write ended while the request was in flight. The request may or may not have been carried out.
-    Interrupted(NoPermit),
+    Interrupted(PermitError),
     /// The API server did not answer within the time that the request may take
     /// ([`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)). The request may or may not have been
     /// carried out.

@@ -9,7 +9,7 @@ use kube::{client::Body, core::Status};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Answer, Call, Client, Error, ErrorKind, NoPermit, Verb,
+    Answer, Call, Client, Error, ErrorKind, PermitError, Verb,
     builder::Settings,
     call::Content,
     deadline::Deadline,
@@ -85,7 +85,7 @@ fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
     }
     let permits = settings.gates.iter().map(|gate| gate.permit(call));
     let all = permits.into_iter().try_fold(WritePermit::unlimited(), |all, permit| Ok(all.and(permit?)));
-    all.map_err(|no_permit: NoPermit| match no_permit.is_misuse() {
+    all.map_err(|no_permit: PermitError| match no_permit.is_misuse() {
         true => Error::not_sent(call, no_permit.to_string()),
         false => Error::make(call, ErrorKind::NotPermitted(no_permit), None),
     })
@@ -133,7 +133,7 @@ pub(super) fn out_of_time(settings: &Settings, call: &Call, timeout: Duration) -
     Error::make(call, ErrorKind::DeadlineExceeded { timeout }, None).of_host(&settings.host)
 }
 
-fn interrupted(call: &Call, ended: NoPermit) -> Error {
+fn interrupted(call: &Call, ended: PermitError) -> Error {
     Error::make(call, ErrorKind::Interrupted(ended), None)
 }
 

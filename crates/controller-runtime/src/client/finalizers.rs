@@ -97,7 +97,7 @@ pub enum FinalizeError {
 /// Two finalizers have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("finalizer {name} is registered already: give each its own name")]
-pub struct DuplicateFinalizer {
+pub struct DuplicateFinalizerError {
     name: String,
 }
 
@@ -117,10 +117,10 @@ impl<K: Object> Finalizers<K> {
         mut self,
         name: impl Into<String>,
         finalizer: impl Finalizer<K>,
-    ) -> Result<Self, DuplicateFinalizer> {
+    ) -> Result<Self, DuplicateFinalizerError> {
         let name = name.into();
         if self.registered.iter().any(|(known, _)| *known == name) {
-            return Err(DuplicateFinalizer { name });
+            return Err(DuplicateFinalizerError { name });
         }
         self.registered.push((name, Box::new(finalizer)));
         Ok(self)

@@ -13,14 +13,14 @@ use super::Call;
 /// cannot write, not even with a request prepared before.
 ///
 /// ```
-/// use controller_runtime::client::{Call, NoPermit, WriteGate, WritePermit};
+/// use controller_runtime::client::{Call, PermitError, WriteGate, WritePermit};
 ///
 /// /// Nothing is written during maintenance.
 /// struct Maintenance;
 ///
 /// impl WriteGate for Maintenance {
-///     fn permit(&self, call: &Call) -> Result<WritePermit, NoPermit> {
-///         Err(NoPermit::new(format!("{} is not possible during maintenance", call.verb())))
+///     fn permit(&self, call: &Call) -> Result<WritePermit, PermitError> {
+///         Err(PermitError::new(format!("{} is not possible during maintenance", call.verb())))
 ///     }
 /// }
 /// ```
@@ -31,13 +31,13 @@ pub trait WriteGate: Send + Sync + 'static {
     ///
     /// The write must not be sent. It fails with
     /// [`ErrorKind::NotPermitted`](super::ErrorKind::NotPermitted) and this reason.
-    fn permit(&self, call: &Call) -> Result<WritePermit, NoPermit>;
+    fn permit(&self, call: &Call) -> Result<WritePermit, PermitError>;
 }
 
 /// Permission for one write, which may end while the write is in flight.
 #[must_use = "hold the permit for the duration of the write"]
 pub struct WritePermit {
-    ended: Option<Pin<Box<dyn Future<Output = NoPermit> + Send>>>,
+    ended: Option<Pin<Box<dyn Future<Output = PermitError> + Send>>>,
 }
 
 impl WritePermit {
@@ -50,7 +50,7 @@ impl WritePermit {
     ///
     /// A request that is in flight then is cancelled: the client stops waiting for the response and fails with
     /// [`ErrorKind::Interrupted`](super::ErrorKind::Interrupted). It is unknown whether the server carries it out.
-    pub fn until(ended: impl Future<Output = NoPermit> + Send + 'static) -> Self {
+    pub fn until(ended: impl Future<Output = PermitError> + Send + 'static) -> Self {
         Self { ended: Some(Box::pin(ended)) }
     }
 
@@ -63,7 +63,7 @@ impl WritePermit {
     }
 
     /// Waits until the permit ends, and returns the reason.
-    pub(super) async fn ended(self) -> NoPermit {
+    pub(super) async fn ended(self) -> PermitError {
         match self.ended {
             Some(ended) => ended.await,
             None => std::future::pending().await,
@@ -80,19 +80,19 @@ impl fmt::Debug for WritePermit {
 /// Reason why this process may not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct NoPermit {
+pub struct PermitError {
     reason: String,
     /// Whether the cause is a programming error, which does not pass with time.
     is_misuse: bool,
 }
 
-impl NoPermit {
+impl PermitError {
     /// Takes the reason as text: lower case, without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), is_misuse: false }
     }
 
-    /// Like [`NoPermit::new`], but for a write that must never be sent by this client where it is used. It fails with
+    /// Like [`PermitError::new`], but for a write that must never be sent by this client where it is used. It fails with
     /// [`ErrorKind::NotSent`](super::ErrorKind::NotSent), to distinguish it from a temporary lack of the lease.
     pub(crate) fn misuse(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), is_misuse: true }

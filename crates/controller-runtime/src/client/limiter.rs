@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use kube_workqueue::{Bucket, InvalidBucket, RateLimiter};
+use kube_workqueue::{Bucket, BucketError, RateLimiter};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Limiter {
-    pub(super) fn try_new(rate: f64, burst: u32) -> Result<Self, InvalidBucket> {
+    pub(super) fn try_new(rate: f64, burst: u32) -> Result<Self, BucketError> {
         let bucket = Bucket::try_new(rate, burst)?;
         Ok(Self { state: Mutex::new(State { bucket, next: 0 }) })
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::worker_pool::{self, DEFAULT_WORKERS, InvalidWorkers};
+use super::worker_pool::{self, DEFAULT_WORKERS, WorkersError};
 
 /// Defaults for options that controllers of a manager do not set in their own [`Options`](super::Options), where each option is
 /// explained.
@@ -100,7 +100,7 @@ impl Config {
         manager: &Self,
         cache_sync_timeout: Duration,
         subject: Option<&GroupKind>,
-    ) -> Result<Settings, InvalidWorkers> {
+    ) -> Result<Settings, WorkersError> {
         let own = self;
         let said =
             |choice: fn(&Self) -> Option<bool>, default| choice(own).or(choice(manager)).unwrap_or(default);
@@ -130,7 +130,7 @@ impl Config {
         name: &str,
         manager: &Self,
         subject: Option<&GroupKind>,
-    ) -> Result<usize, InvalidWorkers> {
+    ) -> Result<usize, WorkersError> {
         if let Some(workers) = self.max_concurrent_reconciles {
             return worker_pool::check(name, workers, "max_concurrent_reconciles of its options");
         }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    Controller, Explanation, Inbox, InvalidWorkers, Watch,
+    Controller, Explanation, Inbox, Watch, WorkersError,
     sources::Sources,
     worker_pool::{self, WantedWorkers},
 };
@@ -106,7 +106,7 @@ impl<R: Request> Handle<R> {
     /// # Errors
     ///
     /// `workers` is zero or above 10,000; then nothing has changed.
-    pub fn set_max_concurrent_reconciles(&self, workers: usize) -> Result<(), InvalidWorkers> {
+    pub fn set_max_concurrent_reconciles(&self, workers: usize) -> Result<(), WorkersError> {
         let workers = worker_pool::check(self.name(), workers, "set_max_concurrent_reconciles")?;
         self.wanted_workers.send_modify(|wanted| {
             *wanted = workers;

@@ -37,8 +37,8 @@ pub use self::{
     options::Options,
     overview::{Failing, Overview},
     unmanaged::Unmanaged,
-    watch::{NotSynced, Watch},
-    worker_pool::InvalidWorkers,
+    watch::{NotSyncedError, Watch},
+    worker_pool::WorkersError,
 };
 pub(crate) use self::{
     config::{GroupKind, Settings},

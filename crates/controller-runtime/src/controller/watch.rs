@@ -11,9 +11,9 @@ use crate::{reconcile::Request, source::DynSource};
 /// [`Handle::watch`](super::Handle::watch).
 ///
 /// ```no_run
-/// # use controller_runtime::{MapMeta, ObjectKey, cache::Meta, controller::{self, NotSynced}, source::Kind};
+/// # use controller_runtime::{MapMeta, ObjectKey, cache::Meta, controller::{self, NotSyncedError}, source::Kind};
 /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-/// # async fn example(controller: &controller::Handle<ObjectKey<Deployment>>) -> Result<(), NotSynced> {
+/// # async fn example(controller: &controller::Handle<ObjectKey<Deployment>>) -> Result<(), NotSyncedError> {
 /// let secrets = Kind::<Secret, _>::new(MapMeta(|secret: &Meta| {
 ///     secret.namespace().map(|namespace| ObjectKey::new(namespace, secret.name()))
 /// }));
@@ -35,7 +35,7 @@ pub struct Watch {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is not synced: {reason}")]
 #[non_exhaustive]
-pub struct NotSynced {
+pub struct NotSyncedError {
     /// Name of the source.
     pub name: String,
     /// Cause of the failure.
@@ -61,7 +61,7 @@ impl Watch {
     ///
     /// The source failed, or has not synced within [`cache_sync_timeout`](super::Options::cache_sync_timeout). The controller
     /// continues without it, and the source is retried.
-    pub async fn synced(&self) -> Result<(), NotSynced> {
+    pub async fn synced(&self) -> Result<(), NotSyncedError> {
         let mut standing = self.standing.clone();
         let decided = |standing: &Standing| !matches!(standing.phase, Phase::Idle | Phase::Waiting);
         let phase = match standing.wait_for(decided).await {
@@ -69,7 +69,7 @@ impl Watch {
             Err(_) => Phase::Failing("the source was removed".to_owned()),
         };
         match phase {
-            Phase::Failing(reason) => Err(NotSynced { name: self.name.to_string(), reason }),
+            Phase::Failing(reason) => Err(NotSyncedError { name: self.name.to_string(), reason }),
             _ => Ok(()),
         }
     }

@@ -27,18 +27,18 @@ pub(super) const MAX_WORKERS: usize = 10_000;
 #[error(
     "controller {controller} cannot have {workers} workers, which {setting} asks for: use 1 to {MAX_WORKERS}"
 )]
-pub struct InvalidWorkers {
+pub struct WorkersError {
     controller: String,
     workers: usize,
     setting: String,
 }
 
 /// Returns `workers` if it is a valid number; `setting` names the option that holds the number.
-pub(super) fn check(controller: &str, workers: usize, setting: &str) -> Result<usize, InvalidWorkers> {
+pub(super) fn check(controller: &str, workers: usize, setting: &str) -> Result<usize, WorkersError> {
     if (1..=MAX_WORKERS).contains(&workers) {
         Ok(workers)
     } else {
-        Err(InvalidWorkers { controller: controller.to_owned(), workers, setting: setting.to_owned() })
+        Err(WorkersError { controller: controller.to_owned(), workers, setting: setting.to_owned() })
     }
 }
 

@@ -72,15 +72,15 @@ fn dual_stack(port: u16) -> io::Result<TcpListener> {
 #[error(
     "{given:?} is not a valid address: give `host:port` with the host's IP address, `:port`, or `0` for none"
 )]
-pub struct InvalidEndpoint {
+pub struct EndpointError {
     given: String,
 }
 
 impl FromStr for Endpoint {
-    type Err = InvalidEndpoint;
+    type Err = EndpointError;
 
-    fn from_str(given: &str) -> Result<Self, InvalidEndpoint> {
-        let invalid = || InvalidEndpoint { given: given.to_owned() };
+    fn from_str(given: &str) -> Result<Self, EndpointError> {
+        let invalid = || EndpointError { given: given.to_owned() };
         match given {
             "" | "0" => Ok(Self::Disabled),
             given => match given.strip_prefix(':') {

@@ -21,7 +21,7 @@ pub(crate) use self::{
     listen::Listen,
 };
 pub use self::{
-    endpoint::{Endpoint, InvalidEndpoint},
+    endpoint::{Endpoint, EndpointError},
     handler::{Handler, Request, Response},
 };
 use crate::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Issuer;
 use crate::{
-    client::{Call, NoPermit, WriteGate, WritePermit},
+    client::{Call, PermitError, WriteGate, WritePermit},
     reconcile::unelected_controller,
 };
 
@@ -21,10 +21,10 @@ impl LeaseGate {
 }
 
 impl WriteGate for LeaseGate {
-    fn permit(&self, _: &Call) -> Result<WritePermit, NoPermit> {
+    fn permit(&self, _: &Call) -> Result<WritePermit, PermitError> {
         if let Some(controller) = unelected_controller() {
             // Refused on the leader too: the write would work there, and fail on each standby.
-            return Err(NoPermit::misuse(format!(
+            return Err(PermitError::misuse(format!(
                 "controller {controller} runs without leader election, and this client writes only with the lease {}: \
                  use the client of the reconcile's context (`cx.client()`), or `Manager::ungated_client`",
                 self.lease,
@@ -33,11 +33,11 @@ impl WriteGate for LeaseGate {
         let permit = self.issuer.permit();
         let reason = format!("this process does not hold the lease {}", self.lease);
         if !permit.is_valid() {
-            return Err(NoPermit::new(reason));
+            return Err(PermitError::new(reason));
         }
         Ok(WritePermit::until(async move {
             permit.ended().await;
-            NoPermit::new(reason)
+            PermitError::new(reason)
         }))
     }
 }

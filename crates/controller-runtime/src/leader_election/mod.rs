@@ -66,5 +66,5 @@ pub(crate) use self::{
 };
 pub use self::{
     options::Options,
-    timing::{InvalidTiming, Timing},
+    timing::{Timing, TimingError},
 };

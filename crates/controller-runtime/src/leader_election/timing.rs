@@ -16,7 +16,7 @@ use std::time::Duration;
 /// let seconds = Duration::from_secs;
 /// assert_eq!(Timing::default(), Timing::try_new(seconds(15), seconds(10), seconds(2))?);
 /// assert!(Timing::try_new(seconds(10), seconds(10), seconds(2)).is_err());
-/// # Ok::<(), controller_runtime::leader_election::InvalidTiming>(())
+/// # Ok::<(), controller_runtime::leader_election::TimingError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
@@ -39,15 +39,15 @@ impl Timing {
         lease_duration: Duration,
         renew_deadline: Duration,
         retry_period: Duration,
-    ) -> Result<Self, InvalidTiming> {
+    ) -> Result<Self, TimingError> {
         if retry_period.is_zero() {
-            return Err(InvalidTiming::NoRetryPeriod);
+            return Err(TimingError::NoRetryPeriod);
         }
         if renew_deadline <= retry_period.mul_f64(JITTER_FACTOR) {
-            return Err(InvalidTiming::RenewDeadline { renew_deadline, retry_period });
+            return Err(TimingError::RenewDeadline { renew_deadline, retry_period });
         }
         if lease_duration <= renew_deadline {
-            return Err(InvalidTiming::LeaseDuration { lease_duration, renew_deadline });
+            return Err(TimingError::LeaseDuration { lease_duration, renew_deadline });
         }
         Ok(Self { lease_duration, renew_deadline, retry_period })
     }
@@ -95,7 +95,7 @@ impl Default for Timing {
 /// Inconsistent durations of leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum InvalidTiming {
+pub enum TimingError {
     /// Attempts would follow each other without a pause.
     #[error("the retry period must be longer than zero")]
     NoRetryPeriod,

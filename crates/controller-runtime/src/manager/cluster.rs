@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{AddError, BoxError, Handle, Manager, RunContext, Runnable, clients::Clients, lifecycle::Group};
 use crate::{
     cache::{self, Cache, Cached, OtherCluster},
-    client::{Call, Client, NoPermit, WriteGate, WritePermit},
+    client::{Call, Client, PermitError, WriteGate, WritePermit},
     metrics::CacheLook,
     object::StaticObject,
 };
@@ -216,9 +216,9 @@ impl Runnable for Arc<ClusterCaches> {
 struct RemovalGate(OtherCluster);
 
 impl WriteGate for RemovalGate {
-    fn permit(&self, _: &Call) -> Result<WritePermit, NoPermit> {
+    fn permit(&self, _: &Call) -> Result<WritePermit, PermitError> {
         let cluster = self.0.clone();
-        let removed = NoPermit::new(format!("cluster {} was removed from the manager", cluster.name()));
+        let removed = PermitError::new(format!("cluster {} was removed from the manager", cluster.name()));
         if cluster.is_removed() {
             return Err(removed);
         }

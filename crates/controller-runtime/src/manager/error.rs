@@ -3,7 +3,7 @@
 use std::{error::Error as _, fmt, time::Duration};
 
 use super::BoxError;
-use crate::{cache::MissingRight, controller::InvalidWorkers};
+use crate::{cache::MissingRight, controller::WorkersError};
 
 /// Error of a manager's run.
 ///
@@ -147,7 +147,7 @@ pub enum AddError {
     },
     /// A controller's number of workers is zero or too high.
     #[error(transparent)]
-    Workers(#[from] InvalidWorkers),
+    Workers(#[from] WorkersError),
     /// The manager is stopping or has stopped.
     #[error("{name} cannot be added, because the manager is stopping: add it earlier, or to another manager")]
     Stopping {

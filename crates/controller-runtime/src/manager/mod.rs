@@ -46,7 +46,7 @@ pub use self::{
     options::{Epoch, Options, Shutdown},
     runnable::{BoxError, RunContext, Runnable},
     signals::Signals,
-    state::{NeverReady, State},
+    state::{NeverReadyError, State},
     weak::WeakManager,
 };
 use crate::{
@@ -60,7 +60,7 @@ use crate::{
 };
 pub use crate::{
     cert::{CertFiles, CertificateError, Serving},
-    http_server::{Endpoint, Handler, InvalidEndpoint, Request, Response},
+    http_server::{Endpoint, EndpointError, Handler, Request, Response},
 };
 
 /// Runs controllers and other [`Runnable`]s, which share its clients and caches.
@@ -300,7 +300,7 @@ impl Manager {
     /// # Errors
     ///
     /// The manager stopped or was dropped before that.
-    pub fn ready(&self) -> impl Future<Output = Result<(), NeverReady>> + Send + use<> {
+    pub fn ready(&self) -> impl Future<Output = Result<(), NeverReadyError>> + Send + use<> {
         state::wait_until_ready(self.shared.readiness.subscribe())
     }
 

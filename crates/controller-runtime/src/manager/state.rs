@@ -22,7 +22,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the manager stopped before it was ready")]
 #[non_exhaustive]
-pub struct NeverReady;
+pub struct NeverReadyError;
 
 /// Whether the current or last run became ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +33,12 @@ pub(super) enum Readiness {
 }
 
 /// Waits until the manager has become ready, even if it is not ready any more.
-pub(super) async fn wait_until_ready(mut readiness: watch::Receiver<Readiness>) -> Result<(), NeverReady> {
+pub(super) async fn wait_until_ready(
+    mut readiness: watch::Receiver<Readiness>,
+) -> Result<(), NeverReadyError> {
     let decided = readiness.wait_for(|readiness| *readiness != Readiness::NotYet).await;
     match decided.map(|decided| *decided) {
         Ok(Readiness::Ready) => Ok(()),
-        _ => Err(NeverReady),
+        _ => Err(NeverReadyError),
     }
 }

@@ -8,8 +8,8 @@ use std::{
 use controller_runtime::{
     Client,
     client::{
-        Answer, Call, ClientMetrics, Deletion, ErrorKind, FieldValidation, Next, NoPermit, Propagation, Verb,
-        Warnings, WriteGate, WritePermit,
+        Answer, Call, ClientMetrics, Deletion, ErrorKind, FieldValidation, Next, PermitError, Propagation,
+        Verb, Warnings, WriteGate, WritePermit,
     },
 };
 use kube_apiserver_embedded::faults::{self, Failure, Rule};
@@ -71,8 +71,8 @@ async fn a_rate_limit_spreads_requests_and_a_request_given_up_leaves_its_place()
 struct Lease(CancellationToken);
 
 impl WriteGate for Lease {
-    fn permit(&self, _: &Call) -> Result<WritePermit, NoPermit> {
-        let lost = || NoPermit::new("the lease is lost");
+    fn permit(&self, _: &Call) -> Result<WritePermit, PermitError> {
+        let lost = || PermitError::new("the lease is lost");
         if self.0.is_cancelled() {
             return Err(lost());
         }

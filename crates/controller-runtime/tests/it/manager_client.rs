@@ -8,7 +8,7 @@ use std::{
 
 use controller_runtime::{
     Manager,
-    client::{Call, ErrorKind, Next, NoPermit, Verb as CallVerb, WriteGate, WritePermit},
+    client::{Call, ErrorKind, Next, PermitError, Verb as CallVerb, WriteGate, WritePermit},
     leader_election,
     manager::Options,
 };
@@ -26,9 +26,9 @@ use crate::{
 struct Forbids;
 
 impl WriteGate for Forbids {
-    fn permit(&self, call: &Call) -> Result<WritePermit, NoPermit> {
+    fn permit(&self, call: &Call) -> Result<WritePermit, PermitError> {
         match call.name() {
-            Some("forbidden") => Err(NoPermit::new("it is forbidden")),
+            Some("forbidden") => Err(PermitError::new("it is forbidden")),
             _ => Ok(WritePermit::unlimited()),
         }
     }

@@ -35,7 +35,7 @@ use crate::sync::Mutex;
 /// let now = Instant::now();
 /// assert_eq!(pods.when(&"default/web", now).as_millis(), 0);
 /// assert_eq!(nodes.when(&"node-1", now).as_millis(), 100);
-/// # Ok::<(), kube_workqueue::InvalidBucket>(())
+/// # Ok::<(), kube_workqueue::BucketError>(())
 /// ```
 #[doc(alias = "TypedBucketRateLimiter")]
 pub struct Bucket<K> {
@@ -59,7 +59,7 @@ const EARLIER_SLOTS: usize = 64;
 /// Reason why [`Bucket::try_new`] refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum InvalidBucket {
+pub enum BucketError {
     /// The rate is zero, negative or not a number.
     #[error("token bucket: rate {0} is not a positive number of tokens per second")]
     Rate(f64),
@@ -73,7 +73,7 @@ impl<K> Bucket<K> {
     ///
     /// # Errors
     /// When `rate` is not positive or `burst` is zero.
-    pub fn try_new(rate: f64, burst: u32) -> Result<Self, InvalidBucket> {
+    pub fn try_new(rate: f64, burst: u32) -> Result<Self, BucketError> {
         check(rate, burst)?;
         Ok(Self::of(Tokens::new(rate, burst)))
     }
@@ -90,7 +90,7 @@ impl<K> Bucket<K> {
     ///
     /// # Errors
     /// See [`try_new`](Self::try_new); then nothing has changed.
-    pub fn set_limits(&self, rate: f64, burst: u32, now: Instant) -> Result<(), InvalidBucket> {
+    pub fn set_limits(&self, rate: f64, burst: u32, now: Instant) -> Result<(), BucketError> {
         check(rate, burst)?;
         let mut tokens = self.tokens.lock();
         tokens.advance(now);
@@ -114,11 +114,11 @@ impl<K> Bucket<K> {
     }
 }
 
-fn check(rate: f64, burst: u32) -> Result<(), InvalidBucket> {
+fn check(rate: f64, burst: u32) -> Result<(), BucketError> {
     if rate.is_nan() || rate <= 0.0 {
-        return Err(InvalidBucket::Rate(rate));
+        return Err(BucketError::Rate(rate));
     }
-    if burst == 0 { Err(InvalidBucket::Burst) } else { Ok(()) }
+    if burst == 0 { Err(BucketError::Burst) } else { Ok(()) }
 }
 
 /// Ten a second after a burst of a hundred: client-go's default.
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(delays(&mut running, &"a", now, 2), [0.0, 1.0]);
         bucket.set_limits(10.0, 3, now).unwrap();
         assert_eq!(delays(&mut running, &"a", now, 1), [0.2], "two tokens at ten a second");
-        assert_eq!(bucket.set_limits(0.0, 3, now), Err(InvalidBucket::Rate(0.0)));
+        assert_eq!(bucket.set_limits(0.0, 3, now), Err(BucketError::Rate(0.0)));
         assert_eq!(delays(&mut running, &"a", now, 1), [0.3]);
     }
 
@@ -409,8 +409,8 @@ mod tests {
     #[test]
     fn what_cannot_be_a_bucket_is_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
-            assert!(matches!(Bucket::<&str>::try_new(rate, 1), Err(InvalidBucket::Rate(_))), "{rate}");
+            assert!(matches!(Bucket::<&str>::try_new(rate, 1), Err(BucketError::Rate(_))), "{rate}");
         }
-        assert_eq!(Bucket::<&str>::try_new(1.0, 0).unwrap_err(), InvalidBucket::Burst);
+        assert_eq!(Bucket::<&str>::try_new(1.0, 0).unwrap_err(), BucketError::Burst);
     }
 }

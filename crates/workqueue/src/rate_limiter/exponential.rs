@@ -24,7 +24,7 @@ use crate::sync::Mutex;
 /// let now = Instant::now();
 /// let delays = [(); 3].map(|()| limiter.when(&"default/web", now).as_millis());
 /// assert_eq!(delays, [5, 10, 12]);
-/// # Ok::<(), kube_workqueue::InvalidExponential>(())
+/// # Ok::<(), kube_workqueue::ExponentialError>(())
 /// ```
 #[doc(alias = "TypedItemExponentialFailureRateLimiter")]
 pub struct ItemExponentialFailure<K> {
@@ -47,9 +47,9 @@ impl ExponentialLimits {
     ///
     /// # Errors
     /// When `max` is less than `base`; then nothing has changed.
-    pub fn set(&self, base: Duration, max: Duration) -> Result<(), InvalidExponential> {
+    pub fn set(&self, base: Duration, max: Duration) -> Result<(), ExponentialError> {
         if max < base {
-            return Err(InvalidExponential { base, max });
+            return Err(ExponentialError { base, max });
         }
         *self.0.lock() = Limits { base, max };
         Ok(())
@@ -67,7 +67,7 @@ impl Limits {
 /// Reason why [`ItemExponentialFailure::try_new`] refused: the longest delay is below the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("exponential back-off: maximum {max:?} is less than the first delay {base:?}")]
-pub struct InvalidExponential {
+pub struct ExponentialError {
     base: Duration,
     max: Duration,
 }
@@ -77,8 +77,8 @@ impl<K> ItemExponentialFailure<K> {
     ///
     /// # Errors
     /// When `max` is less than `base`.
-    pub fn try_new(base: Duration, max: Duration) -> Result<Self, InvalidExponential> {
-        if max < base { Err(InvalidExponential { base, max }) } else { Ok(Self::between(base, max)) }
+    pub fn try_new(base: Duration, max: Duration) -> Result<Self, ExponentialError> {
+        if max < base { Err(ExponentialError { base, max }) } else { Ok(Self::between(base, max)) }
     }
 
     pub(super) fn between(base: Duration, max: Duration) -> Self {

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use bucket::{Bucket, InvalidBucket};
-pub use exponential::{ExponentialLimits, InvalidExponential, ItemExponentialFailure};
+pub use bucket::{Bucket, BucketError};
+pub use exponential::{ExponentialError, ExponentialLimits, ItemExponentialFailure};
 pub use fast_slow::ItemFastSlow;
 pub use jitter::WithFullJitter;
 pub use max_of::MaxOf;

@@ -13,7 +13,7 @@ use crate::cache::objects::meta::Labels;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no selector: {reason}")]
 #[non_exhaustive]
-pub struct InvalidSelector {
+pub struct SelectorError {
     /// The text.
     pub text: String,
     /// The reason.
@@ -31,7 +31,7 @@ pub struct InvalidSelector {
 ///
 /// let selector: LabelSelector = "app = web, tier in (b,a)".parse()?;
 /// assert_eq!(selector.to_string(), "app=web,tier in (a,b)");
-/// # Ok::<(), controller_runtime::cache::InvalidSelector>(())
+/// # Ok::<(), controller_runtime::cache::SelectorError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelSelector {
@@ -95,13 +95,12 @@ impl Holds {
 }
 
 impl std::str::FromStr for LabelSelector {
-    type Err = InvalidSelector;
+    type Err = SelectorError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidSelector> {
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
         let parts = split_outside_parentheses(text);
         let requirements = parts.map(Requirement::parse).collect::<Result<_, _>>();
-        let requirements =
-            requirements.map_err(|reason| InvalidSelector { text: text.to_owned(), reason })?;
+        let requirements = requirements.map_err(|reason| SelectorError { text: text.to_owned(), reason })?;
         Ok(Self { requirements })
     }
 }
@@ -238,9 +237,9 @@ impl FieldSelector {
 }
 
 impl std::str::FromStr for FieldSelector {
-    type Err = InvalidSelector;
+    type Err = SelectorError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidSelector> {
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
         let parse = |part: &str| {
             let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
                 (path, value, false)
@@ -255,8 +254,7 @@ impl std::str::FromStr for FieldSelector {
         let requirements = parts
             .map(|part| parse(part).ok_or_else(|| format!("{part:?} is none of path=value and path!=value")))
             .collect::<Result<_, _>>();
-        let requirements =
-            requirements.map_err(|reason| InvalidSelector { text: text.to_owned(), reason })?;
+        let requirements = requirements.map_err(|reason| SelectorError { text: text.to_owned(), reason })?;
         Ok(Self { requirements })
     }
 }

@@ -12,7 +12,7 @@ use crate::{
             Namespaces, Whereabouts,
             in_namespace::InNamespace,
             options::OfCache,
-            selector::{FieldSelector, InvalidSelector, LabelSelector},
+            selector::{FieldSelector, LabelSelector, SelectorError},
         },
         state::registry::Cache,
     },
@@ -61,9 +61,11 @@ impl<'m> Caches<'m> {
     ///
     /// The kind is not read yet.
     #[doc(alias = "ReaderFailOnMissingInformer")]
-    pub fn declared<K: StaticObject>(&self) -> Result<Cached<K>, NotDeclared> {
+    pub fn declared<K: StaticObject>(&self) -> Result<Cached<K>, NotDeclaredError> {
         let declared = self.cache.is_declared::<K>();
-        declared.then(|| self.cache.of_kind()).ok_or_else(|| NotDeclared { resource: resource_name::<K>() })
+        declared
+            .then(|| self.cache.of_kind())
+            .ok_or_else(|| NotDeclaredError { resource: resource_name::<K>() })
     }
 
     /// Starts the declaration of a cache of a kind that is known at run time.
@@ -118,7 +120,7 @@ pub struct CacheBuilder<'m, K: Object> {
     kind: DynamicKind,
     chosen: OfCache,
     floor: Option<ResourceVersion>,
-    invalid: Option<InvalidSelector>,
+    invalid: Option<SelectorError>,
     is_default: bool,
     objects: PhantomData<fn() -> K>,
 }
@@ -253,7 +255,7 @@ impl<K: Object> fmt::Debug for CacheBuilder<'_, K> {
 pub enum BuildError {
     /// A selector is invalid.
     #[error(transparent)]
-    Selector(#[from] InvalidSelector),
+    Selector(#[from] SelectorError),
     /// Namespaces were set for a kind that has none.
     #[error("{resource} have no namespaces: remove the options of this cache that name namespaces")]
     NotNamespaced {
@@ -275,7 +277,7 @@ pub enum BuildError {
 #[error("{resource} is not cached: call Manager::cached for it before the manager runs")]
 #[doc(alias = "ErrResourceNotCached")]
 #[non_exhaustive]
-pub struct NotDeclared {
+pub struct NotDeclaredError {
     /// The resource.
     pub resource: String,
 }
