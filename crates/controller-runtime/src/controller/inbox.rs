@@ -16,6 +16,7 @@ use crate::{
     enqueue::{Class, Enqueue, EventFailure},
     event::Event,
     object::{Object, ObjectKey},
+    pace::Pace,
     predicate::{EventFilter, required_labels},
     reconcile::{Cause, Change, Request, panic_message},
 };
@@ -29,6 +30,8 @@ pub(crate) struct Inbox<R: Request> {
     filters: Arc<[Box<dyn EventFilter>]>,
     /// Whether requests have different priorities.
     classes: bool,
+    /// Whether the source that uses this handle delivers everything again in its next run.
+    delivers_again: bool,
     /// The manager's clock.
     pub(super) clock: Clock,
     pub(crate) failed_events: FailedEvents,
@@ -49,6 +52,7 @@ impl<R: Request> Inbox<R> {
             tracker: Arc::default(),
             filters,
             classes,
+            delivers_again: false,
             clock,
             failed_events: FailedEvents::default(),
         }
@@ -56,6 +60,11 @@ impl<R: Request> Inbox<R> {
 
     pub(super) fn with_failed_events(self, failed_events: FailedEvents) -> Self {
         Self { failed_events, ..self }
+    }
+
+    /// A handle for a source that delivers everything again in its next run, or does not.
+    pub(super) fn of_source(&self, delivers_again: bool) -> Self {
+        Self { delivers_again, ..self.clone() }
     }
 
     /// An inbox without a controller, for tests.
@@ -106,7 +115,7 @@ impl<R: Request> Inbox<R> {
         let note = |request: &R| {
             let is_own = is_about(request, event);
             let object = (!is_own).then(|| Arc::from(event.meta().to_string()));
-            self.tracker.expect(request, Cause { change, source: Arc::clone(source), object });
+            self.expect(request, Cause { change, source: Arc::clone(source), object });
             is_own && is_urgent(event)
         };
         handle(&self.enqueue(Class::AsSaid).noted_by(&note).reporting_to(failure));
@@ -115,13 +124,30 @@ impl<R: Request> Inbox<R> {
     /// Enqueues a request on behalf of `source`.
     pub(crate) fn add(&self, source: &Arc<str>, request: R, how: AddOptions) {
         let cause = Cause { change: Change::Generic, source: Arc::clone(source), object: None };
-        self.tracker.expect(&request, cause);
+        self.expect(&request, cause);
         self.enqueue(Class::AsSaid).add_with(request, how);
+    }
+
+    /// Records an event that leads to a run.
+    fn expect(&self, request: &R, cause: Cause) {
+        self.tracker.expect(request, cause, !self.delivers_again);
     }
 
     /// Enqueues a request again on behalf of its last run.
     pub(crate) fn add_again(&self, request: &R, how: AddOptions) {
         self.enqueue(Class::AsSaid).add_with(request.clone(), how);
+    }
+
+    /// Removes the requests that sources with [`delivers_again`](crate::source::Source::delivers_again) will add again, if
+    /// they are still due. Nothing may be processed meanwhile.
+    pub(super) async fn remove_repeatable(&self) {
+        let mut pace = Pace::begin();
+        for seen in self.queue.snapshot() {
+            if self.tracker.forget_repeatable(&seen.key) {
+                self.queue.cancel(&seen.key);
+            }
+            pace.step().await;
+        }
     }
 
     fn enqueue(&self, class: Class) -> Enqueue<'_, R> {
@@ -150,6 +176,7 @@ impl<R: Request> Clone for Inbox<R> {
             tracker: Arc::clone(&self.tracker),
             filters: Arc::clone(&self.filters),
             classes: self.classes,
+            delivers_again: self.delivers_again,
             clock: self.clock,
             failed_events: self.failed_events.clone(),
         }

@@ -78,6 +78,8 @@ pub(crate) struct Controller<R: Request> {
     _queue_metrics: QueueGauges,
     /// Number of workers to run. Shared with handles; outlives a run.
     wanted_workers: Arc<WantedWorkers>,
+    /// Locked while workers run, and while requests of deleted objects are removed from the queue of a standby.
+    in_use: tokio::sync::Mutex<()>,
     /// The workers of the current run, for reports of unfinished reconciles.
     workers: Mutex<Vec<Arc<Worker<R>>>>,
 }
@@ -112,6 +114,7 @@ impl<R: Request> Controller<R> {
             inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue, clock)
                 .with_failed_events(FailedEvents::new(metrics.failed_events(&name))),
             wanted_workers: Arc::new(WantedWorkers::new(settings.max_concurrent_reconciles)),
+            in_use: tokio::sync::Mutex::default(),
             workers: Mutex::default(),
             settings,
         }
@@ -171,6 +174,12 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         self.log.starting_controller();
+        let _in_use = tokio::select! {
+            biased;
+            () = cx.shutdown() => return Ok(()),
+            () = cx.aborted() => return Ok(()),
+            in_use = self.in_use.lock() => in_use,
+        };
         // With warm-up, the sources are running already.
         let warm = self.settings.warms_up;
         let mut sources = Box::pin(async { if warm { pending().await } else { self.run_sources().await } });

@@ -3,7 +3,7 @@
 //! A source is either required, and then its failure fails the controller, or was added later, and is then restarted. Each run
 //! of a source goes from `Waiting` to `Synced` or `Failing`, and from there to `Ended` or, when it is dropped, `Idle`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -33,6 +33,14 @@ pub(crate) struct Sources<R: Request> {
 struct Entries<R: Request> {
     all: BTreeMap<u64, Arc<Entry<R>>>,
     next: u64,
+    /// Whether sources that deliver everything again stand still.
+    paused: bool,
+}
+
+impl<R: Request> Entries<R> {
+    fn may_run(&self, id: u64) -> bool {
+        self.all.get(&id).is_some_and(|entry| !(self.paused && entry.source.delivers_again()))
+    }
 }
 
 struct Entry<R: Request> {
@@ -66,7 +74,7 @@ pub(super) enum Phase {
 
 impl<R: Request> Sources<R> {
     pub(super) fn new(all: Vec<Arc<dyn DynSource<R>>>) -> Self {
-        let entries = Entries { all: BTreeMap::new(), next: 0 };
+        let entries = Entries { all: BTreeMap::new(), next: 0, paused: false };
         let sources = Self { entries: Mutex::new(entries), changed: watch::Sender::default() };
         for source in all {
             let required = source.is_required();
@@ -106,6 +114,38 @@ impl<R: Request> Sources<R> {
         self.changed.send_modify(|count| *count += 1);
     }
 
+    /// Stops the sources that deliver everything again at their next run, and runs `meanwhile` when they have stopped. Then they
+    /// run again.
+    ///
+    /// # Cancellation
+    ///
+    /// The sources run again.
+    pub(super) async fn restart(&self, meanwhile: impl Future<Output = ()>) {
+        struct Resume<'s, R: Request>(&'s Sources<R>);
+        impl<R: Request> Drop for Resume<'_, R> {
+            fn drop(&mut self) {
+                self.0.set_paused(false);
+            }
+        }
+        self.set_paused(true);
+        let _resume = Resume(self);
+        let stopping: Vec<_> = {
+            let entries = self.entries.lock();
+            entries.all.values().filter(|entry| entry.source.delivers_again()).cloned().collect()
+        };
+        for entry in stopping {
+            let mut standing = entry.standing.subscribe();
+            // The sender lives in the entry.
+            let _ = standing.wait_for(|standing| matches!(standing.phase, Phase::Idle | Phase::Ended)).await;
+        }
+        meanwhile.await;
+    }
+
+    fn set_paused(&self, paused: bool) {
+        self.entries.lock().paused = paused;
+        self.changed.send_modify(|count| *count += 1);
+    }
+
     /// Waits until all required sources have delivered their initial state.
     pub(super) async fn synced(&self) {
         let required: Vec<_> = {
@@ -130,12 +170,12 @@ impl<R: Request> Sources<R> {
             {
                 let entries = self.entries.lock();
                 running.retain(|id, task| {
-                    entries.all.contains_key(id) || {
+                    entries.may_run(*id) || {
                         task.abort();
                         false
                     }
                 });
-                for (id, entry) in &entries.all {
+                for (id, entry) in entries.all.iter().filter(|(id, _)| entries.may_run(**id)) {
                     running.entry(*id).or_insert_with(|| {
                         let run = Run::begin(Arc::clone(entry), inbox.clone(), Arc::clone(log));
                         tasks.spawn(async move { run.until_it_ends(limit).await }.in_current_span())
@@ -197,7 +237,7 @@ impl<R: Request> Run<R> {
         let Entry { source, name, standing, required } = &*self.entry;
         let (entry, number) = (Arc::clone(&self.entry), self.number);
         let set_synced = Arc::new(move || entry.enter(number, Phase::Synced));
-        let sink = Sink::new(self.inbox.clone(), Arc::clone(name), set_synced);
+        let sink = Sink::new(self.inbox.of_source(source.delivers_again()), Arc::clone(name), set_synced);
         let run = async {
             let ended = recovered(Arc::clone(source).run(sink)).await;
             ended.unwrap_or_else(|panic| Err(format!("it panicked: {panic}").into())).map_err(|error| {

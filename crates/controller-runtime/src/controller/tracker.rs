@@ -29,6 +29,8 @@ struct Pending {
     causes: Causes,
     /// Time of the first of them.
     since: Instant,
+    /// Whether a source requested the run that will not do so again.
+    only_once: bool,
 }
 
 /// Facts about a run at its beginning.
@@ -52,17 +54,29 @@ impl<R> Default for Tracker<R> {
 }
 
 impl<R: Request> Tracker<R> {
-    /// Records an event that leads to a run. Must be called before the request is added to the queue, or the run may miss it.
-    pub(crate) fn expect(&self, request: &R, cause: Cause) {
+    /// Records an event that leads to a run, and whether its source will not deliver it again. Must be called before the request
+    /// is added to the queue, or the run may miss it.
+    pub(crate) fn expect(&self, request: &R, cause: Cause, only_once: bool) {
         let pending = &mut self.0.lock().pending;
         match pending.get_mut(request) {
-            Some(known) => known.causes.add(cause),
+            Some(known) => {
+                known.causes.add(cause);
+                known.only_once |= only_once;
+            }
             None => {
                 let mut causes = Causes::default();
                 causes.add(cause);
-                pending.insert(request.clone(), Pending { causes, since: Instant::now() });
+                pending.insert(request.clone(), Pending { causes, since: Instant::now(), only_once });
             }
         }
+    }
+
+    /// Forgets the events of a request, unless a source will not deliver one of them again. Returns whether it has forgotten.
+    pub(crate) fn forget_repeatable(&self, request: &R) -> bool {
+        let mut inner = self.0.lock();
+        let is_repeatable = inner.pending.get(request).is_none_or(|pending| !pending.only_once);
+        let _forgotten = if is_repeatable { inner.take_pending(request) } else { None };
+        is_repeatable
     }
 
     /// Starts a run with its attempt number.
@@ -185,7 +199,7 @@ mod tests {
         let inbox = Inbox::of(Queue::default());
         TRACKER.set(Some(Arc::clone(&inbox.tracker)));
         let cause = Cause { change: Change::Updated, source: Arc::from("x"), object: None };
-        inbox.tracker.expect(&Nosy("expected"), cause);
+        inbox.tracker.expect(&Nosy("expected"), cause, false);
         let run = Run {
             ended: Timestamp::UNIX_EPOCH,
             took: std::time::Duration::ZERO,
@@ -208,7 +222,7 @@ mod tests {
         let tracker = Tracker::default();
         let cause = Cause { change: Change::Updated, source: Arc::from("x"), object: None };
         for request in 0..1_000_000_u32 {
-            tracker.expect(&request, cause.clone());
+            tracker.expect(&request, cause.clone(), false);
         }
         let capacity = || tracker.0.lock().pending.capacity();
         assert!(capacity() >= 1_000_000);

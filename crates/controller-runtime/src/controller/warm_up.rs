@@ -1,12 +1,24 @@
 //! Warm-up: sources of a controller that run while its process is on standby.
+//!
+//! A standby processes nothing, so requests of deleted objects stay in its queue. When the queue has doubled, the sources of
+//! kinds are restarted with an empty queue: they deliver the objects that exist, and the deletions of the last ten minutes,
+//! as they do to a controller that starts when its process is elected.
 
 use std::{future::pending, sync::Arc};
+
+use tokio::time::{Duration, sleep};
 
 use super::Controller;
 use crate::{
     manager::{BoxError, RunContext, Runnable},
     reconcile::Request,
 };
+
+/// Interval at which the queue of a standby is checked.
+const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// Number of requests that the queue may gain in addition to those that it had after its sources were synced.
+const GROWTH: usize = 1000;
 
 /// The sources of a controller with warm-up: they fill its queue from before the first leadership, and run on through all of
 /// them.
@@ -33,6 +45,27 @@ impl<R: Request> Runnable for WarmUp<R> {
             () = cx.shutdown() => Ok(()),
             error = controller.run_sources() => Err(error),
             () = ready => Ok(()),
+            () = self.remove_dead_requests() => Ok(()),
+        }
+    }
+}
+
+impl<R: Request> WarmUp<R> {
+    /// Keeps the queue of a standby proportional to the objects that exist.
+    async fn remove_dead_requests(&self) {
+        let Controller { sources, inbox, in_use, .. } = &*self.0;
+        loop {
+            sources.synced().await;
+            let living = inbox.queue.len();
+            while inbox.queue.len() <= 2 * living + GROWTH {
+                sleep(CHECK_EVERY).await;
+            }
+            // The deletions of the last ten minutes stay, so wait until those that filled the queue are older.
+            sleep(CHECK_EVERY).await;
+            // Otherwise the process leads, and its workers empty the queue.
+            if let Ok(_standby) = in_use.try_lock() {
+                sources.restart(inbox.remove_repeatable()).await;
+            }
         }
     }
 }

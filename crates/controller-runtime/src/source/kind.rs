@@ -193,6 +193,10 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
         true
     }
 
+    fn delivers_again(&self) -> bool {
+        true
+    }
+
     fn is_required(&self) -> bool {
         !self.cached.is_of_other_cluster()
     }

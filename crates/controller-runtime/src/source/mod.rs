@@ -73,6 +73,13 @@ pub trait Source<R: Request>: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether each run delivers all objects that exist, so that the controller may end a run and begin another one. A
+    /// controller with [warm-up](crate::controller::Options::enable_warmup) does so on a standby whose queue has grown, to drop
+    /// requests of deleted objects. Default: no.
+    fn delivers_again(&self) -> bool {
+        false
+    }
+
     /// The obstacle to being synced, for the message when that takes too long.
     fn trouble(&self) -> Option<String> {
         None
@@ -94,6 +101,7 @@ pub(crate) trait DynSource<R: Request>: Send + Sync {
     fn name(&self) -> String;
     fn run(self: Arc<Self>, sink: Sink<R>) -> Running;
     fn signals_synced(&self) -> bool;
+    fn delivers_again(&self) -> bool;
     fn trouble(&self) -> Option<String>;
     fn is_required(&self) -> bool;
 }
@@ -111,6 +119,10 @@ impl<R: Request, S: Source<R>> DynSource<R> for S {
 
     fn signals_synced(&self) -> bool {
         Source::signals_synced(self)
+    }
+
+    fn delivers_again(&self) -> bool {
+        Source::delivers_again(self)
     }
 
     fn trouble(&self) -> Option<String> {

@@ -12,7 +12,7 @@ use controller_runtime::{
     Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
     controller::{self, Options},
     leader_election, manager, reconcile,
-    source::{Sink, Source},
+    source::{Requests, Sink, Source},
 };
 use kube_envtest::Environment;
 use tokio::time::sleep;
@@ -70,6 +70,46 @@ async fn standby(warms_up: bool) -> (String, Vec<String>) {
 async fn the_queue_of_a_standby_that_warms_up_is_full_before_it_leads() {
     assert_eq!(standby(true).await, ("is in line for a worker".to_owned(), vec!["a".to_owned()]));
     assert_eq!(standby(false).await, ("waits for an event".to_owned(), vec!["a".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_of_a_standby_loses_deleted_objects_but_not_recent_deletions() {
+    let env = environment().await;
+    let client = client(&env);
+    client.create(&widget("stays", 1)).await.unwrap();
+    let (leader, other) = (candidate(env.client(), "leader"), candidate(env.client(), "other"));
+    let running = Running::start(leader.clone()).await;
+    elected(&leader).await;
+    let notes = Notes::done();
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let _handle = Builder::managed_by(&other)
+        .for_kind::<Widget>()
+        .watches_raw_source(Requests::channel("pushed", receiver))
+        .with_options(Options::default().enable_warmup(true))
+        .complete(notes.clone())
+        .unwrap();
+    let _other = Running::start(other.clone()).await;
+    let queued = || other.overview()[0].queued;
+    sender.send(key("pushed")).await.unwrap();
+    for number in 0..1500 {
+        client.create(&widget(&format!("w{number}"), 1)).await.unwrap();
+        client.delete(&widget(&format!("w{number}"), 1)).await.unwrap();
+    }
+    client.create(&widget("new", 1)).await.unwrap();
+    sleep(MINUTE).await;
+    assert!(queued() > 1500, "{}", queued());
+    sleep(20 * MINUTE).await;
+    assert_eq!(queued(), 3, "stays, new and pushed");
+
+    client.create(&widget("short-lived", 1)).await.unwrap();
+    client.delete(&widget("short-lived", 1)).await.unwrap();
+    sleep(8 * MINUTE).await;
+    running.stop().await.unwrap();
+    elected(&other).await;
+    settle().await;
+    let mut names = notes.names();
+    names.sort();
+    assert_eq!(names, ["new", "pushed", "short-lived", "stays"]);
 }
 
 /// A reconciler with a first run of a minute.
