@@ -257,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn octal_escapes_repeated_names_and_dashes_are_those_of_go() {
+        check(r"^\07\101$", &["\u{7}A"], &["0"]);
+        check(r"^[\60-\62]$", &["1"], &["3"]);
+        check(r"^(?P<a>x)(?<a>y)$", &["xy"], &["x"]);
+        check(r"^[+--]$", &["+", ",", "-"], &["."]);
+        check(r"^[--0]$", &["-", ".", "0"], &["1"]);
+        assert!(Patterns::default().get("[a--b]").is_err());
+        assert!(Patterns::default().get(r"\1").is_err());
+    }
+
+    #[test]
     fn a_long_plain_text_is_found_in_linear_time() {
         let long = pattern(&"a".repeat(4000));
         // With an automaton this would be refused as too long.

@@ -33,7 +33,20 @@ pub(super) fn translate(source: &str) -> Translation {
             rest = quoted.get(end + 2..).unwrap_or_default();
             continue;
         }
+        if let Some((octal, length)) = octal(rest) {
+            pieces.push((out.len(), source.len() - rest.len()));
+            out.push_str(&format!("\\x{{{octal:x}}}"));
+            rest = &rest[length..];
+            continue;
+        }
         let (piece, length): (&str, usize) = match next {
+            // Several groups may have the same name, which does not matter here.
+            '(' if !in_class && named_group(rest).is_some() => ("(", named_group(rest).unwrap_or(1)),
+            // Two dashes are no operator: the second is a literal, as is one in the first place.
+            '-' if in_class && (out.ends_with('[') || out.ends_with("[^")) && !out.ends_with("\\[") => {
+                ("\\-", 1)
+            }
+            '-' if in_class && out.ends_with('-') && !out.ends_with("\\-") => ("\\-", 1),
             '\\' => {
                 let escaped = rest[1..].chars().next();
                 let length = match escaped {
@@ -80,6 +93,26 @@ pub(super) fn translate(source: &str) -> Translation {
     }
     pieces.push((out.len(), source.len()));
     Translation { text: out, pieces }
+}
+
+/// Returns the value and the length of an octal escape at the start of a text: `\0`, `\07`, `\101`.
+fn octal(text: &str) -> Option<(u32, usize)> {
+    let digits = text.strip_prefix('\\')?.bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte));
+    let digits: Vec<u8> = digits.collect();
+    // A single other digit is a reference to a group.
+    if digits.is_empty() || digits.len() == 1 && digits[0] != b'0' {
+        return None;
+    }
+    let value = digits.iter().fold(0, |value, digit| value * 8 + u32::from(digit - b'0'));
+    Some((value, digits.len() + 1))
+}
+
+/// Returns the length of `(?P<name>` or `(?<name>` at the start of a text.
+fn named_group(text: &str) -> Option<usize> {
+    let start = text.as_bytes().get(..text.len().min(SHORT))?;
+    let from = [&b"(?P<"[..], b"(?<"].into_iter().find(|prefix| start.starts_with(prefix))?.len();
+    let end = start.iter().position(|byte| *byte == b'>').filter(|end| *end > from)?;
+    start[from..end].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').then_some(end + 1)
 }
 
 fn escape(escape: &str, in_class: bool) -> &str {
