@@ -52,6 +52,18 @@ loom:
 model:
     WORKQUEUE_CASES=20000 cargo test -p kube-workqueue --lib any_sequence
 
+# list small changes of the work queue and of state machines that no test notices; needs cargo-mutants and hours, `just mutants --shard 0/12` takes a sample
+mutants *options:
+    cargo mutants -p kube-workqueue --timeout 60 {{options}} -- --lib --test queue --test figures -- --skip million --skip ten_thousand --skip storm
+    just mutants-of leader_election::elector src/leader_election/elector.rs {{options}}
+    just mutants-of manager::lifecycle src/manager/lifecycle.rs {{options}}
+    just mutants-of cache::watch::list_watch src/cache/watch/list_watch.rs {{options}}
+    just mutants-of cache::state::store src/cache/state/store.rs {{options}}
+
+# the same for one module of the runtime, with its own unit tests: `just mutants-of manager::lifecycle src/manager/lifecycle.rs`
+mutants-of module files *options:
+    cargo mutants -p controller-runtime --file 'crates/controller-runtime/{{files}}' --timeout 120 {{options}} -- --lib -- {{module}}
+
 # simulate leader elections with clock drift, pauses, partitions and lost answers: there are never two leaders
 elections:
     LEASE_SEEDS=100000 cargo test -p controller-runtime --lib leader_election::simulation -- --nocapture
