@@ -14,6 +14,7 @@ use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use kube_apiserver_embedded::{ApiServer, Epoch, Options};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 fn client(server: &ApiServer) -> Client {
     Client::new(server.service(), "default")
@@ -246,7 +247,8 @@ async fn a_watcher_receives_a_write_before_its_writer_has_the_answer() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let mut events = api.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     let watched = Arc::clone(&received);
-    let watcher = tokio::spawn(async move {
+    let mut watchers = JoinSet::new();
+    watchers.spawn(async move {
         while let Some(Ok(event)) = events.next().await {
             if let WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) =
                 event
@@ -267,5 +269,4 @@ async fn a_watcher_receives_a_write_before_its_writer_has_the_answer() {
         api.delete(&name, &DeleteParams::default()).await.unwrap();
         assert!(received.lock().unwrap().len() > before, "{name} was deleted");
     }
-    watcher.abort();
 }
