@@ -98,7 +98,8 @@ fn tests_in(folder: &Path, into: &mut BTreeSet<String>) {
                     }
                     None => {
                         is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
-                        is_ignored |= line.starts_with("#[ignore");
+                        is_ignored |=
+                            line.strip_prefix("#[").is_some_and(|attribute| attribute.starts_with("ignore"));
                     }
                 }
             }
