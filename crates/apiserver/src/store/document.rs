@@ -94,7 +94,6 @@ impl Document {
     }
 
     /// Returns the stored text.
-    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "used by data files only"))]
     pub(crate) fn text(&self) -> &[u8] {
         &self.tail
     }
