@@ -41,7 +41,8 @@
 //! at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless the client or
 //! the request sets another ([`ClientBuilder::request_timeout`]). A write that exceeds it may or may not have been carried out
 //! ([`Error::is_outcome_unknown`]). Cached reads then show the state from before until the watch delivers a change. So the next
-//! attempt should decide from what it reads, and create objects under a name of its choice instead of a `generateName`.
+//! attempt should read again before it decides. Objects that it creates should have a fixed name instead of a `generateName`,
+//! which would create a second object.
 //!
 //! The reads of this module go to the API server. Cached reads belong to [`Cached`](crate::Cached), a type of its own, so that
 //! code shows where data may be stale. A write through this client is visible in the caches at once, provided the response is

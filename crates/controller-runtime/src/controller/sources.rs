@@ -277,7 +277,7 @@ impl<R: Request> Run<R> {
         self.inbox.controller.to_string()
     }
 
-    /// Logs an error of the source, unless it is the same as the one before.
+    /// Logs an error of the source. Repetitions of an error are not logged.
     fn complain(&self, error: &BoxError) {
         let failing = Phase::Failing(error.to_string());
         if self.entry.standing.borrow().phase != failing {

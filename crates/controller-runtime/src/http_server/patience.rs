@@ -22,7 +22,7 @@ const READ_HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// Time from one response to the next request, including the reading of the response.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// State of a connection: what it waits for, and since when. Pure.
+/// The event that a connection waits for, and the start of the wait. Pure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     /// The first request.

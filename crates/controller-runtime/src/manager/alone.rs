@@ -62,7 +62,7 @@ impl Manager {
                 runnable.name()
             );
         }
-        // A failure reported by the runnable is the cause of what it returned.
+        // The failure that the runnable reported comes before its return value, which may be only a consequence.
         let failure = failure.lock().take().or(ended.err());
         failure.map_or(Ok(()), |error| Err(own_or_named(error, &runnable.name())))
     }

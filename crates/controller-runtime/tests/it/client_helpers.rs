@@ -214,7 +214,7 @@ async fn what_cannot_be_made_is_said_with_its_reason() {
     assert!(client.list::<Widget>().await.unwrap().items.is_empty());
 }
 
-/// A finalizer that records its name, and fails while it is told to.
+/// A finalizer that records its name, and fails as long as `fails` is set.
 struct Cleanup {
     name: &'static str,
     log: Arc<Mutex<Vec<&'static str>>>,

@@ -1,7 +1,7 @@
 //! Validation of `spec.versions`: names, schemas, subresources, columns, selectable fields.
 //!
-//! kube-apiserver keeps what is equal in all versions once, in fields of `spec` that the API no longer has. Errors name these
-//! fields, as in `spec.validation.openAPIV3Schema`.
+//! If all versions of a definition have the same schema, kube-apiserver stores it once, in a field of `spec` that the API no longer
+//! has. Errors then name that field: `spec.validation.openAPIV3Schema`.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

@@ -529,7 +529,7 @@ impl<K: Object> Store<K> {
         let seen: Vec<_> = visible.take_while(|key| !is_beyond(key)).take(limit).collect();
         let end = if seen.len() == limit { seen.last().copied() } else { None };
         let to = end.map_or(Bound::Unbounded, Bound::Included);
-        // Objects that own writes hide are in `told` but not in `visible`.
+        // `visible` lacks the objects that own writes have deleted; `told` has their watched states.
         let told = self.told.range::<ObjectKey<K>, _>((from, to)).filter(|(_, told)| told.is_some());
         let told = told.map(|(key, _)| key);
         let untouched = seen.iter().copied().filter(|key| !self.told.contains_key(*key));

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::{event::Event, object::Object};
 
-/// Time for which a deletion is remembered. A dead leader is replaced within seconds, and it had handled what it
-/// received before; ten minutes also cover a slow handover, such as a deployment that hangs.
+/// Time for which a deletion is remembered. A new leader usually takes over within seconds; ten minutes also cover a slow
+/// handover, such as a deployment that hangs.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
 /// Maximum number of remembered deletions; then the oldest is dropped.
