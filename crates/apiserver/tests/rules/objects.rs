@@ -2,33 +2,15 @@
 //!
 //! The first line of `data/object-rules.jsonl` is a definition. Each further line is the `spec` of an object and the answer of
 //! kube-apiserver to its creation: code, warnings, stored `spec`, or causes sorted as text.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use bytes::Bytes;
-use http::Request;
-use http_body_util::{BodyExt, Full};
 use kube_apiserver_embedded::{ApiServer, ApiService, Options};
 use serde_json::{Value, json};
-use tower_service::Service;
+
+use crate::{add_refusal, send};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PROBES: &str = "/apis/example.com/v1/namespaces/default/probes?dryRun=All";
-const RECORDED: &str = include_str!("data/object-rules.jsonl");
-
-async fn send(service: &ApiService, path: &str, body: &Value) -> (u16, Vec<String>, Value) {
-    let request = Request::post(path)
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(body.to_string())))
-        .unwrap();
-    let response = service.clone().call(request).await.unwrap();
-    let code = response.status().as_u16();
-    let warnings = response.headers().get_all("warning");
-    let mut warnings: Vec<String> =
-        warnings.iter().map(|warning| warning.to_str().unwrap().to_owned()).collect();
-    warnings.sort();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (code, warnings, serde_json::from_slice(&body).unwrap())
-}
+const RECORDED: &str = include_str!("../data/object-rules.jsonl");
 
 /// Creates an object without storing it; returns the answer as it is recorded.
 async fn answer(service: &ApiService, recorded: &Value) -> Value {
@@ -49,19 +31,7 @@ async fn answer(service: &ApiService, recorded: &Value) -> Value {
         answer["stored"] = body["spec"].clone();
         return answer;
     }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let causes = body["details"]["causes"].as_array().into_iter().flatten();
-    let mut causes: Vec<String> = causes
-        .map(|cause| {
-            format!("{} {}: {}", text(&cause["reason"]), text(&cause["field"]), text(&cause["message"]))
-        })
-        .collect();
-    causes.sort();
-    if causes.is_empty() {
-        answer["message"] = body["message"].clone();
-    } else {
-        answer["causes"] = json!(causes);
-    }
+    add_refusal(&mut answer, &body);
     answer
 }
 

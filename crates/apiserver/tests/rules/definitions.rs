@@ -2,17 +2,14 @@
 //!
 //! Each line of `data/definition-rules.jsonl` is a definition and the answer of kube-apiserver to its creation: code, warnings, and
 //! causes sorted as text. Go reports the errors of a map in random order, therefore only the sorted causes are compared.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use bytes::Bytes;
-use http::Request;
-use http_body_util::{BodyExt, Full};
 use kube_apiserver_embedded::{ApiServer, ApiService, Options};
 use serde_json::{Value, json};
-use tower_service::Service;
+
+use crate::{add_refusal, send};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
-const RECORDED: &str = include_str!("data/definition-rules.jsonl");
+const RECORDED: &str = include_str!("../data/definition-rules.jsonl");
 
 /// Recorded answers that this server gives differently on purpose, and why.
 const DIFFERENT: [(&str, &str); 4] = [
@@ -28,24 +25,8 @@ async fn answer(service: &ApiService, recorded: &Value) -> Value {
     let mut definition = recorded["definition"].clone();
     definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
     definition["kind"] = json!("CustomResourceDefinition");
-    let request = Request::builder()
-        .method("POST")
-        .uri(DEFINITIONS)
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(definition.to_string())))
-        .unwrap();
-    let response = service.clone().call(request).await.unwrap();
-    let code = response.status().as_u16();
-    let mut warnings: Vec<String> = response
-        .headers()
-        .get_all("warning")
-        .iter()
-        .map(|warning| warning.to_str().unwrap().to_owned())
-        .filter(|warning| !warning.contains("kube-apiserver-embedded: "))
-        .collect();
-    warnings.sort();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let body: Value = serde_json::from_slice(&body).unwrap();
+    let (code, mut warnings, body) = send(service, DEFINITIONS, &definition).await;
+    warnings.retain(|warning| !warning.contains("kube-apiserver-embedded: "));
     let mut answer = json!({"code": code});
     if !warnings.is_empty() {
         answer["warnings"] = json!(warnings);
@@ -53,19 +34,7 @@ async fn answer(service: &ApiService, recorded: &Value) -> Value {
     if code == 201 {
         return answer;
     }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let causes = body["details"]["causes"].as_array().into_iter().flatten();
-    let mut causes: Vec<String> = causes
-        .map(|cause| {
-            format!("{} {}: {}", text(&cause["reason"]), text(&cause["field"]), text(&cause["message"]))
-        })
-        .collect();
-    causes.sort();
-    if causes.is_empty() {
-        answer["message"] = body["message"].clone();
-    } else {
-        answer["causes"] = json!(causes);
-    }
+    add_refusal(&mut answer, &body);
     answer
 }
 
