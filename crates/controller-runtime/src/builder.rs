@@ -6,12 +6,11 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 
 use crate::{
     cache::{Cache, Cached, LabelSelector},
-    client::DynamicKind,
     controller::{Controller, GroupKind, Handle, Log, Options, Parts, Settings, Unmanaged},
     handler::{EventHandler, ForObject, ForOwner},
     manager::{AddError, Manager},
     metrics::Metrics,
-    object::{Object, ObjectKey, OwnableBy, StaticObject},
+    object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
     predicate::{EventFilter, Predicate, required_labels},
     reconcile::{Reconciler, Request},
     source::{DynSource, Kind, Owns, Source},
@@ -119,7 +118,7 @@ impl<'m> Builder<'m> {
     /// Starts a controller of a kind known at run time, for example one found by [`Client::discover`](crate::Client::discover).
     ///
     /// ```
-    /// # use controller_runtime::{Builder, Manager, client::DynamicKind, reconcile};
+    /// # use controller_runtime::{Builder, DynamicKind, Manager, reconcile};
     /// # use k8s_openapi::api::core::v1::ConfigMap;
     /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
     /// let widgets = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
@@ -146,7 +145,7 @@ impl<'m> Builder<'m> {
     ///
     /// ```
     /// use kube::core::{DynamicObject, PartialObjectMeta};
-    /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, client::DynamicKind, reconcile};
+    /// # use controller_runtime::{Action, Builder, Context, DynamicKind, Manager, ObjectKey, reconcile};
     ///
     /// type Key = ObjectKey<PartialObjectMeta<DynamicObject>>;
     ///

@@ -4,7 +4,7 @@ use std::{cell::Cell, fmt, time::Duration};
 
 use kube_workqueue::{AddOptions, Priority, Queue};
 
-use crate::{cache::DecodeError, manager::BoxError, reconcile::Request};
+use crate::{cache::DecodeError, error::BoxError, reconcile::Request};
 
 /// Adds requests of an event handler to the queue of its controller, and records the event as their cause.
 ///

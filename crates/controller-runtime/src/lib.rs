@@ -115,12 +115,12 @@ pub mod client;
 mod conditions;
 pub mod controller;
 mod enqueue;
-mod event;
+mod error;
 pub mod handler;
 pub mod health;
 mod host;
 mod http_server;
-mod json_path;
+mod json;
 pub mod leader_election;
 #[cfg(feature = "logging")]
 pub mod logging;
@@ -128,10 +128,10 @@ pub mod manager;
 pub mod metrics;
 mod object;
 mod pace;
+mod panics;
 pub mod predicate;
 pub mod reconcile;
 mod recorder;
-mod referent;
 pub mod source;
 #[cfg(feature = "opentelemetry")]
 pub mod telemetry;
@@ -140,20 +140,25 @@ pub use kube_workqueue as workqueue;
 
 pub use self::{
     builder::{Builder, ControllerBuilder, Of, OfNone},
-    cache::{Cached, DecodeError, Lazy, ReadError},
+    cache::{
+        Cached, DecodeError, Lazy, ReadError,
+        objects::event::{Event, MetaEvent},
+    },
     client::{
         Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
     },
     conditions::set_condition,
     enqueue::Enqueue,
-    event::{Event, MetaEvent},
+    error::BoxError,
     handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta, TryMapFn, TryMapMeta},
     manager::Manager,
-    object::{DynamicNamespace, KindInfo, NamespaceOf, Object, ObjectKey, OwnableBy, Scope, StaticObject},
+    object::{
+        DynamicKind, DynamicNamespace, KindInfo, NamespaceOf, Object, ObjectKey, OwnableBy, Scope,
+        StaticObject, TypedObject, TypedRef,
+    },
     predicate::Predicate,
     reconcile::{Action, Context, ObjectReconciler, Reconciler},
     recorder::{Recorder, Report},
-    referent::{OfKind, Referent},
     source::{Kind, Owns, Source},
 };
 

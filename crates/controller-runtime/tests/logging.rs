@@ -13,10 +13,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Event, Manager, ObjectKey, cache,
+    Action, BoxError, Builder, Cached, Client, Context, Event, Manager, ObjectKey, cache,
     client::Warnings,
     controller::Options,
-    manager::{self, BoxError, RunContext, Runnable},
+    manager::{self, RunContext, Runnable},
     reconcile,
     source::Requests,
 };

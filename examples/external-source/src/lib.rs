@@ -13,10 +13,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Kind, Manager, MapMeta, Reconciler,
+    Action, BoxError, Builder, Client, Context, Kind, Manager, MapMeta, Reconciler,
     cache::{LabelSelector, Meta},
     client::ResultExt,
-    manager::{AddError, BoxError, RunContext, Runnable},
+    manager::{AddError, RunContext, Runnable},
     reconcile,
     source::Requests,
 };

@@ -1,8 +1,8 @@
 //! A candidate: a manager that takes part in a leader election, and a runnable that runs while it leads.
 
 use controller_runtime::{
-    Manager, leader_election,
-    manager::{BoxError, Options, RunContext, Runnable},
+    BoxError, Manager, leader_election,
+    manager::{Options, RunContext, Runnable},
 };
 
 use crate::{Args, LEASE};

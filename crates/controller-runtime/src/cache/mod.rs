@@ -26,25 +26,14 @@
 //! - Cached lists have a [limit](Selection::limit), but no continue token.
 //! - Watches always ask for bookmarks, which every API server sends on request.
 
-mod objects;
+pub(crate) mod objects;
 mod query;
 mod read;
 mod state;
 mod watch;
 
-pub(crate) use self::{
-    objects::decode_error::Misfit,
-    query::other_cluster::OtherCluster,
-    state::{mailbox::Delivered, registry::Cache, sync::NotSynced},
-};
 pub use self::{
-    objects::{
-        decode_error::DecodeError,
-        lazy::Lazy,
-        meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},
-        retain::Retain,
-        stats::Stats,
-    },
+    objects::{decode_error::DecodeError, lazy::Lazy, retain::Retain, stats::Stats},
     query::{
         Namespaces,
         in_namespace::InNamespace,
@@ -64,3 +53,13 @@ pub use self::{
     state::read_error::ReadError,
     watch::access::MissingRight,
 };
+pub(crate) use self::{
+    objects::{
+        decode_error::Misfit,
+        event::{Event, MetaEvent},
+        stats::ResourceStats,
+    },
+    query::other_cluster::OtherCluster,
+    state::{mailbox::Delivered, registry::Cache, sync::NotSynced},
+};
+pub use crate::object::meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid};

@@ -9,7 +9,8 @@ use kube::{
     core::{Status, response::StatusDetails},
 };
 
-use super::{DynamicKind, Error};
+use super::Error;
+use crate::object::DynamicKind;
 
 /// Verb of a request to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

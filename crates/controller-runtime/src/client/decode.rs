@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::json_path::failed_at;
+use crate::json::path::failed_at;
 
 /// Place and reason of a decoding failure.
 #[derive(Debug, Clone, PartialEq, Eq)]

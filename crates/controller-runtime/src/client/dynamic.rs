@@ -6,10 +6,10 @@ use kube::core::{DynamicObject, PartialObjectMeta, TypeMeta};
 use serde::Serialize;
 
 use super::{
-    Apply, Call, Change, Client, Create, Delete, DeleteAll, DynamicKind, Error, Get, List, Patch,
-    Subresource, Update, Verb, Watch, Write,
+    Apply, Call, Change, Client, Create, Delete, DeleteAll, Error, Get, List, Patch, Subresource, Update,
+    Verb, Watch, Write,
 };
-use crate::object::ObjectKey;
+use crate::object::{DynamicKind, ObjectKey};
 
 /// Reads and writes objects of a kind known at run time only.
 ///

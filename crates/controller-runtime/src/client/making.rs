@@ -7,8 +7,8 @@ use kube::core::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Call, Client, DynamicKind, Error, Patch, Verb, decode::decode, name_of};
-use crate::object::{Object, ObjectKey, StaticObject};
+use super::{Call, Client, Error, Patch, Verb, decode::decode};
+use crate::object::{DynamicKind, Object, ObjectKey, StaticObject, name_of};
 
 impl Client {
     /// A call about `object`, with the object as its body.

@@ -66,7 +66,6 @@ mod deadline;
 mod decode;
 mod delete;
 mod dynamic;
-mod dynamic_kind;
 mod ensure;
 mod error;
 mod exchange;
@@ -109,7 +108,6 @@ pub use self::{
     decode::FieldError,
     delete::{Delete, DeleteAll, Deleting, Deletion, Propagation},
     dynamic::DynamicClient,
-    dynamic_kind::DynamicKind,
     ensure::{Ensured, MutateError},
     error::{Error, ErrorKind},
     finalizer::has_finalizer,
@@ -142,7 +140,7 @@ pub(crate) use self::{
     own_writes::{Extent, OwnWrites, Presumed, Removed},
     rbac::rule,
 };
-use crate::object::{Object, ObjectKey, StaticObject};
+use crate::object::{DynamicKind, ObjectKey, StaticObject};
 
 /// Reads and writes objects on behalf of one field manager.
 ///
@@ -385,16 +383,6 @@ impl Client {
     async fn send(&self, mut call: Call) -> Result<Answer, Error> {
         self.confine(&mut call)?;
         Next { client: self.clone(), passed: 0 }.run(call).await
-    }
-}
-
-/// Namespace and name of an object for messages, as far as they are set.
-pub(crate) fn name_of<K: Object>(object: &K) -> String {
-    let meta = object.meta();
-    let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or("(without a name)");
-    match &meta.namespace {
-        Some(namespace) => format!("{namespace}/{name}"),
-        None => name.to_owned(),
     }
 }
 

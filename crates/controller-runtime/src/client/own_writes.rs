@@ -247,7 +247,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::client::DynamicKind;
+    use crate::object::DynamicKind;
 
     fn call(verb: Verb) -> Call {
         Call::new(verb, Arc::new(DynamicKind::of::<ConfigMap>()))

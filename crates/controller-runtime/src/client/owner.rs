@@ -2,11 +2,7 @@
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
-use super::name_of;
-use crate::{
-    object::{KindInfo, Object, OwnableBy, Scope, resource_name_of},
-    referent::Referent,
-};
+use crate::object::{KindInfo, Object, OwnableBy, Scope, TypedObject, name_of, resource_name_of};
 
 /// Error of setting an owner reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,14 +67,17 @@ pub enum OwnerError {
 /// ```
 ///
 /// An owner of a kind known at run time is passed together with its kind, by
-/// [`DynamicKind::object`](super::DynamicKind::object).
+/// [`DynamicKind::object`](crate::DynamicKind::object).
 ///
 /// # Errors
 ///
 /// Another object controls `object`; `owner` is in another namespace, or is namespaced while `object` is cluster-scoped; or
 /// `owner` was not read from an API server.
 #[doc(alias = "SetControllerReference")]
-pub fn set_controller_reference<O: Referent, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
+pub fn set_controller_reference<O: TypedObject, K: Object>(
+    owner: &O,
+    object: &mut K,
+) -> Result<(), OwnerError>
 where
     K::Scope: OwnableBy<O::Scope>,
 {
@@ -102,7 +101,7 @@ pub enum BlockOwnerDeletion {
 ///
 /// See [`set_controller_reference`].
 #[doc(alias = "WithBlockOwnerDeletion")]
-pub fn set_controller_reference_with<O: Referent, K: Object>(
+pub fn set_controller_reference_with<O: TypedObject, K: Object>(
     owner: &O,
     object: &mut K,
     block: BlockOwnerDeletion,
@@ -133,7 +132,7 @@ where
 ///
 /// `owner` is in another namespace, or is namespaced while `object` is cluster-scoped, or was not read from an API server.
 #[doc(alias = "SetOwnerReference")]
-pub fn set_owner_reference<O: Referent, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
+pub fn set_owner_reference<O: TypedObject, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
 where
     K::Scope: OwnableBy<O::Scope>,
 {
@@ -174,7 +173,7 @@ pub fn has_owner_reference<K: Object, O: Object>(object: &K, owner: &O) -> bool 
 }
 
 /// A plain reference to `owner`, if it may own `object`.
-fn reference_to<O: Referent, K: Object>(owner: &O, object: &K) -> Result<OwnerReference, OwnerError> {
+fn reference_to<O: TypedObject, K: Object>(owner: &O, object: &K) -> Result<OwnerReference, OwnerError> {
     let ObjectReference { api_version, kind, namespace, name, uid, .. } = owner.reference();
     let owner = owner.title();
     let (Some(name), Some(uid)) = (name, uid) else {
@@ -229,7 +228,8 @@ mod tests {
         core::{DynamicObject, ObjectMeta},
     };
 
-    use super::{super::DynamicKind, *};
+    use super::*;
+    use crate::object::DynamicKind;
 
     fn owner(name: &str, uid: &str) -> Secret {
         let mut owner = Secret::default();

@@ -2,10 +2,8 @@
 
 use kube::core::DynamicObject;
 
-use super::{
-    Change, Client, Create, DynamicClient, Error, Get, Patch, Subresource, Update, Verb, Write, name_of,
-};
-use crate::object::{Object, ObjectKey, StaticObject, resource_name};
+use super::{Change, Client, Create, DynamicClient, Error, Get, Patch, Subresource, Update, Verb, Write};
+use crate::object::{Object, ObjectKey, StaticObject, name_of, resource_name};
 
 /// Requests about objects of one type. Their kind is known at compile time ([`Client`]) or at run time ([`DynamicClient`]).
 pub(super) trait Requests<K: Object>: Sync {

@@ -15,12 +15,13 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{
-    Call, Client, DynamicKind, Error, ErrorKind, Verb,
+    Call, Client, Error, ErrorKind, Verb,
     call::JSON,
     decode::decode,
     own_writes::{Extent, Outcome, OwnWrites, gone_of, name_in},
     read::METADATA,
 };
+use crate::object::DynamicKind;
 
 /// A write, sent when it is awaited, which returns the object as stored.
 ///

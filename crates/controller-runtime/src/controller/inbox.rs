@@ -12,13 +12,13 @@ use kube_workqueue::{AddOptions, Queue};
 
 use super::{Explanation, FailedEvent, FailedEvents, Tracker, overview::FAILED_EVENTS};
 use crate::{
-    cache::LabelSelector,
+    cache::{Event, LabelSelector},
     enqueue::{Class, Enqueue, EventFailure},
-    event::Event,
     object::{Object, ObjectKey},
     pace::Pace,
+    panics::panic_message,
     predicate::{EventFilter, required_labels},
-    reconcile::{Cause, Change, Request, panic_message},
+    reconcile::{Cause, Change, Request},
 };
 
 /// The queue of a controller, with causes, event filters and failed events.
@@ -224,7 +224,7 @@ mod tests {
     use kube_workqueue::Priority;
 
     use super::*;
-    use crate::{cache::Lazy, event::MetaEvent};
+    use crate::cache::{Lazy, MetaEvent};
 
     fn map(version: &str) -> Lazy<ConfigMap> {
         let mut map = ConfigMap::default();

@@ -12,7 +12,7 @@ use crate::{
     brief::Brief,
     cache::ReadError,
     client::{self, ErrorKind, FinalizeError},
-    manager::BoxError,
+    error::BoxError,
     object::{Object, ObjectKey},
     reconcile::{Context, Error, Next, Outcome, Request, Retry},
 };

@@ -56,7 +56,8 @@ use self::{
 };
 use crate::{
     client::Client,
-    manager::{BoxError, RunContext, Runnable},
+    error::BoxError,
+    manager::{RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
     pace::SharedPace,
     predicate::EventFilter,

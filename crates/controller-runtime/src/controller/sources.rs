@@ -15,8 +15,10 @@ use tracing::Instrument;
 
 use super::{Inbox, Log};
 use crate::{
-    manager::{BoxError, Error},
-    reconcile::{Request, recovered},
+    error::BoxError,
+    manager::Error,
+    panics::recovered,
+    reconcile::Request,
     source::{DynSource, Sink},
 };
 

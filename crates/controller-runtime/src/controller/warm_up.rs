@@ -10,7 +10,8 @@ use tokio::time::{Duration, sleep};
 
 use super::Controller;
 use crate::{
-    manager::{BoxError, RunContext, Runnable},
+    error::BoxError,
+    manager::{RunContext, Runnable},
     reconcile::Request,
 };
 

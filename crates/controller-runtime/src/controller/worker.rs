@@ -23,7 +23,8 @@ use super::{
 use crate::{
     metrics::ControllerMetrics,
     pace::SharedPace,
-    reconcile::{Context, Outcome, Request, Surroundings, caught, settle, without_election},
+    panics::caught,
+    reconcile::{Context, Outcome, Request, Surroundings, settle, without_election},
 };
 
 /// Reason why a worker has returned.

@@ -3,7 +3,12 @@
 use std::fmt;
 
 use super::EventHandler;
-use crate::{cache::Lazy, enqueue::Enqueue, event::Event, object::Object, reconcile::Request};
+use crate::{
+    cache::{Event, Lazy},
+    enqueue::Enqueue,
+    object::Object,
+    reconcile::Request,
+};
 
 /// One function per type of event; types without a function enqueue nothing.
 ///

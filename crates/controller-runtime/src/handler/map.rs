@@ -2,7 +2,11 @@
 
 use super::{EventHandler, add_each};
 use crate::{
-    cache::Meta, enqueue::Enqueue, event::Event, manager::BoxError, object::Object, reconcile::Request,
+    cache::{Event, Meta},
+    enqueue::Enqueue,
+    error::BoxError,
+    object::Object,
+    reconcile::Request,
 };
 
 /// Enqueues the requests that a function returns for an object.

@@ -15,9 +15,8 @@ pub use self::{
     owner::ForOwner,
 };
 use crate::{
-    cache::Lazy,
+    cache::{Event, Lazy},
     enqueue::Enqueue,
-    event::Event,
     object::{Object, ObjectKey},
     reconcile::Request,
 };

@@ -2,11 +2,9 @@
 
 use super::{EventHandler, add_each};
 use crate::{
-    cache::{Lazy, OwnerRef},
-    client::DynamicKind,
+    cache::{Event, Lazy, OwnerRef},
     enqueue::Enqueue,
-    event::Event,
-    object::{Object, ObjectKey, OwnableBy, StaticObject},
+    object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
 };
 use kube::core::ApiResource;
 

@@ -24,8 +24,8 @@ use parking_lot::RwLock;
 use tokio::time::timeout;
 
 use crate::{
+    error::BoxError,
     http_server::{Request, Response, text},
-    manager::BoxError,
 };
 
 /// Timeout of one check.

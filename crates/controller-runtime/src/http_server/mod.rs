@@ -26,7 +26,8 @@ pub use self::{
 };
 use crate::{
     cert::{AdaptTls, Certificates, Serving},
-    manager::{BoxError, RunContext, Runnable},
+    error::BoxError,
+    manager::{RunContext, Runnable},
     metrics::CertificateMetrics,
 };
 

@@ -2,8 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BoxError, Error, RunContext, Runnable};
-use crate::cache::{Cache, NotSynced};
+use super::{Error, RunContext, Runnable};
+use crate::{
+    cache::{Cache, NotSynced},
+    error::BoxError,
+};
 
 /// Runs the caches: their lists and watches.
 pub(super) struct Caches {

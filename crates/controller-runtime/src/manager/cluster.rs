@@ -8,11 +8,11 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{AddError, BoxError, Handle, Manager, RunContext, Runnable, clients::Clients, lifecycle::Group};
+use super::{AddError, Handle, Manager, RunContext, Runnable, clients::Clients, lifecycle::Group};
 use crate::{
-    cache::{self, Cache, Cached, OtherCluster},
+    cache::{self, Cache, Cached, OtherCluster, ResourceStats},
     client::{Call, Client, PermitError, WriteGate, WritePermit},
-    metrics::CacheLook,
+    error::BoxError,
     object::StaticObject,
 };
 
@@ -53,7 +53,10 @@ impl Manager {
     /// process leads.
     ///
     /// ```
-    /// # use controller_runtime::{Action, Builder, Context, Kind, Manager, MapMeta, ObjectKey, Reconciler, cache::{self, Meta}, reconcile};
+    /// # use controller_runtime::{
+    /// #     Action, Builder, Context, Kind, Manager, MapMeta, ObjectKey, Reconciler, cache::{self, Meta},
+    /// #     reconcile,
+    /// # };
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     /// # struct Copies;
     /// # impl Reconciler for Copies {
@@ -261,7 +264,7 @@ impl Clusters {
     }
 
     /// Statistics of all caches.
-    pub(super) fn look(&self) -> BTreeMap<String, CacheLook> {
+    pub(super) fn look(&self) -> BTreeMap<String, ResourceStats> {
         self.all().iter().flat_map(|cache| cache.look()).collect()
     }
 

@@ -2,8 +2,7 @@
 
 use std::{error::Error as _, fmt, time::Duration};
 
-use super::BoxError;
-use crate::{cache::MissingRight, controller::WorkersError};
+use crate::{cache::MissingRight, controller::WorkersError, error::BoxError};
 
 /// Error of a manager's run.
 ///

@@ -44,7 +44,7 @@ pub use self::{
     error::{AddError, Error},
     explain::ExplainError,
     options::{Epoch, Options, Shutdown},
-    runnable::{BoxError, RunContext, Runnable},
+    runnable::{RunContext, Runnable},
     signals::Signals,
     state::{NeverReadyError, State},
     weak::WeakManager,

@@ -20,14 +20,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    BoxError, Error, Manager, RunContext, Shutdown, State,
+    Error, Manager, RunContext, Shutdown, State,
     lifecycle::{Effect, Failed, Group, Id, Input},
     registry::Entry,
     state::Readiness,
 };
 use crate::{
+    error::BoxError,
     leader_election::{Candidate, Leadership, Surroundings, Wish},
-    reconcile::panic_message,
+    panics::panic_message,
     recorder::Recorder,
 };
 

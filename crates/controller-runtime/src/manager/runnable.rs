@@ -6,16 +6,13 @@ use kube_clock::Clock;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::{Manager, WeakManager};
-use crate::recorder::Recorder;
-
-/// An error of any type.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use crate::{error::BoxError, recorder::Recorder};
 
 /// A component that a manager starts and stops, other than a controller: a server or a poller, for example.
 ///
 /// ```
 /// use std::time::Duration;
-/// use controller_runtime::{Manager, manager::{AddError, BoxError, RunContext, Runnable}};
+/// use controller_runtime::{BoxError, Manager, manager::{AddError, RunContext, Runnable}};
 ///
 /// struct Heartbeat;
 ///

@@ -5,9 +5,10 @@ use std::{future::Future, net::SocketAddr, sync::Arc};
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::{BoxError, Manager, State, explain, lifecycle::Group};
+use super::{Manager, State, explain, lifecycle::Group};
 use crate::{
     cert::Serving,
+    error::BoxError,
     health::Checks,
     http_server::{Endpoint, Handler, HttpServer, Listen, Request, boxed, text},
     metrics::ExtraHandlers,

@@ -1,6 +1,6 @@
 //! Metrics of the caches.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt};
 
 use prometheus_client::{
     collector::Collector,
@@ -9,15 +9,7 @@ use prometheus_client::{
 };
 
 use super::Labels;
-use crate::cache::Stats;
-
-/// State of the caches of a resource.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct CacheLook {
-    pub(crate) stats: Stats,
-    /// Time since the API server was last heard from: the longest of several lists and watches.
-    pub(crate) silence: Option<Duration>,
-}
+use crate::cache::{ResourceStats, Stats};
 
 /// The cached resources.
 pub(super) type Look = Box<dyn Fn() -> Caches + Send + Sync>;
@@ -77,7 +69,7 @@ impl Collector for CacheCollector {
     }
 }
 
-type Caches = BTreeMap<String, CacheLook>;
+type Caches = BTreeMap<String, ResourceStats>;
 
 fn gauge(
     caches: &Caches,

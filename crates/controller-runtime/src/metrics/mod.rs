@@ -84,15 +84,14 @@ use prometheus_client::{
 
 pub use self::server::{AllowedTo, ServerOptions};
 pub(crate) use self::{
-    cache::CacheLook, certificates::CertificateMetrics, controller::ControllerMetrics,
-    election::ElectionMetrics, failed_events::FailedEventMetrics, handlers::ExtraHandlers,
-    queue::QueueGauges,
+    certificates::CertificateMetrics, controller::ControllerMetrics, election::ElectionMetrics,
+    failed_events::FailedEventMetrics, handlers::ExtraHandlers, queue::QueueGauges,
 };
 use self::{
     controller::ControllerFamilies, election::ElectionFamilies, failed_events::FailedEventFamilies,
     queue::QueueFamilies, rest_client::RestClientFamilies,
 };
-use crate::client::ClientMetrics;
+use crate::{cache::ResourceStats, client::ClientMetrics};
 /// Types used by [`ServerOptions::tls`].
 #[doc(no_inline)]
 pub use tokio_rustls::rustls;
@@ -194,7 +193,7 @@ impl Metrics {
     }
 
     /// Shows the state of the caches.
-    pub(crate) fn caches(&self, look: impl Fn() -> BTreeMap<String, CacheLook> + Send + Sync + 'static) {
+    pub(crate) fn caches(&self, look: impl Fn() -> BTreeMap<String, ResourceStats> + Send + Sync + 'static) {
         let collector = cache::CacheCollector(Box::new(look));
         self.inner.registry.lock().register_collector(Box::new(collector));
     }

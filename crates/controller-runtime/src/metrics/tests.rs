@@ -96,7 +96,7 @@ fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     client.request_size("GET", "api:443", 0);
     client.response_size("GET", "api:443", 1000);
     client.retry("429", "GET", "api:443");
-    let look = CacheLook { silence: Some(Duration::from_secs(3)), ..CacheLook::default() };
+    let look = ResourceStats { silence: Some(Duration::from_secs(3)), ..ResourceStats::default() };
     metrics.caches(move || [("pods".to_owned(), look)].into());
     (metrics, controller, gauges)
 }

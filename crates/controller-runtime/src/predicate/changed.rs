@@ -4,8 +4,7 @@ use std::fmt;
 
 use super::{EventFilter, Predicate};
 use crate::{
-    cache::{Lazy, Meta},
-    event::{Event, MetaEvent},
+    cache::{Event, Lazy, Meta, MetaEvent},
     object::Object,
 };
 

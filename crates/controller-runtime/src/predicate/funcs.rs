@@ -3,7 +3,10 @@
 use std::fmt;
 
 use super::Predicate;
-use crate::{cache::Lazy, event::Event, object::Object};
+use crate::{
+    cache::{Event, Lazy},
+    object::Object,
+};
 
 /// One function per type of event; types without a function pass.
 ///

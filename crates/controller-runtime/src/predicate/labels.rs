@@ -2,8 +2,7 @@
 
 use super::{EventFilter, Predicate};
 use crate::{
-    cache::LabelSelector,
-    event::{Event, MetaEvent},
+    cache::{Event, LabelSelector, MetaEvent},
     object::Object,
 };
 

@@ -21,8 +21,7 @@ pub use self::{
     funcs::Funcs,
 };
 use crate::{
-    cache::LabelSelector,
-    event::{Event, MetaEvent},
+    cache::{Event, LabelSelector, MetaEvent},
     object::Object,
 };
 

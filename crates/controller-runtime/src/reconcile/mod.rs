@@ -8,7 +8,6 @@ mod error;
 mod from_fn;
 mod object;
 mod outcome;
-mod panics;
 
 use std::{fmt, future::Future, hash::Hash};
 
@@ -26,7 +25,6 @@ pub(crate) use self::{
     election::{unelected_controller, without_election},
     error::Retry,
     outcome::{Outcome, settle},
-    panics::{caught, panic_message, recovered},
 };
 
 /// Key of a reconcile: any value that can be a key of the queue.

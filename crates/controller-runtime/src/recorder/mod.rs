@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 pub(crate) use self::publisher::Publisher;
 pub use self::report::Report;
-use crate::referent::Referent;
+use crate::object::TypedObject;
 
 /// Largest number of events waiting to be written.
 const CAPACITY: usize = 1000;
@@ -63,19 +63,19 @@ impl Recorder {
     }
 
     /// Records a normal event: [`Recorder::record`] of a [`Report::normal`].
-    pub fn normal(&self, object: &impl Referent, reason: &str, action: &str, note: impl Into<String>) {
+    pub fn normal(&self, object: &impl TypedObject, reason: &str, action: &str, note: impl Into<String>) {
         self.record(object, Report::normal(reason, action, note));
     }
 
     /// Records a warning: [`Recorder::record`] of a [`Report::warning`].
-    pub fn warning(&self, object: &impl Referent, reason: &str, action: &str, note: impl Into<String>) {
+    pub fn warning(&self, object: &impl TypedObject, reason: &str, action: &str, note: impl Into<String>) {
         self.record(object, Report::warning(reason, action, note));
     }
 
     /// Records an event about an object. For an object of a kind known at run time, pass the kind with it:
     ///
     /// ```
-    /// use controller_runtime::{Recorder, Report, client::DynamicKind};
+    /// use controller_runtime::{DynamicKind, Recorder, Report};
     /// use kube::core::DynamicObject;
     ///
     /// fn report(events: &Recorder, kind: &DynamicKind, widget: &DynamicObject) {
@@ -83,7 +83,7 @@ impl Recorder {
     /// }
     /// ```
     #[doc(alias = "Eventf")]
-    pub fn record(&self, object: &impl Referent, report: Report) {
+    pub fn record(&self, object: &impl TypedObject, report: Report) {
         let controller = Arc::clone(&self.controller);
         match self.queue.try_send(Record { controller, regarding: object.reference(), report }) {
             Ok(()) => {}

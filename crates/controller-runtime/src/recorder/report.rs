@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::limits::{self, cut};
-use crate::referent::Referent;
+use crate::object::TypedObject;
 
 /// Content of an event.
 ///
@@ -65,7 +65,7 @@ impl Report {
     /// Sets a second object that is involved, for example the object that was created if the event is about its owner.
     ///
     /// Events with different related objects are different events.
-    pub fn related(mut self, object: &impl Referent) -> Self {
+    pub fn related(mut self, object: &impl TypedObject) -> Self {
         self.related = Some(object.reference());
         self
     }

@@ -8,8 +8,8 @@ use super::{
     rules::Rules,
 };
 use crate::{
+    cache::Event,
     controller::FailedEventsOfSource,
-    event::Event,
     object::{Object, ObjectKey},
     reconcile::Request,
 };

@@ -3,7 +3,7 @@
 use std::{fmt, future::Future};
 
 use super::{Sink, Source};
-use crate::{manager::BoxError, reconcile::Request};
+use crate::{error::BoxError, reconcile::Request};
 
 /// Makes a source from a function, which gets a new sink for each run. See [`Source::run`].
 ///

@@ -8,10 +8,10 @@ use kube::core::ApiResource;
 use super::{Sink, Source, delivery::Delivery, rules::Rules};
 use crate::{
     cache::{Cache, Cached, Delivered, LabelSelector},
-    client::DynamicKind,
+    error::BoxError,
     handler::EventHandler,
-    manager::{self, BoxError},
-    object::{Object, StaticObject},
+    manager,
+    object::{DynamicKind, Object, StaticObject},
     pace::Pace,
     predicate::Predicate,
     reconcile::Request,

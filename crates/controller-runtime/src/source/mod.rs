@@ -21,13 +21,13 @@ pub use self::{
     sink::Sink,
     stream::{Events, Requests},
 };
-use crate::{manager::BoxError, reconcile::Request};
+use crate::{error::BoxError, reconcile::Request};
 
 /// Adds requests to the queue of a controller.
 ///
 /// ```
 /// use std::time::Duration;
-/// use controller_runtime::{manager::BoxError, source::{Sink, Source}};
+/// use controller_runtime::{BoxError, source::{Sink, Source}};
 ///
 /// /// Enqueues everything once an hour.
 /// struct Hourly;

@@ -6,11 +6,9 @@ use kube::core::{ApiResource, PartialObjectMeta};
 
 use super::{DynSource, Kind};
 use crate::{
-    cache::{Cache, LabelSelector},
-    client::DynamicKind,
-    event::Event,
+    cache::{Cache, Event, LabelSelector},
     handler::ForOwner,
-    object::{Object, ObjectKey, OwnableBy, StaticObject},
+    object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
     predicate::{EventFilter, Predicate},
 };
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::{Duration, Instant};
 
 use crate::{
+    cache::Event,
     enqueue::EventFailure,
-    event::Event,
     object::{Object, ObjectKey},
 };
 

@@ -1,8 +1,12 @@
 //! Predicates and handler of a source.
 
 use crate::{
-    cache::LabelSelector, enqueue::Enqueue, event::Event, handler::EventHandler, object::Object,
-    predicate::Predicate, reconcile::Request,
+    cache::{Event, LabelSelector},
+    enqueue::Enqueue,
+    handler::EventHandler,
+    object::Object,
+    predicate::Predicate,
+    reconcile::Request,
 };
 
 /// The handler of a source, and the predicates that an event must pass to reach it.

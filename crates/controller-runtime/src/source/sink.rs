@@ -5,9 +5,9 @@ use std::{fmt, sync::Arc};
 use kube_workqueue::{AddOptions, Queue};
 
 use crate::{
+    cache::Event,
     controller::{FailedEventsOfSource, Inbox},
     enqueue::EventFailure,
-    event::Event,
     handler::EventHandler,
     object::Object,
     reconcile::Request,

@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{Sink, Source, delivery::Delivery, rules::Rules};
 use crate::{
-    event::Event, handler::EventHandler, manager::BoxError, object::Object, predicate::Predicate,
+    cache::Event, error::BoxError, handler::EventHandler, object::Object, predicate::Predicate,
     reconcile::Request,
 };
 

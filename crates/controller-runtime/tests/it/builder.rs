@@ -11,7 +11,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
+    Action, BoxError, Builder, Cached, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
     controller::{Config, Options},
     manager, reconcile,
     source::{Requests, Sink, Source, from_fn},
@@ -175,7 +175,7 @@ impl Source<ObjectKey<Widget>> for Unsynced {
         true
     }
 
-    async fn run(&self, _: Sink<ObjectKey<Widget>>) -> Result<(), manager::BoxError> {
+    async fn run(&self, _: Sink<ObjectKey<Widget>>) -> Result<(), BoxError> {
         pending().await
     }
 }

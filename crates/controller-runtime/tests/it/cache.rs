@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Builder, Client, Event, Manager, client::DynamicKind, manager::Options};
+use controller_runtime::{Builder, Client, DynamicKind, Event, Manager, manager::Options};
 use kube::core::PartialObjectMeta;
 use kube_envtest::Environment;
 use serde_json::{Value, json};

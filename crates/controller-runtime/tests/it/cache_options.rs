@@ -6,9 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, Kind, Manager, MapMeta, ObjectKey,
+    Builder, Cached, Client, DynamicKind, Kind, Manager, MapMeta, ObjectKey,
     cache::{self, InNamespace, Meta, Namespaces, Resync, Retain},
-    client::DynamicKind,
     manager::Options,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};

@@ -8,11 +8,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, ObjectKey,
-    client::{
-        Call, Deletion, DynamicKind, Ensured, Error, FinalizeError, Finalized, Finalizer, Finalizers, Next,
-        Verb,
-    },
+    Client, DynamicKind, ObjectKey,
+    client::{Call, Deletion, Ensured, Error, FinalizeError, Finalized, Finalizer, Finalizers, Next, Verb},
     reconcile,
 };
 use kube::core::DynamicObject;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, ObjectKey,
-    client::{Call, Deletion, DynamicKind, Error, ErrorKind, Expected, Next, Verb},
+    Client, DynamicKind, ObjectKey,
+    client::{Call, Deletion, Error, ErrorKind, Expected, Next, Verb},
 };
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{autoscaling::v1::Scale, core::v1::Pod};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use controller_runtime::{
-    Client, ObjectKey,
-    client::{Call, DynamicKind, Error, Expected, Next, Patch, Verb},
+    Client, DynamicKind, ObjectKey,
+    client::{Call, Error, Expected, Next, Patch, Verb},
 };
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale, core::v1::ConfigMap};
 use kube::core::DynamicObject;

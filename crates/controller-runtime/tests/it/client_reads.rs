@@ -1,8 +1,8 @@
 //! Lists, watches, kinds known at run time, and subresources.
 
 use controller_runtime::{
-    Client, ObjectKey,
-    client::{DynamicKind, ErrorKind, Expected, Patch, ResultExt},
+    Client, DynamicKind, ObjectKey,
+    client::{ErrorKind, Expected, Patch, ResultExt},
 };
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{

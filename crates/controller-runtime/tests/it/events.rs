@@ -7,9 +7,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler, Recorder, Report,
-    client::DynamicKind,
-    manager::{BoxError, Options, RunContext, Runnable},
+    Action, BoxError, Builder, Client, Context, DynamicKind, Manager, ObjectKey, Reconciler, Recorder,
+    Report,
+    manager::{Options, RunContext, Runnable},
     reconcile,
 };
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event, rbac::v1::ClusterRole};

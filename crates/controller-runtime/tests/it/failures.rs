@@ -9,9 +9,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
+    Action, BoxError, Builder, Client, Context, Manager, ObjectKey, Reconciler,
     controller::Options,
-    manager::{self, BoxError, Shutdown, State},
+    manager::{self, Shutdown, State},
     reconcile,
     source::{Requests, Source, from_fn},
     workqueue::Queue,

@@ -13,9 +13,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, Event, Lazy, Manager, Object, ObjectKey, StaticObject,
+    Builder, Cached, Client, DynamicKind, Event, Lazy, Manager, Object, ObjectKey, StaticObject,
     cache::{Events, InNamespace},
-    client::DynamicKind,
     manager::Options,
 };
 use futures::{FutureExt, StreamExt};

@@ -7,8 +7,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Client, Manager, leader_election,
-    manager::{BoxError, Options, RunContext, Runnable, Shutdown},
+    BoxError, Builder, Client, Manager, leader_election,
+    manager::{Options, RunContext, Runnable, Shutdown},
 };
 use k8s_openapi::api::{coordination::v1::Lease, events::v1::Event};
 use kube::Api;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Manager,
-    manager::{BoxError, Options, RunContext, Runnable, Shutdown},
+    BoxError, Manager,
+    manager::{Options, RunContext, Runnable, Shutdown},
 };
 use kube_envtest::Environment;
 use rustix::process::{Pid, Signal, kill_process};

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Builder, Client, Event, ForObject, Kind, Lazy, Manager, MapMeta, ObjectKey,
+    BoxError, Builder, Client, Event, ForObject, Kind, Lazy, Manager, MapMeta, ObjectKey,
     cache::Meta,
     controller::Options,
-    manager::{self, BoxError},
+    manager,
     source::{Events, Requests, Sink, Source, from_fn},
 };
 use futures::stream;
@@ -244,8 +244,7 @@ async fn a_controller_that_is_added_waits_for_its_own_sources_alone() {
     client(&env).create(&widget("a", 1)).await.unwrap();
     let manager = manager(&env);
     let _running = Running::start(manager.clone()).await;
-    let absent =
-        controller_runtime::client::DynamicKind::namespaced("x.example.com", "v1", "Absent", "absents");
+    let absent = controller_runtime::DynamicKind::namespaced("x.example.com", "v1", "Absent", "absents");
     let _never_synced = manager.cache().of_dynamic(&absent).build().unwrap();
     let notes = Notes::done();
     Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();

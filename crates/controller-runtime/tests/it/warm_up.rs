@@ -9,7 +9,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
+    Action, BoxError, Builder, Client, Context, Manager, ObjectKey, Reconciler,
     controller::{self, Options},
     leader_election, manager, reconcile,
     source::{Requests, Sink, Source},
@@ -166,7 +166,7 @@ async fn a_warm_up_that_fails_ends_the_manager_before_it_stands_for_election() {
         fn name(&self) -> String {
             "broken".to_owned()
         }
-        async fn run(&self, _: Sink<ObjectKey<Widget>>) -> Result<(), manager::BoxError> {
+        async fn run(&self, _: Sink<ObjectKey<Widget>>) -> Result<(), BoxError> {
             Err("no route to it".into())
         }
     }

@@ -6,9 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, ForOwner, Kind, Manager, MapMeta, MetaEvent, ObjectKey, Owns,
+    Builder, Cached, Client, DynamicKind, ForOwner, Kind, Manager, MapMeta, MetaEvent, ObjectKey, Owns,
     cache::{LabelSelector, Meta},
-    client::DynamicKind,
     manager::Options,
     predicate, set_controller_reference,
     source::from_fn,

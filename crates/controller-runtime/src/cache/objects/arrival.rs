@@ -2,7 +2,8 @@
 
 use std::{cell::OnceCell, ops::Deref, sync::Arc};
 
-use super::{meta::Meta, split::Split, transform::Transform};
+use super::{split::Split, transform::Transform};
+use crate::object::meta::Meta;
 
 /// A received object, and the state that the first informer created from it.
 ///

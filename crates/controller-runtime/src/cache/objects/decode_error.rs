@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
-use super::meta::Meta;
+use crate::object::meta::Meta;
 
 /// An object that cannot be decoded as its Rust type.
 ///

@@ -14,14 +14,16 @@ use super::{
     changed::Changed,
     hot::AnyHot,
     lazy::Lazy,
-    meta::{Interner, Meta},
     pack::{Compressor, Dictionary, Packed, Samples, Wear},
     reads::Reads,
     recent::Recent,
     shelf::{Core, Holding},
     stats::add,
 };
-use crate::object::Object;
+use crate::object::{
+    Object,
+    meta::{Interner, Meta},
+};
 
 /// State of an informer's compression.
 pub(in crate::cache) struct Inlet {

@@ -15,15 +15,17 @@ use super::{
     decode_error::DecodeError,
     hot::Hot,
     inlet::Packable,
-    meta::{Interner, Meta, RawMeta},
     pack::Packed,
     reads::{Readers, Reads},
     shelf::{Core, HotBudget, Kept},
     stats::{add, subtract},
 };
 use crate::{
-    json_path::failed_at,
-    object::{Object, ObjectKey},
+    json::path::failed_at,
+    object::{
+        Object, ObjectKey,
+        meta::{Interner, Meta, RawMeta},
+    },
 };
 
 /// One state of an object. Its metadata are decoded, the object itself is decoded on demand.

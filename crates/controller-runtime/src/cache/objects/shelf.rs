@@ -20,13 +20,12 @@ use super::{
     hot::{AnyHot, Hot},
     inlet::Inlet,
     lazy::Lazy,
-    meta::Meta,
     pack::{Dictionary, Expander, Samples},
     reads::{Readers, Reads},
     retain::Retain,
     stats::{Counters, Stats, add},
 };
-use crate::object::{Object, resource_name_of};
+use crate::object::{Object, meta::Meta, resource_name_of};
 
 /// Decoded objects that are kept for reads, of all kinds that share the budget.
 pub(crate) type HotBudget = Arc<Mutex<Budget<Arc<dyn AnyHot>>>>;

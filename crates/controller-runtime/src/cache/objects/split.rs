@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use super::{
-    meta::RawMeta,
-    scan::{Malformed, Reader},
+use crate::{
+    json::scan::{Malformed, Reader},
+    object::meta::RawMeta,
 };
 
 /// A received object with its metadata decoded.
@@ -27,7 +27,7 @@ impl<'a> Split<'a> {
     /// # Errors
     ///
     /// The text is not an object. Values other than metadata are not checked.
-    pub(in crate::cache) fn whole(json: &'a [u8]) -> Result<Self, Malformed> {
+    pub(crate) fn whole(json: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(json);
         let split = Self::read(&mut reader)?;
         reader.end()?;
@@ -39,7 +39,7 @@ impl<'a> Split<'a> {
     /// # Errors
     ///
     /// No object follows. Values other than metadata are not checked.
-    pub(in crate::cache) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         reader.peek();
         let begin = reader.at();
         let mut meta = RawMeta::default();
@@ -60,21 +60,21 @@ impl<'a> Split<'a> {
     }
 
     /// Represents a text that is not an object, with empty metadata.
-    pub(in crate::cache) fn nothing(json: &'a [u8]) -> Self {
+    pub(crate) fn nothing(json: &'a [u8]) -> Self {
         Self { json, meta: RawMeta::default(), metadata: 0..0, managed_fields: 0..0 }
     }
 
-    pub(in crate::cache) fn meta(&self) -> &RawMeta<'a> {
+    pub(crate) fn meta(&self) -> &RawMeta<'a> {
         &self.meta
     }
 
     /// Returns the text as received.
-    pub(in crate::cache) fn json(&self) -> &'a [u8] {
+    pub(crate) fn json(&self) -> &'a [u8] {
         self.json
     }
 
     /// Returns a text with the metadata alone, as the API server sends it on request; `None` if there are none.
-    pub(in crate::cache) fn metadata_alone(&self) -> Option<Vec<u8>> {
+    pub(crate) fn metadata_alone(&self) -> Option<Vec<u8>> {
         if self.metadata.is_empty() {
             return None;
         }
@@ -84,12 +84,12 @@ impl<'a> Split<'a> {
     }
 
     /// Appends the text to `kept`, without `managedFields` unless requested.
-    pub(in crate::cache) fn keep(&self, managed_fields: bool, kept: &mut Vec<u8>) {
+    pub(crate) fn keep(&self, managed_fields: bool, kept: &mut Vec<u8>) {
         self.keep_of(0..self.json.len(), managed_fields, kept);
     }
 
     /// Like [`Split::keep`] for the metadata alone. The object must have some.
-    pub(in crate::cache) fn keep_metadata(&self, managed_fields: bool, kept: &mut Vec<u8>) {
+    pub(crate) fn keep_metadata(&self, managed_fields: bool, kept: &mut Vec<u8>) {
         kept.extend_from_slice(
             br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
         );

@@ -1,6 +1,9 @@
 //! [`Stats`] of a cache, and the counters behind them.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 
 /// Contents and activity of the cache of a kind.
 ///
@@ -71,6 +74,14 @@ impl Stats {
         *probes = (*probes).max(other.probes);
         *trainings += other.trainings;
     }
+}
+
+/// State of all caches of a resource.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ResourceStats {
+    pub(crate) stats: Stats,
+    /// Time since the API server was last heard from: the longest of several lists and watches.
+    pub(crate) silence: Option<Duration>,
 }
 
 /// Counters behind [`Stats`]. Each is exact; together they are not a consistent snapshot.

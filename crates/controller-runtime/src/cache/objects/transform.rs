@@ -52,7 +52,7 @@ impl Transform {
         }));
         let mut object = changed
             .inspect_err(|panic| {
-                let reason = crate::reconcile::panic_message(&**panic);
+                let reason = crate::panics::panic_message(&**panic);
                 tracing::error!(resource, "a transform panicked; the object is stored unchanged: {reason}");
             })
             .ok()?;

@@ -20,12 +20,11 @@ use self::{
     selector::{FieldSelector, LabelSelector},
 };
 use crate::{
-    cache::objects::{
+    cache::objects::{split::Split, transform::Change},
+    object::{
         meta::{Interner, Meta, ResourceVersion},
-        split::Split,
-        transform::Change,
+        resource_name_of,
     },
-    object::resource_name_of,
 };
 
 /// Scope of one list and watch: a namespace, or `None` for all namespaces that are not watched separately.

@@ -21,15 +21,14 @@ use crate::{
         retain::Retain,
         transform::{Change, Transform},
     },
-    client::DynamicKind,
-    object::Object,
+    object::{DynamicKind, Object},
 };
 
 /// Selection and storage of the objects in a manager's caches. [`Caches`](crate::cache::Caches) can override the selection for
 /// single caches.
 ///
 /// ```
-/// use controller_runtime::{cache, cache::{Namespaces, Retain}, manager};
+/// use controller_runtime::{cache::{self, Namespaces, Retain}, manager};
 /// use k8s_openapi::api::core::v1::{Node, Pod};
 ///
 /// # fn example() -> Result<manager::Options, Box<dyn std::error::Error>> {
@@ -51,12 +50,12 @@ pub struct Options {
     namespaces: Option<Namespaces>,
     selectors: Selectors,
     in_namespace: BTreeMap<Arc<str>, InNamespace>,
-    by_kind: BTreeMap<TypeId, OfKind>,
+    by_kind: BTreeMap<TypeId, TypedRef>,
 }
 
 /// Options for one kind.
 #[derive(Debug, Clone, Default)]
-struct OfKind {
+struct TypedRef {
     retain: Option<Retain>,
     resync: Option<Resync>,
     transform: Option<Change>,
@@ -206,7 +205,7 @@ impl Options {
         self
     }
 
-    fn of_kind<K: Object>(&mut self) -> &mut OfKind {
+    fn of_kind<K: Object>(&mut self) -> &mut TypedRef {
         self.by_kind.entry(TypeId::of::<K>()).or_default()
     }
 }
@@ -274,7 +273,7 @@ impl Options {
         Intake { managed_fields: kind.is_some_and(|kind| kind.managed_fields), transform }
     }
 
-    fn chosen<K: Object>(&self) -> Option<&OfKind> {
+    fn chosen<K: Object>(&self) -> Option<&TypedRef> {
         self.by_kind.get(&TypeId::of::<K>())
     }
 }

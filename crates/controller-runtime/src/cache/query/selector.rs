@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
-use crate::cache::objects::meta::Labels;
+use crate::object::meta::Labels;
 
 /// Error of a text that is not a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

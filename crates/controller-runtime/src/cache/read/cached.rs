@@ -10,11 +10,7 @@ use super::{
 };
 use crate::{
     cache::{
-        objects::{
-            lazy::Lazy,
-            meta::{Meta, ResourceVersion, Uid},
-            stats::Stats,
-        },
+        objects::{lazy::Lazy, stats::Stats},
         query::{Query, selector::LabelSelector},
         state::{
             informer::{AnyInformer, Informer},
@@ -25,8 +21,10 @@ use crate::{
         },
         watch::{access::MissingRight, status::Status},
     },
-    client::DynamicKind,
-    object::{Object, ObjectKey, StaticObject},
+    object::{
+        DynamicKind, Object, ObjectKey, StaticObject,
+        meta::{Meta, ResourceVersion, Uid},
+    },
 };
 
 /// The cached objects of one kind: all of them, or those selected with [`Caches`](crate::cache::Caches).

@@ -7,7 +7,6 @@ use kube::core::{DynamicObject, NamespaceScope, PartialObjectMeta};
 use super::cached::Cached;
 use crate::{
     cache::{
-        objects::meta::ResourceVersion,
         query::{
             Namespaces, Whereabouts,
             in_namespace::InNamespace,
@@ -16,8 +15,7 @@ use crate::{
         },
         state::registry::Cache,
     },
-    client::DynamicKind,
-    object::{Object, StaticObject, resource_name},
+    object::{DynamicKind, Object, StaticObject, meta::ResourceVersion, resource_name},
 };
 
 /// Declares the caches of a manager. Returned by [`Manager::cache`](crate::Manager::cache).
@@ -71,7 +69,7 @@ impl<'m> Caches<'m> {
     /// Starts the declaration of a cache of a kind that is known at run time.
     ///
     /// ```no_run
-    /// # use controller_runtime::{Manager, ObjectKey, client::DynamicKind};
+    /// # use controller_runtime::{DynamicKind, Manager, ObjectKey};
     /// # fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
     /// let widgets = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
     /// let widgets = manager.cache().of_dynamic(&widgets).namespaces(["a"]).build()?;

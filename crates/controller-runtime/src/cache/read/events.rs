@@ -10,8 +10,10 @@ use std::{
 use futures::Stream;
 
 use crate::{
-    cache::state::{informer::Informer, mailbox::Place},
-    event::Event,
+    cache::{
+        objects::event::Event,
+        state::{informer::Informer, mailbox::Place},
+    },
     object::Object,
 };
 

@@ -10,7 +10,7 @@ use std::{
 use super::selection::Selection;
 use crate::{
     cache::{
-        objects::{lazy::Lazy, many, meta::Meta, reads::Readers},
+        objects::{lazy::Lazy, many, reads::Readers},
         state::{
             index_table::{Table, Values},
             informer::Informer,
@@ -18,7 +18,7 @@ use crate::{
             read_error::ReadError,
         },
     },
-    object::{Object, ObjectKey},
+    object::{Object, ObjectKey, meta::Meta},
 };
 
 /// Lookup table from values of type `V` to cached objects, updated with every change.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::mailbox::InitialList;
 use crate::{
-    cache::objects::lazy::Lazy,
-    event::Event,
+    cache::objects::{event::Event, lazy::Lazy},
     object::{Object, ObjectKey},
 };
 

@@ -11,8 +11,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{informer::Informer, matches::Objects, store::Change};
 use crate::{
-    cache::objects::{lazy::Lazy, meta::Uid},
-    object::{Object, ObjectKey},
+    cache::objects::lazy::Lazy,
+    object::{Object, ObjectKey, meta::Uid},
 };
 
 /// Computes the values of an object.
@@ -107,7 +107,7 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
     /// Returns the values of an object; none if the user's function panics.
     fn values_of(&self, object: &Lazy<K>) -> BTreeSet<V> {
         panic::catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|panic| {
-            let (reason, object) = (crate::reconcile::panic_message(&*panic), object.key());
+            let (reason, object) = (crate::panics::panic_message(&*panic), object.key());
             tracing::error!(%object, "an index function panicked, and the object is left out of the index: {reason}");
             BTreeSet::new()
         })

@@ -26,8 +26,8 @@ use crate::{
     cache::{
         objects::{
             arrival::{Arrival, Intake},
+            event::Event,
             lazy::Lazy,
-            meta::{ResourceVersion, Uid},
             pack::{Dictionary, Samples},
             shelf::{Holding, Shelf},
             split::Split,
@@ -43,8 +43,10 @@ use crate::{
         },
     },
     client::Presumed,
-    event::Event,
-    object::{Object, ObjectKey},
+    object::{
+        Object, ObjectKey,
+        meta::{ResourceVersion, Uid},
+    },
 };
 
 /// The objects of a query as one Rust type. A [`Feed`](crate::cache::watch::feed::Feed) keeps it up to date.

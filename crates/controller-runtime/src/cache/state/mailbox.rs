@@ -25,8 +25,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 use super::{coalesced::Coalesced, informer::Informer, store::Watched};
 use crate::{
-    cache::objects::lazy::Lazy,
-    event::Event,
+    cache::objects::{event::Event, lazy::Lazy},
     object::{Object, ObjectKey},
 };
 

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use super::informer::{AnyInformer, Informer};
 use crate::{
     cache::{
-        objects::shelf::Holding,
+        objects::{shelf::Holding, stats::ResourceStats},
         query::{
             Query,
             options::{OfCache, Options},
@@ -23,9 +23,7 @@ use crate::{
         },
         watch::feed::{Feed, Sink, SinkId},
     },
-    client::DynamicKind,
-    metrics::CacheLook,
-    object::{Object, StaticObject},
+    object::{DynamicKind, Object, StaticObject},
 };
 
 /// The informers of a manager.
@@ -214,8 +212,8 @@ impl Cache {
     }
 
     /// Returns the contents of all caches, by resource and selection. Text that several Rust types share counts once.
-    pub(crate) fn look(&self) -> BTreeMap<String, CacheLook> {
-        let mut all: BTreeMap<String, CacheLook> = BTreeMap::new();
+    pub(crate) fn look(&self) -> BTreeMap<String, ResourceStats> {
+        let mut all: BTreeMap<String, ResourceStats> = BTreeMap::new();
         for informer in self.informers() {
             let look = all.entry(informer.resource()).or_default();
             look.stats.add(&informer.stats());

@@ -49,16 +49,14 @@ use tokio::time::Instant;
 use self::ended::Ended;
 use crate::{
     cache::{
-        objects::{
-            lazy::Lazy,
-            meta::{Meta, ResourceVersion, Uid},
-            shelf::Known,
-        },
+        objects::{event::Event, lazy::Lazy, shelf::Known},
         query::Part,
         watch::feed::OutOfOrder,
     },
-    event::Event,
-    object::{Object, ObjectKey},
+    object::{
+        Object, ObjectKey,
+        meta::{Meta, ResourceVersion, Uid},
+    },
 };
 
 /// The objects of one kind: watched states and own writes.

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{event::Event, object::Object};
+use crate::{cache::objects::event::Event, object::Object};
 
 /// Time for which a deletion is remembered. A new leader usually takes over within seconds; ten minutes also cover a slow
 /// handover, such as a deployment that hangs.

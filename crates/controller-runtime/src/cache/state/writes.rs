@@ -9,14 +9,11 @@ use tokio::time::Instant;
 use super::{informer::AnyInformer, registry::Cache, store::End};
 use crate::{
     cache::{
-        objects::{
-            arrival::Arrival,
-            meta::{ResourceVersion, Uid},
-            split::Split,
-        },
+        objects::{arrival::Arrival, split::Split},
         watch::feed::{Feed, Form},
     },
     client::{Call, Extent, OwnWrites, Presumed, Removed},
+    object::meta::{ResourceVersion, Uid},
 };
 
 /// Every informer of the resource receives the write, whatever its Rust type, namespaces and selectors: an informer

@@ -24,11 +24,11 @@ use crate::{
     cache::{
         objects::{
             arrival::Arrival,
-            meta::ResourceVersion,
             pack::{Dictionary, Samples},
         },
         query::{Part, Query},
     },
+    object::meta::ResourceVersion,
     pace::{Pace, on_another_thread},
 };
 

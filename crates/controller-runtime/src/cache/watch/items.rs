@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::pieces::{Pieces, TooLong};
-use crate::cache::objects::scan::Skip;
+use crate::json::scan::Skip;
 
 /// A list that is arriving. Pure.
 ///

@@ -29,7 +29,7 @@ use std::{cmp::Ordering, time::Duration};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use crate::cache::objects::meta::ResourceVersion;
+use crate::object::meta::ResourceVersion;
 
 mod heartbeat;
 

@@ -29,11 +29,9 @@ use super::{
     wire::{self, Line, Lines},
 };
 use crate::{
-    cache::{
-        objects::{arrival::Arrival, meta::ResourceVersion},
-        query::Part,
-    },
+    cache::{objects::arrival::Arrival, query::Part},
     client::{describe, uncompressed},
+    object::meta::ResourceVersion,
     pace::Pace,
 };
 

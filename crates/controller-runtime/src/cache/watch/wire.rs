@@ -10,9 +10,9 @@ use memchr::memchr;
 use serde::Deserialize;
 
 use super::pieces::{Pieces, TooLong};
-use crate::cache::objects::{
-    scan::{Malformed, Reader},
-    split::Split,
+use crate::{
+    cache::objects::split::Split,
+    json::scan::{Malformed, Reader},
 };
 
 /// One line of a watch.

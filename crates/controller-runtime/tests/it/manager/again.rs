@@ -6,8 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Client, Manager, ObjectKey, controller,
-    manager::{BoxError, Options, RunContext, Runnable, State},
+    BoxError, Builder, Client, Manager, ObjectKey, controller,
+    manager::{Options, RunContext, Runnable, State},
 };
 use tokio::time::timeout;
 

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::manager::{BoxError, RunContext, Runnable, State};
+use controller_runtime::{
+    BoxError,
+    manager::{RunContext, Runnable, State},
+};
 use tokio::time::Instant;
 
 use crate::support::{Running, environment, manager, settle};

@@ -9,8 +9,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller,
-    manager::{self, BoxError, Options, RunContext, Runnable, Shutdown, State, WeakManager},
+    Action, BoxError, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller,
+    manager::{self, Options, RunContext, Runnable, Shutdown, State, WeakManager},
     reconcile,
 };
 use tokio::{sync::Notify, time::Instant};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use crate::cache::objects::meta::Uid;
+use crate::object::meta::Uid;
 
 /// UIDs of deleted objects whose final resource version is unknown, so that a late watch event about them cannot be
 /// recognised by its version.

@@ -12,13 +12,13 @@ use crate::object::StaticObject;
 /// A kind known at run time only: its resource and scope.
 ///
 /// ```
-/// use controller_runtime::client::DynamicKind;
+/// use controller_runtime::DynamicKind;
 ///
 /// let widgets = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
 /// assert_eq!(widgets.to_string(), "widgets.example.com");
 /// ```
 ///
-/// [`Client::discover`](super::Client::discover) reads it from the API server.
+/// [`Client::discover`](crate::Client::discover) reads it from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DynamicKind {
     pub(crate) resource: ApiResource,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 /// A list of strings, each stored as its length in decimal, a colon, and the text. `None` for an empty list.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Packed(Option<Arc<str>>);
+pub(crate) struct Packed(Option<Arc<str>>);
 
 impl Packed {
     /// Packs `texts`. `share` returns the stored copy of equal lists.
-    pub(super) fn new<'a>(
+    pub(crate) fn new<'a>(
         texts: impl IntoIterator<Item = &'a str>,
         share: impl FnOnce(&str) -> Arc<str>,
     ) -> Self {
@@ -24,11 +24,11 @@ impl Packed {
         Self((!packed.is_empty()).then(|| share(&packed)))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    pub(super) fn iter(&self) -> Unpacked<'_> {
+    pub(crate) fn iter(&self) -> Unpacked<'_> {
         Unpacked { rest: self.0.as_deref().unwrap_or_default() }
     }
 }
@@ -43,7 +43,7 @@ fn push_decimal(to: &mut String, number: usize) {
 
 /// The strings of a [`Packed`] list.
 #[derive(Debug, Clone)]
-pub(super) struct Unpacked<'a> {
+pub(crate) struct Unpacked<'a> {
     rest: &'a str,
 }
 

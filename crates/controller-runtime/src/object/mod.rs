@@ -1,5 +1,9 @@
 //! Objects of Kubernetes kinds, their scopes, and their keys.
 
+mod dynamic_kind;
+pub(crate) mod meta;
+mod typed_object;
+
 use std::{
     borrow::Cow,
     cmp::Ordering,
@@ -18,7 +22,11 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::cache::Meta;
+use self::meta::Meta;
+pub use self::{
+    dynamic_kind::DynamicKind,
+    typed_object::{TypedObject, TypedRef},
+};
 
 /// An object of a Kubernetes kind.
 ///
@@ -440,6 +448,16 @@ pub(crate) fn resource_name<K: StaticObject>() -> String {
 pub(crate) fn resource_name_of<K: Object>(info: &K::DynamicType) -> String {
     let (plural, group) = (K::plural(info), K::group(info));
     if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
+}
+
+/// Namespace and name of an object for messages, as far as they are set.
+pub(crate) fn name_of<K: Object>(object: &K) -> String {
+    let meta = object.meta();
+    let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or("(without a name)");
+    match &meta.namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
 }
 
 #[cfg(test)]

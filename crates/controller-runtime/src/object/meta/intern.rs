@@ -11,7 +11,7 @@ use super::OwnerRef;
 /// Bound: unused values are removed whenever the number of entries has doubled since the last removal. So there are at
 /// most twice as many entries as are in use, plus [`Interner::FEW`].
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Interner {
+pub(crate) struct Interner {
     texts: Shared<str>,
     owners: Shared<[OwnerRef]>,
 }
@@ -19,14 +19,14 @@ pub(in crate::cache) struct Interner {
 impl Interner {
     const FEW: usize = 64;
 
-    pub(super) fn text(&mut self, text: &str) -> Arc<str> {
+    pub(crate) fn text(&mut self, text: &str) -> Arc<str> {
         match self.texts.known.get(text) {
             Some(known) => Arc::clone(known),
             None => self.texts.add(text.into()),
         }
     }
 
-    pub(super) fn owners(&mut self, owners: Vec<OwnerRef>) -> Arc<[OwnerRef]> {
+    pub(crate) fn owners(&mut self, owners: Vec<OwnerRef>) -> Arc<[OwnerRef]> {
         match self.owners.known.get(&*owners) {
             Some(known) => Arc::clone(known),
             None => self.owners.add(owners.into()),

@@ -5,10 +5,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource, core::ApiResource};
 
-use crate::{
-    client::{DynamicKind, name_of},
-    object::{Object, Scope, StaticObject, resource_name},
-};
+use crate::object::{DynamicKind, Object, Scope, StaticObject, name_of, resource_name};
 
 /// An object with a known kind, so that events can be about it and other objects can be owned by it.
 ///
@@ -18,7 +15,7 @@ use crate::{
     message = "the kind of `{Self}` is not known",
     note = "pass an object of a kind known at run time together with the kind: `&kind.object(&object)`"
 )]
-pub trait Referent {
+pub trait TypedObject {
     /// Scope of the object's kind.
     type Scope: Scope;
 
@@ -29,7 +26,7 @@ pub trait Referent {
     fn title(&self) -> String;
 }
 
-impl<K: StaticObject> Referent for K {
+impl<K: StaticObject> TypedObject for K {
     type Scope = <K as Resource>::Scope;
 
     fn reference(&self) -> ObjectReference {
@@ -43,7 +40,7 @@ impl<K: StaticObject> Referent for K {
 
 /// An object together with its kind, which is known at run time.
 #[derive(Clone, Copy)]
-pub struct OfKind<'a, K> {
+pub struct TypedRef<'a, K> {
     object: &'a K,
     kind: &'a DynamicKind,
 }
@@ -55,7 +52,7 @@ impl DynamicKind {
     /// The `types` of `object` are not read: the API server omits them in lists of builtin kinds.
     ///
     /// ```
-    /// use controller_runtime::{client::DynamicKind, set_controller_reference};
+    /// use controller_runtime::{DynamicKind, set_controller_reference};
     /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use kube::core::DynamicObject;
     /// # use controller_runtime::OwnerError;
@@ -75,12 +72,12 @@ impl DynamicKind {
     /// # Ok::<(), OwnerError>(())
     /// ```
     #[must_use]
-    pub fn object<'a, K: Object<DynamicType = ApiResource>>(&'a self, object: &'a K) -> OfKind<'a, K> {
-        OfKind { object, kind: self }
+    pub fn object<'a, K: Object<DynamicType = ApiResource>>(&'a self, object: &'a K) -> TypedRef<'a, K> {
+        TypedRef { object, kind: self }
     }
 }
 
-impl<K: Object<DynamicType = ApiResource>> Referent for OfKind<'_, K> {
+impl<K: Object<DynamicType = ApiResource>> TypedObject for TypedRef<'_, K> {
     type Scope = <K as Resource>::Scope;
 
     fn reference(&self) -> ObjectReference {
@@ -92,8 +89,8 @@ impl<K: Object<DynamicType = ApiResource>> Referent for OfKind<'_, K> {
     }
 }
 
-impl<K: fmt::Debug> fmt::Debug for OfKind<'_, K> {
+impl<K: fmt::Debug> fmt::Debug for TypedRef<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OfKind").field("kind", &self.kind).field("object", &self.object).finish()
+        f.debug_struct("TypedRef").field("kind", &self.kind).field("object", &self.object).finish()
     }
 }

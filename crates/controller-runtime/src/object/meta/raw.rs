@@ -13,51 +13,51 @@ use k8s_openapi::{
 use serde::Deserialize;
 
 use super::ResourceVersion;
-use crate::cache::objects::scan::Reader;
+use crate::json::scan::Reader;
 
 /// Metadata that the cache stores. Fields that are missing or have another type are empty.
 #[derive(Debug, Clone, Default)]
-pub(in crate::cache) struct RawMeta<'a> {
-    pub(super) namespace: Cow<'a, str>,
-    pub(super) name: Cow<'a, str>,
-    pub(super) uid: Cow<'a, str>,
-    pub(super) resource_version: Cow<'a, str>,
-    pub(super) generation: i64,
-    pub(super) deletion_timestamp: Option<Timestamp>,
+pub(crate) struct RawMeta<'a> {
+    pub(crate) namespace: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) uid: Cow<'a, str>,
+    pub(crate) resource_version: Cow<'a, str>,
+    pub(crate) generation: i64,
+    pub(crate) deletion_timestamp: Option<Timestamp>,
     /// In the order of their keys.
-    pub(super) labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    pub(super) annotations: Fingerprint,
-    pub(super) owner_references: Vec<RawOwner<'a>>,
-    pub(super) finalizers: Vec<Cow<'a, str>>,
+    pub(crate) labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub(crate) annotations: Fingerprint,
+    pub(crate) owner_references: Vec<RawOwner<'a>>,
+    pub(crate) finalizers: Vec<Cow<'a, str>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct RawOwner<'a> {
+pub(crate) struct RawOwner<'a> {
     #[serde(borrow)]
-    pub(super) api_version: Cow<'a, str>,
+    pub(crate) api_version: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) kind: Cow<'a, str>,
+    pub(crate) kind: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) name: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) uid: Cow<'a, str>,
-    pub(super) controller: Option<bool>,
+    pub(crate) uid: Cow<'a, str>,
+    pub(crate) controller: Option<bool>,
 }
 
 impl<'a> RawMeta<'a> {
     /// Returns the namespace, empty for cluster-scoped objects.
-    pub(in crate::cache) fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
     /// Returns the name, empty if the text is not an object.
-    pub(in crate::cache) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the metadata of a decoded object.
-    pub(in crate::cache) fn of(meta: &'a ObjectMeta) -> Self {
+    pub(crate) fn of(meta: &'a ObjectMeta) -> Self {
         let text = |text: &'a Option<String>| Cow::Borrowed(text.as_deref().unwrap_or_default());
         let pair = |(key, value): (&'a String, &'a String)| (Cow::from(&**key), Cow::from(&**value));
         Self {
@@ -74,12 +74,12 @@ impl<'a> RawMeta<'a> {
         }
     }
 
-    pub(in crate::cache) fn version(&self) -> Option<ResourceVersion> {
+    pub(crate) fn version(&self) -> Option<ResourceVersion> {
         Some(&*self.resource_version).filter(|version| !version.is_empty()).map(ResourceVersion::from)
     }
 
     /// Sets a field from its JSON. A value of another type counts as missing: decoding the object reports it.
-    pub(in crate::cache) fn set(&mut self, field: &str, json: &'a [u8]) {
+    pub(crate) fn set(&mut self, field: &str, json: &'a [u8]) {
         match field {
             "namespace" => self.namespace = string(json),
             "name" => self.name = string(json),
@@ -156,7 +156,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Hash of a set of pairs. It depends neither on their order nor on the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::cache) struct Fingerprint(u64);
+pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
     fn add(&mut self, item: impl Hash) {

@@ -14,7 +14,7 @@ use std::{fmt, num::NonZeroI64, sync::Arc};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 pub use self::ids::{ResourceVersion, Uid};
-pub(in crate::cache) use self::{intern::Interner, raw::RawMeta};
+pub(crate) use self::{intern::Interner, raw::RawMeta};
 use self::{packed::Packed, raw::Fingerprint};
 
 /// Metadata of an object, for predicates, handlers and indexes. Reading them does not decode the object.
@@ -38,7 +38,7 @@ pub struct Meta {
 
 impl Meta {
     /// Returns `None` if there is no name.
-    pub(in crate::cache) fn new(raw: &RawMeta<'_>, interner: &mut Interner) -> Option<Self> {
+    pub(crate) fn new(raw: &RawMeta<'_>, interner: &mut Interner) -> Option<Self> {
         let owner = |owner: &raw::RawOwner<'_>, interner: &mut Interner| OwnerRef {
             api_version: interner.text(&owner.api_version),
             kind: interner.text(&owner.kind),

@@ -1,8 +1,8 @@
 //! Changes of objects, as a cache delivers them.
 
 use crate::{
-    cache::{Lazy, Meta},
-    object::{Object, ObjectKey},
+    cache::objects::lazy::Lazy,
+    object::{Object, ObjectKey, meta::Meta},
 };
 
 /// A change of one object, with the old state where there is one.

@@ -9,7 +9,7 @@ use memchr::{memchr, memchr2};
 
 /// Scan state of a value that is skipped, possibly while it arrives. Each byte is scanned once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::cache) struct Skip {
+pub(crate) struct Skip {
     /// Number of open objects and arrays.
     depth: usize,
     within: Within,
@@ -31,7 +31,7 @@ enum Within {
 
 impl Skip {
     /// Returns the number of open objects and arrays.
-    pub(in crate::cache) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
@@ -40,7 +40,7 @@ impl Skip {
     ///
     /// A number or word ends before the first byte that cannot belong to it. At the end of `bytes` it may therefore
     /// continue.
-    pub(in crate::cache) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             if self.depth > 0 {
@@ -170,7 +170,7 @@ fn prefix_xor(bits: u64) -> u64 {
 
 /// Cursor over a JSON text.
 #[derive(Debug)]
-pub(in crate::cache) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     text: &'a [u8],
     at: usize,
 }
@@ -178,28 +178,28 @@ pub(in crate::cache) struct Reader<'a> {
 /// Error: the text is not JSON, or not the expected value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no {expected} at byte {at}")]
-pub(in crate::cache) struct Malformed {
+pub(crate) struct Malformed {
     expected: &'static str,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(in crate::cache) fn new(text: &'a [u8]) -> Self {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }
 
     /// Returns the current offset.
-    pub(in crate::cache) fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
     /// Returns the text since `begin`.
-    pub(in crate::cache) fn since(&self, begin: usize) -> &'a [u8] {
+    pub(crate) fn since(&self, begin: usize) -> &'a [u8] {
         self.text.get(begin..self.at).unwrap_or_default()
     }
 
     /// Returns the next byte that is not white space.
-    pub(in crate::cache) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
             self.at += 1;
         }
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Advances over an object. Calls `member` with each key; `member` must advance over the value.
-    pub(in crate::cache) fn object(
+    pub(crate) fn object(
         &mut self,
         mut member: impl FnMut(Cow<'a, str>, &mut Self) -> Result<(), Malformed>,
     ) -> Result<(), Malformed> {
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Advances over a string, and returns it decoded.
-    pub(in crate::cache) fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
+    pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
         if self.peek() != Some(b'"') {
             return Err(self.no("string"));
         }
@@ -247,7 +247,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Advances over any value, and returns its text.
-    pub(in crate::cache) fn value(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], Malformed> {
         let first = self.peek();
         let rest = &self.text[self.at..];
         let length = match first {
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that nothing but white space follows.
-    pub(in crate::cache) fn end(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn end(&mut self) -> Result<(), Malformed> {
         self.peek().map_or(Ok(()), |_| Err(self.no("end of the text")))
     }
 
