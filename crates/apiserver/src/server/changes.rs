@@ -26,6 +26,8 @@ pub(crate) struct Changes {
 struct Waiting {
     /// One slot per subscription; `None` while it does not wait.
     wakers: Slab<Option<Waker>>,
+    /// Number of subscriptions that belong to watches of clients.
+    watches: usize,
     /// History of the table, once it is closed.
     closed: Option<Arc<Closed>>,
 }
@@ -52,8 +54,24 @@ impl Changes {
 
     /// Creates a subscription to which every earlier change is new.
     pub(super) fn subscribe(self: &Arc<Self>) -> Subscription {
-        let place = self.waiting.lock().wakers.insert(None);
-        Subscription { changes: Arc::clone(self), place, seen: 0 }
+        self.subscription(false)
+    }
+
+    /// Like [`subscribe`](Self::subscribe), for the watch of a client.
+    pub(super) fn watch(self: &Arc<Self>) -> Subscription {
+        self.subscription(true)
+    }
+
+    fn subscription(self: &Arc<Self>, is_watch: bool) -> Subscription {
+        let mut waiting = self.waiting.lock();
+        waiting.watches += usize::from(is_watch);
+        let place = waiting.wakers.insert(None);
+        Subscription { changes: Arc::clone(self), place, seen: 0, is_watch }
+    }
+
+    /// Whether a client watches the table.
+    pub(super) fn is_watched(&self) -> bool {
+        self.waiting.lock().watches > 0
     }
 }
 
@@ -64,6 +82,8 @@ pub(crate) struct Subscription {
     /// Slot of its waker.
     place: usize,
     seen: u64,
+    /// Whether a client waits for the changes, not a controller of the server.
+    is_watch: bool,
 }
 
 impl Subscription {
@@ -121,8 +141,11 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let waker = self.changes.waiting.lock().wakers.try_remove(self.place);
+        let mut waiting = self.changes.waiting.lock();
+        waiting.watches -= usize::from(self.is_watch);
+        let waker = waiting.wakers.try_remove(self.place);
         // Dropped without the lock, for the same reason as above.
+        drop(waiting);
         drop(waker);
     }
 }
@@ -168,6 +191,19 @@ mod tests {
         changes.close(store.close(&"table").map(Arc::new));
         assert!(subscription.news().await.is_none());
         assert!(subscription.closed().is_some());
+    }
+
+    #[test]
+    fn a_table_is_watched_as_long_as_a_client_watches_it() {
+        let changes = Changes::new();
+        let _controller = changes.subscribe();
+        assert!(!changes.is_watched(), "a controller of the server is no client");
+        let watches = [changes.watch(), changes.watch()];
+        for watch in watches {
+            assert!(changes.is_watched());
+            drop(watch);
+        }
+        assert!(!changes.is_watched());
     }
 
     #[test]

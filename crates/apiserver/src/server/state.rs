@@ -312,6 +312,17 @@ impl Server {
         state.changes.entry(storage.clone()).or_insert_with(Changes::new).subscribe()
     }
 
+    /// Like [`changes`](Self::changes), for the watch of a client.
+    pub(crate) fn watch(&self, storage: &StorageKey) -> Subscription {
+        self.state.lock().changes.entry(storage.clone()).or_insert_with(Changes::new).watch()
+    }
+
+    /// Whether a client watches the table.
+    pub(crate) fn is_watched(&self, storage: &StorageKey) -> bool {
+        let changes = self.state.lock().changes.get(storage).cloned();
+        changes.is_some_and(|changes| changes.is_watched())
+    }
+
     /// Subscribes to the commits of all tables.
     pub(crate) fn commits(&self) -> watch::Receiver<u64> {
         self.committed.subscribe()

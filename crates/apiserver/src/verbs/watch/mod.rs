@@ -66,7 +66,7 @@ pub(crate) fn run(
         && (options.send_initial_events == Some(true) || (options.send_initial_events.is_none() && initial));
     let storage = call.served.storage();
     // Subscribed before the state is read, so that every later commit wakes the watch.
-    let changes = call.server.changes(storage);
+    let changes = call.server.watch(storage);
     let start = Instant::now();
     let (table, state, oldest) =
         call.server.read(|store| (store.id(storage), call.any_state(store), store.oldest(storage, start)));
