@@ -5,8 +5,9 @@
 //!
 //! Bounds for the distinct patterns of one schema: [`TEXT`] bytes of source and [`SIZE`] bytes of automata, at most [`LARGEST`]
 //! for one. A pattern beyond the bounds is accepted, because kube-apiserver accepts it, but not checked, and the response has a
-//! warning. A text is matched if its length times the size of the automaton is at most [`WORK`].
+//! warning. All matches of an object share a [`Budget`]; an object that needs more is refused.
 
+mod automaton;
 mod refusal;
 mod size;
 mod translate;
@@ -14,10 +15,11 @@ mod translate;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::ErrorKind;
-use regex_syntax::hir::{HirKind, Look};
+use regex_syntax::hir::HirKind;
 
+use automaton::Automaton;
+pub(super) use automaton::Budget;
 use translate::translate;
 
 /// Bytes of pattern sources that are parsed, about 20 ms.
@@ -26,28 +28,16 @@ const TEXT: usize = 128 << 10;
 const SIZE: usize = 1 << 20;
 /// Estimated bytes of one automaton.
 const LARGEST: usize = 512 << 10;
-/// Bytes of a text times bytes of an automaton, for a pattern that begins with `^`: 4,000 characters for the largest automaton,
-/// 7 MiB for one of 300 bytes.
-const WORK: usize = 2 << 30;
-/// The same for other patterns with automata above [`SMALL`], which may match at each character of the text: about 15 ms.
-const WORK_ANYWHERE: usize = 256 << 20;
-/// Bytes of an automaton whose states are soon all known.
-const SMALL: usize = 8 << 10;
-
 /// A pattern of a schema.
 #[derive(Debug)]
 pub(super) struct Pattern {
     source: String,
     translated: String,
-    /// Estimated bytes of the automaton.
-    size: usize,
-    /// Bytes of a text times bytes of the automaton that are matched.
-    work: usize,
     /// The text that the pattern stands for, if it is a plain text. It is searched for without an automaton, which would take
     /// quadratic time for `aaa…`.
     literal: Option<String>,
     /// Compiled at the first match; `None` if that fails.
-    regex: OnceLock<Option<Regex>>,
+    automaton: OnceLock<Option<Automaton>>,
 }
 
 /// Result of matching a text.
@@ -55,8 +45,8 @@ pub(super) struct Pattern {
 pub(super) enum Match {
     Yes,
     No,
-    /// The text is too long for this pattern.
-    TooLong,
+    /// The budget is used up.
+    Unknown,
 }
 
 impl Pattern {
@@ -65,21 +55,13 @@ impl Pattern {
     }
 
     /// Whether the pattern occurs in `text`.
-    pub(super) fn matches(&self, text: &str) -> Match {
+    pub(super) fn matches(&self, text: &str, budget: &Budget) -> Match {
         if let Some(literal) = &self.literal {
             return if text.contains(literal.as_str()) { Match::Yes } else { Match::No };
         }
-        if text.len().saturating_mul(self.size) > self.work {
-            return Match::TooLong;
-        }
-        let regex = self.regex.get_or_init(|| {
-            // Ten times the estimate: compiling fails only if the estimate is badly wrong.
-            RegexBuilder::new(&self.translated).size_limit(10 * LARGEST).build().ok()
-        });
-        match regex {
-            Some(regex) if !regex.is_match(text) => Match::No,
-            _ => Match::Yes,
-        }
+        // Compiling fails only if the estimated size is badly wrong.
+        let automaton = self.automaton.get_or_init(|| Automaton::new(&self.translated, 10 * LARGEST));
+        automaton.as_ref().map_or(Match::Yes, |automaton| automaton.matches(text, budget))
     }
 }
 
@@ -137,15 +119,11 @@ impl Patterns {
             HirKind::Literal(literal) => String::from_utf8(literal.0.to_vec()).ok(),
             _ => None,
         };
-        let anchored = hir.properties().look_set_prefix().contains(Look::Start);
-        let work = if anchored || size <= SMALL { WORK } else { WORK_ANYWHERE };
         Ok(Some(Pattern {
             source: source.to_owned(),
             translated: translation.text,
-            size,
-            work,
             literal,
-            regex: OnceLock::new(),
+            automaton: OnceLock::new(),
         }))
     }
 
@@ -165,14 +143,19 @@ mod tests {
         Patterns::default().get(source).unwrap().unwrap()
     }
 
+    /// Matches with a budget of its own.
+    fn matches(pattern: &Pattern, text: &str) -> Match {
+        pattern.matches(text, &Budget::default())
+    }
+
     #[track_caller]
     fn check(source: &str, good: &[&str], bad: &[&str]) {
         let pattern = pattern(source);
         for text in good {
-            assert_eq!(pattern.matches(text), Match::Yes, "{source} should match {text}");
+            assert_eq!(matches(&pattern, text), Match::Yes, "{source} should match {text}");
         }
         for text in bad {
-            assert_eq!(pattern.matches(text), Match::No, "{source} should not match {text}");
+            assert_eq!(matches(&pattern, text), Match::No, "{source} should not match {text}");
         }
     }
 
@@ -248,7 +231,7 @@ mod tests {
         assert_eq!(patterns.unchecked(), Some(r"(\pL{50}){20}"));
         assert!(patterns.get(&"a".repeat(TEXT)).unwrap().is_none());
         let small = patterns.get("^[a-z]{1,253}$").unwrap().unwrap();
-        assert_eq!((small.matches("abc"), small.matches("ABC")), (Match::Yes, Match::No));
+        assert_eq!((matches(&small, "abc"), matches(&small, "ABC")), (Match::Yes, Match::No));
         // Each is small enough, but not all together.
         let many = (0..100).filter(|n| patterns.get(&format!(r"\pL{n}{{10}}")).unwrap().is_some()).count();
         assert!((1..100).contains(&many), "{many}");
@@ -270,21 +253,53 @@ mod tests {
     #[test]
     fn a_long_plain_text_is_found_in_linear_time() {
         let long = pattern(&"a".repeat(4000));
-        // With an automaton this would be refused as too long.
-        assert_eq!(long.matches(&"a".repeat(1 << 20)), Match::Yes);
-        assert_eq!(long.matches(&"ab".repeat(1 << 19)), Match::No);
-        let anywhere = pattern(&"[ab]".repeat(4000));
-        assert_eq!(anywhere.matches(&"a".repeat(4000)), Match::TooLong);
-        assert_eq!(pattern("^.{1,1000}$").matches(&"é".repeat(1000)), Match::Yes);
+        // An automaton would need too many steps.
+        assert_eq!(matches(&long, &"a".repeat(1 << 20)), Match::Yes);
+        assert_eq!(matches(&long, &"ab".repeat(1 << 19)), Match::No);
+        assert_eq!(matches(&pattern("^.{1,1000}$"), &"é".repeat(1000)), Match::Yes);
     }
 
     #[test]
-    fn the_longer_the_pattern_the_shorter_the_texts_it_is_matched_with() {
-        let small = pattern("^[a-z]*$");
-        assert_eq!(small.matches(&"a".repeat(3 << 20)), Match::Yes, "the largest text that fits into a body");
-        let large = pattern(r"^\pL{20}$");
-        assert_eq!(large.matches(&"a".repeat(3 << 20)), Match::TooLong);
-        assert_eq!(large.matches(&"a".repeat(20)), Match::Yes);
+    fn usual_patterns_are_matched_with_the_largest_texts_that_fit_into_a_body() {
+        let largest = 3 << 20;
+        for source in ["^[a-z]*$", r"^[a-z]([-a-z]*[a-z])?(\.[a-z]+)*$", r"^\pL+$", "[0-9]{3}|^a", "(?i)A$"] {
+            assert_eq!(matches(&pattern(source), &"a".repeat(largest)), Match::Yes, "{source}");
+        }
+        let certificate = pattern(r"^-----BEGIN CERTIFICATE-----[\s\S]+-----END CERTIFICATE-----\s*$");
+        let body = "MIIB+x/Q4c\n".repeat(200_000);
+        let text = format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n");
+        assert_eq!((matches(&certificate, &text), matches(&certificate, &body)), (Match::Yes, Match::No));
+    }
+
+    #[test]
+    fn a_pattern_that_needs_a_new_transition_for_each_character_uses_up_its_budget() {
+        for (source, last) in [
+            ("^(a?){1000}a{1000}$", "a"),
+            ("^(?:[ab]?){1000}(?:[ac]?){1000}[ad]*[de]$", "d"),
+            ("^[ab]*a[ab]{60}[ab]*[cd]$", "c"),
+            ("a[ab]{150}[cd]", "a"),
+        ] {
+            let pattern = pattern(source);
+            let mut random = fastrand::Rng::with_seed(1);
+            let mixed: String = (0..300_000).map(|_| random.choice(["a", "b"]).unwrap()).collect();
+            let texts = ["a".repeat(1999) + last, mixed + last];
+            assert!(texts.iter().any(|text| matches(&pattern, text) == Match::Unknown), "{source}");
+            // A second attempt has the same result.
+            let attempt = || texts.each_ref().map(|text| matches(&pattern, text));
+            assert_eq!(attempt(), attempt(), "{source}");
+            assert_ne!(matches(&pattern, &"a".repeat(100)), Match::Unknown, "{source}");
+        }
+    }
+
+    #[test]
+    fn the_texts_of_an_object_share_a_budget() {
+        let pattern = pattern("^[ab]*a[ab]{20}[ab]*[cd]$");
+        let budget = Budget::default();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut text = || -> String { (0..1000).map(|_| random.choice(["a", "b"]).unwrap()).collect() };
+        assert_eq!(pattern.matches(&text(), &budget), Match::No);
+        assert!((0..1000).any(|_| pattern.matches(&text(), &budget) == Match::Unknown));
+        assert_eq!(matches(&pattern, &text()), Match::No, "another object has its own");
     }
 
     proptest! {
@@ -293,8 +308,11 @@ mod tests {
             source in r"[\\\[\]{}()^$a-c\-&~:,0-9wdspPLä.*+?|]{0,12}", text in "[a-cä{}]{0,4}",
         ) {
             if let Ok(Some(pattern)) = Patterns::default().get(&source) {
-                pattern.matches(&text);
-                prop_assert!(pattern.literal.is_some() || pattern.regex.get().is_some_and(Option::is_some), "{} does not compile", source);
+                let compiled = regex::Regex::new(&pattern.translated);
+                prop_assert!(compiled.is_ok(), "{} does not compile", source);
+                let expected = if compiled.unwrap().is_match(&text) { Match::Yes } else { Match::No };
+                // Twice: first with new transitions, then with remembered ones.
+                prop_assert_eq!([matches(&pattern, &text), matches(&pattern, &text)], [expected; 2]);
             }
         }
     }

@@ -9,6 +9,8 @@ mod rules;
 mod text;
 mod unique;
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 pub(super) use formats::is_known as is_format;
@@ -17,6 +19,7 @@ pub(super) use text::value as shown;
 
 use super::Cursor;
 use super::node::{Child, Kind, Node, Type};
+use super::pattern::Budget;
 use crate::path::Path;
 use crate::status::FieldError;
 
@@ -30,6 +33,8 @@ const TEXT: usize = 1 << 20;
 struct Errors {
     list: Vec<FieldError>,
     bytes: usize,
+    /// Steps for patterns, shared with the alternatives of `anyOf` and its kind.
+    budget: Rc<Budget>,
 }
 
 impl Errors {
@@ -41,6 +46,11 @@ impl Errors {
     fn extend(&mut self, errors: Self) {
         self.bytes += errors.bytes;
         self.list.extend(errors.list);
+    }
+
+    /// Returns an empty list for an alternative of the same object.
+    fn alternative(&self) -> Self {
+        Self { budget: Rc::clone(&self.budget), ..Self::default() }
     }
 
     fn is_empty(&self) -> bool {
@@ -217,8 +227,9 @@ fn is_integer(value: &Value) -> bool {
 
 /// Checks `oneOf`, `anyOf`, `allOf` and `not`. If no alternative is valid, the errors of the first are reported too.
 fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let none = errors.alternative();
     let attempt = |child: &Child| {
-        let mut errors = Errors::default();
+        let mut errors = none.alternative();
         // Without the old state: an alternative is valid or not for the whole value.
         node(schema.at(child), value, None, path, &mut errors);
         errors

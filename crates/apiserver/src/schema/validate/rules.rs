@@ -102,13 +102,13 @@ impl Rules {
             let rule = format!("be at least {limit} chars long");
             errors.push(text::should(path, &text::quoted(text), &rule));
         } else if let Some(pattern) = &self.pattern {
-            match pattern.matches(text) {
+            match pattern.matches(text, &errors.budget) {
                 Match::Yes => {}
                 Match::No => {
                     let rule = format!("match '{}'", pattern.source());
                     errors.push(text::should(path, &text::quoted(text), &rule));
                 }
-                Match::TooLong => {
+                Match::Unknown => {
                     let rule = format!("be shorter for this server to match '{}'", pattern.source());
                     errors.push(text::should(path, &format!("{} bytes", text.len()), &rule));
                 }

@@ -1,0 +1,187 @@
+//! Matching with a bounded number of steps.
+//!
+//! The automaton is a lazy DFA: it computes a transition when it is first taken, and remembers it. A remembered transition
+//! takes a few nanoseconds. A new one takes time in proportion to the states of the pattern that it visits, up to all of them,
+//! and a text can be made such that each of its characters needs one. No bound on the length of a text separates the two, so
+//! the matcher counts its steps.
+
+use std::cell::Cell;
+
+use parking_lot::Mutex;
+use regex_automata::Input;
+use regex_automata::hybrid::LazyStateID;
+use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::nfa::thompson::{self, NFA, State, WhichCaptures};
+
+use super::Match;
+
+/// Steps for all matches of an object, about 20 ms. The largest text that fits into a request body takes 3 million of them
+/// with a pattern of the usual kind.
+const STEPS: usize = 6_000_000;
+/// Steps of a new transition. A remembered one is 1 step.
+const NEW: usize = 512;
+/// Steps of a new transition for each state of the pattern that it visits.
+const PER_STATE: usize = 8;
+/// Bytes of remembered transitions of a pattern. They are forgotten when there are more.
+const REMEMBERED: usize = 256 << 10;
+/// Number of states after which the search for [`Automaton::detour`] gives up.
+const FAR: usize = 64;
+
+/// Steps that are left for matching the texts of an object.
+#[derive(Debug)]
+pub(in crate::schema) struct Budget(Cell<usize>);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Cell::new(STEPS))
+    }
+}
+
+impl Budget {
+    /// Takes steps from the budget; returns whether there were enough.
+    fn take(&self, steps: usize) -> bool {
+        let left = self.0.get().checked_sub(steps);
+        self.0.set(left.unwrap_or(0));
+        left.is_some()
+    }
+}
+
+/// Compiled pattern.
+#[derive(Debug)]
+pub(super) struct Automaton {
+    dfa: DFA,
+    /// Number of states of the pattern.
+    states: usize,
+    /// Largest number of states without a character of their own, such as the branches of `?`, on the way from one character
+    /// to the next ones.
+    detour: usize,
+    /// Bytes of a remembered state, without the states of the pattern that it consists of.
+    frame: usize,
+    /// Remembered transitions, while no match uses them.
+    idle: Mutex<Option<Box<Remembered>>>,
+}
+
+/// Transitions that are known.
+#[derive(Debug)]
+struct Remembered {
+    cache: Cache,
+    /// Largest number of states of the pattern in one state of the automaton: each takes at least one byte of the cache.
+    largest: usize,
+}
+
+impl Automaton {
+    /// Compiles a pattern in the syntax of the `regex` crate; `None` if it takes more than `largest` bytes.
+    pub(super) fn new(pattern: &str, largest: usize) -> Option<Self> {
+        let dfa = DFA::builder()
+            .configure(DFA::config().cache_capacity(REMEMBERED).skip_cache_capacity_check(true))
+            .thompson(
+                thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(largest)),
+            )
+            .build(pattern)
+            .ok()?;
+        let states = dfa.get_nfa().states().len();
+        let detour = detour(dfa.get_nfa());
+        let frame = (1 << dfa.byte_classes().stride2()) * size_of::<LazyStateID>();
+        Some(Self { detour, frame, states, dfa, idle: Mutex::default() })
+    }
+
+    /// Whether the pattern occurs in `text`.
+    pub(super) fn matches(&self, text: &str, budget: &Budget) -> Match {
+        let idle = self.idle.lock().take();
+        let mut remembered =
+            idle.unwrap_or_else(|| Box::new(Remembered { cache: self.dfa.create_cache(), largest: 1 }));
+        match self.search(&mut remembered, text, budget) {
+            Some(found) => {
+                *self.idle.lock() = Some(remembered);
+                if found { Match::Yes } else { Match::No }
+            }
+            // The transitions are forgotten, so that a second attempt has the same result.
+            None => Match::Unknown,
+        }
+    }
+
+    /// Returns `None` when the budget is used up.
+    fn search(&self, remembered: &mut Remembered, text: &str, budget: &Budget) -> Option<bool> {
+        let mut state = self.dfa.start_state_forward(&mut remembered.cache, &Input::new(text)).ok()?;
+        for byte in text.bytes() {
+            let known = if state.is_tagged() {
+                None
+            } else {
+                let next = self.dfa.next_state_untagged(&remembered.cache, state, byte);
+                Some(next).filter(|next| !next.is_unknown())
+            };
+            state = match known {
+                Some(next) => budget.take(1).then_some(next)?,
+                None => self.new_transition(remembered, state, byte, budget)?,
+            };
+            if state.is_tagged() {
+                // A match is reported one byte late.
+                if state.is_match() {
+                    return Some(true);
+                }
+                if state.is_dead() {
+                    return Some(false);
+                }
+                if state.is_quit() {
+                    return None;
+                }
+            }
+        }
+        self.dfa.next_eoi_state(&mut remembered.cache, state).ok().map(|end| end.is_match())
+    }
+
+    fn new_transition(
+        &self,
+        remembered: &mut Remembered,
+        from: LazyStateID,
+        byte: u8,
+        budget: &Budget,
+    ) -> Option<LazyStateID> {
+        let visited = remembered.largest.saturating_mul(1 + self.detour).min(self.states);
+        if !budget.take(NEW + PER_STATE * visited) {
+            return None;
+        }
+        let before = remembered.cache.memory_usage();
+        let next = self.dfa.next_state(&mut remembered.cache, from, byte).ok()?;
+        let added = remembered.cache.memory_usage().saturating_sub(before + self.frame);
+        remembered.largest = remembered.largest.max(added);
+        Some(next)
+    }
+}
+
+/// Computes [`Automaton::detour`]; the number of all states if it is above [`FAR`].
+fn detour(nfa: &NFA) -> usize {
+    let states = nfa.states();
+    let mut visit_of = vec![0; states.len()];
+    let mut pending = Vec::new();
+    let mut longest = 0;
+    let targets = states.iter().flat_map(|state| match state {
+        State::ByteRange { trans } => std::slice::from_ref(trans),
+        State::Sparse(sparse) => &*sparse.transitions,
+        // The compiler makes no dense states.
+        _ => &[],
+    });
+    let starts = [nfa.start_anchored(), nfa.start_unanchored()];
+    let firsts = starts.into_iter().chain(targets.map(|transition| transition.next));
+    for (visit, first) in firsts.enumerate().map(|(number, first)| (number + 1, first)) {
+        let mut length = 0;
+        pending.push(first);
+        while let Some(id) = pending.pop() {
+            if std::mem::replace(&mut visit_of[id.as_usize()], visit) == visit {
+                continue;
+            }
+            match &states[id.as_usize()] {
+                State::Union { alternates } => pending.extend(alternates),
+                State::BinaryUnion { alt1, alt2 } => pending.extend([alt1, alt2]),
+                State::Look { next, .. } | State::Capture { next, .. } => pending.push(*next),
+                _ => continue,
+            }
+            length += 1;
+            if length > FAR {
+                return states.len();
+            }
+        }
+        longest = longest.max(length);
+    }
+    longest
+}
