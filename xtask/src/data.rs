@@ -1,7 +1,7 @@
 //! Data of builtin kinds for the API server, in a format that can be loaded lazily.
 //!
 //! The recorded documents of a kube-apiserver are 2.2 MB of JSON that repeats most schemas many times. This task converts them to
-//! text files with one entry per line, `name SPACE value`, so that the server can look up one entry without parsing the
+//! text files with one entry per line, `name SPACE value`, so that a program can look up one entry without parsing the
 //! others, and a reviewer can read the differences between two versions of Kubernetes. The first line of each file says
 //! what its entries are.
 
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Folder of the generated files.
+/// Folder of the crates, each of which has its generated files in `data/`.
 pub(crate) fn target() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")
 }
 
-/// Reads the recorded documents in `from` (`data/` and `transcripts/`) and the Go modules in `modules`, and writes the files into
-/// `to`. Returns a report of their sizes.
+/// Reads the recorded documents in `from` (`data/` and `transcripts/`) and the Go modules in `modules`, and writes the files of the
+/// crates in `to`. Returns a report of their sizes.
 pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
     let transcripts = from.join("transcripts");
     let from = &from.join("data");
@@ -30,24 +30,27 @@ pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
     let kinds = strings(&protobuf, "kinds")?;
     let files = [
         (
-            "columns.txt",
+            "apiserver/data/columns.txt",
             "a kind, and the columns of its tables without the name column: [[name, type, priority, description], …]",
             lines(columns.iter()),
         ),
         (
-            "resources.txt",
+            "apiserver/data/resources.txt",
             "a group version, and one of its resources as discovery describes it",
             resources(&discovery, &definitions, &kinds)?,
         ),
         (
-            "messages.txt",
+            "apimachinery/data/messages.txt",
             "a protobuf message, and its fields by number: [JSON name, type, flags]; ! is always written, * is a pointer",
             messages(&protobuf, &pointers)?,
         ),
-        ("message-kinds.txt", "a kind, and its protobuf message", lines(kinds.iter())),
-        ("definitions.txt", "an OpenAPI v3 schema, and its content as recorded", lines(definitions.iter())),
+        ("apimachinery/data/message-kinds.txt", "a kind, and its protobuf message", lines(kinds.iter())),
+        (
+            "apimachinery/data/definitions.txt",
+            "an OpenAPI v3 schema, and its content as recorded",
+            lines(definitions.iter()),
+        ),
     ];
-    std::fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
     let mut report = Vec::new();
     for (name, entries, text) in files {
         let path = to.join(name);

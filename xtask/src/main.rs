@@ -7,7 +7,7 @@ mod go;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
-  data   write crates/apiserver/data/ from the recordings in DIR, which are data/ (OpenAPI, discovery and protobuf documents)
+  data   write crates/{apimachinery,apiserver}/data/ from the recordings in DIR, which are data/ (OpenAPI, discovery and protobuf documents)
          and transcripts/, and from the folders of the Go modules
          k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES";
 

@@ -29,8 +29,8 @@ fn libraries_choose_no_version_of_k8s_openapi() {
     offences.assert_none();
 }
 
-/// Dependencies between crates as in ARCHITECTURE.md: the API server and the runtime meet only at `kube::Client`, and the queue
-/// does not depend on Kubernetes.
+/// Dependencies between crates as in ARCHITECTURE.md: the API server and the runtime meet only at `kube::Client`, the queue does not
+/// depend on Kubernetes, and transformations of objects stay pure.
 #[test]
 fn crates_depend_only_on_what_lies_below_them() {
     let forbidden = [
@@ -42,6 +42,20 @@ fn crates_depend_only_on_what_lies_below_them() {
         (
             "kube-clock",
             &["kube", "k8s-openapi", "controller-runtime", "kube-apiserver-embedded", "kube-envtest"],
+        ),
+        (
+            "kube-apimachinery",
+            &[
+                "kube",
+                "k8s-openapi",
+                "tokio",
+                "http",
+                "controller-runtime",
+                "kube-apiserver-embedded",
+                "kube-clock",
+                "kube-envtest",
+                "kube-workqueue",
+            ],
         ),
         ("kube-apiserver-embedded", &["controller-runtime", "kube-workqueue", "kube-envtest"]),
         ("kube-envtest", &["controller-runtime", "kube-workqueue"]),

@@ -5,10 +5,10 @@
 
 use http::Method;
 use http::request::Parts;
+use kube_apimachinery::status::ApiError;
 
 use crate::authentication::UserInfo;
 use crate::faults::Facts;
-use crate::status::ApiError;
 
 /// User name of requests without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";

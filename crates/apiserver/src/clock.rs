@@ -1,6 +1,7 @@
 //! Wall time for API objects, which faults can stop and set. Deadlines and other waits do not use it.
 
 use jiff::{SignedDuration, Timestamp};
+use kube_apimachinery::go;
 use kube_clock::Epoch;
 use parking_lot::Mutex;
 
@@ -46,7 +47,7 @@ impl Clock {
 
     /// Current time in the format of `metadata.creationTimestamp`: whole seconds, UTC.
     pub(crate) fn now_seconds(&self) -> String {
-        format_seconds(self.now())
+        go::format_seconds(self.now())
     }
 
     /// Stops the clock at its present time.
@@ -76,9 +77,4 @@ impl Clock {
 fn saturating_add(time: Timestamp, by: SignedDuration) -> Timestamp {
     let bound = if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
     time.saturating_add(by).unwrap_or(bound)
-}
-
-/// Formats a time as Go's `metav1.Time`: RFC 3339 in whole seconds.
-pub(crate) fn format_seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -36,9 +36,9 @@
 //! With a data file, commits also go, in order, to a thread that writes many of them in one transaction. Responses and events
 //! wait until their revision is in the file, so that no client sees a change that a killed process would lose.
 //!
-//! Modules in reading order: `store`, `request`, `verbs`, `registry` (the served kinds), `crd`, `server`. Beside them are
-//! `schema`, `managed_fields` and `patch`, which are pure functions of JSON values, and `builtin`, `protobuf`, `discovery`,
-//! `openapi`, `table` and `selector`, which hold the rules of single kinds and views.
+//! Schemas, patches, server-side apply, selectors and encodings are in the crate `kube-apimachinery`. Modules in reading order:
+//! `store`, `request`, `verbs`, `registry` (the served kinds), `crd`, `server`. Beside them are `builtin`, `discovery` and
+//! `openapi`, which hold the rules of single kinds and views.
 //!
 //! # Faults
 //!
@@ -164,27 +164,17 @@ mod event_ttl;
 pub mod faults;
 mod flow_control;
 mod gc;
-mod go;
-mod managed_fields;
 mod namespaces;
 mod openapi;
-mod patch;
-mod path;
 #[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
 mod persistence;
 mod protection;
-mod protobuf;
-mod quantity;
 mod registry;
 mod request;
 mod resource;
-mod schema;
 mod selection;
-mod selector;
 mod server;
-mod status;
 mod store;
-mod table;
 #[cfg(test)]
 mod testing;
 mod verbs;

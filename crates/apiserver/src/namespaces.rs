@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::metadata;
+use kube_apimachinery::names;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use crate::bootstrap;
 use crate::registry::Served;
-use crate::request::query::quote;
 use crate::resource::StorageKey;
 use crate::server::{Server, Subscription, Turns};
-use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Key, Snapshot};
 use crate::verbs::delete::{self, Deletion};
-use crate::verbs::{create, metadata, names, update};
+use crate::verbs::{create, update};
 
 /// Finalizer in `spec.finalizers` that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";

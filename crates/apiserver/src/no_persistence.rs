@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use kube_apimachinery::status::ApiError;
+
 use crate::resource::StorageKey;
-use crate::status::ApiError;
 use crate::store::{Key, Stored};
 
 /// Uninhabited: there is no journal in this build.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use kube_apimachinery::metadata;
 use serde_json::Value;
 
 use crate::builtin::{CLAIM_PROTECTION, VOLUME_PROTECTION};
@@ -13,7 +14,6 @@ use crate::registry::Served;
 use crate::resource::StorageKey;
 use crate::server::{Server, Subscription};
 use crate::store::Key;
-use crate::verbs::metadata;
 
 /// Removes finalizers as volumes and claims become unused. Runs until its task is aborted.
 pub(crate) async fn run(server: Arc<Server>) {

@@ -7,16 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kube_apimachinery::decode;
+use kube_apimachinery::go;
+use kube_apimachinery::metadata;
+use kube_apimachinery::schema::{self, Schema};
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
 use crate::admission::priority;
 use crate::resource::{Resource, StorageKey};
-use crate::schema::{self, Schema};
 use crate::server::Server;
-use crate::status::{ApiError, FieldError};
 use crate::store::{Document, Stored, TypeMeta};
-use crate::verbs::{Call, metadata};
-use crate::{builtin, crd, go, namespaces};
+use crate::verbs::Call;
+use crate::{builtin, crd, namespaces};
 
 /// A resource with data derived from it.
 #[derive(Debug)]
@@ -161,7 +164,7 @@ impl Served {
         {
             return Err(why);
         }
-        schema::normalize_numbers(object);
+        decode::normalize_numbers(object);
         if self.is_custom() { schema::coerce_metadata(&self.schema, object) } else { Ok(()) }
     }
 

@@ -3,10 +3,9 @@
 //! Builtin kinds come from the data files ([`crate::builtin`]), custom kinds from their definitions. The pipeline treats both
 //! alike: a difference between kinds is a value in their [`Resource`], not a condition on the kind's name.
 
-use jiff::Timestamp;
-use serde_json::Value;
-
-use crate::table::JsonPath;
+use kube_apimachinery::names::NameRule;
+use kube_apimachinery::selector::{Selectable, SelectableField};
+use kube_apimachinery::table::Column;
 
 /// A served (group, version, plural). Versions of one kind share [`storage`](Self::storage).
 #[derive(Debug, Clone)]
@@ -53,6 +52,11 @@ impl Resource {
     /// Returns group and version.
     pub(crate) fn group_version(&self) -> (String, String) {
         (self.group.clone(), self.version.clone())
+    }
+
+    /// Returns the fields that selectors support.
+    pub(crate) fn selectable(&self) -> Selectable<'_> {
+        Selectable { fields: &self.selectable, namespaced: self.namespaced, custom: self.rules.custom }
     }
 
     /// Whether the main endpoint supports `verb` (`get list watch create update patch delete deletecollection`).
@@ -120,40 +124,6 @@ pub(crate) enum Conversion {
     Autoscaler,
 }
 
-/// A column of a table.
-#[derive(Debug, Clone)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    /// `string`, `integer`, `number`, `boolean` or `date`.
-    pub(crate) kind: String,
-    /// `name` for the object's name; usually empty.
-    pub(crate) format: String,
-    pub(crate) description: String,
-    /// 0 is always shown, higher values only by `kubectl get -o wide`.
-    pub(crate) priority: i64,
-    pub(crate) cell: Cell,
-}
-
-/// Source of a column's values.
-#[derive(Debug, Clone)]
-pub(crate) enum Cell {
-    /// A function of the object and the current time.
-    Builtin(fn(&Value, Timestamp) -> Value),
-    /// A JSONPath; the column's type determines the format.
-    Path(JsonPath),
-}
-
-/// A field that selectors support.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SelectableField {
-    /// Name in selectors: `involvedObject.kind`.
-    pub(crate) label: String,
-    /// Paths of the value; the first that leads to anything but the empty string wins.
-    pub(crate) paths: Vec<Vec<String>>,
-    /// Value if no path leads to one: `""`, or Go's zero (`0`, `false`) for typed values.
-    pub(crate) absent: &'static str,
-}
-
 /// Rules in which kinds differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
@@ -180,17 +150,4 @@ pub(crate) enum Generation {
     SpecOrAnnotations,
     /// Anything outside `metadata` changes, except `status` if it is a subresource (custom kinds).
     OutsideMetadata,
-}
-
-/// Syntax of names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameRule {
-    /// RFC 1123 subdomain, up to 253 characters.
-    Subdomain,
-    /// RFC 1123 label, up to 63 characters.
-    Label,
-    /// RFC 1035 label (starts with a letter).
-    Label1035,
-    /// Any segment of a URL path.
-    PathSegment,
 }

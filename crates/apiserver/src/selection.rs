@@ -1,9 +1,10 @@
 //! Label and field selectors of a list or watch.
 
+use kube_apimachinery::selector::{FieldSelector, LabelSelector, field_values};
+use kube_apimachinery::status::ApiError;
+
 use crate::registry::Served;
 use crate::request::query::ListOptions;
-use crate::selector::{FieldSelector, LabelSelector, field_values};
-use crate::status::ApiError;
 use crate::store::{Event, Key, State, Stored, Traits};
 use crate::verbs::Call;
 
@@ -23,7 +24,7 @@ impl Selection {
     /// 400 for a syntax error, or a field that the kind does not support.
     pub(crate) fn parse(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
         let labels = LabelSelector::parse(&options.label_selector)?;
-        let fields = FieldSelector::parse(&options.field_selector, &call.served.resource)?;
+        let fields = FieldSelector::parse(&options.field_selector, call.served.resource.selectable())?;
         let name = (!call.path.name.is_empty()).then(|| call.path.name.clone());
         Ok(Self { labels, fields, name })
     }
@@ -86,7 +87,7 @@ fn traits(served: &Served, stored: &Stored) -> Traits {
     let fields = if resource.selectable.is_empty() {
         Vec::new()
     } else {
-        field_values(resource, &served.value(stored))
+        field_values(&resource.selectable, &served.value(stored))
     };
     Traits::new(stored.document.labels(), fields)
 }

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use kube_apimachinery::status::ApiError;
+use serde_json::{Value, json};
 
 use crate::authentication::UserInfo;
 use crate::request::accept::Accept;
 use crate::request::path::Route;
 use crate::request::query::Query;
 use crate::server::{ApiServer, Options, Server, Warnings};
-use crate::status::ApiError;
 use crate::verbs::{Call, create, delete};
 
 /// A server without controllers, for tests that call its parts directly.
@@ -95,22 +94,5 @@ pub(crate) fn definition() -> Value {
 pub(crate) fn thing(name: &str, finalizers: &[&str]) -> Value {
     json!({
         "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name, "finalizers": finalizers},
-    })
-}
-
-/// Shallow JSON with field names that often collide.
-pub(crate) fn json_value() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        (0i64..4).prop_map(Value::from),
-        "[ab]{0,2}".prop_map(Value::from),
-    ];
-    leaf.prop_recursive(4, 32, 4, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map("[abc]", inner, 0..4)
-                .prop_map(|fields| Value::Object(fields.into_iter().collect::<Map<_, _>>())),
-        ]
     })
 }

@@ -16,6 +16,8 @@
 mod namespace_lifecycle;
 pub(crate) mod priority;
 
+use kube_apimachinery::status::ApiError;
+
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::Value;
@@ -23,7 +25,6 @@ use serde_json::Value;
 use namespace_lifecycle::NamespaceLifecycle;
 pub(crate) use namespace_lifecycle::check_namespace;
 
-use crate::status::ApiError;
 use crate::verbs::Call;
 
 /// Operation on an object.

@@ -3,13 +3,14 @@
 
 use futures::FutureExt;
 use futures::future::ready;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::{ApiError, Cause};
 use serde_json::Value;
 
 use super::{Operation, Plugin, Request, Verdict};
 use crate::resource::StorageKey;
-use crate::status::{ApiError, Cause};
 use crate::store::{Key, Store};
-use crate::verbs::{Call, create, metadata};
+use crate::verbs::{Call, create};
 
 pub(super) struct NamespaceLifecycle;
 

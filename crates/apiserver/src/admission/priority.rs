@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::ready;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use super::{Operation, Plugin, Request, Verdict};
 use crate::resource::StorageKey;
-use crate::status::ApiError;
 use crate::store::{Key, Stored};
-use crate::verbs::{Call, create, metadata};
+use crate::verbs::{Call, create};
 
 const GROUP: &str = "scheduling.k8s.io";
 const PLURAL: &str = "priorityclasses";

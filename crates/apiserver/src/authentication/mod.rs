@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use kube_apimachinery::status::ApiError;
+
 use http::header::{self, HeaderMap};
 use http::request::Parts;
 use jiff::Timestamp;
@@ -26,7 +28,6 @@ use jiff::Timestamp;
 pub use file::InvalidTokenFile;
 
 use crate::authorization::ANONYMOUS;
-use crate::status::ApiError;
 pub(crate) use service_account::{Bound, Claims, Found, ISSUER, Issuer, Objects, Reference};
 
 /// Group of users that may do everything regardless of roles.

@@ -11,6 +11,7 @@ mod roles;
 
 use std::net::SocketAddr;
 
+use kube_apimachinery::metadata;
 use serde_json::{Value, json};
 
 pub(crate) use api_services::follow_definitions;
@@ -19,7 +20,7 @@ pub(crate) use certificates::{ROOT, publish_root};
 use crate::namespaces;
 use crate::server::Server;
 use crate::store::Key;
-use crate::verbs::{create, metadata, update};
+use crate::verbs::{create, update};
 
 /// Field manager of these objects.
 const MANAGER: &str = "kube-apiserver";

@@ -1,11 +1,11 @@
 //! CertificateSigningRequests: their requester, their approval and their certificate. There is no
 //! signer.
 
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::pod_update::{keep_write, put};
 use crate::authentication::UserInfo;
-use crate::status::FieldError;
 
 /// Conditions that only `/approval` sets.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];

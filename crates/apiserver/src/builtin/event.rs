@@ -1,10 +1,10 @@
 //! Events, which two groups serve with different field names. They are stored as Events of `v1`.
 
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
 
 use crate::resource::Resource;
-use crate::status::FieldError;
-use crate::verbs::names;
 
 /// Names in `v1` and in `events.k8s.io/v1` of the fields that differ.
 const RENAMED: [(&str, &str); 7] = [

@@ -3,10 +3,10 @@
 //! Messages equal kube-apiserver's, with two exceptions: the diff of internal structures that some of them end with is
 //! omitted, and pod templates are shown as JSON.
 
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
-use crate::status::FieldError;
 
 const IMMUTABLE: &str = "field is immutable";
 

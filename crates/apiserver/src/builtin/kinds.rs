@@ -1,13 +1,13 @@
 //! Builtin kinds as resources, combined from the data files and the table in `rows`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
+use kube_apimachinery::schema::{self, Schema};
 use serde::Deserialize;
 
 use super::rows::{KINDS, Kind, act, path};
 use super::{columns, data};
 use crate::resource::{Resource, ScalePaths, StorageKey, Subresource};
-use crate::schema::{Definitions, Schema};
 
 /// A row of `resources.txt`, as in discovery.
 #[derive(Deserialize)]
@@ -41,13 +41,6 @@ struct SubresourceRow {
     verbs: Vec<String>,
 }
 
-/// Returns the schemas of all builtin kinds.
-pub(crate) fn schemas() -> &'static Arc<Definitions> {
-    static SCHEMAS: LazyLock<Arc<Definitions>> =
-        LazyLock::new(|| Arc::new(Definitions::new(data::definitions())));
-    &SCHEMAS
-}
-
 /// Returns the served builtin resources in discovery order. Schemas are not parsed until used.
 pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
     data::resources()
@@ -57,21 +50,15 @@ pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
                 .iter()
                 .find(|kind| kind.group_version == group_version && row.contains(&kind.quoted_name()))?;
             let row: Row = serde_json::from_str(row).ok()?;
-            let schema = Schema::builtin(schemas(), &row.definition)?;
+            let schema = schema::builtin(&row.definition)?;
             Some((Arc::new(kind.resource(row)), schema))
         })
         .collect()
 }
 
-/// Returns the schema of a kind that need not be a resource, such as `policy/v1` and `Eviction`.
-pub(crate) fn schema_of_kind(api_version: &str, kind: &str) -> Option<Arc<Schema>> {
-    let message = data::message_of_kind(api_version, kind)?;
-    Schema::builtin(schemas(), &format!("io.k8s.api.{}", message.name()))
-}
-
 /// Returns the schema of the body of a DELETE.
 pub(crate) fn delete_options() -> Option<Arc<Schema>> {
-    Schema::builtin(schemas(), "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
+    schema::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 }
 
 /// Returns the place of a group in discovery: the core group first, unknown groups after all builtin ones.

@@ -5,14 +5,12 @@ mod batch;
 pub(crate) mod certificates;
 mod cluster;
 mod columns;
-mod complete;
 pub(crate) mod data;
 mod defaults;
 mod event;
 mod ineffective;
 mod kept;
 mod kinds;
-mod message;
 mod node;
 mod pod;
 mod pod_resize;
@@ -22,7 +20,6 @@ mod pod_update;
 mod prepare;
 mod priority_class;
 mod rows;
-mod scalar;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -30,22 +27,20 @@ mod validate;
 mod workload;
 
 pub(crate) use columns::of_scale as scale_columns;
-#[cfg(test)]
-pub(crate) use data::message;
-pub(crate) use data::{has_kind, message_of_kind};
-pub(crate) use kinds::{delete_options, group_rank, schema_of_kind, served};
-pub(crate) use message::{Alternative, Count, Field, Message, Slot, Type};
+pub(crate) use kinds::{delete_options, group_rank, served};
 pub(crate) use prepare::{CLAIM_PROTECTION, VOLUME_PROTECTION};
 
 use serde_json::Value;
 
+use kube_apimachinery::go_struct;
+use kube_apimachinery::status::FieldError;
+
 use crate::resource::{Conversion, Resource};
-use crate::status::FieldError;
 
 /// Converts a decoded object to the form of the kind's Go type in JSON, with defaults. Idempotent.
 pub(crate) fn conform(resource: &Resource, object: &mut Value) {
-    if let Some(message) = message_of_kind(&resource.api_version(), &resource.kind) {
-        complete::complete(message, object);
+    if let Some(message) = go_struct::message_of_kind(&resource.api_version(), &resource.kind) {
+        go_struct::complete(message, object);
         defaults::apply(&resource.group, &resource.kind, object);
     }
 }
@@ -85,8 +80,8 @@ fn forget_empty(resource: &Resource, object: &mut Value) {
         return;
     }
     let metadata = object.get_mut("metadata").map(Value::take);
-    if let Some(message) = message_of_kind(&resource.api_version(), &resource.kind) {
-        complete::forget_empty(message, object);
+    if let Some(message) = go_struct::message_of_kind(&resource.api_version(), &resource.kind) {
+        go_struct::forget_empty(message, object);
     }
     if let (Some(metadata), Some(fields)) = (metadata, object.as_object_mut()) {
         fields.insert("metadata".to_owned(), metadata);

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::defaults::set;
-use crate::request::query::quote;
-use crate::status::FieldError;
-use crate::verbs::names;
 
 /// Taint that keeps pods from a node until its first heartbeat. The node controller removes it.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::defaults::elements;
 use super::pod_update::{keep_write, put};
 use super::{pod, pod_spec};
 use crate::resource::Resource;
-use crate::status::FieldError;
 
 const LISTS: [&str; 2] = ["initContainers", "containers"];
 /// Resources that a resize may change.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use kube_apimachinery::quantity;
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use crate::quantity;
 use crate::resource::Resource;
-use crate::status::FieldError;
 
 /// Returns the path and the spec of the pod, or of the pod template, in an object.
 fn of<'a>(resource: &Resource, object: &'a Value) -> Option<(&'static str, &'a Value)> {

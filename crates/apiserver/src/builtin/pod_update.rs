@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::defaults::elements;
-use crate::status::FieldError;
 
 /// Checks that an update only changes mutable fields of the spec: images, the deadline, added tolerations, and the
 /// scheduling constraints while the pod has scheduling gates.

@@ -1,9 +1,8 @@
 //! PriorityClasses.
 
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
-
-use crate::status::FieldError;
-use crate::verbs::metadata;
 
 /// Highest value of a class that is not the system's.
 const HIGHEST: i64 = 1_000_000_000;

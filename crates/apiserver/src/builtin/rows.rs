@@ -3,7 +3,10 @@
 //! It lists all kinds of kube-apiserver, without the subresources that need a node or another server. Behaviour beyond
 //! the schema is in `defaults`, `prepare` and `validate`.
 
-use crate::resource::{Act, Conversion, Generation, NameRule, Rules, SelectableField};
+use kube_apimachinery::names::NameRule;
+use kube_apimachinery::selector::SelectableField;
+
+use crate::resource::{Act, Conversion, Generation, Rules};
 
 /// Attributes of a kind that the data files do not contain.
 pub(super) struct Kind {

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::selector::{FieldSelector, field_values};
 use serde_json::{Value, json};
 
-use crate::protobuf;
+use super::served;
 use crate::registry::Served;
 use crate::request::accept::{Accept, Encoding};
 use crate::testing::{self, Running};
@@ -167,4 +169,25 @@ async fn an_autoscaler_is_stored_once_and_shown_in_both_versions() {
     let mut call = testing::call(&server, &format!("{}/web", path("v1")));
     testing::now(delete::run(&mut call, &Bytes::new())).unwrap();
     assert!(read::get(&testing::call(&server, &format!("{}/web", path("v2")))).is_err());
+}
+
+#[test]
+fn every_builtin_kind_can_be_answered_in_protobuf() {
+    for (resource, _) in served() {
+        let kind = json!({"apiVersion": resource.api_version(), "kind": resource.kind});
+        assert!(protobuf::encode(&kind).is_some(), "{kind}");
+        let list = protobuf::ListMessage::of(&resource.api_version(), &resource.list_kind);
+        assert!(list.is_some() || !resource.allows("list"), "{kind}: its list");
+    }
+}
+
+#[test]
+fn the_source_of_an_event_is_its_component_or_its_reporter() {
+    let served = served();
+    let (events, _) = served.iter().find(|(resource, _)| resource.plural == "events").unwrap();
+    let selector = FieldSelector::parse("source=kubelet", events.selectable()).unwrap();
+    let selects = |object: Value| selector.matches_values(&field_values(&events.selectable, &object));
+    assert!(selects(json!({"source": {"component": "kubelet"}, "reportingComponent": "x"})));
+    assert!(selects(json!({"source": {}, "reportingComponent": "kubelet"})));
+    assert!(!selects(json!({"source": {"component": "x"}, "reportingComponent": "kubelet"})));
 }

@@ -2,11 +2,11 @@
 //!
 //! More checks are added per kind; each implemented check behaves as in kube-apiserver.
 
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::{event, kept, node, pod_spec, pod_update, priority_class, workload};
 use crate::resource::Resource;
-use crate::status::FieldError;
 
 /// Returns the errors of a new object, or of the new state of `old`.
 pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {

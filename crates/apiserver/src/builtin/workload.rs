@@ -1,11 +1,11 @@
 //! Validation of workloads: selector, template, and update strategy.
 
+use kube_apimachinery::selector::LabelSelector;
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::pod_spec;
 use crate::resource::Resource;
-use crate::selector::LabelSelector;
-use crate::status::FieldError;
 
 /// Validates a workload: its selector must match its own pods and never changes.
 pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {

@@ -1,5 +1,6 @@
 //! Deletion of a definition: its objects are deleted before the definition.
 
+use kube_apimachinery::metadata;
 use serde_json::Value;
 
 use super::names::{condition, set_condition, track};
@@ -9,7 +10,6 @@ use crate::resource::StorageKey;
 use crate::server::Server;
 use crate::store::{Change, Key, Snapshot};
 use crate::verbs::delete::begin_deletion;
-use crate::verbs::metadata;
 
 /// Deletes the objects of terminating definitions, and the definitions without objects.
 pub(super) fn run(server: &Server, served: &Served, definitions: &[Definition]) {

@@ -13,6 +13,8 @@ pub(crate) mod validate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_apimachinery::metadata;
+
 use serde_json::Value;
 use tokio::task::yield_now;
 
@@ -21,7 +23,6 @@ use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
 use crate::store::{Change, Key, Stored};
-use crate::verbs::metadata;
 
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const PLURAL: &str = "customresourcedefinitions";

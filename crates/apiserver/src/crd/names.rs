@@ -4,12 +4,13 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kube_apimachinery::metadata;
 use serde_json::{Map, Value, json};
 
 use super::{Definition, put};
 use crate::registry::Served;
 use crate::server::Server;
-use crate::verbs::{metadata, update};
+use crate::verbs::update;
 
 /// Accepts the free names of each definition, and establishes the definitions that have all of theirs.
 ///

@@ -1,10 +1,10 @@
 //! Definitions as objects: their defaults, and the changes made on writes.
 
+use kube_apimachinery::metadata;
 use serde_json::{Value, json};
 
 use super::CLEANUP;
 use crate::server::Server;
-use crate::verbs::metadata;
 
 /// Sets derived names, the conversion strategy and the stored versions.
 pub(crate) fn default(definition: &mut Value) {

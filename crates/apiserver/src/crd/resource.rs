@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use kube_apimachinery::metadata;
+use kube_apimachinery::names::NameRule;
+use kube_apimachinery::schema::Schema;
+use kube_apimachinery::selector::SelectableField;
+use kube_apimachinery::table;
 use serde_json::{Value, json};
 
 use super::names::condition;
+use crate::discovery;
 use crate::registry::{Custom, Registry, Served};
-use crate::resource::{Generation, NameRule, Resource, Rules, ScalePaths, SelectableField, StorageKey};
-use crate::schema::Schema;
-use crate::verbs::metadata;
-use crate::{discovery, table};
+use crate::resource::{Generation, Resource, Rules, ScalePaths, StorageKey};
 
 /// Verbs of custom resources in the order of discovery.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

@@ -7,14 +7,15 @@ mod version;
 
 use std::collections::BTreeSet;
 
+use kube_apimachinery::go::quote;
+use kube_apimachinery::metadata;
+use kube_apimachinery::names;
+use kube_apimachinery::names::NameRule;
+use kube_apimachinery::schema::Schema;
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::names::condition;
-use crate::request::query::quote;
-use crate::resource::NameRule;
-use crate::schema::Schema;
-use crate::status::FieldError;
-use crate::verbs::{metadata, names};
 
 /// Errors after which the elements of a list are not validated further.
 const ERRORS: usize = 1000;

@@ -1,4 +1,6 @@
-use crate::resource::{Generation, NameRule, Rules, ScalePaths, StorageKey};
+use kube_apimachinery::names::NameRule;
+
+use crate::resource::{Generation, Rules, ScalePaths, StorageKey};
 
 use super::*;
 

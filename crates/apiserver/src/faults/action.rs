@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use kube_apimachinery::status::ApiError;
 use serde::{Deserialize, Serialize};
 use tokio::time::Duration;
 
 use super::{Facts, When, text};
-use crate::status::ApiError;
 
 /// Effect on a request that a rule picked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use http::Method;
+use kube_apimachinery::go;
+use kube_apimachinery::status::ApiError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Faults, GroupResource, Rule, RuleId};
-use crate::go;
-use crate::status::ApiError;
 
 /// Path prefix of the fault API.
 pub(crate) const PREFIX: &str = "/debug/faults/";

@@ -6,7 +6,7 @@ pub(super) mod duration {
     use serde::{Deserialize, Deserializer, Serializer};
     use tokio::time::Duration;
 
-    use crate::go;
+    use kube_apimachinery::go;
 
     pub(in super::super) fn serialize<S: Serializer>(
         duration: &Duration,

@@ -11,6 +11,7 @@ mod graph;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_apimachinery::metadata;
 use serde_json::{Value, json};
 
 use crate::registry::{Registry, Served};
@@ -18,7 +19,7 @@ use crate::resource::StorageKey;
 use crate::server::{Refused, Server, Turns};
 use crate::store::{Change, Event, Key, Snapshot, Stored, TypeMeta};
 use crate::verbs::delete::{Deletion, FOREGROUND, ORPHAN, begin_deletion};
-use crate::verbs::{metadata, update};
+use crate::verbs::update;
 use graph::{Graph, Node, Place, Reference, Wait};
 
 /// Field manager of the collector's writes.

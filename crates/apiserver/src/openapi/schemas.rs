@@ -1,11 +1,13 @@
 //! Schemas of a document: those that its paths refer to, and transitively the schemas that these refer
 //! to.
 
+use kube_apimachinery::go_struct;
+use kube_apimachinery::schema;
 use serde_json::{Map, Value, json};
 
 use super::custom::{self, Version};
 use super::{Published, meta};
-use crate::builtin::{self, data};
+use crate::builtin::data;
 use crate::resource::Resource;
 
 /// Returns the schema name of a builtin kind.
@@ -22,8 +24,8 @@ pub(super) fn builtin_name(api_version: &str, kind: &str) -> Option<String> {
 /// Returns the schema name of a kind that need not be a resource, such as `policy/v1` `Eviction`.
 pub(super) fn of_kind(group: &str, version: &str, kind: &str) -> Option<String> {
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    let name = format!("io.k8s.api.{}", builtin::message_of_kind(&api_version, kind)?.name());
-    data::definition(&name).map(|_| name)
+    let name = format!("io.k8s.api.{}", go_struct::message_of_kind(&api_version, kind)?.name());
+    schema::definition(&name).map(|_| name)
 }
 
 /// Returns all schemas that `paths` need, by name.
@@ -60,7 +62,7 @@ pub(super) fn add_builtin(mut wanted: Vec<String>, schemas: &mut Map<String, Val
         if schemas.contains_key(&name) {
             continue;
         }
-        let text = data::definition(&name);
+        let text = schema::definition(&name);
         let Some(mut schema) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
             continue;
         };

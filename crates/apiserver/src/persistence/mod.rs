@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use kube_apimachinery::status::ApiError;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
@@ -30,7 +31,6 @@ pub use file::DataFileError;
 use file::Database;
 
 use crate::resource::StorageKey;
-use crate::status::ApiError;
 use crate::store::{Key, Stored};
 
 /// Data file of a server.

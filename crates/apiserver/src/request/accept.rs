@@ -1,6 +1,6 @@
 //! Content negotiation: the encoding of a response, and the view of the object.
 
-use crate::status::ApiError;
+use kube_apimachinery::status::ApiError;
 
 /// Encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

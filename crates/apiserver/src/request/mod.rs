@@ -1,12 +1,10 @@
 //! Parsing of requests: the path, the query, the `Accept` header and the object in the body.
 //!
-//! This module does not access the store. All errors are [`ApiError`](crate::status::ApiError)s with kube-apiserver's
+//! This module does not access the store. All errors are [`ApiError`](kube_apimachinery::status::ApiError)s with kube-apiserver's
 //! messages.
 
 pub(crate) mod accept;
 pub(crate) mod body;
-mod go_json;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod verb;
-pub(crate) mod yaml;

@@ -1,9 +1,9 @@
 //! Query strings, and the API options in them.
 
+use kube_apimachinery::go::quote;
+use kube_apimachinery::status::{ApiError, FieldError};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
-
-use crate::status::{ApiError, FieldError};
 
 /// Maximum number of parameters; further ones are ignored. No real client sends as many.
 const PARAMETERS: usize = 128;
@@ -64,30 +64,6 @@ impl Query {
             }),
         }
     }
-}
-
-/// Quotes a text like Go's `%q`.
-pub(crate) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\x07' => quoted.push_str("\\a"),
-            '\x08' => quoted.push_str("\\b"),
-            '\t' => quoted.push_str("\\t"),
-            '\n' => quoted.push_str("\\n"),
-            '\x0b' => quoted.push_str("\\v"),
-            '\x0c' => quoted.push_str("\\f"),
-            '\r' => quoted.push_str("\\r"),
-            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Builds a 422 about the options of a request rather than about its object.

@@ -4,12 +4,12 @@
 //! deadline of their own, `timeoutSeconds`. A write has 34 s once its body has arrived.
 
 use http::request::Parts;
+use kube_apimachinery::go;
+use kube_apimachinery::status::ApiError;
 use tokio::time::{Duration, timeout};
 
 use crate::faults::{Facts, Verb};
-use crate::go;
 use crate::request::query::Query;
-use crate::status::ApiError;
 
 /// Default and maximum: kube-apiserver's `--request-timeout`.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
+use kube_apimachinery::status::{ApiError, Cause};
 use tokio::task::yield_now;
 use tokio::time::{Duration, timeout};
 
@@ -27,7 +28,6 @@ use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
 use crate::request::verb::Verb;
 use crate::resource::Act;
-use crate::status::{ApiError, Cause};
 use crate::verbs::reply::Reply;
 use crate::verbs::{self, Call};
 

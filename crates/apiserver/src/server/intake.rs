@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use kube_apimachinery::status::ApiError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::request::body;
-use crate::status::ApiError;
 
 /// Bytes of each body that are not counted.
 const OWN: usize = 64 << 10;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, header};
+use kube_apimachinery::go::quote;
+use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use super::body::ResponseBody;
@@ -14,9 +16,8 @@ use crate::discovery;
 use crate::registry::Registry;
 use crate::request::accept::{Accept, Encoding, Endpoint};
 use crate::request::path::Route;
-use crate::request::query::{Query, quote};
+use crate::request::query::Query;
 use crate::resource::Resource;
-use crate::status::ApiError;
 use crate::verbs::reply::Reply;
 
 /// Checks of the health endpoints, as listed by `?verbose`.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use jiff::Timestamp;
+use kube_apimachinery::status::ApiError;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -22,7 +23,6 @@ use crate::flow_control::FlowControl;
 use crate::persistence::Journal;
 use crate::registry::Registry;
 use crate::resource::StorageKey;
-use crate::status::ApiError;
 use crate::store::{Change, Event, Key, Store};
 
 /// Multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.

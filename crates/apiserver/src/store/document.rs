@@ -15,11 +15,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use bytes::Bytes;
+use kube_apimachinery::go;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
-
-use crate::go;
 
 /// `kind` and `apiVersion` of a response, with their rendered text: `{"kind":"Pod","apiVersion":"v1",`.
 #[derive(Debug, Clone)]

@@ -1,6 +1,8 @@
 //! ComponentStatuses: the health of the components of a control plane. They are not stored, so they have neither a uid nor a
 //! revision, and cannot be watched.
 
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::table;
 use serde_json::{Value, json};
 
 use super::Call;
@@ -9,9 +11,7 @@ use crate::request::accept::View;
 use crate::request::query::ListOptions;
 use crate::resource::StorageKey;
 use crate::selection::Selection;
-use crate::status::ApiError;
 use crate::store::{Key, Stored};
-use crate::table;
 
 /// Components, and whether they are part of this server. Its store takes the place of etcd; the others are separate programs,
 /// which it does not probe.
@@ -51,7 +51,7 @@ pub(crate) fn read(call: &Call) -> Result<Reply, ApiError> {
         View::Table => {
             let objects: Vec<Value> = statuses.into_iter().map(|status| complete(call, status)).collect();
             let mut table =
-                table::table(&call.served.resource, &objects, &json!({}), call.table_options(true)?);
+                table::table(&call.served.resource.columns, &objects, &json!({}), call.table_options(true)?);
             table["apiVersion"] = json!(call.accept.meta_api_version());
             table
         }

@@ -1,17 +1,19 @@
 //! POST, and the creation of an object by an apply or by a PUT to a missing object.
 
 use bytes::Bytes;
+use kube_apimachinery::go;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::reply::{self, Reply};
-use super::{Call, metadata, update};
+use super::{Call, object_meta, update};
 use crate::admission::{Operation, check_namespace};
 use crate::builtin;
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, parse_uint};
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
-use crate::status::ApiError;
 use crate::store::{Change, Key, Store, Stored};
 
 /// Number of names tried for one `generateName`.
@@ -21,7 +23,7 @@ const NAME_ATTEMPTS: usize = 8;
 pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut object = call.decode(body, options.field_validation)?;
-    metadata::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
     let created = create(call, object, &options, update::Ownership::Tracked).await?;
     created.reply(call, 201)
 }
@@ -58,13 +60,13 @@ pub(crate) async fn create(
     {
         return Err(terminating_definition(call, metadata::text(&object, "name")));
     }
-    metadata::begin(call, &mut object);
+    object_meta::begin(call, &mut object);
     let generate =
         metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
     // With a name in the object, the first attempt decides.
     for _ in 0..NAME_ATTEMPTS {
         let mut candidate = object.clone();
-        if let Some(name) = metadata::generated_name(call, &candidate) {
+        if let Some(name) = object_meta::generated_name(call, &candidate) {
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
         prepare(call, &mut candidate, options, ownership)?;
@@ -123,7 +125,7 @@ fn prepare(
         update::track(call, None, object, options, "");
     }
     served.prepare_create(call, object)?;
-    let mut errors = metadata::validate(&served, object);
+    let mut errors = object_meta::validate(&served, object);
     errors.extend(served.validate_create(object));
     if !errors.is_empty() {
         let name = metadata::text(object, "name").to_owned();
@@ -189,7 +191,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
 /// Builds the 403 for an object.
 pub(crate) fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> ApiError {
     let resource = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
-    let message = format!("{resource} {} is forbidden: {why}", crate::request::query::quote(name));
+    let message = format!("{resource} {} is forbidden: {why}", go::quote(name));
     ApiError::new(403, "Forbidden", message).with_details(name, group, plural)
 }
 

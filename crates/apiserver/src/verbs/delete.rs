@@ -6,19 +6,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
+use kube_apimachinery::decode;
+use kube_apimachinery::go;
+use kube_apimachinery::metadata;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::items::Items;
 use super::reply::{self, Reply};
-use super::{Call, RETRIES, list, metadata, options, read};
+use super::{Call, RETRIES, list, options, read};
 use crate::admission::Operation;
 use crate::builtin;
 use crate::registry::Served;
+use crate::request::body;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
-use crate::request::{body, yaml};
 use crate::selection::Selection;
 use crate::server::{Refused, Server};
-use crate::status::ApiError;
 use crate::store::{Change, Event, Key};
 
 /// Finalizer that keeps an object until its dependents have lost their references to it.
@@ -69,9 +74,9 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     let malformed =
         |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
     let value = match body::Format::of(call.content_type.as_deref())? {
-        body::Format::Json => body::json(bytes).map_err(malformed)?.value,
+        body::Format::Json => decode::json(bytes).map_err(malformed)?.value,
         body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
-        body::Format::Protobuf => crate::protobuf::decode(bytes)?,
+        body::Format::Protobuf => protobuf::decode(bytes)?,
     };
     // A null body means options without fields.
     let value = if value.is_null() { json!({}) } else { value };
@@ -337,7 +342,7 @@ fn mark(server: &Server, object: &mut Value, grace: &Grace) {
     let begun = begun.unwrap_or_else(|| server.clock.now());
     let end = begun.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(begun);
     let fields = metadata::of(object);
-    fields.insert("deletionTimestamp".to_owned(), json!(crate::clock::format_seconds(end)));
+    fields.insert("deletionTimestamp".to_owned(), json!(go::format_seconds(end)));
     fields.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
     if first {
         // The start of a deletion counts as a change of the desired state.

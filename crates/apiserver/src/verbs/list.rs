@@ -12,18 +12,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube_apimachinery::go;
+use kube_apimachinery::protobuf::ListMessage;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::table;
+use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
+use super::Call;
 use super::items::Items;
 use super::reply::{AT_ONCE, ListMeta, Reply, go_package, partial_metadata};
-use super::{Call, yaml};
-use crate::protobuf::ListMessage;
 use crate::registry::Served;
 use crate::request::accept::{Accept, Encoding, View};
 use crate::server::ResponseBody;
-use crate::status::ApiError;
 use crate::store::Stored;
-use crate::{go, table};
 
 /// Size of a chunk of a large response in bytes.
 const PIECE: usize = 64 << 10;
@@ -190,7 +192,7 @@ impl Form {
                 })
             }
             View::Table => {
-                let mut table = table::table(&self.served.resource, [], metadata, self.table);
+                let mut table = table::table(&self.served.resource.columns, [], metadata, self.table);
                 table["apiVersion"] = json!(self.accept.meta_api_version());
                 table
             }
@@ -238,7 +240,7 @@ impl Form {
                 object
             }
             View::MetadataList => partial_metadata(self.accept, &object),
-            View::Table => table::row(&self.served.resource, &object, self.table),
+            View::Table => table::row(&self.served.resource.columns, &object, self.table),
         }
     }
 

@@ -1,12 +1,12 @@
 //! GET of `/log`. No kubelet runs the containers: the log of a pod without a node is empty, and for other pods the kubelet of the
 //! node cannot be reached.
 
+use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::Call;
 use super::reply::Reply;
 use crate::resource::StorageKey;
-use crate::status::ApiError;
 use crate::store::Key;
 
 /// Responds with 204 for a pod without a node.

@@ -9,11 +9,11 @@ pub(crate) mod act;
 pub(crate) mod components;
 pub(crate) mod create;
 pub(crate) mod delete;
+
 mod items;
 mod list;
 pub(crate) mod log;
-pub(crate) mod metadata;
-pub(crate) mod names;
+mod object_meta;
 pub(crate) mod options;
 pub(crate) mod patch;
 pub(crate) mod read;
@@ -21,7 +21,13 @@ pub(crate) mod reply;
 pub(crate) mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
-pub(crate) mod yaml;
+
+use kube_apimachinery::decode;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::schema::Schema;
+use kube_apimachinery::status;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::yaml;
 
 use std::sync::Arc;
 
@@ -37,9 +43,7 @@ use crate::request::body;
 use crate::request::path::ResourcePath;
 use crate::request::query::{FieldValidation, Query, WriteOptions};
 use crate::resource::{Resource, StorageKey};
-use crate::schema::Schema;
 use crate::server::{Server, Warnings};
-use crate::status::ApiError;
 use crate::store::{Key, Past, Store};
 
 /// Maximum number of attempts of a write that conflicts with others. Each conflict means that another write succeeded.
@@ -128,23 +132,21 @@ impl Call {
     pub(crate) fn decode(&mut self, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
         let kind = &self.served.resource.kind;
         let unrecognized = |why: String| {
-            let shown = body::excerpt(bytes);
+            let shown = decode::excerpt(bytes);
             ApiError::bad_request(format!(
                 "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
             ))
         };
         let format = body::Format::of(self.content_type.as_deref())?;
         let decoded = match format {
-            body::Format::Json => body::json(bytes)
+            body::Format::Json => decode::json(bytes)
                 .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
-            body::Format::Yaml => crate::request::yaml::read(bytes)
+            body::Format::Yaml => yaml::read(bytes)
                 .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
             body::Format::Protobuf if self.served.is_custom() => {
                 return Err(body::unsupported(&["application/json", "application/yaml"]));
             }
-            body::Format::Protobuf => {
-                body::Body { value: crate::protobuf::decode(bytes)?, strict: Vec::new() }
-            }
+            body::Format::Protobuf => decode::Decoded { value: protobuf::decode(bytes)?, strict: Vec::new() },
         };
         let mut object = decoded.value;
         options::check_type(&self.served, &object).map_err(|refusal| match refusal {
@@ -175,11 +177,11 @@ impl Call {
                 // The decoder finds duplicates, the schema after it unknown fields.
                 strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
             } else {
-                strict = body::complaints(bytes, strict, unknown);
-                strict.truncate(body::COMPLAINTS);
+                strict = decode::complaints(bytes, strict, unknown);
+                strict.truncate(decode::COMPLAINTS);
             }
             if validation == FieldValidation::Strict && !strict.is_empty() {
-                let why = crate::request::yaml::strict_error(&strict);
+                let why = yaml::strict_error(&strict);
                 return Err(self.cannot_be_handled(&format!("strict decoding error: {why}")));
             }
             for text in strict {
@@ -201,7 +203,7 @@ impl Call {
     }
 
     /// Builds the 422 for the object of this request.
-    pub(crate) fn invalid(&self, name: &str, errors: Vec<crate::status::FieldError>) -> ApiError {
+    pub(crate) fn invalid(&self, name: &str, errors: Vec<status::FieldError>) -> ApiError {
         let resource = &self.served.resource;
         ApiError::invalid(&resource.group, &resource.kind, name, errors)
     }

@@ -1,10 +1,12 @@
 //! Checks `apiVersion` and `kind` of a body against those of the endpoint.
 
+use kube_apimachinery::go;
+use kube_apimachinery::go_struct;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
-use crate::go;
 use crate::registry::Served;
-use crate::status::{ApiError, FieldError};
 
 /// Reason why a body does not have the endpoint's type.
 pub(super) enum Refusal {
@@ -76,7 +78,7 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
         return Ok(());
     }
     let version = api_version.rsplit('/').next().unwrap_or_default();
-    let why = if crate::builtin::has_kind(&api_version, &kind) {
+    let why = if go_struct::has_kind(&api_version, &kind) {
         format!(
             "converting ({version}.{kind}) to ({}.{}): unknown conversion",
             internal_package(&served.resource.group),
@@ -100,8 +102,8 @@ pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Result<(), A
         return Ok(());
     }
     let detail = format!("must be {}", served.kind.kind);
-    let error = FieldError::invalid("kind", &crate::request::query::quote(kind), &detail);
-    let name = super::metadata::text(object, "name");
+    let error = FieldError::invalid("kind", &go::quote(kind), &detail);
+    let name = metadata::text(object, "name");
     Err(ApiError::invalid(&served.resource.group, kind, name, vec![error]))
 }
 

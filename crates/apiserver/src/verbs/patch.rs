@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube_apimachinery::decode;
+use kube_apimachinery::go;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::metadata;
+use kube_apimachinery::patch;
+use kube_apimachinery::status::{ApiError, FieldError};
+use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::update::{self, Ownership};
-use super::{Call, RETRIES, create, metadata};
-use crate::go;
-use crate::managed_fields::{self, Writer};
+use super::{Call, RETRIES, create, object_meta};
 use crate::registry::Served;
-use crate::request::query::{FieldValidation, WriteOptions, quote};
-use crate::request::{body, yaml};
-use crate::schema::normalize_numbers;
-use crate::status::{ApiError, FieldError};
+use crate::request::body;
+use crate::request::query::{FieldValidation, WriteOptions};
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -81,7 +85,7 @@ impl Patch {
         }
         let context = if kind == Kind::Strategic { "" } else { "error decoding patch: " };
         let mut decoded =
-            body::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
+            decode::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
         if decoded.value.is_null() {
             if kind == Kind::Merge {
                 return Err(ApiError::bad_request("Invalid JSON Patch"));
@@ -98,7 +102,7 @@ impl Patch {
         Ok(match kind {
             Kind::Strategic => {
                 // Go merges decoded values here; the other kinds of patch keep numbers as they were sent.
-                normalize_numbers(&mut decoded.value);
+                decode::normalize_numbers(&mut decoded.value);
                 Self::Strategic(decoded.value, decoded.strict)
             }
             _ => Self::Merge(bytes.clone(), decoded.value, decoded.strict),
@@ -108,13 +112,13 @@ impl Patch {
     /// Returns the patched object.
     pub(super) fn apply(&self, served: &Served, old: &Value) -> Result<Value, ApiError> {
         match self {
-            Self::Json(patch) => crate::patch::json(old, patch),
+            Self::Json(patch) => patch::json(old, patch),
             Self::Merge(_, patch, _) => {
                 let mut new = old.clone();
-                crate::patch::merge(&mut new, patch);
+                patch::merge(&mut new, patch);
                 Ok(new)
             }
-            Self::Strategic(patch, _) => crate::patch::strategic(&served.schema, old, patch),
+            Self::Strategic(patch, _) => patch::strategic(&served.schema, old, patch),
         }
     }
 
@@ -156,7 +160,7 @@ fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
     }
     update::check_name(call, new)?;
     let mut copy = new.clone();
-    metadata::reconcile_namespace(&served, &call.path.namespace, &mut copy)
+    object_meta::reconcile_namespace(&served, &call.path.namespace, &mut copy)
 }
 
 /// Decodes the patched object like a sent one; errors are attributed to the patch.
@@ -258,7 +262,7 @@ async fn create_applied(
 /// configuration has none, so only a new object needs a name. Conflicts are reported before a wrong name.
 fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
     update::check_name(call, merged)?;
-    metadata::reconcile_namespace(&call.served, &call.path.namespace, merged)
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, merged)
 }
 
 /// Reads the applied configuration from the body, and checks its type against the endpoint.

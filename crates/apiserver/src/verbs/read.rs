@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use kube_apimachinery::decode;
+use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,7 +15,6 @@ use super::{Call, list};
 use crate::request::query::{ListOptions, RevisionMatch, revision};
 use crate::selection::Selection;
 use crate::server::Turns;
-use crate::status::ApiError;
 use crate::store::{Key, Snapshot};
 
 /// Returns one object.
@@ -195,7 +196,7 @@ fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
         invalid(&format!("illegal base64 data at input byte {at}"))
     })?;
     let token: Value = serde_json::from_slice(&bytes)
-        .map_err(|_| invalid(&crate::request::body::json(&bytes).err().unwrap_or_default()))?;
+        .map_err(|_| invalid(&decode::json(&bytes).err().unwrap_or_default()))?;
     let version = token.get("v").and_then(Value::as_str).unwrap_or_default();
     if version != "meta.k8s.io/v1" {
         return Err(invalid(&format!("server does not recognize this encoded version {version}")));

@@ -2,18 +2,19 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
+use kube_apimachinery::go;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::table;
+use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
-use super::{Call, yaml};
-use crate::go;
-use crate::protobuf;
+use super::Call;
 use crate::registry::Served;
 use crate::request::accept::{Accept, Encoding, View};
 use crate::resource::Resource;
 use crate::server::ResponseBody;
-use crate::status::ApiError;
 use crate::store::Stored;
-use crate::table;
 
 /// Size in bytes up to which a response is built at once; larger ones may be compressed.
 pub(super) const AT_ONCE: usize = 128 << 10;
@@ -130,7 +131,7 @@ pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, Api
 /// Responds with a `Table` of one object with the columns of `resource`.
 pub(crate) fn table(call: &Call, resource: &Resource, object: &Value) -> Result<Reply, ApiError> {
     let options = call.table_options(true)?;
-    let mut table = table::table(resource, [object], &object["metadata"], options);
+    let mut table = table::table(&resource.columns, [object], &object["metadata"], options);
     table["apiVersion"] = json!(call.accept.meta_api_version());
     Ok(Reply::value(200, call.accept.encoding, &table))
 }
@@ -192,7 +193,7 @@ impl Call {
         with_columns: bool,
     ) -> Result<Value, ApiError> {
         let options = self.table_options(with_columns)?;
-        let mut table = table::table(&self.served.resource, objects, metadata, options);
+        let mut table = table::table(&self.served.resource.columns, objects, metadata, options);
         if self.accept.view_version != "v1" {
             table["apiVersion"] = json!(self.accept.meta_api_version());
         }

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube_apimachinery::managed_fields::scale::API_VERSION;
+use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::metadata;
+use kube_apimachinery::schema;
+use kube_apimachinery::selector;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership};
-use super::{Call, metadata, patch};
+use super::{Call, object_meta, patch};
 use crate::builtin;
-use crate::managed_fields::scale::API_VERSION;
-use crate::managed_fields::{self, Writer};
 use crate::request::accept::View;
 use crate::request::query::WriteOptions;
 use crate::resource::{Resource, ScalePaths};
-use crate::status::{ApiError, FieldError};
 
 const SUBRESOURCE: &str = "scale";
 const KIND: &str = "Scale";
@@ -62,7 +65,7 @@ pub(crate) async fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiEr
 
 /// Runs `act` as if the path belonged to `Scale`.
 fn as_scale<R>(call: &mut Call, act: impl FnOnce(&mut Call) -> R) -> Result<R, ApiError> {
-    let schema = builtin::schema_of_kind(API_VERSION, KIND);
+    let schema = schema::schema_of_kind(API_VERSION, KIND);
     let schema = schema.ok_or_else(|| ApiError::internal("no schema of scales"))?;
     Ok(call.as_another(API_VERSION, KIND, schema, act))
 }
@@ -70,7 +73,7 @@ fn as_scale<R>(call: &mut Call, act: impl FnOnce(&mut Call) -> R) -> Result<R, A
 /// Compares name and namespace in the body with those in the URL.
 fn check_identity(call: &Call, scale: &mut Value) -> Result<(), ApiError> {
     update::check_name(call, scale)?;
-    metadata::reconcile_namespace(&call.served, &call.path.namespace, scale)
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, scale)
 }
 
 /// Replaces decoding errors for scales of custom objects by kube-apiserver's message, which has no name for the expected
@@ -182,7 +185,7 @@ fn validate(call: &mut Call, scale: &Value, replicas: i64) -> Result<(), ApiErro
     if call.served.is_custom() {
         return if replicas < 0 { Err(negative(call, replicas)) } else { Ok(()) };
     }
-    let mut errors = as_scale(call, |call| metadata::validate(&call.served, scale))?;
+    let mut errors = as_scale(call, |call| object_meta::validate(&call.served, scale))?;
     if replicas < 0 {
         let why = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("spec.replicas", &replicas.to_string(), why));
@@ -268,9 +271,9 @@ fn view_or_zero(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let selector = match selector {
         Some(Value::String(text)) => text.clone(),
         Some(labels) if call.served.kind.kind == "ReplicationController" => {
-            crate::selector::label_selector_text(&json!({"matchLabels": labels}))
+            selector::label_selector_text(&json!({"matchLabels": labels}))
         }
-        Some(selector) => crate::selector::label_selector_text(selector),
+        Some(selector) => selector::label_selector_text(selector),
         None => String::new(),
     };
     if !selector.is_empty() {

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
 use super::reply::{self, Reply};
-use super::{Call, RETRIES, create, metadata};
+use super::{Call, RETRIES, create, object_meta};
 use crate::admission::Operation;
-use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, parse_uint};
 use crate::server::{Refused, Server};
-use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Stored};
 
 /// Ownership of the fields of the new object.
@@ -47,7 +48,7 @@ pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError
     let mut object = call.decode(body, options.field_validation)?;
     check_name(call, &object)?;
     let namespace = call.path.namespace.clone();
-    metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
+    object_meta::reconcile_namespace(&call.served, &namespace, &mut object)?;
     let served = Arc::clone(&call.served);
     let exists = call.server.read(|store| store.get(served.storage(), &call.key()).is_some());
     if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
@@ -205,9 +206,9 @@ fn prepare(
     served.prepare_update(call, old, new, &subresource)?;
     // A binding does not change the generation of its pod.
     if !["status", "binding"].contains(&subresource.as_str()) {
-        metadata::bump_generation(&served, old, new);
+        object_meta::bump_generation(&served, old, new);
     }
-    let mut errors = metadata::validate_new_state(&served, old, new);
+    let mut errors = object_meta::validate_new_state(&served, old, new);
     errors.extend(served.validate_update(old, new, &subresource));
     if !errors.is_empty() {
         let name = call.path.name.clone();

@@ -1,11 +1,11 @@
 //! Columns of Events, which two groups serve with different field names.
 
 use jiff::Timestamp;
+use kube_apimachinery::table::Column;
+use kube_apimachinery::table::age::since_text;
 use serde_json::{Value, json};
 
 use super::{first_text, number, string, text, text_at, wide};
-use crate::resource::Column;
-use crate::table::age::since_text;
 
 /// Returns the columns of Events, with the name in the last one.
 pub(super) fn event() -> Vec<Column> {

@@ -1,12 +1,12 @@
 //! Columns of Jobs, CronJobs and PodDisruptionBudgets.
 
 use jiff::Timestamp;
+use kube_apimachinery::table::Column;
+use kube_apimachinery::table::age::{since, since_text};
 use serde_json::{Value, json};
 
 use super::workloads::{containers, images, of_containers, selector_or_none};
 use super::{age, column, integer, number, string, text, text_at, wide};
-use crate::resource::Column;
-use crate::table::age::{since, since_text};
 
 const SELECTOR: &str = "A label query over pods that should match the pod count. Normally, the system sets this field for you. \
                         More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors";

@@ -8,11 +8,11 @@ mod recorded;
 mod workloads;
 
 use jiff::Timestamp;
+use kube_apimachinery::table::Cell;
+use kube_apimachinery::table::Column;
+use kube_apimachinery::table::age::since_text;
+use kube_apimachinery::table::{AGE_DESCRIPTION, name_column};
 use serde_json::{Value, json};
-
-use crate::resource::{Cell, Column};
-use crate::table::age::since_text;
-use crate::table::{AGE_DESCRIPTION, name_column};
 
 type CellFn = fn(&Value, Timestamp) -> Value;
 

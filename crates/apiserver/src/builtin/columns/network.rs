@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use kube_apimachinery::table::Column;
 use serde_json::{Value, json};
 
 use super::{age, string, text};
-use crate::resource::Column;
 
 /// Number of list items in a cell.
 const SHOWN: usize = 3;

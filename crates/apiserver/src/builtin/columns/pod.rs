@@ -1,11 +1,11 @@
 //! Columns of pods, which summarize the state of their containers.
 
 use jiff::Timestamp;
+use kube_apimachinery::table::Column;
+use kube_apimachinery::table::age::since;
 use serde_json::{Value, json};
 
 use super::{age, first_text, number, string, text_at, wide};
-use crate::resource::Column;
-use crate::table::age::since;
 
 pub(super) fn pod() -> Vec<Column> {
     vec![

@@ -1,14 +1,15 @@
 //! Columns with recorded names, types and descriptions (`columns.txt`), and their cells.
 
 use jiff::Timestamp;
+use kube_apimachinery::metadata;
+use kube_apimachinery::selector;
+use kube_apimachinery::table::Column;
+use kube_apimachinery::table::age::lasting;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{CellFn, age, column, number, text_at, workloads};
 use crate::builtin::data;
-use crate::resource::Column;
-use crate::selector;
-use crate::table::age::lasting;
 
 const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
@@ -239,11 +240,7 @@ fn is_bound(claim: &Value) -> bool {
 }
 
 fn phase(object: &Value, _: Timestamp) -> Value {
-    if crate::verbs::metadata::is_terminating(object) {
-        json!("Terminating")
-    } else {
-        or(object, "/status/phase", "")
-    }
+    if metadata::is_terminating(object) { json!("Terminating") } else { or(object, "/status/phase", "") }
 }
 
 /// Formats access modes as `RWO,ROX`.
@@ -393,8 +390,8 @@ mod tests {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let columns = of(kind).unwrap().into_iter().filter(|column| column.name != "Age");
         let cells = columns.map(|column| match column.cell {
-            crate::resource::Cell::Builtin(cell) => cell(object, now),
-            crate::resource::Cell::Path(_) => unreachable!("builtin columns have no paths"),
+            kube_apimachinery::table::Cell::Builtin(cell) => cell(object, now),
+            kube_apimachinery::table::Cell::Path(_) => unreachable!("builtin columns have no paths"),
         });
         cells.collect()
     }

@@ -1,11 +1,11 @@
 //! Columns of workloads.
 
 use jiff::Timestamp;
+use kube_apimachinery::selector;
+use kube_apimachinery::table::Column;
 use serde_json::{Value, json};
 
 use super::{age, integer, number, string, wide};
-use crate::resource::Column;
-use crate::selector;
 
 pub(super) fn deployment() -> Vec<Column> {
     vec![

@@ -1,9 +1,8 @@
 //! Approval annotation of definitions in protected groups of the Kubernetes community.
 
+use kube_apimachinery::go::quote;
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
-
-use crate::request::query::quote;
-use crate::status::FieldError;
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const WHERE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";

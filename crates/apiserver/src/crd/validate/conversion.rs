@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::{list, one_of, text, url};
-use crate::request::query::quote;
-use crate::status::FieldError;
-use crate::verbs::names;
 
 /// Supported versions of `ConversionReview`.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];

@@ -1,6 +1,6 @@
 //! URLs of webhooks, with the errors of Go's `net/url`.
 
-use crate::request::query::quote;
+use kube_apimachinery::go::quote;
 
 /// Parts of a URL that the URL of a webhook must or must not have.
 #[derive(Debug, PartialEq, Eq)]

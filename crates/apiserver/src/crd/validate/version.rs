@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use kube_apimachinery::go::quote;
+use kube_apimachinery::schema::{Brackets, RootKeyword, Schema, find_field};
+use kube_apimachinery::status::FieldError;
 use regex::Regex;
 use serde_json::Value;
 
 use super::{label_1035, list, text};
-use crate::request::query::quote;
-use crate::schema::{Brackets, RootKeyword, Schema, find_field};
-use crate::status::FieldError;
 
 /// Maximum number of selectable fields.
 const SELECTABLE: usize = 8;

@@ -7,10 +7,9 @@
 mod v2;
 mod v3;
 
+use kube_apimachinery::protobuf::{put_bytes, put_nested, put_number, put_varint};
+use kube_apimachinery::yaml;
 use serde_json::{Map, Value};
-
-use crate::protobuf::{put_bytes, put_nested, put_number, put_varint};
-use crate::verbs::yaml;
 
 /// Encodes `/openapi/v2`.
 pub(crate) fn of_swagger(document: &Value) -> Vec<u8> {

@@ -1,20 +1,22 @@
 //! `pods/binding`, and its older form `bindings`: assigns a pod to a node.
 
 use bytes::Bytes;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
 use super::super::update::{self, Ownership};
-use super::super::{Call, metadata};
-use crate::request::query::{WriteOptions, quote};
-use crate::status::{ApiError, FieldError};
+use super::super::{Call, object_meta};
+use crate::request::query::WriteOptions;
 
 /// Binds the pod in the body, which must be that of the URL if the URL names one.
 pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut binding = super::decode(call, bytes, "Binding", &["v1"], options.field_validation)?;
     let namespace = call.path.namespace.clone();
-    metadata::reconcile_namespace(&call.served, &namespace, &mut binding)?;
+    object_meta::reconcile_namespace(&call.served, &namespace, &mut binding)?;
     let name = metadata::text(&binding, "name").to_owned();
     if call.path.name.is_empty() {
         call.path.name.clone_from(&name);

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube_apimachinery::metadata;
+use kube_apimachinery::selector::LabelSelector;
+use kube_apimachinery::status::{ApiError, Cause};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
-use super::super::{Call, RETRIES, create, delete, metadata, update};
+use super::super::{Call, RETRIES, create, delete, update};
 use crate::registry::Served;
 use crate::request::query::{DeleteOptions, WriteOptions};
-use crate::selector::LabelSelector;
 use crate::server::Refused;
-use crate::status::{ApiError, Cause};
 use crate::store::{Change, Key};
 
 /// Maximum number of evicted pods in a budget's status that still exist. Beyond it the budget refuses

@@ -6,14 +6,14 @@ mod review;
 mod token;
 
 use bytes::Bytes;
+use kube_apimachinery::schema;
+use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use super::Call;
 use super::reply::Reply;
-use crate::builtin;
 use crate::request::query::FieldValidation;
 use crate::resource::Act;
-use crate::status::ApiError;
 
 /// Executes the action of a POST to the call's path.
 pub(crate) async fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
@@ -39,7 +39,7 @@ fn decode(
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let mut refused = None;
-    let schema = versions.first().and_then(|first| builtin::schema_of_kind(first, kind));
+    let schema = versions.first().and_then(|first| schema::schema_of_kind(first, kind));
     for (version, schema) in versions.iter().zip(schema.into_iter().cycle()) {
         match call.as_another(version, kind, schema, |call| call.decode(bytes, validation)) {
             Ok(object) => return Ok(object),

@@ -3,13 +3,15 @@
 //! This server does not restrict access: every access review is allowed, with that as the reason.
 
 use bytes::Bytes;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
-use super::super::{Call, metadata, update};
+use super::super::{Call, object_meta, update};
 use crate::authentication::{ISSUER, UserInfo};
-use crate::request::query::{WriteOptions, quote};
-use crate::status::{ApiError, FieldError};
+use crate::request::query::WriteOptions;
 
 /// Reason in the status of access reviews.
 const REASON: &str = "access control is not enforced: every user may do everything";
@@ -23,7 +25,7 @@ pub(super) fn run(
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut review = call.decode(bytes, options.field_validation)?;
     let namespace = call.path.namespace.clone();
-    metadata::reconcile_namespace(&call.served, &namespace, &mut review)?;
+    object_meta::reconcile_namespace(&call.served, &namespace, &mut review)?;
     // Reviews have managed fields like stored objects.
     update::track(call, None, &mut review, &options, "");
     review["status"] = status(call, &mut review)?;

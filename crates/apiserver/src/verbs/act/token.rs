@@ -2,16 +2,18 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use kube_apimachinery::go::format_seconds;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::metadata;
+use kube_apimachinery::schema;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
-use super::super::{Call, metadata};
+use super::super::{Call, object_meta};
 use crate::authentication::{Bound, Claims, ISSUER, Objects, Reference};
-use crate::builtin;
-use crate::clock::format_seconds;
-use crate::managed_fields::{self, Writer};
-use crate::request::query::{WriteOptions, quote};
-use crate::status::{ApiError, FieldError};
+use crate::request::query::WriteOptions;
 use crate::store::Key;
 
 const GROUP: &str = "authentication.k8s.io";
@@ -27,7 +29,7 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut request = super::decode(call, bytes, KIND, &[VERSION], options.field_validation)?;
     let namespace = call.path.namespace.clone();
-    metadata::reconcile_namespace(&call.served, &namespace, &mut request)?;
+    object_meta::reconcile_namespace(&call.served, &namespace, &mut request)?;
     if request["spec"]["expirationSeconds"].is_null() {
         request["spec"]["expirationSeconds"] = json!(DEFAULT_SECONDS);
     }
@@ -64,7 +66,7 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 
 /// Returns the ownership entries of the request. Fields that the server sets later have no owner.
 fn managed_fields_of(call: &Call, request: &Value, options: &WriteOptions) -> Value {
-    let Some(schema) = builtin::schema_of_kind(VERSION, KIND) else {
+    let Some(schema) = schema::schema_of_kind(VERSION, KIND) else {
         return Value::Null;
     };
     let now = call.server.clock.now_seconds();

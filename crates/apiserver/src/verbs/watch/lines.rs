@@ -1,16 +1,16 @@
 //! Encoding of watch events: lines of JSON, documents of YAML, frames of protobuf.
 
 use bytes::Bytes;
+use kube_apimachinery::go;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::Watch;
-use crate::go;
-use crate::protobuf;
 use crate::request::accept::{Encoding, View};
-use crate::status::ApiError;
 use crate::store::Stored;
 use crate::verbs::reply;
-use crate::verbs::yaml;
 
 impl Watch {
     /// Returns the key of an encoding that other watches share. Tables contain ages and are not shared.

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use kube_apimachinery::status::ApiError;
 use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until};
 
 use super::Call;
@@ -25,7 +26,6 @@ use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
 use crate::request::query::{ListOptions, revision};
 use crate::selection::Selection;
 use crate::server::{Closing, ResponseBody, Server, Subscription};
-use crate::status::ApiError;
 use crate::store::{Event, Expired, Key, Snapshot, State, TableId};
 use interrupts::Interrupts;
 

@@ -1,0 +1,251 @@
+//! Go's API structs as messages: their fields with protobuf numbers and JSON names.
+
+mod messages;
+mod round_trip;
+mod scalar;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+
+pub use messages::{has_kind, message, message_of_kind};
+pub use round_trip::{complete, forget_empty};
+
+/// A Go struct. Its fields are parsed on first use.
+pub struct Message {
+    name: &'static str,
+    source: &'static str,
+    fields: OnceLock<Vec<Field>>,
+    slots: OnceLock<Vec<Slot>>,
+}
+
+/// A field of the JSON object, which may come from an embedded struct.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    /// The field.
+    pub field: &'static Field,
+    /// Place in the order in which protobuf writes the fields.
+    pub place: usize,
+}
+
+/// A field of a struct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Protobuf field number.
+    pub number: u64,
+    /// JSON name; empty for an embedded struct, the fields of which belong to this one.
+    pub name: &'static str,
+    /// Whether the field is a single value, a list or a map.
+    pub count: Count,
+    /// Type of the value, or of each element.
+    pub kind: Type,
+    /// Whether JSON contains the field even if it is empty.
+    pub always: bool,
+    /// Whether Go distinguishes absent from zero; only relevant for single values.
+    pub pointer: bool,
+}
+
+/// Number of values of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// A single value.
+    One,
+    /// A list.
+    List,
+    /// A map with string keys.
+    Map,
+}
+
+/// Type of a field's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// Text.
+    String,
+    /// Base64 in JSON.
+    Bytes,
+    /// `true` or `false`.
+    Bool,
+    /// Integer of 32 bits.
+    Int32,
+    /// Integer of 64 bits.
+    Int64,
+    /// Floating-point number.
+    Double,
+    /// Seconds and nanoseconds in protobuf; RFC 3339 in whole seconds in JSON.
+    Time,
+    /// Like [`Time`](Self::Time), with six decimals in JSON.
+    MicroTime,
+    /// Amount such as `500m`.
+    Quantity,
+    /// Integer or text, such as a port.
+    IntOrString,
+    /// JSON text in one bytes field.
+    Json,
+    /// A message that contains only a list of strings.
+    Strings,
+    /// A schema or an alternative, distinguished by the field number.
+    OneOf(Alternative, &'static Message),
+    /// Another struct.
+    Message(&'static Message),
+}
+
+/// Alternative to a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alternative {
+    /// `JSONSchemaPropsOrArray`.
+    Schemas,
+    /// `JSONSchemaPropsOrBool`.
+    Bool,
+    /// `JSONSchemaPropsOrStringArray`.
+    Strings,
+}
+
+/// Prints the name only, because structs may contain themselves.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Message {}
+
+impl Message {
+    pub(crate) fn new((name, source): (&'static str, &'static str)) -> Self {
+        Self { name, source, fields: OnceLock::new(), slots: OnceLock::new() }
+    }
+
+    /// Returns the name, such as `apps.v1.Deployment`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the fields in ascending order of number.
+    pub fn fields(&self) -> &[Field] {
+        self.fields.get_or_init(|| parse(self.source))
+    }
+
+    /// Returns the field with this protobuf number.
+    pub fn field(&self, number: u64) -> Option<&Field> {
+        let fields = self.fields();
+        let found = fields.binary_search_by_key(&number, |field| field.number).ok()?;
+        Some(&fields[found])
+    }
+
+    /// Returns the field with this JSON name.
+    pub fn slot(&'static self, name: &str) -> Option<Slot> {
+        let slots = self.slots.get_or_init(|| {
+            let mut fields = Vec::new();
+            self.flatten(&mut fields);
+            let places = fields.into_iter().enumerate();
+            let mut slots: Vec<Slot> = places.map(|(place, field)| Slot { field, place }).collect();
+            slots.sort_by_key(|slot| slot.field.name);
+            slots
+        });
+        let found = slots.binary_search_by(|slot| slot.field.name.cmp(name)).ok()?;
+        Some(slots[found])
+    }
+
+    /// Appends the fields in protobuf order, with those of an embedded struct in its place.
+    fn flatten(&'static self, fields: &mut Vec<&'static Field>) {
+        for field in self.fields() {
+            match field.embedded() {
+                Some(message) => message.flatten(fields),
+                None => fields.push(field),
+            }
+        }
+    }
+}
+
+impl Field {
+    /// Returns the embedded struct, if this field is one.
+    #[must_use]
+    pub fn embedded(&self) -> Option<&'static Message> {
+        match self.kind {
+            Type::Message(message) if self.name.is_empty() => Some(message),
+            _ => None,
+        }
+    }
+}
+
+/// Parses `{"1":["replicas","int32:varint","*"],…}`. The files belong to this crate and a test parses all of them, so
+/// invalid entries are skipped instead of reported.
+fn parse(source: &'static str) -> Vec<Field> {
+    let entries: BTreeMap<&str, Vec<&'static str>> = serde_json::from_str(source).unwrap_or_default();
+    let mut fields: Vec<Field> = entries
+        .into_iter()
+        .filter_map(|(number, entry)| {
+            let (&name, &text) = (entry.first()?, entry.get(1)?);
+            let flags = entry.get(2).copied().unwrap_or_default();
+            let (count, element) = match (text.strip_prefix("[]"), text.strip_prefix("map:")) {
+                (Some(element), _) => (Count::List, element),
+                (_, Some(element)) => (Count::Map, element),
+                _ => (Count::One, text),
+            };
+            Some(Field {
+                number: number.parse().ok()?,
+                name,
+                count,
+                kind: kind(element)?,
+                always: flags.contains('!'),
+                pointer: flags.contains('*'),
+            })
+        })
+        .collect();
+    fields.sort_by_key(|field| field.number);
+    fields
+}
+
+fn kind(element: &str) -> Option<Type> {
+    let one_of = |other| Some(Type::OneOf(other, message("apiextensions.v1.JSONSchemaProps")?));
+    Some(match element {
+        "string" => Type::String,
+        "bytes" => Type::Bytes,
+        "bool" => Type::Bool,
+        "double" => Type::Double,
+        "meta.v1.Time" => Type::Time,
+        "meta.v1.MicroTime" => Type::MicroTime,
+        "resource.Quantity" => Type::Quantity,
+        "util.intstr.IntOrString" => Type::IntOrString,
+        "runtime.RawExtension" | "apiextensions.v1.JSON" | "meta.v1.FieldsV1" => Type::Json,
+        "apiextensions.v1.JSONSchemaPropsOrArray" => one_of(Alternative::Schemas)?,
+        "apiextensions.v1.JSONSchemaPropsOrBool" => one_of(Alternative::Bool)?,
+        "apiextensions.v1.JSONSchemaPropsOrStringArray" => one_of(Alternative::Strings)?,
+        _ if element.starts_with("int32") => Type::Int32,
+        _ if element.starts_with("int64") => Type::Int64,
+        _ if element.ends_with(".ExtraValue") || element == "meta.v1.Verbs" => Type::Strings,
+        _ => Type::Message(message(element)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_with_count_type_and_flags() {
+        let message = Message::new((
+            "x",
+            r#"{"10":["labels","map:string"],"2":["replicas","int32:varint","*"],"3":["ports","[]core.v1.Pod","!"]}"#,
+        ));
+        let shown: Vec<String> = message
+            .fields()
+            .iter()
+            .map(|f| format!("{} {} {:?} {:?} {} {}", f.number, f.name, f.count, f.kind, f.always, f.pointer))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "2 replicas One Int32 false true",
+                "3 ports List Message(core.v1.Pod) true false",
+                "10 labels Map String false false",
+            ]
+        );
+    }
+}

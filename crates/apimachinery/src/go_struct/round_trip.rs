@@ -1,0 +1,231 @@
+//! Completion: the effect of decoding JSON to a typed Go struct and encoding it again. Fields without `omitempty`
+//! appear, empty fields with it disappear, and times, quantities and numbers get their canonical form.
+//!
+//! Values must have the types of the kind, which is checked before. A value of another type is left unchanged.
+
+use serde_json::{Map, Value, json};
+
+use super::scalar;
+use super::{Count, Field, Message, Type};
+
+/// Completes an object of a builtin kind in place.
+pub fn complete(message: &Message, object: &mut Value) {
+    if let Value::Object(fields) = object {
+        complete_fields(message, fields);
+    }
+}
+
+fn complete_fields(message: &Message, object: &mut Map<String, Value>) {
+    for field in message.fields() {
+        match (field.count, field.kind) {
+            (Count::One, Type::Message(inner)) if field.name.is_empty() => complete_fields(inner, object),
+            _ => complete_field(field, object),
+        }
+    }
+}
+
+fn complete_field(field: &Field, object: &mut Map<String, Value>) {
+    let Some(value) = object.get_mut(field.name).filter(|value| !value.is_null()) else {
+        match absent(field) {
+            Some(value) => object.insert(field.name.to_owned(), value),
+            None => object.remove(field.name),
+        };
+        return;
+    };
+    match (field.count, value) {
+        (Count::One, value) => single(field.kind, value),
+        (Count::List, Value::Array(list)) => list.iter_mut().for_each(|value| element(field.kind, value)),
+        (Count::Map, Value::Object(map)) => map.values_mut().for_each(|value| element(field.kind, value)),
+        _ => {}
+    }
+    if !field.always && object.get(field.name).is_some_and(|value| is_left_out(field, value)) {
+        object.remove(field.name);
+    }
+}
+
+/// Returns the JSON of an absent field; `None` if it is omitted.
+fn absent(field: &Field) -> Option<Value> {
+    if !field.always {
+        return None;
+    }
+    if field.pointer || field.count != Count::One {
+        return Some(Value::Null);
+    }
+    Some(match field.kind {
+        Type::String => json!(""),
+        Type::Bool => json!(false),
+        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => json!(0),
+        Type::Quantity => json!("0"),
+        Type::Time | Type::MicroTime | Type::Json | Type::Bytes | Type::Strings | Type::OneOf(..) => {
+            Value::Null
+        }
+        Type::Message(message) => {
+            let mut empty = Map::new();
+            complete_fields(message, &mut empty);
+            Value::Object(empty)
+        }
+    })
+}
+
+/// Whether Go's `omitempty` omits the field: empty and not a pointer.
+fn is_left_out(field: &Field, value: &Value) -> bool {
+    match value {
+        // An empty list of managed fields is a request to discard them, and must be visible to the tracking.
+        Value::Array(list) => list.is_empty() && field.name != "managedFields",
+        Value::Object(map) => {
+            map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != Type::Json))
+        }
+        _ if field.pointer => false,
+        Value::String(text) => text.is_empty() && field.kind == Type::String,
+        Value::Bool(on) => !on && field.kind == Type::Bool,
+        Value::Number(number) => {
+            matches!(field.kind, Type::Int32 | Type::Int64 | Type::Double) && number.as_f64() == Some(0.0)
+        }
+        Value::Null => true,
+    }
+}
+
+fn single(kind: Type, value: &mut Value) {
+    match kind {
+        Type::Message(message) => complete(message, value),
+        Type::OneOf(_, schema) => match value {
+            Value::Array(list) => list.iter_mut().for_each(|value| complete(schema, value)),
+            value => complete(schema, value),
+        },
+        Type::Int32 | Type::Int64 => scalar::whole_number(value),
+        Type::Time => scalar::time(value),
+        Type::MicroTime => scalar::micro_time(value),
+        Type::Quantity => scalar::quantity(value),
+        Type::String
+        | Type::Bytes
+        | Type::Bool
+        | Type::Double
+        | Type::IntOrString
+        | Type::Json
+        | Type::Strings => {}
+    }
+}
+
+/// Completes an element of a list or map, where null is the zero value.
+fn element(kind: Type, value: &mut Value) {
+    if value.is_null() {
+        *value = match kind {
+            Type::String => json!(""),
+            Type::Bool => json!(false),
+            Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => json!(0),
+            Type::Quantity => json!("0"),
+            Type::Message(_) => json!({}),
+            _ => return,
+        };
+    }
+    single(kind, value);
+}
+
+/// Turns empty lists and maps into null, as storage in protobuf does, which cannot represent them.
+pub fn forget_empty(message: &Message, object: &mut Value) {
+    let Value::Object(fields) = object else {
+        return;
+    };
+    for field in message.fields() {
+        let inner = if let Type::Message(message) = field.kind { Some(message) } else { None };
+        if field.name.is_empty() {
+            continue;
+        }
+        match (field.count, fields.get_mut(field.name)) {
+            (_, Some(empty)) if field.count != Count::One && (*empty == json!([]) || *empty == json!({})) => {
+                *empty = Value::Null;
+            }
+            (Count::One, Some(value)) => {
+                if let Some(inner) = inner {
+                    forget_empty(inner, value);
+                }
+            }
+            (Count::List, Some(Value::Array(list))) => {
+                if let Some(inner) = inner {
+                    list.iter_mut().for_each(|value| forget_empty(inner, value));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(message: &str, mut object: Value, expected: &Value) {
+        complete(super::super::message(message).unwrap(), &mut object);
+        assert_eq!(object, *expected);
+        let again = object.clone();
+        complete(super::super::message(message).unwrap(), &mut object);
+        assert_eq!(object, again, "completing twice changes nothing");
+    }
+
+    #[test]
+    fn structs_that_are_always_written_appear() {
+        check(
+            "apps.v1.Deployment",
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}),
+            &json!({
+                "metadata": {},
+                "spec": {
+                    "selector": null, "strategy": {},
+                    "template": {"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}]}},
+                },
+                "status": {},
+            }),
+        );
+        check(
+            "apiextensions.v1.CustomResourceDefinitionStatus",
+            json!({}),
+            &json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}),
+        );
+    }
+
+    #[test]
+    fn plain_zeros_go_and_pointers_to_zero_stay() {
+        check(
+            "apps.v1.DeploymentSpec",
+            json!({"replicas": 0, "minReadySeconds": 0, "paused": false, "selector": {}, "strategy": null}),
+            &json!({
+                "replicas": 0, "selector": {}, "strategy": {},
+                "template": {"metadata": {}, "spec": {"containers": null}},
+            }),
+        );
+    }
+
+    #[test]
+    fn empty_lists_and_maps_go_unless_they_are_always_written() {
+        check(
+            "core.v1.PodSpec",
+            json!({"containers": [], "volumes": [], "nodeSelector": {}, "securityContext": {}, "tolerations": null}),
+            &json!({"containers": [], "securityContext": {}}),
+        );
+        check("core.v1.Volume", json!({"name": "v", "emptyDir": {}}), &json!({"name": "v", "emptyDir": {}}));
+    }
+
+    #[test]
+    fn nulls_in_maps_and_lists_are_zeros() {
+        check("core.v1.ConfigMap", json!({"data": {"y": null}}), &json!({"metadata": {}, "data": {"y": ""}}));
+        check(
+            "core.v1.PodSpec",
+            json!({"containers": [null]}),
+            &json!({"containers": [{"name": "", "resources": {}}]}),
+        );
+    }
+
+    #[test]
+    fn times_and_quantities_take_their_canonical_form() {
+        check(
+            "coordination.v1.LeaseSpec",
+            json!({"renewTime": "2026-01-02T03:04:05.678901+01:00", "leaseTransitions": 2.0}),
+            &json!({"renewTime": "2026-01-02T02:04:05.678901Z", "leaseTransitions": 2}),
+        );
+        check(
+            "core.v1.ResourceRequirements",
+            json!({"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": 0.5}}),
+            &json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}),
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! Canonical forms of numbers, times and quantities.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::go::{self, Layout};
+use crate::quantity;
+
+/// Converts a float without a fraction to an integer.
+pub(super) fn whole_number(value: &mut Value) {
+    if let Value::Number(number) = value
+        && !number.is_i64()
+        && let Some(float) = number.as_f64()
+        && float.fract() == 0.0
+        && float.abs() < 9e15
+    {
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
+        let whole = float as i64;
+        *value = json!(whole);
+    }
+}
+
+/// Formats a time in whole seconds, in UTC.
+pub(super) fn time(value: &mut Value) {
+    if let Some(time) = parse(value, Layout::Seconds) {
+        *value = if is_zero(time) { Value::Null } else { json!(go::format_seconds(time)) };
+    }
+}
+
+/// Formats a time with six decimals, in UTC.
+pub(super) fn micro_time(value: &mut Value) {
+    if let Some(time) = parse(value, Layout::Micros) {
+        let text = || time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        *value = if is_zero(time) { Value::Null } else { json!(text()) };
+    }
+}
+
+/// Whether it is Go's zero time, the beginning of the year 1, which is null in JSON.
+fn is_zero(time: Timestamp) -> bool {
+    const ZERO: i64 = -62_135_596_800;
+    (time.as_second(), time.subsec_nanosecond()) == (ZERO, 0)
+}
+
+fn parse(value: &Value, layout: Layout) -> Option<Timestamp> {
+    go::time(value.as_str()?, layout).ok()
+}
+
+/// Converts a quantity to its canonical form.
+pub(super) fn quantity(value: &mut Value) {
+    let text = match &*value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(number) => number.to_string(),
+        _ => return,
+    };
+    if let Some(canonical) = quantity::canonical(&text) {
+        *value = json!(canonical);
+    }
+}

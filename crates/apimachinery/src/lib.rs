@@ -1,0 +1,61 @@
+//! Pure transformations of Kubernetes objects, with the results and the messages of Kubernetes' own libraries.
+//!
+//! Kubernetes' `apimachinery` and `structured-merge-diff` decide how objects are defaulted, pruned, validated, patched, applied and
+//! selected. This crate does the same for objects as [`serde_json::Value`]. Each function depends on its arguments alone: nothing
+//! here reads a clock, waits, or does I/O. An API server, a client or a test can use the parts without each other.
+//!
+//! ```
+//! use kube_apimachinery::selector::LabelSelector;
+//! use serde_json::json;
+//!
+//! let selector = LabelSelector::parse("app=web,tier in (front, back)").unwrap();
+//! assert!(selector.matches(&json!({"metadata": {"labels": {"app": "web", "tier": "front"}}})));
+//! ```
+//!
+//! # Modules in reading order
+//!
+//! - [`status`]: errors as `Status` objects; [`go`]: texts of Go; [`names`] and [`metadata`]: rules for every object;
+//! - [`selector`]: label and field selectors; [`quantity`]: amounts such as `500m`; [`decode`]: JSON with the errors of Go's decoder;
+//! - `go_struct` (feature `go-struct`): the fields of builtin kinds;
+//! - `schema` (feature `schema`): defaulting, pruning, validation;
+//! - `patch` (feature `patch`) and `managed_fields` (feature `apply`): changes of objects, and who owns their fields;
+//! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients.
+//!
+//! # Features
+//!
+//! None is a default. Without features the crate needs only `serde` and `serde_json`, so that a user of selectors compiles no
+//! regular expressions, no YAML parser and no data about builtin kinds.
+//!
+//! # Limitations
+//!
+//! - Data about builtin kinds and all messages are those of Kubernetes 1.36.
+//! - CEL rules (`x-kubernetes-validations`) are not evaluated.
+//! - All versions of a kind are assumed to have the same fields, which holds without a conversion webhook.
+
+#[cfg(any(feature = "go-struct", feature = "schema"))]
+pub mod data_file;
+pub mod decode;
+#[cfg(feature = "schema")]
+mod field_path;
+pub mod go;
+#[cfg(feature = "go-struct")]
+pub mod go_struct;
+#[cfg(feature = "apply")]
+pub mod managed_fields;
+pub mod metadata;
+pub mod names;
+#[cfg(feature = "patch")]
+pub mod patch;
+#[cfg(feature = "protobuf")]
+pub mod protobuf;
+pub mod quantity;
+#[cfg(feature = "schema")]
+pub mod schema;
+pub mod selector;
+pub mod status;
+#[cfg(feature = "table")]
+pub mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(feature = "yaml")]
+pub mod yaml;

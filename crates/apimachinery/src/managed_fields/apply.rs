@@ -1,0 +1,279 @@
+//! Server-side apply.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Writer;
+use super::check::check;
+use super::compare::compare;
+use super::extract::fields_of;
+use super::last_applied;
+use super::managers::{Id, Managers, Operation, Owned};
+use super::merge::merge;
+use super::remove::{reconcile, remove, with_declared_parents};
+use super::set::FieldSet;
+use super::typed::Ty;
+use super::update::{record, remove_entries, strip, take};
+use crate::schema::Schema;
+use crate::status::{ApiError, Cause};
+
+/// Manager that owns the existing fields when an object without entries is applied to for the first time.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Merges `applied` into `live` (`None`: a new object) and returns the result with its `managedFields`.
+///
+/// The result equals `live` if nothing changes. See [`track_update`](super::track_update) for `reset`.
+///
+/// # Errors
+/// 400 if `applied` has `managedFields`. 409 if it changes fields that others own, unless `force`. 500 if it does not
+/// have the types of the schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
+pub fn apply(
+    schema: &Schema,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+    reset: &[&str],
+) -> Result<Value, ApiError> {
+    apply_and(schema, live, applied, writer, force, reset, |object| restore(schema, applied, object))
+}
+
+/// Like [`apply`]; `convert` turns the merged value, still without `managedFields`, into an object of the kind.
+///
+/// # Errors
+/// Like [`apply`], and those of `convert`.
+pub fn apply_and(
+    schema: &Schema,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+    reset: &[&str],
+    convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
+) -> Result<Value, ApiError> {
+    if !applied["metadata"]["managedFields"].is_null() {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    let ty = Ty::Schema(schema.root());
+    let is_new = live.is_none();
+    let mut base = live.cloned().unwrap_or_else(|| schema.empty_object());
+    let mut managers = Managers::decode(&base).unwrap_or_default();
+    remove_entries(&mut base);
+    if managers.is_empty() && !is_new {
+        let writer = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
+        let id = Id::new(&writer, Operation::Update);
+        record(&mut managers, ty, &schema.empty_object(), &base, &id, &writer, reset);
+    }
+    check_types(ty, applied)?;
+    let attempt = Attempt { ty, base: &base, applied, id: Id::new(writer, Operation::Apply), writer, reset };
+    // Only `kubectl` may get a second attempt, with force: see `last_applied`.
+    let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
+    let outcome = match (attempt.run(managers, force)?, again) {
+        (Err(mut conflicts), Some(managers)) => {
+            let allowed = last_applied::agreed_fields(ty, &base, writer.api_version);
+            let disputed = conflicts.values().any(|set| {
+                let mut set = set.clone();
+                set.subtract(&allowed);
+                !set.is_empty()
+            });
+            if disputed {
+                conflicts.retain(|_, set| {
+                    set.subtract(&allowed);
+                    !set.is_empty()
+                });
+                Err(conflicts)
+            } else {
+                attempt.run(managers, true)?
+            }
+        }
+        (outcome, _) => outcome,
+    };
+    let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
+    convert(&mut object)?;
+    if writer.manager == last_applied::MANAGER {
+        last_applied::renew(&mut object, applied);
+    }
+    managers.encode(&mut object);
+    Ok(object)
+}
+
+fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {
+    match check(ty, applied) {
+        None => Ok(()),
+        Some(error) => Err(ApiError::internal(format!(
+            "failed to create typed patch object ({}): {error}",
+            describe(applied)
+        ))),
+    }
+}
+
+/// Converts the merged object to the form of Go's type of a builtin kind. Errors name `applied`.
+fn restore(schema: &Schema, applied: &Value, object: &mut Value) -> Result<(), ApiError> {
+    if schema.is_custom() {
+        return Ok(());
+    }
+    schema.restore(object).map_err(|why| {
+        let what = describe(applied);
+        let kind = what.split_once("; ").map_or("", |(_, kind)| kind);
+        ApiError::internal(format!(
+            "failed to convert new object ({what}) to proper version: unable to convert unstructured object to {kind}: {why}"
+        ))
+    })
+}
+
+/// Conflicting fields by their owner.
+type Conflicts = BTreeMap<Id, FieldSet>;
+
+struct Attempt<'a> {
+    ty: Ty<'a>,
+    base: &'a Value,
+    applied: &'a Value,
+    id: Id,
+    writer: &'a Writer<'a>,
+    reset: &'a [&'a str],
+}
+
+impl Attempt<'_> {
+    fn run(
+        &self,
+        mut managers: Managers,
+        force: bool,
+    ) -> Result<Result<(Value, Managers), Conflicts>, ApiError> {
+        let ty = self.ty;
+        // The schema may have changed since the entries were written.
+        managers.adjust(|_, set| reconcile(ty, set));
+        let mut merged = self.base.clone();
+        merge(ty, &mut merged, self.applied)
+            .map_err(|error| ApiError::internal(format!("failed to merge config: {error}")))?;
+
+        let mut set = fields_of(ty, self.applied);
+        // This endpoint does not write these fields, so the applier does not own them.
+        for path in self.reset {
+            set.remove_field(&path.split('.').collect::<Vec<_>>());
+        }
+        // Until the end of the call, the old time stays: an apply without changes must not renew it.
+        let last = managers.get(&self.id).cloned();
+        let owned = Owned {
+            set,
+            api_version: self.writer.api_version.to_owned(),
+            time: last.as_ref().and_then(|last| last.time.clone()),
+        };
+        managers.put(self.id.clone(), owned);
+        let mut new = match &last {
+            Some(last) => self.prune(merged, &last.set, &managers),
+            None => merged,
+        };
+
+        let mut comparison = compare(ty, self.base, &new);
+        // Each changed field that another manager owns is a conflict.
+        comparison.ignore(self.reset);
+        let changed = comparison.changed();
+        let conflicts: Conflicts = managers
+            .iter()
+            .filter(|(id, _)| **id != self.id)
+            .map(|(id, owned)| (id.clone(), owned.set.intersection(&changed)))
+            .filter(|(_, set)| !set.is_empty())
+            .collect();
+        if !force && !conflicts.is_empty() {
+            return Ok(Err(conflicts));
+        }
+        // With `force`, the other managers lose the changed fields.
+        take(&mut managers, &comparison, Some(&self.id));
+        if let Some(owned) = managers.get_mut(&self.id) {
+            strip(&mut owned.set);
+            if new != *self.base {
+                owned.time = Some(self.writer.now.to_owned());
+            }
+        }
+        managers.drop_empty();
+        drop_emptied(&mut new, self.base);
+        Ok(Ok((new, managers)))
+    }
+
+    /// Removes the fields that the applier applied `last` time and that no manager has now.
+    fn prune(&self, merged: Value, last: &FieldSet, managers: &Managers) -> Value {
+        let ty = self.ty;
+        let mut dropped = last.clone();
+        if let Some(owned) = managers.get(&self.id) {
+            dropped.subtract(&owned.set);
+        }
+        if dropped.is_empty() {
+            return merged;
+        }
+        let last = with_declared_parents(ty, last);
+        // Fields of all managers, with the applier's new ones.
+        let mut claimed = FieldSet::default();
+        for (_, owned) in managers.iter() {
+            claimed.merge(owned.set.clone());
+        }
+        let mut gone = last.clone();
+        gone.subtract(&with_declared_parents(ty, &claimed));
+        if gone.is_empty() {
+            return merged;
+        }
+
+        let all = with_declared_parents(ty, &fields_of(ty, &merged));
+        let remaining = |value: &Value| with_declared_parents(ty, &fields_of(ty, value));
+        let without = |set: &FieldSet| {
+            let mut value = merged.clone();
+            remove(ty, &mut value, set);
+            value
+        };
+        // Fields that disappear together with the fields applied last time, without those that a manager owns.
+        let mut removed = all.clone();
+        removed.subtract(&remaining(&without(&last)));
+        removed.subtract(&with_declared_parents(ty, &claimed));
+        // They may include fields without an owner inside removed structures. Those stay, so keep only fields of last time.
+        let mut dangling = all.clone();
+        dangling.subtract(&remaining(&without(&removed)));
+        without(&dangling.intersection(&last))
+    }
+}
+
+/// Drops objects and lists that became null because their last entry was removed.
+fn drop_emptied(new: &mut Value, base: &Value) {
+    let (Value::Object(new), Value::Object(base)) = (new, base) else {
+        return;
+    };
+    new.retain(|name, value| {
+        let before = base.get(name);
+        let emptied = value.is_null() && before.is_some_and(|before| before.is_object() || before.is_array());
+        if let Some(before) = before {
+            drop_emptied(value, before);
+        }
+        !emptied
+    });
+}
+
+fn conflict(conflicts: &Conflicts) -> ApiError {
+    let mut causes = Vec::new();
+    let mut lines = Vec::new();
+    for (id, set) in conflicts {
+        let who = id.describe();
+        lines.push(format!("conflicts with {who}:"));
+        for path in set.paths() {
+            lines.push(format!("- {path}"));
+            causes.push(Cause {
+                reason: "FieldManagerConflict",
+                message: format!("conflict with {who}"),
+                field: path,
+            });
+        }
+    }
+    let text = match &*causes {
+        [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        many => format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n")),
+    };
+    ApiError::new(409, "Conflict", text).with_causes(causes)
+}
+
+/// Formats as `ns/name; apps/v1, Kind=Deployment`.
+#[must_use]
+pub fn describe(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+    let api_version = text(&object["apiVersion"]);
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{namespace}/{name}; {slash}{api_version}, Kind={}", text(&object["kind"]))
+}

@@ -1,0 +1,260 @@
+//! `metadata.managedFields` in memory: field sets by owner and operation.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::Writer;
+use super::encode;
+use super::set::FieldSet;
+
+/// Maximum number of Update entries. Beyond it the oldest are merged.
+const MAX_UPDATE_MANAGERS: usize = 10;
+
+/// Manager name of merged entries.
+const ANCIENT: &str = "ancient-changes";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// Key of an entry. An applier has one entry, whatever version it applies.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id {
+    pub(super) manager: String,
+    pub(super) operation: Operation,
+    /// Version of the written object; empty for appliers.
+    version: String,
+    pub(super) subresource: String,
+}
+
+impl Id {
+    pub(super) fn new(writer: &Writer<'_>, operation: Operation) -> Self {
+        Self {
+            manager: if writer.manager.is_empty() { "unknown" } else { writer.manager }.to_owned(),
+            operation,
+            version: match operation {
+                Operation::Apply => String::new(),
+                Operation::Update => writer.api_version.to_owned(),
+            },
+            subresource: writer.subresource.to_owned(),
+        }
+    }
+
+    /// Returns the key of this manager for an object in another version.
+    pub(super) fn in_version(&self, api_version: &str) -> Self {
+        let version = match self.operation {
+            Operation::Apply => "",
+            Operation::Update => api_version,
+        };
+        Self { version: version.to_owned(), ..self.clone() }
+    }
+
+    /// Formats the manager for messages.
+    pub(super) fn describe(&self) -> String {
+        let mut text = Value::from(self.manager.as_str()).to_string();
+        if !self.subresource.is_empty() {
+            text += &format!(" with subresource {}", Value::from(self.subresource.as_str()));
+        }
+        if self.operation == Operation::Update {
+            text += &format!(" using {}", self.version);
+        }
+        text
+    }
+}
+
+/// Content of one entry.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Owned {
+    pub(super) set: FieldSet,
+    /// Version in which the set was written.
+    pub(super) api_version: String,
+    /// Whole seconds in UTC, which sort as text; `None` sorts first.
+    pub(super) time: Option<String>,
+}
+
+/// All entries of an object.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Managers(BTreeMap<Id, Owned>);
+
+impl Managers {
+    /// Reads the entries of an object; `None` if one of them is invalid.
+    pub(super) fn decode(object: &Value) -> Option<Self> {
+        let mut managers = Self::default();
+        let entries = object["metadata"]["managedFields"].as_array();
+        for entry in entries.into_iter().flatten() {
+            let (id, owned) = decode_entry(entry)?;
+            managers.0.insert(id, owned);
+        }
+        Some(managers)
+    }
+
+    /// Writes the entries into an object.
+    pub(super) fn encode(self, object: &mut Value) {
+        encode(self.0.into_iter().collect(), object);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn get_mut(&mut self, id: &Id) -> Option<&mut Owned> {
+        self.0.get_mut(id)
+    }
+
+    pub(super) fn remove(&mut self, id: &Id) -> Option<Owned> {
+        self.0.remove(id)
+    }
+
+    pub(super) fn get(&self, id: &Id) -> Option<&Owned> {
+        self.0.get(id)
+    }
+
+    /// Inserts an entry, or removes it if it has no fields.
+    pub(super) fn put(&mut self, id: Id, owned: Owned) {
+        if owned.set.is_empty() {
+            self.0.remove(&id);
+        } else {
+            self.0.insert(id, owned);
+        }
+    }
+
+    /// Removes entries without fields.
+    pub(super) fn drop_empty(&mut self) {
+        self.0.retain(|_, owned| !owned.set.is_empty());
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (Id, Owned)> {
+        self.0.into_iter()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Id, &Owned)> {
+        self.0.iter()
+    }
+
+    /// Lets `f` change each set, and removes entries without fields.
+    pub(super) fn adjust(&mut self, mut f: impl FnMut(&Id, &mut FieldSet)) {
+        self.0.retain(|id, owned| {
+            f(id, &mut owned.set);
+            !owned.set.is_empty()
+        });
+    }
+
+    /// Merges the oldest Update entries of a version into one while there are too many.
+    pub(super) fn cap(&mut self) {
+        let updates = self.0.iter().filter(|(id, _)| id.operation == Operation::Update);
+        let mut oldest: Vec<(Option<String>, Id)> =
+            updates.map(|(id, owned)| (owned.time.clone(), id.clone())).collect();
+        let mut count = oldest.len();
+        oldest.sort();
+        let mut first_of_version: BTreeMap<String, Id> = BTreeMap::new();
+        for (time, id) in oldest {
+            if count <= MAX_UPDATE_MANAGERS {
+                break;
+            }
+            // The oldest entry of a version is kept until a second one can be merged with it.
+            let Some(first) = first_of_version.get(&id.version) else {
+                first_of_version.insert(id.version.clone(), id);
+                continue;
+            };
+            let bucket_id = Id {
+                manager: ANCIENT.to_owned(),
+                operation: Operation::Update,
+                version: id.version.clone(),
+                subresource: String::new(),
+            };
+            // The first merge of a version turns its oldest entry into the bucket.
+            let bucket = self.0.remove(&bucket_id).or_else(|| self.0.remove(first));
+            let mut bucket = bucket.unwrap_or_default();
+            if let Some(owned) = self.0.remove(&id) {
+                bucket.set.merge(owned.set);
+                bucket.api_version = owned.api_version;
+            }
+            bucket.time = time;
+            self.0.insert(bucket_id, bucket);
+            count -= 1;
+        }
+    }
+}
+
+/// Writes entries into an object: appliers first, then by time.
+pub(super) fn encode(mut entries: Vec<(Id, Owned)>, object: &mut Value) {
+    let Some(metadata) = metadata(object) else {
+        return;
+    };
+    entries.sort_by(|(a, a_owned), (b, b_owned)| {
+        (a.operation.cmp(&b.operation))
+            .then_with(|| a_owned.time.cmp(&b_owned.time))
+            .then_with(|| a.manager.cmp(&b.manager))
+            .then_with(|| a_owned.api_version.cmp(&b_owned.api_version))
+            .then_with(|| a.subresource.cmp(&b.subresource))
+    });
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+    } else {
+        let entries = entries.into_iter().map(encode_entry).collect();
+        metadata.insert("managedFields".to_owned(), Value::Array(entries));
+    }
+}
+
+/// Returns the `metadata` of an object, and adds it if missing.
+pub(super) fn metadata(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+}
+
+fn decode_entry(entry: &Value) -> Option<(Id, Owned)> {
+    let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+    let operation = match entry["operation"].as_str()? {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return None,
+    };
+    if entry["fieldsType"] != "FieldsV1" {
+        return None;
+    }
+    let set = match &entry["fieldsV1"] {
+        Value::Null => FieldSet::default(),
+        fields => encode::decode(fields)?,
+    };
+    let api_version = text("apiVersion");
+    let time = match &entry["time"] {
+        Value::String(time) => Some(crate::go::format_seconds(time.parse().ok()?)),
+        _ => None,
+    };
+    let id = Id {
+        manager: text("manager"),
+        operation,
+        version: match operation {
+            Operation::Apply => String::new(),
+            Operation::Update => api_version.clone(),
+        },
+        subresource: text("subresource"),
+    };
+    let owned = Owned { set, api_version, time };
+    Some((id, owned))
+}
+
+fn encode_entry((id, owned): (Id, Owned)) -> Value {
+    let mut entry = json!({
+        "manager": id.manager, "operation": id.operation.name(), "apiVersion": owned.api_version,
+        "fieldsType": "FieldsV1", "fieldsV1": encode::encode(&owned.set),
+    });
+    if let Some(time) = owned.time {
+        entry["time"] = Value::String(time);
+    }
+    if !id.subresource.is_empty() {
+        entry["subresource"] = Value::String(id.subresource);
+    }
+    entry
+}

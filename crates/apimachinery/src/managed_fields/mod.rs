@@ -1,0 +1,41 @@
+//! Field ownership: `metadata.managedFields`, and server-side apply, which depends on it.
+//!
+//! The algorithm is that of `structured-merge-diff`, with the rules that apimachinery's `managedfields` adds:
+//!
+//! - [`track_update()`] after a create, update or patch: the writer owns the changed fields.
+//! - [`apply()`] merges the applied object into the live one. Fields that the applier applied earlier and no longer
+//!   applies are removed, unless another manager owns them. Changing fields of others is a conflict unless forced.
+//!
+//! All versions of a kind are assumed to have the same fields, which holds for `conversion: None`.
+
+mod apply;
+mod check;
+mod compare;
+mod encode;
+mod extract;
+mod last_applied;
+mod managers;
+mod merge;
+mod remove;
+pub mod scale;
+mod set;
+#[cfg(test)]
+mod tests;
+mod typed;
+mod update;
+
+pub use apply::{apply, apply_and, describe};
+pub use update::{keep_times_of_no_op, track_update};
+
+/// The author, kind and time of a write.
+#[derive(Debug, Clone, Copy)]
+pub struct Writer<'a> {
+    /// Field manager.
+    pub manager: &'a str,
+    /// Subresource that is written; empty for the object itself.
+    pub subresource: &'a str,
+    /// Version of the written object, such as `apps/v1`.
+    pub api_version: &'a str,
+    /// Current time in RFC 3339, whole seconds, UTC.
+    pub now: &'a str,
+}

@@ -1,0 +1,186 @@
+//! Ownership after a create, update or patch.
+
+use serde_json::{Map, Value};
+
+use super::Writer;
+use super::compare::{Comparison, compare};
+use super::managers::{Id, Managers, Operation, Owned};
+use super::remove::reconcile;
+use super::set::FieldSet;
+use super::typed::Ty;
+use crate::schema::Schema;
+
+/// Metadata fields that no manager owns.
+const NEVER_OWNED: [&str; 9] = [
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
+
+/// Makes the writer the owner of the differences between `old` (`None` on create) and `new`, and rewrites
+/// `new.metadata.managedFields`.
+///
+/// Entries that the client sends in `new` are accepted, except through a subresource; if they are missing or malformed,
+/// those of `old` apply. `[{}]` and `[]` discard all entries: from then on nothing is tracked until the next apply.
+///
+/// `reset` names fields that this endpoint ignores, such as `status` or `metadata.labels`; they are not tracked.
+pub fn track_update(
+    schema: &Schema,
+    old: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+    reset: &[&str],
+) {
+    let mut managers = entries_before(old, new, writer);
+    remove_entries(new);
+    if old.is_some() && managers.is_empty() {
+        return;
+    }
+    let empty;
+    let old = match old {
+        Some(old) => old,
+        None => {
+            empty = schema.empty_object();
+            &empty
+        }
+    };
+    let ty = Ty::Schema(schema.root());
+    managers.adjust(|_, set| reconcile(ty, set));
+    // Builtin kinds write some absent fields as null, such as the times of an Event. Those have no manager.
+    let without_nulls =
+        new.as_object().filter(|fields| !schema.is_custom() && fields.values().any(Value::is_null));
+    let without_nulls = without_nulls.map(|fields| {
+        let given = fields.iter().filter(|(_, value)| !value.is_null());
+        Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect())
+    });
+    let given = without_nulls.as_ref().unwrap_or(new);
+    record(&mut managers, ty, old, given, &Id::new(writer, Operation::Update), writer, reset);
+    managers.encode(new);
+}
+
+/// Makes `id` the owner of the differences between `old` and `new`, and removes these from all other managers.
+pub(super) fn record(
+    managers: &mut Managers,
+    ty: Ty<'_>,
+    old: &Value,
+    new: &Value,
+    id: &Id,
+    writer: &Writer<'_>,
+    reset: &[&str],
+) {
+    let mut comparison = compare(ty, old, new);
+    comparison.ignore(reset);
+    // From the writer's entry too; it gets the changed fields back below.
+    take(managers, &comparison, None);
+    let mut set = comparison.changed();
+    strip(&mut set);
+    if !set.is_empty() {
+        if let Some(previous) = managers.get(id) {
+            set.merge(previous.set.clone());
+        }
+        let owned =
+            Owned { set, api_version: writer.api_version.to_owned(), time: Some(writer.now.to_owned()) };
+        managers.put(id.clone(), owned);
+    }
+    managers.cap();
+}
+
+/// Removes changed and removed fields from all managers but `except`.
+pub(super) fn take(managers: &mut Managers, comparison: &Comparison, except: Option<&Id>) {
+    managers.adjust(|id, set| {
+        if Some(id) != except {
+            set.subtract(&comparison.modified);
+            set.subtract(&comparison.added);
+            set.subtract(&comparison.removed);
+        }
+    });
+}
+
+/// Removes fields that no manager owns.
+pub(super) fn strip(set: &mut FieldSet) {
+    use super::set::PathElement::Field;
+    set.retain(|element, node| {
+        let Field(name) = element else {
+            return;
+        };
+        match name.as_str() {
+            "apiVersion" | "kind" => node.member = false,
+            "metadata" => {
+                node.member = false;
+                node.below.retain(|element, node| {
+                    if let Field(name) = element
+                        && NEVER_OWNED.contains(&name.as_str())
+                    {
+                        node.member = false;
+                    }
+                });
+            }
+            _ => {}
+        }
+    });
+}
+
+fn entries_before(old: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Managers {
+    let of_old = || old.and_then(Managers::decode).unwrap_or_default();
+    // Entries in the body count only at the main endpoint.
+    if !writer.subresource.is_empty() {
+        return of_old();
+    }
+    if is_reset(&new["metadata"]["managedFields"]) {
+        return Managers::default();
+    }
+    match Managers::decode(new) {
+        Some(brought) if !brought.is_empty() => brought,
+        _ => of_old(),
+    }
+}
+
+fn is_reset(entries: &Value) -> bool {
+    match entries.as_array().map(Vec::as_slice) {
+        Some([]) => true,
+        Some([Value::Object(entry)]) => entry.is_empty(),
+        _ => false,
+    }
+}
+
+/// Removes `metadata.managedFields`.
+pub(super) fn remove_entries(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
+/// Restores `old` if `new` differs from it only in the times of `managedFields`: such a write changes nothing.
+pub fn keep_times_of_no_op(old: &Value, new: &mut Value) {
+    let entries = |object: &Value| match &object["metadata"]["managedFields"] {
+        Value::Array(entries) => {
+            let mut entries = entries.clone();
+            for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
+                entry.remove("time");
+            }
+            // Entries are sorted by time, so their order may differ too.
+            entries.sort_by_cached_key(ToString::to_string);
+            entries
+        }
+        _ => Vec::new(),
+    };
+    let same_fields = |a: &Map<String, Value>, b: &Map<String, Value>, except: &str| {
+        a.iter().filter(|(name, _)| *name != except).eq(b.iter().filter(|(name, _)| *name != except))
+    };
+    let (Value::Object(old_fields), Value::Object(new_fields)) = (old, &*new) else {
+        return;
+    };
+    let same_metadata = match (&old["metadata"], &new["metadata"]) {
+        (Value::Object(a), Value::Object(b)) => same_fields(a, b, "managedFields"),
+        (a, b) => a == b,
+    };
+    if same_metadata && same_fields(old_fields, new_fields, "metadata") && entries(old) == entries(new) {
+        new.clone_from(old);
+    }
+}

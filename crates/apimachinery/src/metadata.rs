@@ -1,0 +1,413 @@
+//! `metadata` of objects: access to its fields, those that an update cannot change, and validation of the others.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::go::{self, quote};
+use crate::names::{self, NameRule};
+use crate::status::FieldError;
+
+/// Maximum size of all annotations of an object, in bytes.
+const ANNOTATIONS_LIMIT: usize = 256 << 10;
+/// Maximum number of reported errors about further controllers, each of which quotes all owners.
+const QUOTED_OWNERS: usize = 10;
+
+/// Rules of a kind for the metadata of its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Syntax of names.
+    pub name: NameRule,
+    /// Whether a CustomResourceDefinition defines the kind. Builtin kinds have further rules for finalizers.
+    pub custom: bool,
+}
+
+/// Returns the `metadata` of an object, and adds it if missing.
+pub fn of(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let metadata = &mut object["metadata"];
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    match metadata {
+        Value::Object(fields) => fields,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+/// Returns a text field of `metadata`; empty if absent.
+pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Whether the object is being deleted.
+#[must_use]
+pub fn is_terminating(object: &Value) -> bool {
+    !text(object, "deletionTimestamp").is_empty()
+}
+
+/// Returns the finalizers of an object.
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    let list =
+        object.get("metadata").and_then(|metadata| metadata.get("finalizers")).and_then(Value::as_array);
+    list.map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}
+
+/// Returns an owned copy of the finalizers.
+pub fn owned_finalizers(object: &Value) -> Vec<String> {
+    finalizers(object).into_iter().map(str::to_owned).collect()
+}
+
+/// Sets the finalizers, or removes the field if the list is empty.
+pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
+    let metadata = of(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+}
+
+/// Validates the `metadata` of a new object.
+#[must_use]
+pub fn validate(rules: Rules, object: &Value) -> Vec<FieldError> {
+    let mut errors = validate_alone(rules, object);
+    if !rules.custom {
+        validate_finalizer_names(object, &mut errors);
+    }
+    errors
+}
+
+/// Validates the type and the metadata of an embedded object at the path `place`.
+#[must_use]
+pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["apiVersion", "kind"] {
+        let path = format!("{place}.{field}");
+        match object.get(field).map(|text| text.as_str().unwrap_or_default()) {
+            None => errors.push(FieldError::required(path, "")),
+            Some("") => errors.push(FieldError::invalid(path, "\"\"", "must not be empty")),
+            Some(version) if field == "apiVersion" => {
+                if version.matches('/').count() > 1 {
+                    let why = format!("unexpected GroupVersion string: {version}");
+                    errors.push(FieldError::invalid(path, &quote(version), &why));
+                }
+            }
+            Some(kind) => {
+                let wrong = names::name(NameRule::Label1035, &kind.to_lowercase(), false);
+                if !wrong.is_empty() {
+                    let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+                    errors.push(FieldError::invalid(path, &quote(kind), &why));
+                }
+            }
+        }
+    }
+    let mut contents = Vec::new();
+    for (field, prefix) in [("generateName", true), ("name", false)] {
+        let name = text(object, field);
+        for why in if name.is_empty() { Vec::new() } else { names::name(NameRule::PathSegment, name, prefix) }
+        {
+            contents.push(FieldError::invalid(format!("metadata.{field}"), &quote(name), &why));
+        }
+    }
+    let namespace = text(object, "namespace");
+    for why in if namespace.is_empty() { Vec::new() } else { names::name(NameRule::Label, namespace, false) }
+    {
+        contents.push(FieldError::invalid("metadata.namespace", &quote(namespace), &why));
+    }
+    validate_contents(&object["metadata"], &mut contents);
+    validate_finalizers(object, &mut contents);
+    for mut error in contents {
+        error.field = format!("{place}.{}", error.field);
+        errors.push(error);
+    }
+    errors
+}
+
+/// Validates the `metadata` of an object's new state.
+///
+/// kube-apiserver validates most of it twice, alone and against the old state. Builtin kinds then repeat both, and
+/// custom kinds the latter. Each validation reports its errors, so they occur several times.
+#[must_use]
+pub fn validate_new_state(rules: Rules, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = validate_alone(rules, new);
+    validate_against(old, new, &mut errors);
+    validate_against(old, new, &mut errors);
+    if !rules.custom {
+        validate_finalizer_names(new, &mut errors);
+        errors.extend(validate_alone(rules, new));
+        validate_finalizer_names(new, &mut errors);
+    }
+    errors
+}
+
+/// Validates without the old state.
+fn validate_alone(rules: Rules, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let generate = text(object, "generateName");
+    for error in if generate.is_empty() { Vec::new() } else { names::name(rules.name, generate, true) } {
+        errors.push(FieldError::invalid("metadata.generateName", &quote(generate), &error));
+    }
+    let name = text(object, "name");
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+    } else {
+        for error in names::name(rules.name, name, false) {
+            errors.push(FieldError::invalid("metadata.name", &quote(name), &error));
+        }
+    }
+    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation < 0) {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("metadata.generation", &generation.to_string(), detail));
+    }
+    validate_contents(&object["metadata"], &mut errors);
+    validate_finalizers(object, &mut errors);
+    errors
+}
+
+/// Validates that finalizers are qualified names and do not contradict each other.
+fn validate_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+    let finalizers = finalizers(object);
+    for finalizer in &finalizers {
+        for error in names::qualified(finalizer) {
+            errors.push(FieldError::invalid("metadata.finalizers", &quote(finalizer), &error));
+        }
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        let shown = Value::from(finalizers).to_string();
+        errors.push(FieldError::invalid("metadata.finalizers", &shown, detail));
+    }
+}
+
+/// Checks that finalizers of builtin kinds are standard ones or qualified by a domain.
+fn validate_finalizer_names(object: &Value, errors: &mut Vec<FieldError>) {
+    for (index, finalizer) in finalizers(object).into_iter().enumerate() {
+        let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer);
+        if !standard && !finalizer.contains('/') {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            let field = format!("metadata.finalizers[{index}]");
+            errors.push(FieldError::invalid(field, &quote(finalizer), detail));
+        }
+    }
+}
+
+/// Validates labels, annotations and owner references.
+fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
+    let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
+    for (key, value) in entries("labels") {
+        for error in names::qualified(key) {
+            errors.push(FieldError::invalid("metadata.labels", &quote(key), &error));
+        }
+        let value = value.as_str().unwrap_or_default();
+        for error in names::label_value(value) {
+            errors.push(FieldError::invalid("metadata.labels", &quote(value), &error));
+        }
+    }
+    let mut size = 0;
+    for (key, value) in entries("annotations") {
+        // Only the prefix of an annotation key may contain upper case letters.
+        for error in names::qualified(&key.to_ascii_lowercase()) {
+            errors.push(FieldError::invalid("metadata.annotations", &quote(key), &error));
+        }
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > ANNOTATIONS_LIMIT {
+        errors.push(FieldError {
+            reason: "FieldValueTooLong",
+            field: "metadata.annotations".to_owned(),
+            message: format!("Too long: may not be more than {ANNOTATIONS_LIMIT} bytes"),
+        });
+    }
+    validate_owners(metadata, errors);
+}
+
+fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let field =
+        |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let named = |owner: &Value| format!("{}/{}", field(owner, "kind"), field(owner, "name"));
+    let mut controller: Option<String> = None;
+    let mut repeated = 0;
+    for owner in owners {
+        let api_version = field(owner, "apiVersion");
+        if api_version.rsplit('/').next().is_none_or(str::is_empty) {
+            errors.push(FieldError::invalid(
+                "metadata.ownerReferences.apiVersion",
+                &quote(&api_version),
+                "version must not be empty",
+            ));
+        }
+        for name in ["kind", "name", "uid"] {
+            let value = field(owner, name);
+            if value.is_empty() {
+                let path = format!("metadata.ownerReferences.{name}");
+                errors.push(FieldError::invalid(path, &quote(&value), "must not be empty"));
+            }
+        }
+        if api_version == "v1" && field(owner, "kind") == "Event" {
+            errors.push(FieldError::invalid(
+                "metadata.ownerReferences",
+                &go_owner(owner),
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
+        }
+        if owner.get("controller").and_then(Value::as_bool) == Some(true) {
+            if let Some(first) = &controller {
+                // Each of these errors quotes all owners.
+                if repeated == QUOTED_OWNERS {
+                    continue;
+                }
+                repeated += 1;
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
+                     and {}",
+                    named(owner)
+                );
+                let shown: Vec<_> = owners.iter().map(go_owner).collect();
+                let shown = format!("[{}]", shown.join(","));
+                errors.push(FieldError::invalid("metadata.ownerReferences", &shown, &detail));
+            } else {
+                controller = Some(named(owner));
+            }
+        }
+    }
+}
+
+/// Formats texts like Go's `%#v`.
+fn go_strings(texts: &[&str]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+    format!("[]string{{{}}}", quoted.join(", "))
+}
+
+/// Formats an owner reference for messages, with its fields in the order of Go's declaration.
+fn go_owner(owner: &Value) -> String {
+    let given = |name: &&str| owner.get(*name).is_some_and(|value| !value.is_null());
+    let always = ["apiVersion", "kind", "name", "uid"];
+    let fields = always.into_iter().chain(["controller", "blockOwnerDeletion"].into_iter().filter(given));
+    let fields: Vec<String> = fields
+        .map(|name| format!("\"{name}\":{}", go::json(owner.get(name).unwrap_or(&Value::from("")))))
+        .collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// Restores the fields that an update cannot change, before validation.
+pub fn restore(old: &Value, new: &mut Value) {
+    let before = old.get("metadata").cloned().unwrap_or_default();
+    let metadata = of(new);
+    metadata.remove("selfLink");
+    for field in ["creationTimestamp", "generation"] {
+        match before.get(field) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    // Once an object is being deleted, its deletion fields are restored. Before, setting them is an error.
+    let fields: &[&str] = if before.get("deletionTimestamp").is_some() {
+        &["deletionTimestamp", "deletionGracePeriodSeconds"]
+    } else {
+        &[]
+    };
+    for field in fields {
+        match before.get(*field) {
+            Some(value) => metadata.insert((*field).to_owned(), value.clone()),
+            None => metadata.remove(*field),
+        };
+    }
+    for field in ["uid", "name", "namespace"] {
+        // Omitted ones are restored; different ones are an error in `validate_against`.
+        let empty = metadata.get(field).and_then(Value::as_str).is_none_or(str::is_empty);
+        if let (true, Some(value)) = (empty, before.get(field)) {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Validates immutable fields, and the contents once more.
+fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
+    if is_terminating(old) {
+        let known: BTreeSet<&str> = finalizers(old).into_iter().collect();
+        let added: Vec<&str> =
+            finalizers(new).into_iter().filter(|finalizer| !known.contains(*finalizer)).collect();
+        if !added.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers {}",
+                go_strings(&added)
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", &detail));
+        }
+    }
+    for field in
+        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
+        let (before, after) = (old["metadata"].get(field), new["metadata"].get(field));
+        if before != after {
+            let shown = after.map_or_else(|| "null".to_owned(), Value::to_string);
+            errors.push(FieldError::invalid(format!("metadata.{field}"), &shown, "field is immutable"));
+        }
+    }
+    validate_contents(&new["metadata"], errors);
+}
+
+/// Increments the generation, if the kind has one.
+pub fn raise_generation(object: &mut Value) {
+    let metadata = of(object);
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+        metadata.insert("generation".to_owned(), json!(generation.saturating_add(1)));
+    }
+}
+
+/// Removes duplicate owner references; returns the warning about them.
+pub fn deduplicate_owners(object: &mut Value) -> Option<String> {
+    let owners = of(object).get_mut("ownerReferences")?.as_array_mut()?;
+    // Keys of a value are sorted, so equal values have equal texts.
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut repeated: Vec<String> = Vec::new();
+    owners.retain(|owner| {
+        let new = seen.insert(owner.to_string());
+        if !new {
+            repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        }
+        new
+    });
+    (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_controllers_are_not_told_one_by_one() {
+        let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": n.to_string(), "controller": true});
+        let owners: Vec<Value> = (0..1_000).map(owner).collect();
+        let mut errors = Vec::new();
+        validate_owners(&json!({"ownerReferences": owners}), &mut errors);
+        assert_eq!(errors.len(), QUOTED_OWNERS);
+    }
+
+    #[test]
+    fn thousands_of_owners_are_compared_in_passing() {
+        let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": n.to_string()});
+        let mut owners: Vec<Value> = (0..20_000).map(owner).collect();
+        let mut object = json!({"metadata": {"ownerReferences": owners}});
+        assert_eq!(deduplicate_owners(&mut object), None);
+        owners.push(owner(7));
+        object["metadata"]["ownerReferences"] = json!(owners);
+        let warning = deduplicate_owners(&mut object);
+        assert!(warning.is_some_and(|text| text.ends_with("duplicate UID(s) observed: 7")));
+        assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(20_000));
+    }
+}

@@ -1,0 +1,175 @@
+//! Syntax of names, label keys and label values, with the messages of `k8s.io/apimachinery/pkg/util/validation`.
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+    and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+    alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+    validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+    start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
+    is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// Syntax of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain, up to 253 characters.
+    Subdomain,
+    /// RFC 1123 label, up to 63 characters.
+    Label,
+    /// RFC 1035 label (starts with a letter).
+    Label1035,
+    /// Any segment of a URL path.
+    PathSegment,
+}
+
+/// Validates the name of an object. A prefix, from `generateName`, may end with a dash.
+#[must_use]
+pub fn name(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
+    let masked = if prefix && name.len() > 1 && name.ends_with('-') {
+        format!("{}a", name.strip_suffix('-').unwrap_or_default())
+    } else {
+        name.to_owned()
+    };
+    match rule {
+        NameRule::Subdomain => subdomain(&masked),
+        NameRule::Label => label(&masked),
+        NameRule::Label1035 => checked(&masked, 63, LABEL_1035, |name| {
+            is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
+        }),
+        NameRule::PathSegment => path_segment(name, prefix),
+    }
+}
+
+fn checked(name: &str, max: usize, message: &str, valid: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut errors = Vec::new();
+    if name.len() > max {
+        errors.push(format!("must be no more than {max} characters"));
+    }
+    if !valid(name) {
+        errors.push(message.to_owned());
+    }
+    errors
+}
+
+/// Validates an RFC 1123 subdomain, such as `example.com`.
+#[must_use]
+pub fn subdomain(name: &str) -> Vec<String> {
+    checked(name, 253, SUBDOMAIN, |name| name.split('.').all(is_label))
+}
+
+/// Validates an RFC 1123 label.
+#[must_use]
+pub fn label(name: &str) -> Vec<String> {
+    // The text is a subdomain, so the dots are its only error.
+    let message = if name.split('.').all(is_label) { "must not contain dots" } else { LABEL };
+    checked(name, 63, message, is_label)
+}
+
+fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+    let mut errors = Vec::new();
+    if !prefix && (name == "." || name == "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    for forbidden in ["/", "%"] {
+        if name.contains(forbidden) {
+            errors.push(format!("may not contain '{forbidden}'"));
+        }
+    }
+    errors
+}
+
+fn is_label(name: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.first().is_some_and(|c| inner(*c))
+        && bytes.last().is_some_and(|c| inner(*c))
+        && bytes.iter().all(|c| inner(*c) || *c == b'-')
+}
+
+/// Validates a label key, an annotation key (in lower case) or a finalizer.
+#[must_use]
+pub fn qualified(name: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut parts = name.split('/');
+    let (prefix, part) = match (parts.next(), parts.next(), parts.next()) {
+        (Some(part), None, _) => (None, part),
+        (Some(prefix), Some(part), None) => (Some(prefix), part),
+        _ => {
+            let message = format!(
+                "a qualified name {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            );
+            return vec![message];
+        }
+    };
+    match prefix {
+        Some("") => errors.push("prefix part must be non-empty".to_owned()),
+        Some(prefix) => {
+            errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
+        }
+        None => {}
+    }
+    if part.is_empty() {
+        errors.push("name part must be non-empty".to_owned());
+    } else if part.len() > 63 {
+        errors.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !is_name(part) {
+        errors.push(format!("name part {QUALIFIED}"));
+    }
+    errors
+}
+
+/// Validates the value of a label.
+#[must_use]
+pub fn label_value(value: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if value.len() > 63 {
+        errors.push("must be no more than 63 bytes".to_owned());
+    }
+    if !value.is_empty() && !is_name(value) {
+        errors.push(VALUE.to_owned());
+    }
+    errors
+}
+
+fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_by_their_rule() {
+        assert!(name(NameRule::Subdomain, "a.b-c.0", false).is_empty());
+        assert_eq!(name(NameRule::Subdomain, "a..b", false).len(), 1);
+        assert_eq!(name(NameRule::Label, "a.b", false).len(), 1);
+        assert_eq!(name(NameRule::Label1035, "0a", false).len(), 1);
+        assert_eq!(name(NameRule::PathSegment, "a%/", false).len(), 2);
+        assert!(name(NameRule::PathSegment, "system:x", false).is_empty());
+        assert!(name(NameRule::Subdomain, "web-", true).is_empty());
+    }
+
+    #[test]
+    fn keys_and_values_are_checked() {
+        for good in ["a", "example.com/A_b.c"] {
+            assert!(qualified(good).is_empty(), "{good}");
+        }
+        for bad in ["", "/a", "a/", "a/b/c", "x y", "Up/a"] {
+            assert!(!qualified(bad).is_empty(), "{bad}");
+        }
+        assert!(label_value("").is_empty());
+        assert_eq!(label_value(&"é".repeat(40)).len(), 2);
+    }
+}

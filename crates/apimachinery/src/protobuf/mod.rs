@@ -1,0 +1,210 @@
+//! Protobuf for builtin kinds, which kubectl ≥ 1.32 and client-go ≥ 0.32 send and prefer in responses: decodes request
+//! bodies to JSON and encodes responses.
+//!
+//! A body is `k8s\0` and a `runtime.Unknown` with the type of the object and its message. Messages are decoded with the
+//! field tables of [`crate::go_struct`], so no code is generated and every kind in those tables can be decoded and encoded.
+//! The decoded JSON equals the JSON of a Go client, except that fields which Go always writes may be absent. The encoded
+//! bytes equal those of a Go server.
+//!
+//! Bodies are untrusted input: their depth is limited here, and their size where the body is read.
+
+mod encode;
+mod object;
+mod output;
+mod value;
+mod wire;
+
+use serde_json::{Map, Value};
+
+use crate::go_struct::{Count, Field, Message, Type, message_of_kind};
+use crate::status::ApiError;
+pub use encode::{ListMessage, encode, encode_text, watch_frame};
+pub use output::{put_bytes, put_nested, put_number, put_varint};
+use value::default_value;
+use wire::{Reader, Result, Wire};
+
+/// Prefix of every body.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Maximum nesting of messages. Schemas of CustomResourceDefinitions nest deepest; real ones stay below 30.
+const MAX_DEPTH: usize = 100;
+
+/// Kinds of request options. They are defined once and sent under the apiVersion of any group.
+const OPTIONS: [&str; 6] =
+    ["CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"];
+
+/// Decodes a body to JSON with `apiVersion` and `kind`.
+///
+/// # Errors
+/// 400 if the body is not a Kubernetes protobuf body, or its kind is unknown.
+pub fn decode(body: &[u8]) -> std::result::Result<Value, ApiError> {
+    decode_body(body).map_err(|error| ApiError::bad_request(format!("invalid protobuf body: {error}")))
+}
+
+fn decode_body(body: &[u8]) -> Result<Value> {
+    let Some(envelope) = body.strip_prefix(MAGIC) else {
+        return Err("it does not start with the bytes 6b 38 73 00".into());
+    };
+    let Envelope { api_version, kind, raw } = Envelope::read(envelope)?;
+    if kind.is_empty() {
+        return Err("Object 'Kind' is missing in the type meta".into());
+    }
+    let table_version = if OPTIONS.contains(&kind) { "v1" } else { api_version };
+    let Some(message) = message_of_kind(table_version, kind) else {
+        return Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\"").into());
+    };
+    let mut object = Map::new();
+    decode_message(message, raw, &mut object, 0)?;
+    object.insert("apiVersion".to_owned(), Value::from(api_version));
+    object.insert("kind".to_owned(), Value::from(kind));
+    Ok(Value::Object(object))
+}
+
+/// A `runtime.Unknown`: type meta 1 (apiVersion 1, kind 2), raw 2, content encoding 3, content type 4.
+#[derive(Default)]
+struct Envelope<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    raw: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    fn read(buffer: &'a [u8]) -> Result<Self> {
+        let mut envelope = Self::default();
+        let mut fields = Reader::new(buffer);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Wire::Bytes(type_meta)) => {
+                    let mut fields = Reader::new(type_meta);
+                    while let Some(field) = fields.next()? {
+                        match field {
+                            (1, Wire::Bytes(text)) => envelope.api_version = utf8(text)?,
+                            (2, Wire::Bytes(text)) => envelope.kind = utf8(text)?,
+                            _ => {}
+                        }
+                    }
+                }
+                (2, Wire::Bytes(raw)) => envelope.raw = raw,
+                (3, Wire::Bytes(encoding)) if !encoding.is_empty() => {
+                    return Err("the content encoding is not supported".into());
+                }
+                _ => {}
+            }
+        }
+        Ok(envelope)
+    }
+}
+
+/// Decodes the fields of a message into `object`. Unknown fields are skipped, as protobuf requires.
+fn decode_message(
+    message: &Message,
+    buffer: &[u8],
+    object: &mut Map<String, Value>,
+    depth: usize,
+) -> Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(format!("messages are nested more than {MAX_DEPTH} levels deep").into());
+    }
+    let mut wires = Reader::new(buffer);
+    while let Some((number, wire)) = wires.next()? {
+        if let Some(field) = message.field(number) {
+            decode_field(field, wire, object, depth).map_err(|mut error| {
+                // Report only the innermost field: the full path may have a hundred levels.
+                if error.field.is_empty() {
+                    error.field = format!("{}.{}", message.name(), field.name);
+                }
+                error
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, depth: usize) -> Result<()> {
+    match (field.count, field.kind) {
+        // A struct embedded in Go: its fields are members of the object itself.
+        (Count::One, Type::Message(embedded)) if field.name.is_empty() => {
+            decode_message(embedded, bytes(wire)?, object, depth + 1)
+        }
+        (Count::One, kind) => {
+            match value::decode(kind, wire, depth)? {
+                Some(value) if field.pointer || field.always || !is_zero(&value) => {
+                    insert_or_merge(object, field.name, value);
+                }
+                _ => {
+                    // A zero value replaces an earlier occurrence of the field too.
+                    object.remove(field.name);
+                }
+            }
+            Ok(())
+        }
+        (Count::List, kind) => {
+            let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
+            let Value::Array(list) = list else {
+                return Err("a list and a single value".into());
+            };
+            match (kind, wire) {
+                // Encoders may pack all numbers of a list into one field.
+                (Type::Bool | Type::Int32 | Type::Int64, Wire::Bytes(packed)) => {
+                    for varint in Reader::new(packed).packed()? {
+                        list.extend(value::decode(kind, Wire::Varint(varint), depth)?);
+                    }
+                }
+                _ => list.push(value::decode(kind, wire, depth)?.unwrap_or(Value::Null)),
+            }
+            Ok(())
+        }
+        (Count::Map, kind) => {
+            let (mut key, mut value) = (String::new(), default_value(kind));
+            let mut entry = Reader::new(bytes(wire)?);
+            while let Some(part) = entry.next()? {
+                match part {
+                    (1, Wire::Bytes(text)) => utf8(text)?.clone_into(&mut key),
+                    (2, wire) => value = value::decode(kind, wire, depth)?.unwrap_or(Value::Null),
+                    _ => {}
+                }
+            }
+            let map = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(map) = map {
+                map.insert(key, value);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Merges a message that occurs twice; any other value replaces the earlier one.
+fn insert_or_merge(object: &mut Map<String, Value>, name: &str, value: Value) {
+    match (object.get_mut(name), value) {
+        (Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
+        (_, value) => {
+            object.insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// Whether Go omits the value from JSON for a field that is not a pointer.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(on) => !on,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
+
+fn bytes(wire: Wire<'_>) -> Result<&[u8]> {
+    match wire {
+        Wire::Bytes(bytes) => Ok(bytes),
+        _ => Err("not length-delimited".into()),
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| "not UTF-8".into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Decodes single values from the wire format to JSON.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::Timestamp;
+use serde_json::{Map, Number, Value};
+
+use super::wire::{Reader, Result, Wire};
+use super::{bytes, decode_message, utf8};
+use crate::go_struct::{Alternative, Message, Type};
+
+/// Decodes a value; `None` is Go's nil, or an unset time.
+pub(super) fn decode(kind: Type, wire: Wire<'_>, depth: usize) -> Result<Option<Value>> {
+    let value = match kind {
+        Type::String => Value::from(utf8(bytes(wire)?)?),
+        Type::Bytes => Value::from(BASE64.encode(bytes(wire)?)),
+        Type::Bool => Value::from(varint(wire)? != 0),
+        Type::Int32 => Value::from(int32(varint(wire)?)),
+        Type::Int64 => Value::from(int64(varint(wire)?)),
+        Type::Double => double(wire)?,
+        Type::Time => return Ok(time(bytes(wire)?)?.map(|time| Value::from(seconds(time)))),
+        Type::MicroTime => return Ok(time(bytes(wire)?)?.map(|time| Value::from(micros(time)))),
+        Type::Quantity => quantity(bytes(wire)?)?,
+        Type::IntOrString => int_or_string(bytes(wire)?)?,
+        Type::Json => return json(bytes(wire)?),
+        Type::Strings => strings(bytes(wire)?)?,
+        Type::OneOf(other, schema) => return one_of(other, schema, bytes(wire)?, depth),
+        Type::Message(message) => {
+            let mut object = Map::new();
+            decode_message(message, bytes(wire)?, &mut object, depth + 1)?;
+            Value::Object(object)
+        }
+    };
+    Ok(Some(value))
+}
+
+/// Returns the value of a map entry that has only a key.
+pub(super) fn default_value(kind: Type) -> Value {
+    match kind {
+        Type::String | Type::Bytes => Value::from(""),
+        Type::Bool => Value::from(false),
+        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => Value::from(0),
+        Type::Time | Type::MicroTime | Type::Json => Value::Null,
+        Type::Quantity => Value::from("0"),
+        Type::Strings => Value::Array(Vec::new()),
+        Type::OneOf(..) | Type::Message(_) => Value::Object(Map::new()),
+    }
+}
+
+fn varint(wire: Wire<'_>) -> Result<u64> {
+    match wire {
+        Wire::Varint(value) => Ok(value),
+        _ => Err("not a varint".into()),
+    }
+}
+
+/// Converts to 32 bits. Negative numbers are 64-bit two's complement; excess bits are cut off, as Go does.
+#[expect(clippy::cast_possible_truncation, reason = "as protobuf defines it")]
+fn int32(varint: u64) -> i32 {
+    varint as i32
+}
+
+fn int64(varint: u64) -> i64 {
+    varint.cast_signed()
+}
+
+/// Decodes a float. Whole numbers become integers, because Go writes them without a fraction.
+fn double(wire: Wire<'_>) -> Result<Value> {
+    let Wire::Fixed64(bits) = wire else {
+        return Err("not a double".into());
+    };
+    let float = f64::from_bits(bits);
+    if float.fract() == 0.0 && float.abs() < 1e15 {
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
+        return Ok(Value::from(float as i64));
+    }
+    Number::from_f64(float).map(Value::Number).ok_or_else(|| "not a finite number".into())
+}
+
+/// Decodes a time: seconds 1, nanoseconds 2; an empty message is the zero time.
+fn time(buffer: &[u8]) -> Result<Option<Timestamp>> {
+    if buffer.is_empty() {
+        return Ok(None);
+    }
+    let (mut seconds, mut nanos) = (0, 0);
+    let mut fields = Reader::new(buffer);
+    while let Some((number, wire)) = fields.next()? {
+        match number {
+            1 => seconds = int64(varint(wire)?),
+            2 => nanos = int32(varint(wire)?),
+            _ => {}
+        }
+    }
+    Timestamp::new(seconds, nanos)
+        .map(Some)
+        .map_err(|_| format!("a time of {seconds} seconds and {nanos} nanoseconds is out of range").into())
+}
+
+fn seconds(time: Timestamp) -> String {
+    crate::go::format_seconds(time)
+}
+
+fn micros(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+fn quantity(buffer: &[u8]) -> Result<Value> {
+    let mut text = "0";
+    let mut fields = Reader::new(buffer);
+    while let Some(field) = fields.next()? {
+        if let (1, Wire::Bytes(value)) = field
+            && !value.is_empty()
+        {
+            text = utf8(value)?;
+        }
+    }
+    Ok(Value::from(text))
+}
+
+/// Decodes type 1 (0 integer, 1 string), integer 2, string 3.
+fn int_or_string(buffer: &[u8]) -> Result<Value> {
+    let (mut is_string, mut number, mut text) = (false, 0, "");
+    let mut fields = Reader::new(buffer);
+    while let Some((field, wire)) = fields.next()? {
+        match field {
+            1 => is_string = varint(wire)? == 1,
+            2 => number = int32(varint(wire)?),
+            3 => text = utf8(bytes(wire)?)?,
+            _ => {}
+        }
+    }
+    Ok(if is_string { Value::from(text) } else { Value::from(number) })
+}
+
+/// Decodes a message with one field of JSON text. The JSON parser limits its depth.
+fn json(buffer: &[u8]) -> Result<Option<Value>> {
+    let mut fields = Reader::new(buffer);
+    let mut text: &[u8] = b"";
+    while let Some(field) = fields.next()? {
+        if let (1, Wire::Bytes(value)) = field {
+            text = value;
+        }
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(text).map(Some).map_err(|error| format!("not JSON ({error})").into())
+}
+
+fn strings(buffer: &[u8]) -> Result<Value> {
+    let mut list = Vec::new();
+    let mut fields = Reader::new(buffer);
+    while let Some(field) = fields.next()? {
+        if let (1, Wire::Bytes(text)) = field {
+            list.push(Value::from(utf8(text)?));
+        }
+    }
+    Ok(Value::Array(list))
+}
+
+/// Decodes a schema or its alternative.
+fn one_of(
+    other: Alternative,
+    message: &'static Message,
+    buffer: &[u8],
+    depth: usize,
+) -> Result<Option<Value>> {
+    let or_bool = other == Alternative::Bool;
+    let (schema_number, other_number) = if or_bool { (2, 1) } else { (1, 2) };
+    let element = if other == Alternative::Strings { Type::String } else { Type::Message(message) };
+    let (mut schema, mut list, mut allowed) = (None, Vec::new(), false);
+    let mut fields = Reader::new(buffer);
+    while let Some((number, wire)) = fields.next()? {
+        if number == schema_number {
+            schema = decode(Type::Message(message), wire, depth)?;
+        } else if number == other_number && or_bool {
+            allowed = varint(wire)? != 0;
+        } else if number == other_number {
+            list.extend(decode(element, wire, depth)?);
+        }
+    }
+    Ok(match schema {
+        Some(schema) => Some(schema),
+        None if or_bool => Some(Value::from(allowed)),
+        None => Some(Value::Array(list)),
+    })
+}

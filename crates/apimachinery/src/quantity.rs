@@ -1,0 +1,247 @@
+//! Kubernetes quantities: `500m`, `1.5Gi`, `1e3`.
+//!
+//! Syntax follows Go's `resource.ParseQuantity`, which accepts more than the regular expression in its message: a number
+//! without digits is zero.
+
+use serde_json::Value;
+
+const WRONG_FORMAT: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suffix {
+    Decimal,
+    Binary,
+    Exponent,
+}
+
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// Returns Go's message if `text` is not a quantity.
+#[must_use]
+pub fn refusal(text: &str) -> Option<&'static str> {
+    Written::read(text).err()
+}
+
+/// Returns the amount in billionths, for comparisons. `None` if it is not a quantity, or too large.
+#[must_use]
+pub fn value(of: &Value) -> Option<i128> {
+    let amount = parse(of.as_str()?)?;
+    let power = 10i128.checked_pow(u32::try_from(amount.exponent + 9).ok()?)?;
+    let value = amount.mantissa.checked_mul(power)?;
+    Some(if amount.negative { -value } else { value })
+}
+
+/// Returns the form in which an amount is stored: the fewest digits before the largest suffix that needs no fraction. `None`
+/// if it is not a quantity, or too large.
+#[must_use]
+pub fn canonical(text: &str) -> Option<String> {
+    let Amount { negative, mut mantissa, mut exponent, suffix } = parse(text)?;
+    while mantissa != 0 && mantissa % 10 == 0 {
+        mantissa /= 10;
+        exponent += 1;
+    }
+    if mantissa == 0 {
+        return Some("0".to_owned());
+    }
+    let sign = if negative { "-" } else { "" };
+    if suffix == Suffix::Binary
+        && exponent >= 0
+        && let Some(value) =
+            10i128.checked_pow(exponent.unsigned_abs()).and_then(|power| mantissa.checked_mul(power))
+        && value >= 1024
+    {
+        let (mut value, mut place) = (value, 0);
+        while value % 1024 == 0 && place < BINARY.len() {
+            value /= 1024;
+            place += 1;
+        }
+        let suffix = place.checked_sub(1).map_or("", |place| BINARY[place]);
+        return Some(format!("{sign}{value}{suffix}"));
+    }
+    while exponent.rem_euclid(3) != 0 {
+        mantissa = mantissa.checked_mul(10)?;
+        exponent -= 1;
+    }
+    while suffix != Suffix::Exponent && exponent > 18 {
+        mantissa = mantissa.checked_mul(1000)?;
+        exponent -= 3;
+    }
+    if suffix == Suffix::Exponent && exponent != 0 {
+        return Some(format!("{sign}{mantissa}e{exponent}"));
+    }
+    let (suffix, _) = DECIMAL.iter().find(|(_, power)| *power == exponent)?;
+    Some(format!("{sign}{mantissa}{suffix}"))
+}
+
+/// Parts of a quantity as written.
+struct Written<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    scale: Scale,
+}
+
+/// Factor of a suffix.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// A power of ten.
+    Decimal(i32),
+    /// A power of 1024.
+    Binary(u32),
+    /// A power of ten in exponent notation.
+    Exponent(i64),
+}
+
+impl<'a> Written<'a> {
+    fn read(text: &'a str) -> Result<Self, &'static str> {
+        if text.is_empty() {
+            return Err(WRONG_FORMAT);
+        }
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let (whole, rest) = digits(unsigned);
+        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+        let letters = suffix.find(|c| !"eEinumkKMGTP".contains(c)).unwrap_or(suffix.len());
+        let (_, power) = suffix.split_at(letters);
+        let (_, rest) = digits(power.strip_prefix(['+', '-']).unwrap_or(power));
+        if !rest.is_empty() {
+            return Err(WRONG_FORMAT);
+        }
+        let scale = Scale::of(suffix).ok_or(WRONG_SUFFIX)?;
+        Ok(Self { negative: text.starts_with('-'), whole, fraction, scale })
+    }
+}
+
+/// Splits a text after its leading digits.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+impl Scale {
+    fn of(suffix: &str) -> Option<Self> {
+        if let Some((_, power)) = DECIMAL.iter().find(|(known, _)| *known == suffix) {
+            return Some(Self::Decimal(*power));
+        }
+        if let Some(place) = BINARY.iter().position(|known| *known == suffix) {
+            return Some(Self::Binary(u32::try_from(place).ok()? + 1));
+        }
+        suffix.strip_prefix(['e', 'E'])?.parse().ok().map(Self::Exponent)
+    }
+}
+
+/// Value of a quantity: a number, a power of ten as its factor, and the style of its suffix.
+struct Amount {
+    negative: bool,
+    mantissa: i128,
+    exponent: i32,
+    suffix: Suffix,
+}
+
+/// Parses an amount; `None` if it is not a quantity, or has more than 18 digits.
+fn parse(text: &str) -> Option<Amount> {
+    let Written { negative, whole, fraction, scale } = Written::read(text).ok()?;
+    let digits = format!("{whole}{fraction}");
+    if digits.len() > 18 {
+        return None;
+    }
+    let mut mantissa: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    let mut exponent = -i32::try_from(fraction.len()).ok()?;
+    let suffix = match scale {
+        Scale::Decimal(power) => {
+            exponent += power;
+            Suffix::Decimal
+        }
+        Scale::Binary(power) => {
+            mantissa = mantissa.checked_mul(1i128.checked_shl(10 * power)?)?;
+            Suffix::Binary
+        }
+        Scale::Exponent(power) => {
+            let power = i32::try_from(power).ok()?;
+            exponent = exponent.checked_add(power).filter(|power| power.abs() < 18)?;
+            Suffix::Exponent
+        }
+    };
+    // Amounts below a billionth are rounded away from zero.
+    while exponent < -9 {
+        mantissa = mantissa / 10 + i128::from(mantissa % 10 != 0);
+        exponent += 1;
+    }
+    Some(Amount { negative, mantissa, exponent, suffix })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quantities_have_one_form() {
+        for (text, form) in [
+            ("0", "0"),
+            ("0Mi", "0"),
+            ("1", "1"),
+            ("1000m", "1"),
+            ("1500m", "1500m"),
+            ("0.5", "500m"),
+            (".5", "500m"),
+            ("1.5Gi", "1536Mi"),
+            ("1024Mi", "1Gi"),
+            ("1000Mi", "1000Mi"),
+            ("512", "512"),
+            ("0.5Ki", "512"),
+            ("1000", "1k"),
+            ("1024", "1024"),
+            ("123456", "123456"),
+            ("1000000", "1M"),
+            ("-100M", "-100M"),
+            ("+2", "2"),
+            ("1e3", "1e3"),
+            ("100e1", "1e3"),
+            ("1E6", "1e6"),
+            ("0.0000000001", "1n"),
+            ("12.30", "12300m"),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Some(form), "{text}");
+        }
+    }
+
+    #[test]
+    fn quantities_compare_by_what_they_amount_to() {
+        for (less, more) in [("999m", "1"), ("1k", "1Ki"), ("-1", "0"), ("1n", "1u"), ("2e3", "2001")] {
+            assert!(value(&json!(less)) < value(&json!(more)), "{less} {more}");
+        }
+        assert_eq!(value(&json!("0.5Gi")), value(&json!("512Mi")));
+        assert_eq!(value(&json!("x")), None);
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused_in_the_words_of_go() {
+        for text in ["", "lots", "1x", "1.2.3", "{}", "true", "1 Gi", "1Kib", "-3.01e-x"] {
+            assert_eq!((refusal(text), canonical(text)), (Some(WRONG_FORMAT), None), "{text}");
+        }
+        for text in ["1i", "1K", "1mm", "0.1EE", "1e", "1e-", "1ki", "1M3", "1i-", "--1"] {
+            assert_eq!((refusal(text), canonical(text)), (Some(WRONG_SUFFIX), None), "{text}");
+        }
+        // Go accepts them, and so does this server: many digits are kept as they are, and none are zero.
+        for text in ["12345678901234567890123", "1e99"] {
+            assert_eq!((refusal(text), canonical(text)), (None, None), "{text}");
+        }
+        for text in ["e3", ".", "-", "k"] {
+            assert_eq!((refusal(text), canonical(text).as_deref()), (None, Some("0")), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_quantities_panic(text in "[+-]?[0-9.]{0,24}[a-zA-Z0-9-]{0,4}") {
+            if let Some(form) = canonical(&text) {
+                proptest::prop_assert_eq!(refusal(&text), None);
+                proptest::prop_assert_eq!(canonical(&form), Some(form.clone()));
+            }
+        }
+    }
+}

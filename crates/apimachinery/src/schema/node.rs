@@ -1,0 +1,210 @@
+//! The schema tree: nodes, references to nodes, and the definitions that builtin schemas share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+use super::parse;
+use super::validate::Rules;
+
+/// A JSON type as OpenAPI names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// An object: a map with text keys.
+    Object,
+    /// A list.
+    Array,
+    /// A text.
+    String,
+    /// A number without a fraction.
+    Integer,
+    /// A number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+}
+
+impl Type {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "object" => Self::Object,
+            "array" => Self::Array,
+            "string" => Self::String,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
+/// Values that a node admits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// Any value: no type is declared.
+    #[default]
+    Any,
+    /// Values of one JSON type.
+    Of(Type),
+    /// A number or a string: `IntOrString`, `Quantity`, `x-kubernetes-int-or-string`.
+    IntOrString,
+    /// JSON of unknown shape that is merged and tracked as one value, such as `RawExtension`.
+    Opaque,
+}
+
+/// Merge and ownership rule of an array.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ListType {
+    /// One value.
+    #[default]
+    Atomic,
+    /// A set, with each element as its own identity.
+    Set,
+    /// A list of elements that these properties identify.
+    Map(Vec<String>),
+}
+
+/// `x-kubernetes-patch-strategy` and `x-kubernetes-patch-merge-key`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PatchStrategy {
+    /// Whether lists are merged, by key or as a set of scalars, instead of replaced.
+    pub merge: bool,
+    /// Whether objects lose the fields that `$retainKeys` does not name.
+    pub retain_keys: bool,
+    /// Whether objects are replaced instead of merged.
+    pub replace: bool,
+    /// Property that identifies elements.
+    pub merge_key: Option<String>,
+}
+
+impl PatchStrategy {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A schema.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    /// `format`, which refines strings and numbers.
+    pub(super) format: Option<String>,
+    pub(super) nullable: bool,
+    pub(super) preserve_unknown: bool,
+    pub(super) embedded_resource: bool,
+    pub(super) properties: BTreeMap<String, Child>,
+    pub(super) additional: Option<Child>,
+    /// `additionalProperties: true`.
+    pub(super) additional_any: bool,
+    pub(super) items: Option<Child>,
+    pub(super) default: Option<Value>,
+    pub(super) required: Vec<String>,
+    pub(super) list_type: ListType,
+    pub(super) atomic_map: bool,
+    pub(super) patch: PatchStrategy,
+    /// For a node with `metadata` of type `ObjectMeta`: the node's own schema of `metadata`, used for validation only.
+    pub(super) metadata_rules: Option<Option<Child>>,
+    /// Boxed because most nodes have none.
+    pub(super) rules: Option<Box<Rules>>,
+}
+
+/// A reference to a schema, with attributes that the place of the reference adds.
+#[derive(Debug, Clone)]
+pub(super) struct Child {
+    target: Target,
+    pub(super) default: Option<Value>,
+    pub(super) atomic_map: Option<bool>,
+    pub(super) patch: PatchStrategy,
+}
+
+#[derive(Debug, Clone)]
+enum Target {
+    Inline(Arc<Node>),
+    Definition(usize),
+}
+
+impl Child {
+    pub(super) fn inline(node: Arc<Node>) -> Self {
+        Self::new(Target::Inline(node))
+    }
+
+    pub(super) fn definition(index: usize) -> Self {
+        Self::new(Target::Definition(index))
+    }
+
+    fn new(target: Target) -> Self {
+        Self { target, default: None, atomic_map: None, patch: PatchStrategy::default() }
+    }
+
+    pub(super) fn definition_index(&self) -> Option<usize> {
+        match self.target {
+            Target::Inline(_) => None,
+            Target::Definition(index) => Some(index),
+        }
+    }
+}
+
+/// Named schemas that refer to one another. Each is parsed on first use, so that a server starts without parsing
+/// hundreds of unused definitions, and recursive definitions are possible.
+#[derive(Debug)]
+pub struct Definitions {
+    /// Sorted by name.
+    entries: Vec<Definition>,
+}
+
+#[derive(Debug)]
+struct Definition {
+    name: &'static str,
+    source: &'static str,
+    node: OnceLock<Node>,
+}
+
+impl Definitions {
+    /// Creates the definitions from (name, JSON), sorted by name: `components.schemas` of an OpenAPI v3 document in
+    /// the program's data.
+    #[must_use]
+    pub fn new(sources: &[(&'static str, &'static str)]) -> Self {
+        let entries = sources.iter().map(|(name, source)| Definition { name, source, node: OnceLock::new() });
+        Self { entries: entries.collect() }
+    }
+
+    pub(super) fn none() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    pub(super) fn index(&self, name: &str) -> Option<usize> {
+        self.entries.binary_search_by(|entry| entry.name.cmp(name)).ok()
+    }
+
+    /// Parses a definition. A malformed one becomes null, which a test of the data rules out.
+    pub(super) fn source(&self, name: &str) -> Option<Value> {
+        let entry = &self.entries[self.index(name)?];
+        Some(serde_json::from_str(entry.source).unwrap_or_default())
+    }
+
+    pub(super) fn name(&self, index: usize) -> &str {
+        self.entries[index].name
+    }
+
+    pub(super) fn resolve<'a>(&'a self, child: &'a Child) -> &'a Node {
+        match &child.target {
+            Target::Inline(node) => node,
+            Target::Definition(index) => {
+                let entry = &self.entries[*index];
+                entry.node.get_or_init(|| parse::definition(entry.name, self))
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Pruning of undeclared fields, and listing them for warnings and strict decoding.
+
+use serde_json::Value;
+
+use super::Cursor;
+use super::metadata::is_type_meta;
+use crate::field_path::Path;
+
+/// Removes undeclared fields.
+pub(super) fn prune(schema: Cursor<'_>, object: &mut Value) {
+    walk(Some(schema), object, true);
+}
+
+/// Like [`prune`], but for a part of an object, in which `apiVersion` and `kind` are fields like any other.
+pub(super) fn prune_part(schema: Cursor<'_>, value: &mut Value) {
+    walk(Some(schema), value, false);
+}
+
+fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
+    match value {
+        Value::Object(fields) => {
+            let Some(schema) = schema else {
+                fields.clear();
+                return;
+            };
+            fields.retain(|name, value| match step(schema, name, root) {
+                Step::Into(schema) => {
+                    walk(schema, value, false);
+                    true
+                }
+                Step::Keep => true,
+                Step::Unknown => false,
+            });
+        }
+        Value::Array(items) => {
+            let schema = schema.filter(|schema| !keeps_everything(*schema));
+            let items_schema = schema.and_then(Cursor::items);
+            if schema.is_some() {
+                for item in items {
+                    walk(items_schema, item, false);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the paths of undeclared fields, sorted.
+pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    find(Some(schema), object, &Path::root(), &mut found);
+    found.sort();
+    found
+}
+
+fn find(schema: Option<Cursor<'_>>, value: &Value, path: &Path<'_>, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = path.field(name);
+                match schema.map_or(Step::Unknown, |schema| step(schema, name, path.is_top_level())) {
+                    Step::Into(schema) => find(schema, value, &path, found),
+                    Step::Keep => {}
+                    Step::Unknown => found.push(path.to_string()),
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.filter(|schema| !keeps_everything(*schema)) {
+                for (index, item) in items.iter().enumerate() {
+                    find(schema.items(), item, &path.index(index), found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Meaning of a field name in an object.
+enum Step<'a> {
+    /// Declared: continue with its schema; `None` prunes all objects inside.
+    Into(Option<Cursor<'a>>),
+    /// Undeclared, but kept unchanged.
+    Keep,
+    Unknown,
+}
+
+fn step<'a>(schema: Cursor<'a>, name: &str, root: bool) -> Step<'a> {
+    if let Some(property) = schema.property(name) {
+        Step::Into(Some(property))
+    } else if let Some(additional) = schema.additional() {
+        Step::Into(Some(additional))
+    } else if schema.preserves_unknown_fields() || root && is_type_meta(name) {
+        Step::Keep
+    } else if schema.additional_any() {
+        Step::Into(None)
+    } else {
+        Step::Unknown
+    }
+}
+
+/// Whether this is an array of unknown shape under a schema that preserves unknown fields.
+fn keeps_everything(schema: Cursor<'_>) -> bool {
+    schema.preserves_unknown_fields() && schema.items().is_none()
+}

@@ -1,0 +1,216 @@
+//! Validation of custom schemas: they must be structural, without unsupported parts of JSON Schema, and with defaults
+//! that fit.
+//!
+//! Rules, their order and their messages are those of `k8s.io/apiextensions-apiserver`. CEL rules are not compiled.
+
+mod defaults;
+mod field_path;
+mod go_struct;
+mod invariants;
+mod open_api;
+mod source;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Cursor;
+use super::node::{Child, Definitions};
+use super::parse::Parser;
+use super::validate::shown;
+use source::is_convertible;
+
+use crate::field_path::Path;
+use crate::status::FieldError;
+
+pub use field_path::{Brackets, find as find_field};
+pub(super) use go_struct::show as go_struct;
+
+/// Bytes of all errors of one schema. Further errors are left out: a path may be as long as the body, and each error of the schemas
+/// below has it.
+const ERRORS: usize = 1 << 20;
+
+/// Returns the errors of `schema`, which is at `path`.
+pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
+    let parser = Parser::new();
+    let mut errors = Vec::new();
+    let mut checker = Checker { prefix: path, errors: &mut errors, parser: &parser, room: ERRORS };
+    if source::flag(schema, "nullable") {
+        checker.forbidden(&Path::root().field("nullable"), "nullable cannot be true at the root");
+    }
+    let convertible = is_convertible(schema);
+    if convertible {
+        let before = checker.errors.len();
+        invariants::check(&mut checker, schema);
+        if checker.errors.len() == before {
+            // Parsed once, not at each default.
+            let definitions = Definitions::none();
+            let root = Child::inline(Arc::new(parser.node(schema)));
+            let cursor = Cursor { definitions: &definitions, child: &root, node: definitions.resolve(&root) };
+            defaults::check(&mut checker, schema, cursor);
+        }
+    }
+    open_api::check(&mut checker, schema, open_api::Place::root(), &Path::root());
+    // Other keywords that make a schema inconvertible have errors of their own.
+    if !convertible && checker.errors.is_empty() {
+        checker.invalid(&Path::root(), &json!(""), "OpenAPIV3Schema 'schema' is not supported");
+    }
+    errors
+}
+
+/// Keyword at the root of a schema that is forbidden if `status` is a subresource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RootKeyword {
+    /// The type, which must be `object`.
+    Type,
+    /// Another keyword.
+    Other,
+}
+
+/// Returns the kind of the first keyword at the root that is forbidden if `status` is a subresource.
+pub(super) fn forbidden_with_status(schema: &Value) -> Option<RootKeyword> {
+    go_struct::keys().find_map(|key| match key {
+        "type" => (!matches!(source::text(schema, key), "" | "object")).then_some(RootKeyword::Type),
+        _ if AT_ROOT.contains(&key) => None,
+        _ => {
+            let set = schema.get(key).is_some_and(|value| !source::is_zero(key, value));
+            set.then_some(RootKeyword::Other)
+        }
+    })
+}
+
+/// Keywords that the root of a schema may have if `status` is a subresource.
+const AT_ROOT: [&str; 22] = [
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+];
+
+/// Returns a pattern in `schema` that is too large to be checked, if there is one.
+pub(super) fn unchecked_pattern(schema: &Value) -> Option<String> {
+    let parser = Parser::new();
+    for_each(schema, &mut |schema| {
+        // Invalid patterns were refused before.
+        let _ = parser.pattern(source::text(schema, "pattern"));
+    });
+    parser.unchecked_pattern()
+}
+
+/// Collects the formats in `schema` that values are not checked for.
+pub(super) fn unrecognized_formats(schema: &Value, found: &mut Vec<String>) {
+    for_each(schema, &mut |schema| {
+        let format = source::text(schema, "format");
+        let known = match source::text(schema, "type") {
+            "" | "string" => super::validate::is_format(format),
+            "integer" => matches!(format, "int32" | "int64"),
+            "number" => matches!(format, "float" | "double"),
+            _ => false,
+        };
+        if !format.is_empty() && !known {
+            found.push(format.to_owned());
+        }
+    });
+}
+
+/// Calls `f` for `schema` and all schemas inside.
+fn for_each(schema: &Value, f: &mut dyn FnMut(&Value)) {
+    f(schema);
+    if let Some(item) = source::item(schema) {
+        for_each(item, f);
+    }
+    for name in ["allOf", "anyOf", "oneOf"] {
+        source::list(schema, name).iter().for_each(|child| for_each(child, f));
+    }
+    if let Some(not) = source::given(schema, "not") {
+        for_each(not, f);
+    }
+    source::entries(schema, "properties").for_each(|(_, child)| for_each(child, f));
+    if let Some(child) = source::additional_schema(schema) {
+        for_each(child, f);
+    }
+}
+
+/// Collects the errors of one schema.
+struct Checker<'a> {
+    prefix: &'a str,
+    errors: &'a mut Vec<FieldError>,
+    parser: &'a Parser<'a>,
+    /// Bytes that further errors may have.
+    room: usize,
+}
+
+impl Checker<'_> {
+    /// Returns a path with the prefix.
+    fn place(&self, path: &Path<'_>) -> String {
+        match path.to_string() {
+            path if path.is_empty() => self.prefix.to_owned(),
+            path => format!("{}.{path}", self.prefix),
+        }
+    }
+
+    fn push(&mut self, error: FieldError) {
+        if self.room > 0 {
+            self.room = self.room.saturating_sub(error.field.len() + error.message.len());
+            self.errors.push(error);
+        }
+    }
+
+    fn forbidden(&mut self, path: &Path<'_>, why: &str) {
+        if self.room > 0 {
+            self.push(FieldError::forbidden(self.place(path), why));
+        }
+    }
+
+    fn invalid(&mut self, path: &Path<'_>, value: &Value, why: &str) {
+        if self.room > 0 {
+            self.push(FieldError::invalid(self.place(path), &shown(value), why));
+        }
+    }
+
+    /// Like [`invalid`](Self::invalid), with a value as kube-apiserver shows it.
+    fn invalid_shown(&mut self, path: &Path<'_>, shown: &str, why: &str) {
+        if self.room > 0 {
+            self.push(FieldError::invalid(self.place(path), shown, why));
+        }
+    }
+
+    fn required(&mut self, path: &Path<'_>, why: &str) {
+        if self.room > 0 {
+            self.push(FieldError::required(self.place(path), why));
+        }
+    }
+
+    /// Reports a type: as missing if it is empty.
+    fn must_be(&mut self, path: &Path<'_>, kind: &str, why: &str) {
+        if kind.is_empty() {
+            self.required(path, why);
+        } else {
+            self.invalid(path, &json!(kind), why);
+        }
+    }
+
+    fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+        if self.room > 0 {
+            self.push(FieldError::not_supported(self.place(path), value, supported));
+        }
+    }
+}

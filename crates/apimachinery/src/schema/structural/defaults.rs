@@ -1,0 +1,196 @@
+//! Defaults of custom schemas, which must fit their schemas
+//! (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`).
+
+use serde_json::{Value, json};
+
+use super::Checker;
+use super::source::{entries, flag, given, item};
+use crate::field_path::Path;
+use crate::metadata::validate_embedded;
+use crate::schema::{Cursor, embedded, metadata, prune, validate};
+use crate::status::FieldError;
+
+/// Part of the message about a value that is neither an integer nor a string.
+const INT_OR_STRING: &str = " must be of type integer,string: ";
+
+/// A way from an object to a part of its metadata.
+enum Step<'a> {
+    Field(&'a str),
+    Element,
+}
+
+/// Where a schema stands inside the nearest object with metadata.
+struct Place<'a> {
+    /// Whether the schema itself is that of such an object.
+    is_object: bool,
+    /// The way from that object, if it leads through `apiVersion`, `kind` or `metadata`.
+    in_metadata: Option<Vec<Step<'a>>>,
+}
+
+/// Adds the errors of the defaults of the root and inside. `cursor` is the parsed `schema`.
+pub(super) fn check(checker: &mut Checker<'_>, schema: &Value, cursor: Cursor<'_>) {
+    let mut root = Place { is_object: true, in_metadata: None };
+    walk(checker, schema, cursor, &mut root, &Path::root());
+}
+
+fn walk<'a>(
+    checker: &mut Checker<'_>,
+    schema: &'a Value,
+    cursor: Cursor<'_>,
+    place: &mut Place<'a>,
+    path: &Path<'_>,
+) {
+    if let Some(default) = given(schema, "default") {
+        match &place.in_metadata {
+            Some(steps) => in_metadata(checker, default, steps, cursor, &path.field("default")),
+            None => value(checker, default, cursor, place.is_object, &path.field("default")),
+        }
+    }
+    // Defaults below `additionalProperties` are not checked.
+    if let (Some(child), Some(below)) = (item(schema), cursor.items()) {
+        inside(checker, child, below, place, Step::Element, &path.field("items"));
+    }
+    let properties = path.field("properties");
+    for (name, child) in entries(schema, "properties") {
+        let Some(below) = cursor.own_property(name) else {
+            continue;
+        };
+        let path = properties.key(name);
+        if place.is_object && matches!(name, "metadata" | "apiVersion" | "kind") {
+            let mut place = Place { is_object: false, in_metadata: Some(Vec::new()) };
+            inside(checker, child, below, &mut place, Step::Field(name), &path);
+        } else {
+            inside(checker, child, below, place, Step::Field(name), &path);
+        }
+    }
+}
+
+fn inside<'a>(
+    checker: &mut Checker<'_>,
+    schema: &'a Value,
+    cursor: Cursor<'_>,
+    place: &mut Place<'a>,
+    step: Step<'a>,
+    path: &Path<'_>,
+) {
+    if flag(schema, "x-kubernetes-embedded-resource") {
+        let mut place = Place { is_object: true, in_metadata: None };
+        walk(checker, schema, cursor, &mut place, path);
+        return;
+    }
+    let was_object = std::mem::replace(&mut place.is_object, false);
+    if let Some(steps) = &mut place.in_metadata {
+        steps.push(step);
+    }
+    walk(checker, schema, cursor, place, path);
+    if let Some(steps) = &mut place.in_metadata {
+        steps.pop();
+    }
+    place.is_object = was_object;
+}
+
+/// Checks a default outside of metadata.
+fn value(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, is_object: bool, path: &Path<'_>) {
+    let mut pruned = default.clone();
+    if is_object {
+        prune::prune(cursor, &mut pruned);
+    } else {
+        prune::prune_part(cursor, &mut pruned);
+    }
+    if pruned != *default {
+        checker.invalid(path, default, "must not have unknown fields");
+    }
+    let place = checker.place(path);
+    let mut objects = Vec::new();
+    if is_object && !cursor.is_embedded_resource() {
+        objects.push((String::new(), default));
+    }
+    embedded::find(cursor, default, &Path::root(), &mut objects);
+    let objects: Vec<(String, &Value)> = objects
+        .into_iter()
+        .filter(|(_, object)| object.is_object())
+        .map(|(inner, object)| (below(&place, &inner), object))
+        .collect();
+    if let Some(error) = objects.iter().find_map(|(place, object)| undecodable(place, object)) {
+        checker.push(error);
+        return;
+    }
+    let errors: Vec<FieldError> =
+        objects.iter().flat_map(|(place, object)| validate_embedded(place, object)).collect();
+    if errors.is_empty() {
+        fits(checker, default, cursor, &place);
+    } else {
+        errors.into_iter().for_each(|error| checker.push(error));
+    }
+}
+
+/// Checks a default inside of metadata, with the object that it results in.
+fn in_metadata(
+    checker: &mut Checker<'_>,
+    default: &Value,
+    steps: &[Step<'_>],
+    cursor: Cursor<'_>,
+    path: &Path<'_>,
+) {
+    let mut object = steps.iter().rev().fold(default.clone(), |value, step| match step {
+        Step::Field(name) => json!({ *name: value }),
+        Step::Element => json!([value]),
+    });
+    for (name, value) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
+        if object.get(name).is_none() {
+            object[name] = json!(value);
+        }
+    }
+    let mut texts: Vec<String> = match undecodable("", &object) {
+        Some(error) => vec![error.to_string()],
+        None => validate_embedded("", &object).iter().map(ToString::to_string).collect(),
+    };
+    for text in &mut texts {
+        *text = text.trim_start_matches('.').to_owned();
+    }
+    match texts.as_slice() {
+        [] => {
+            let place = checker.place(path);
+            fits(checker, default, cursor, &place);
+        }
+        [one] => checker.invalid(path, default, &format!("must result in valid metadata: {one}")),
+        many => {
+            let why = format!("must result in valid metadata: [{}]", many.join(", "));
+            checker.invalid(path, default, &why);
+        }
+    }
+}
+
+/// Checks a default against its schema.
+fn fits(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, place: &str) {
+    for mut error in validate::validate_part(cursor, default) {
+        // kube-apiserver does not check the type of an integer or string here.
+        if error.reason == "FieldValueTypeInvalid" && error.message.contains(INT_OR_STRING) {
+            continue;
+        }
+        error.field = match error.field.as_str() {
+            "<nil>" => place.to_owned(),
+            inner => below(place, inner.trim_start_matches('.')),
+        };
+        checker.push(error);
+    }
+}
+
+/// Returns the error of an object at `place` whose type or metadata have values of the wrong types.
+fn undecodable(place: &str, object: &Value) -> Option<FieldError> {
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = object.get(name).filter(|value| !value.is_string()) {
+            return Some(FieldError::invalid(below(place, name), &value.to_string(), "must be a string"));
+        }
+    }
+    let why = metadata::decode_error(object)?;
+    Some(FieldError::invalid(below(place, "metadata"), &object["metadata"].to_string(), &why))
+}
+
+fn below(place: &str, inner: &str) -> String {
+    match (place, inner) {
+        (place, "") => place.to_owned(),
+        ("", inner) => inner.to_owned(),
+        (place, inner) => format!("{place}.{inner}"),
+    }
+}

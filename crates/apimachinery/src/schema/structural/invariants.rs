@@ -1,0 +1,254 @@
+//! Structural schemas: every value has one type outside of `allOf`, `anyOf`, `oneOf` and `not`, which only restrict values
+//! (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`, `validation.go` and `complete.go`).
+
+use serde_json::{Value, json};
+
+use super::Checker;
+use super::source::{
+    Additional, additional, entries, flag, given, has_entries, is_zero, item, list, property, text,
+};
+use crate::field_path::Path;
+
+/// Position of a schema in the tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// Adds the errors of a schema that is not structural, sorted by their texts.
+pub(super) fn check(checker: &mut Checker<'_>, schema: &Value) {
+    let before = checker.errors.len();
+    structural(checker, schema, Level::Root, &Path::root());
+    complete(checker, schema, Some(schema), &Path::root(), &Path::root());
+    checker.errors[before..].sort_by_cached_key(ToString::to_string);
+}
+
+fn structural(checker: &mut Checker<'_>, schema: &Value, level: Level, path: &Path<'_>) {
+    let kind = text(schema, "type");
+    match item(schema) {
+        Some(item) => structural(checker, item, Level::Item, &path.field("items")),
+        None if kind == "array" => checker.required(&path.field("items"), "must be specified"),
+        None => {}
+    }
+    let properties = path.field("properties");
+    for (name, property) in entries(schema, "properties") {
+        structural(checker, property, Level::Field, &properties.key(name));
+    }
+    let additional_path = path.field("additionalProperties");
+    let additional = additional(schema);
+    if level == Level::Root && !matches!(additional, Additional::Absent) {
+        checker.forbidden(&additional_path, "must not be used at the root");
+    }
+    if let Additional::Schema(schema) = additional {
+        structural(checker, schema, Level::Field, &additional_path);
+    }
+    let embedded = flag(schema, "x-kubernetes-embedded-resource");
+    let preserves = flag(schema, "x-kubernetes-preserve-unknown-fields");
+    let mixed = flag(schema, "x-kubernetes-int-or-string");
+    for (name, set) in
+        [("x-kubernetes-preserve-unknown-fields", preserves), ("x-kubernetes-embedded-resource", embedded)]
+    {
+        if mixed && set {
+            let why = "must be false if x-kubernetes-int-or-string is true";
+            checker.invalid(&path.field(name), &json!(true), why);
+        }
+    }
+    let any_of_types = is_int_or_string(list(schema, "anyOf"));
+    let all_of_types = list(schema, "allOf").first().is_some_and(|all| is_int_or_string(list(all, "anyOf")));
+    restrictions(checker, schema, any_of_types, all_of_types, path);
+    check_type(checker, schema, level, path);
+    if embedded && !matches!(additional, Additional::Absent) {
+        checker.forbidden(&additional_path, "must not be used if x-kubernetes-embedded-resource is set");
+    }
+    object_fields(checker, schema, level, &properties);
+    if embedded && !preserves && !has_entries(schema, "properties") {
+        let why = "must not be empty if x-kubernetes-embedded-resource is true without \
+                   x-kubernetes-preserve-unknown-fields";
+        checker.required(&properties, why);
+    }
+}
+
+fn check_type(checker: &mut Checker<'_>, schema: &Value, level: Level, path: &Path<'_>) {
+    let kind = text(schema, "type");
+    let path = path.field("type");
+    if flag(schema, "x-kubernetes-embedded-resource") && kind != "object" {
+        checker.must_be(&path, kind, "must be object if x-kubernetes-embedded-resource is true");
+    } else if kind.is_empty()
+        && !flag(schema, "x-kubernetes-int-or-string")
+        && !flag(schema, "x-kubernetes-preserve-unknown-fields")
+    {
+        let place = match level {
+            Level::Root => "at the root",
+            Level::Item => "for specified array items",
+            Level::Field => "for specified object fields",
+        };
+        checker.required(&path, &format!("must not be empty {place}"));
+    }
+    if level == Level::Root && !kind.is_empty() && kind != "object" {
+        checker.invalid(&path, &json!(kind), "must be object at the root");
+    }
+}
+
+/// Checks `apiVersion`, `kind` and `metadata`, which are implied and which a schema may hardly restrict.
+fn object_fields(checker: &mut Checker<'_>, schema: &Value, level: Level, properties: &Path<'_>) {
+    let is_object = level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
+    for name in ["kind", "apiVersion"] {
+        if let Some(property) = property(schema, name).filter(|_| is_object)
+            && text(property, "type") != "string"
+        {
+            let found = json!(text(property, "type"));
+            checker.invalid(&properties.key(name).field("type"), &found, "must be string");
+        }
+    }
+    let Some(metadata) = property(schema, "metadata") else {
+        return;
+    };
+    let path = properties.key("metadata");
+    if is_object && text(metadata, "type") != "object" {
+        checker.invalid(&path.field("type"), &json!(text(metadata, "type")), "must be object");
+    }
+    if level == Level::Root && !only_restricts_names(metadata) {
+        let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        checker.forbidden(&path, why);
+    }
+}
+
+fn only_restricts_names(metadata: &Value) -> bool {
+    entries(metadata, "properties").all(|(name, _)| matches!(name, "name" | "generateName"))
+        && metadata.as_object().is_some_and(|fields| {
+            fields.iter().all(|(name, value)| {
+                matches!(name.as_str(), "type" | "properties" | "default") || is_zero(name, value)
+            })
+        })
+}
+
+/// Whether these are the schemas `type: integer` and `type: string`, in this order.
+fn is_int_or_string(any_of: &[Value]) -> bool {
+    let only = |schema: &Value, kind: &str| {
+        text(schema, "type") == kind
+            && schema.as_object().is_some_and(|fields| {
+                fields.iter().all(|(name, value)| match name.as_str() {
+                    "type" => true,
+                    "additionalProperties" => value == false || value.is_null(),
+                    "enum" | "allOf" | "anyOf" | "oneOf" => value.as_array().is_none_or(Vec::is_empty),
+                    name => is_zero(name, value),
+                })
+            })
+    };
+    matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
+}
+
+/// Checks the parts of a schema that restrict values. `skip_any_of` and `skip_first` accept the two forms of an integer or string.
+fn restrictions(
+    checker: &mut Checker<'_>,
+    schema: &Value,
+    skip_any_of: bool,
+    skip_first: bool,
+    path: &Path<'_>,
+) {
+    let any_of = path.field("anyOf");
+    for (index, child) in list(schema, "anyOf").iter().enumerate().filter(|_| !skip_any_of) {
+        nested(checker, child, false, &any_of.index(index));
+    }
+    let all_of = path.field("allOf");
+    for (index, child) in list(schema, "allOf").iter().enumerate() {
+        nested(checker, child, skip_first && index == 0, &all_of.index(index));
+    }
+    let one_of = path.field("oneOf");
+    for (index, child) in list(schema, "oneOf").iter().enumerate() {
+        nested(checker, child, false, &one_of.index(index));
+    }
+    if let Some(not) = given(schema, "not") {
+        nested(checker, not, false, &path.field("not"));
+    }
+    let pattern = text(schema, "pattern");
+    if let Err(error) = checker.parser.pattern(pattern) {
+        let why = format!("must be a valid regular expression, but isn't: {error}");
+        checker.invalid(&path.field("pattern"), &json!(pattern), &why);
+    }
+}
+
+/// Checks a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
+fn nested(checker: &mut Checker<'_>, schema: &Value, skip_any_of: bool, path: &Path<'_>) {
+    restrictions(checker, schema, skip_any_of, false, path);
+    if let Some(item) = item(schema) {
+        nested(checker, item, false, &path.field("items"));
+    }
+    let properties = path.field("properties");
+    for (name, property) in entries(schema, "properties") {
+        nested(checker, property, false, &properties.key(name));
+    }
+    let mut forbid = |name: &str, found: bool, why: &str| {
+        if found {
+            checker.forbidden(&path.field(name), &format!("must be {why} to be structural"));
+        }
+    };
+    forbid("type", !text(schema, "type").is_empty(), "empty");
+    let additional = matches!(additional(schema), Additional::Any | Additional::Schema(_));
+    forbid("additionalProperties", additional, "undefined");
+    forbid("default", given(schema, "default").is_some(), "undefined");
+    forbid("title", !text(schema, "title").is_empty(), "empty");
+    forbid("description", !text(schema, "description").is_empty(), "empty");
+    for name in [
+        "nullable",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+    ] {
+        forbid(name, flag(schema, name), "false");
+    }
+    let name = "x-kubernetes-list-map-keys";
+    forbid(name, !list(schema, name).is_empty(), "empty");
+    for name in ["x-kubernetes-list-type", "x-kubernetes-map-type"] {
+        forbid(name, given(schema, name).is_some(), "undefined");
+    }
+    let name = "x-kubernetes-validations";
+    forbid(name, !list(schema, name).is_empty(), "empty");
+    if property(schema, "metadata").is_some() {
+        checker.forbidden(&properties.key("metadata"), "must not be specified in a nested context");
+    }
+}
+
+/// Checks that the fields and elements that `allOf`, `anyOf`, `oneOf` and `not` of `restriction` at `path` mention are declared in
+/// `schema` at `declared`.
+fn complete(
+    checker: &mut Checker<'_>,
+    restriction: &Value,
+    schema: Option<&Value>,
+    declared: &Path<'_>,
+    path: &Path<'_>,
+) {
+    if let Some(not) = given(restriction, "not") {
+        complete_nested(checker, not, schema, declared, &path.field("not"));
+    }
+    for name in ["allOf", "anyOf", "oneOf"] {
+        let path = path.field(name);
+        for (index, child) in list(restriction, name).iter().enumerate() {
+            complete_nested(checker, child, schema, declared, &path.index(index));
+        }
+    }
+}
+
+fn complete_nested(
+    checker: &mut Checker<'_>,
+    restriction: &Value,
+    schema: Option<&Value>,
+    declared: &Path<'_>,
+    path: &Path<'_>,
+) {
+    let Some(schema) = schema else {
+        let why = format!("because it is defined in {}", checker.place(path));
+        checker.required(declared, &why);
+        return;
+    };
+    complete(checker, restriction, Some(schema), declared, path);
+    if let Some(child) = item(restriction) {
+        complete_nested(checker, child, item(schema), &declared.field("items"), &path.field("items"));
+    }
+    let (declared, path) = (declared.field("properties"), path.field("properties"));
+    for (name, child) in entries(restriction, "properties") {
+        complete_nested(checker, child, property(schema, name), &declared.key(name), &path.key(name));
+    }
+}

@@ -1,0 +1,126 @@
+//! Messages of validation errors.
+
+use serde_json::{Number, Value};
+
+use crate::field_path::Path;
+use crate::status::FieldError;
+
+/// Builds `spec.size in body must be of type integer: "string"`.
+pub(super) fn type_error(path: &Path<'_>, expected: &str, value: &Value, shown: &str) -> FieldError {
+    let mut error = FieldError::invalid(
+        path.to_string(),
+        &self::value(value),
+        &format!("{path} in body must be of type {expected}: {shown}"),
+    );
+    error.reason = "FieldValueTypeInvalid";
+    error
+}
+
+/// Builds `spec.size in body should be …`.
+pub(super) fn should(path: &Path<'_>, value: &str, rule: &str) -> FieldError {
+    FieldError::invalid(path.to_string(), value, &format!("{path} in body should {rule}"))
+}
+
+/// Builds an error without a field, which the message names instead.
+pub(super) fn unplaced(message: &str) -> FieldError {
+    FieldError::invalid("<nil>", "\"\"", message)
+}
+
+/// Builds `Too many: 3: must have at most 2 items`.
+pub(super) fn too_many(path: &Path<'_>, found: usize, limit: u64) -> FieldError {
+    let items = if limit == 1 { "item" } else { "items" };
+    FieldError {
+        reason: "FieldValueTooMany",
+        field: path.to_string(),
+        message: format!("Too many: {found}: must have at most {limit} {items}"),
+    }
+}
+
+/// Builds `Too long: may not be more than 3 bytes`.
+pub(super) fn too_long(path: &Path<'_>, limit: u64) -> FieldError {
+    let bytes = if limit == 1 { "byte" } else { "bytes" };
+    FieldError {
+        reason: "FieldValueTooLong",
+        field: path.to_string(),
+        message: format!("Too long: may not be more than {limit} {bytes}"),
+    }
+}
+
+/// Builds `Duplicate value: "a"`.
+pub(super) fn duplicate(path: &Path<'_>, value: &Value) -> FieldError {
+    FieldError {
+        reason: "FieldValueDuplicate",
+        field: path.to_string(),
+        message: format!("Duplicate value: {}", self::value(value)),
+    }
+}
+
+/// Builds `Unsupported value: "green": supported values: "red", "blue"`.
+pub(super) fn unsupported(path: &Path<'_>, value: &Value, supported: &[Value]) -> FieldError {
+    let supported: Vec<String> = supported
+        .iter()
+        .map(|value| match value {
+            Value::String(text) => quoted(text),
+            other => quoted(&other.to_string()),
+        })
+        .collect();
+    FieldError {
+        reason: "FieldValueNotSupported",
+        field: path.to_string(),
+        message: format!(
+            "Unsupported value: {}: supported values: {}",
+            self::value(value),
+            supported.join(", ")
+        ),
+    }
+}
+
+/// Formats a value like Go's `field.Error`.
+pub(in super::super) fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Number(number) => self::number(number),
+        other => other.to_string(),
+    }
+}
+
+/// Formats a string like Go's `%q`, for characters that JSON and Go escape alike.
+pub(super) fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+/// Formats a number like Go's `%v`.
+pub(super) fn number(number: &Number) -> String {
+    match number.as_f64() {
+        Some(float) if number.is_f64() => self::float(float),
+        _ => number.to_string(),
+    }
+}
+
+/// Formats a float like Go's `%v`: with an exponent below 1e-4 and from 1e21 on.
+pub(super) fn float(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..21).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// Returns the JSON type of a value; integers count as a type of their own.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) if super::is_integer(value) => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,267 @@
+//! Label selectors, as text (`app=web,tier in (a,b)`) and as objects (`matchLabels`, `matchExpressions`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde_json::Value;
+
+use super::parse;
+use crate::status::ApiError;
+
+/// A conjunction of requirements; an empty selector matches everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+/// Condition on one label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Requirement {
+    pub(super) key: String,
+    pub(super) condition: Condition,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Condition {
+    Equals(String),
+    /// Also matches if the label is absent.
+    NotEquals(String),
+    In(BTreeSet<String>),
+    /// Also matches if the label is absent.
+    NotIn(BTreeSet<String>),
+    Exists,
+    Absent,
+    /// Only matches labels that are integers.
+    Greater(i64),
+    Less(i64),
+}
+
+impl LabelSelector {
+    /// Parses the query parameter `labelSelector`.
+    ///
+    /// # Errors
+    /// 400 with kube-apiserver's message for a syntax error.
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
+        parse::requirements(text).map(|requirements| Self { requirements }).map_err(ApiError::bad_request)
+    }
+
+    /// Reads a `LabelSelector` object of a builtin kind. `None` if an operator is unknown or has the wrong number of
+    /// values: such a selector matches nothing.
+    #[must_use]
+    pub fn from_object(selector: &Value) -> Option<Self> {
+        let mut requirements = Vec::new();
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default().to_owned();
+            requirements.push(Requirement { key: key.clone(), condition: Condition::Equals(value) });
+        }
+        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+            let values = expression["values"].as_array().into_iter().flatten();
+            let values: BTreeSet<String> =
+                values.filter_map(|value| Some(value.as_str()?.to_owned())).collect();
+            let condition = match (expression["operator"].as_str()?, values.is_empty()) {
+                ("In", false) => Condition::In(values),
+                ("NotIn", false) => Condition::NotIn(values),
+                ("Exists", true) => Condition::Exists,
+                ("DoesNotExist", true) => Condition::Absent,
+                _ => return None,
+            };
+            requirements.push(Requirement { key: expression["key"].as_str()?.to_owned(), condition });
+        }
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Some(Self { requirements })
+    }
+
+    /// Whether the selector matches everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether the selector matches `object`.
+    #[must_use]
+    pub fn matches(&self, object: &Value) -> bool {
+        self.matches_labels(object.pointer("/metadata/labels"))
+    }
+
+    /// Whether the selector matches an object with these labels.
+    #[must_use]
+    pub fn matches_map(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.holds(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// Whether the selector matches an object with these labels, given as JSON.
+    #[must_use]
+    pub fn matches_labels(&self, labels: Option<&Value>) -> bool {
+        self.holds(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
+    }
+
+    fn holds<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.condition.holds(label(&requirement.key)))
+    }
+}
+
+impl Condition {
+    fn holds(&self, label: Option<&str>) -> bool {
+        let integer = || label?.parse::<i64>().ok();
+        match self {
+            Self::Equals(value) => label == Some(value),
+            Self::NotEquals(value) => label != Some(value),
+            Self::In(values) => label.is_some_and(|label| values.contains(label)),
+            Self::NotIn(values) => label.is_none_or(|label| !values.contains(label)),
+            Self::Exists => label.is_some(),
+            Self::Absent => label.is_none(),
+            Self::Greater(bound) => integer().is_some_and(|label| label > *bound),
+            Self::Less(bound) => integer().is_some_and(|label| label < *bound),
+        }
+    }
+}
+
+/// Formats a `LabelSelector` object as text, for a scale's `status.selector` and for tables; empty if it matches
+/// everything.
+#[must_use]
+pub fn label_selector_text(selector: &Value) -> String {
+    LabelSelector::from_object(selector).map(|selector| selector.to_string()).unwrap_or_default()
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, requirement) in self.requirements.iter().enumerate() {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            requirement.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let list = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
+        match &self.condition {
+            Condition::Equals(value) => write!(f, "{key}={value}"),
+            Condition::NotEquals(value) => write!(f, "{key}!={value}"),
+            Condition::In(values) => write!(f, "{key} in ({})", list(values)),
+            Condition::NotIn(values) => write!(f, "{key} notin ({})", list(values)),
+            Condition::Exists => f.write_str(key),
+            Condition::Absent => write!(f, "!{key}"),
+            Condition::Greater(bound) => write!(f, "{key}>{bound}"),
+            Condition::Less(bound) => write!(f, "{key}<{bound}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns the names of the matching objects out of the four below.
+    fn check(selector: &str, expected: &str) {
+        let objects = [
+            ("a", json!({"app": "web", "tier": "front", "n": "5"})),
+            ("b", json!({"app": "web", "tier": "back", "n": "x"})),
+            ("c", json!({"app": "db"})),
+            ("d", json!({"app": ""})),
+        ];
+        let parsed = LabelSelector::parse(selector).unwrap();
+        let mut selected: Vec<&str> = objects
+            .iter()
+            .filter(|(_, labels)| parsed.matches_labels(Some(labels)))
+            .map(|(name, _)| *name)
+            .collect();
+        if parsed.matches_labels(None) {
+            selected.push("none");
+        }
+        assert_eq!(selected.join(" "), expected, "{selector}");
+    }
+
+    #[test]
+    fn requirements_select_by_value_and_presence() {
+        check("", "a b c d none");
+        check("app=web", "a b");
+        check("app==web", "a b");
+        check("app!=web", "c d none");
+        check("app", "a b c d");
+        check("!app", "none");
+        check("!tier", "c d none");
+        check("app=", "d");
+        check("app,tier=", "");
+        check("app in (web, db)", "a b c");
+        check("app in ()", "d");
+        check("app in (,db)", "c d");
+        check("app notin (web)", "c d none");
+        check("n>4", "a");
+        check("n<6,app=web", "a");
+        check(" app = web , tier != back ", "a");
+        check("in in (in,notin)", "");
+    }
+
+    #[test]
+    fn selector_objects_select_and_have_a_text() {
+        let selector = json!({
+            "matchLabels": {"b": "1", "a": "x"},
+            "matchExpressions": [
+                {"key": "c", "operator": "In", "values": ["z", "y"]},
+                {"key": "e", "operator": "DoesNotExist"},
+                {"key": "d", "operator": "Exists"},
+            ],
+        });
+        assert_eq!(label_selector_text(&selector), "a=x,b=1,c in (y,z),d,!e");
+        let parsed = LabelSelector::from_object(&selector).unwrap();
+        assert!(parsed.matches_labels(Some(&json!({"a": "x", "b": "1", "c": "z", "d": ""}))));
+        assert!(!parsed.matches_labels(Some(&json!({"a": "x", "b": "1", "c": "z", "d": "", "e": ""}))));
+        assert_eq!(label_selector_text(&json!({})), "");
+    }
+
+    #[test]
+    fn a_selector_object_that_makes_no_sense_selects_nothing() {
+        for expression in [
+            json!({"key": "a", "operator": "Nope"}),
+            json!({"key": "a", "operator": "In", "values": []}),
+            json!({"key": "a", "operator": "Exists", "values": ["x"]}),
+        ] {
+            let selector = json!({"matchExpressions": [expression]});
+            assert_eq!(LabelSelector::from_object(&selector), None);
+        }
+    }
+
+    fn requirement() -> impl Strategy<Value = Requirement> {
+        let value = "[a-zA-Z0-9]([a-zA-Z0-9._-]{0,5}[a-z0-9])?";
+        let values = prop::collection::btree_set(value, 1..4);
+        let condition = prop_oneof![
+            value.prop_map(Condition::Equals),
+            value.prop_map(Condition::NotEquals),
+            values.clone().prop_map(Condition::In),
+            values.prop_map(Condition::NotIn),
+            Just(Condition::Exists),
+            Just(Condition::Absent),
+            any::<i64>().prop_map(Condition::Greater),
+            any::<i64>().prop_map(Condition::Less),
+        ];
+        // A minus sign is not allowed in a label value, so bounds in text are never negative.
+        let condition = condition.prop_map(|condition| match condition {
+            Condition::Greater(bound) => Condition::Greater(bound.saturating_abs()),
+            Condition::Less(bound) => Condition::Less(bound.saturating_abs()),
+            other => other,
+        });
+        ("([a-z]{1,4}\\.io/)?[a-z]{1,8}", condition)
+            .prop_map(|(key, condition)| Requirement { key, condition })
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_selector_prints_parses_to_the_same(requirements in prop::collection::vec(requirement(), 0..5)) {
+            let selector = LabelSelector { requirements };
+            prop_assert_eq!(LabelSelector::parse(&selector.to_string()).unwrap(), selector);
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "[a-z!=<>(), \\t./é\\x00-]{0,30}") {
+            let _ = LabelSelector::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Label and field selectors, which choose the objects of a list, a watch or a controller.
+//!
+//! Grammars and messages are those of `k8s.io/apimachinery/pkg/{labels,fields}`.
+
+mod fields;
+mod labels;
+mod parse;
+
+pub use fields::{FieldSelector, Selectable, SelectableField, values as field_values};
+pub use labels::{LabelSelector, label_selector_text};

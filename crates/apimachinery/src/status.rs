@@ -1,0 +1,266 @@
+//! API errors: a `Status` object and an HTTP code.
+//!
+//! Shapes and messages follow the recorded answers of kube-apiserver v1.36 (`tests/conformance`).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::go::quote;
+
+/// An entry of `details.causes`: an error of one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Machine-readable reason, such as `FieldValueRequired`; omitted if empty.
+    pub reason: &'static str,
+    /// Human-readable message.
+    pub message: String,
+    /// Path of the field, such as `spec.replicas`; omitted if empty.
+    pub field: String,
+}
+
+/// An error response.
+///
+/// Boxed because every step of the request pipeline returns it in its `Err`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError(Box<Inner>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Inner {
+    code: u16,
+    reason: &'static str,
+    message: String,
+    /// `None` omits `details`; an empty map writes `"details":{}`, as some answers have it.
+    details: Option<Map<String, Value>>,
+    /// `metadata.continue`; omitted if empty.
+    continue_token: String,
+}
+
+impl ApiError {
+    /// Creates an error; an empty `reason` is omitted.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: String::new(),
+        }))
+    }
+
+    /// Returns the HTTP code.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        self.0.code
+    }
+
+    /// Returns the machine-readable reason; empty for a bare 500.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.0.reason
+    }
+
+    /// Returns the human-readable message.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Returns the seconds to wait before a retry, which are also sent as `Retry-After`.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u64> {
+        self.0.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
+    }
+
+    /// Adds `details` with the given fields; empty strings are omitted.
+    #[must_use]
+    pub fn with_details(mut self, name: &str, group: &str, kind: &str) -> Self {
+        let details = self.0.details.get_or_insert_default();
+        for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+            if !value.is_empty() {
+                details.insert(key.to_owned(), json!(value));
+            }
+        }
+        self
+    }
+
+    /// Adds `details.causes`; an empty list adds nothing.
+    #[must_use]
+    pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
+        let details = self.0.details.get_or_insert_default();
+        if !causes.is_empty() {
+            let causes = causes.into_iter().map(|cause| {
+                let mut entry = Map::new();
+                for (key, value) in
+                    [("reason", cause.reason), ("message", &*cause.message), ("field", &*cause.field)]
+                {
+                    if !value.is_empty() {
+                        entry.insert(key.to_owned(), json!(value));
+                    }
+                }
+                Value::Object(entry)
+            });
+            details.insert("causes".to_owned(), causes.collect());
+        }
+        self
+    }
+
+    /// Adds `details.retryAfterSeconds`.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u64) -> Self {
+        self.0.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), json!(seconds));
+        self
+    }
+
+    /// Adds `metadata.continue`, with which a client can continue a list after its snapshot has expired.
+    #[must_use]
+    pub fn with_continue(mut self, token: &str) -> Self {
+        token.clone_into(&mut self.0.continue_token);
+        self
+    }
+
+    /// Returns the `Status` object.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.0.message, "code": self.0.code,
+        });
+        if !self.0.continue_token.is_empty() {
+            status["metadata"]["continue"] = json!(self.0.continue_token);
+        }
+        if !self.0.reason.is_empty() {
+            status["reason"] = json!(self.0.reason);
+        }
+        if let Some(details) = &self.0.details {
+            status["details"] = Value::Object(details.clone());
+        }
+        status
+    }
+}
+
+/// Errors with several callers.
+impl ApiError {
+    /// Builds a 400 without details.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// Builds a 500 without a reason, as kube-apiserver reports errors that are not a `Status`.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// Builds a 500 with the reason `InternalError`.
+    #[must_use]
+    pub fn internal_error(why: &str) -> Self {
+        let cause = Cause { reason: "", message: why.to_owned(), field: String::new() };
+        Self::new(500, "InternalError", format!("Internal error occurred: {why}")).with_causes(vec![cause])
+    }
+
+    /// Builds the 404 for an object. `resource` is the plural.
+    #[must_use]
+    pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", qualified(resource, group)))
+            .with_details(name, group, resource)
+    }
+
+    /// Builds the 409 for creating an object that exists.
+    #[must_use]
+    pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", qualified(resource, group)))
+            .with_details(name, group, resource)
+    }
+
+    /// Builds the 409 for a failed precondition. `what` is the plural resource, or the kind for preconditions of a delete.
+    #[must_use]
+    pub fn conflict(group: &str, what: &str, name: &str, why: &str) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified(what, group));
+        Self::new(409, "Conflict", message).with_details(name, group, what)
+    }
+
+    /// Builds the 422 for an object with invalid fields.
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
+        let mut told = BTreeSet::new();
+        // kube-apiserver lists each message once, but repeats it among the causes.
+        let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        texts.retain(|text| told.insert(text.clone()));
+        let list = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        Self::new(422, "Invalid", format!("{} \"{name}\" is invalid: {list}", qualified(kind, group)))
+            .with_details(name, group, kind)
+            .with_causes(errors.into_iter().map(FieldError::into_cause).collect())
+    }
+}
+
+/// Formats `widgets.example.com`, or `pods` for the core group.
+fn qualified(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+/// An invalid field, with messages of `k8s.io/apimachinery/pkg/util/validation/field`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    /// Reason of the cause, such as `FieldValueInvalid`.
+    pub reason: &'static str,
+    /// Path, such as `spec.ports[0].name`.
+    pub field: String,
+    /// Text after `path: `, such as `Invalid value: -1: must be greater than or equal to 0`.
+    pub message: String,
+}
+
+impl FieldError {
+    /// Builds `Required value: detail`.
+    pub fn required(field: impl Into<String>, detail: &str) -> Self {
+        let message =
+            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        Self { reason: "FieldValueRequired", field: field.into(), message }
+    }
+
+    /// Builds `Invalid value: <value>: detail`; `shown` is the value as Go prints it, with strings quoted.
+    pub fn invalid(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        let message = format!("Invalid value: {shown}: {detail}");
+        Self { reason: "FieldValueInvalid", field: field.into(), message }
+    }
+
+    /// Builds `Forbidden: detail`.
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {detail}") }
+    }
+
+    /// Builds `Unsupported value: "x": supported values: "a", "b"`.
+    pub fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        let message =
+            format!("Unsupported value: {}: supported values: {}", quote(value), supported.join(", "));
+        Self { reason: "FieldValueNotSupported", field: field.into(), message }
+    }
+
+    fn into_cause(self) -> Cause {
+        Cause { reason: self.reason, message: self.message, field: self.field }
+    }
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_messages_are_told_once_each_in_passing() {
+        let error = |n: usize| FieldError::required(format!("spec.f{n}"), "");
+        let errors = (0..100_000).chain(0..100_000).map(error).collect();
+        let told = ApiError::invalid("", "Pod", "p", errors);
+        assert_eq!(told.message().matches("Required value").count(), 100_000);
+        let twice = ApiError::invalid("", "Pod", "p", vec![error(1), error(1)]);
+        assert_eq!(twice.message(), "Pod \"p\" is invalid: spec.f1: Required value");
+    }
+}

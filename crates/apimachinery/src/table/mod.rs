@@ -1,0 +1,167 @@
+//! Tables: output of kubectl that the server formats.
+
+pub mod age;
+pub mod custom;
+mod jsonpath;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::status::ApiError;
+
+pub use jsonpath::JsonPath;
+
+/// A column of a table.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Heading.
+    pub name: String,
+    /// `string`, `integer`, `number`, `boolean` or `date`.
+    pub kind: String,
+    /// `name` for the object's name; usually empty.
+    pub format: String,
+    /// Description in the column definitions.
+    pub description: String,
+    /// 0 is always shown, higher values only by `kubectl get -o wide`.
+    pub priority: i64,
+    /// Source of the values.
+    pub cell: Cell,
+}
+
+/// Source of a column's values.
+#[derive(Debug, Clone)]
+pub enum Cell {
+    /// A function of the object and the current time.
+    Builtin(fn(&Value, Timestamp) -> Value),
+    /// A JSONPath; the column's type determines the format.
+    Path(JsonPath),
+}
+
+/// Object in a row, besides its cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The object as `PartialObjectMetadata`.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl IncludeObject {
+    /// Parses the query parameter `includeObject`.
+    ///
+    /// # Errors
+    /// 400 for anything but `None`, `Metadata`, `Object` and the empty string.
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
+        match text {
+            "None" => Ok(Self::None),
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            other => Err(ApiError::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be \
+                 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+/// Options of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Object in each row, besides its cells.
+    pub include: IncludeObject,
+    /// Current time, for ages.
+    pub now: Timestamp,
+    /// Whether to include the column definitions; only the first event of a watch does.
+    pub with_columns: bool,
+    /// API version of the metadata in the rows: `meta.k8s.io/v1` or `v1beta1`.
+    pub api_version: &'static str,
+}
+
+/// Builds the table of objects in their own version, each with `apiVersion` and `kind`. `metadata` is that of the
+/// list, or of a single object; only fields of list metadata are copied.
+pub fn table<'a>(
+    columns: &[Column],
+    objects: impl IntoIterator<Item = &'a Value>,
+    metadata: &Value,
+    options: Options,
+) -> Value {
+    let rows: Vec<Value> = objects.into_iter().map(|object| row(columns, object, options)).collect();
+    let columns = options.with_columns.then(|| definitions(columns));
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata(metadata), "columnDefinitions": columns, "rows": rows,
+    })
+}
+
+/// Reduces an object to its metadata, with `kind` and `apiVersion` of `PartialObjectMetadata`.
+#[must_use]
+pub fn partial_object_metadata(object: &Value, api_version: &str) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata })
+}
+
+fn definitions(columns: &[Column]) -> Value {
+    let definitions = columns.iter().map(|column| {
+        json!({
+            "name": column.name, "type": column.kind, "format": column.format,
+            "description": column.description, "priority": column.priority,
+        })
+    });
+    definitions.collect()
+}
+
+/// Builds the row of an object.
+#[must_use]
+pub fn row(columns: &[Column], object: &Value, options: Options) -> Value {
+    let cells: Vec<Value> = columns
+        .iter()
+        .map(|column| match &column.cell {
+            Cell::Builtin(value) => value(object, options.now),
+            Cell::Path(path) => custom::cell(&column.kind, path, object, options.now),
+        })
+        .collect();
+    let included = match options.include {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => partial_object_metadata(object, options.api_version),
+        IncludeObject::Object => object.clone(),
+    };
+    json!({ "cells": cells, "object": included })
+}
+
+fn list_metadata(metadata: &Value) -> Map<String, Value> {
+    ["resourceVersion", "continue", "remainingItemCount"]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), metadata.get(key)?.clone())))
+        .filter(|(_, value)| *value != "")
+        .collect()
+}
+
+/// Description of the column `Name` for every kind.
+pub const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may \
+     allow a client to request the generation of an appropriate name automatically. Name is primarily intended for \
+     creation idempotence and configuration definition. Cannot be updated. More info: \
+     https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
+/// Description of the columns `Age` and `Created At` for every kind.
+pub const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
+     guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is \
+     represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
+     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+/// Returns the first column of every table.
+#[must_use]
+pub fn name_column() -> Column {
+    Column {
+        name: "Name".to_owned(),
+        kind: "string".to_owned(),
+        format: "name".to_owned(),
+        description: NAME_DESCRIPTION.to_owned(),
+        priority: 0,
+        cell: Cell::Builtin(|object, _| {
+            object.pointer("/metadata/name").cloned().unwrap_or_else(|| json!(""))
+        }),
+    }
+}

@@ -1,0 +1,282 @@
+//! YAML in the layout of `sigs.k8s.io/yaml`: block style, lists not indented, keys sorted.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+/// Formats a value, with a newline at the end.
+#[must_use]
+pub fn write(value: &Value) -> String {
+    let mut out = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => write_fields(&mut out, fields, 0, false),
+        Value::Array(items) if !items.is_empty() => write_items(&mut out, items, 0),
+        other => {
+            write_scalar(&mut out, other, 0);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Writes the fields of an object. `inline` is whether the first key continues a line after `- `.
+fn write_fields(out: &mut String, fields: &Map<String, Value>, indent: usize, mut inline: bool) {
+    for (key, value) in fields {
+        if !inline {
+            push_indent(out, indent);
+        }
+        inline = false;
+        write_string(out, key, indent, true);
+        out.push(':');
+        match value {
+            Value::Object(fields) if !fields.is_empty() => {
+                out.push('\n');
+                write_fields(out, fields, indent + 2, false);
+            }
+            Value::Array(items) if !items.is_empty() => {
+                out.push('\n');
+                write_items(out, items, indent);
+            }
+            other => {
+                out.push(' ');
+                write_scalar(out, other, indent + 2);
+                out.push('\n');
+            }
+        }
+    }
+}
+
+fn write_items(out: &mut String, items: &[Value], indent: usize) {
+    for item in items {
+        push_indent(out, indent);
+        out.push_str("- ");
+        match item {
+            Value::Object(fields) if !fields.is_empty() => write_fields(out, fields, indent + 2, true),
+            Value::Array(items) if !items.is_empty() => {
+                // A nested list begins on the line of its dash.
+                let mut nested = String::new();
+                write_items(&mut nested, items, indent + 2);
+                out.push_str(nested.trim_start());
+            }
+            other => {
+                write_scalar(out, other, indent + 2);
+                out.push('\n');
+            }
+        }
+    }
+}
+
+fn push_indent(out: &mut String, indent: usize) {
+    out.extend(std::iter::repeat_n(' ', indent));
+}
+
+fn write_scalar(out: &mut String, value: &Value, indent: usize) {
+    match value {
+        Value::String(text) => write_string(out, text, indent, false),
+        Value::Object(_) => out.push_str("{}"),
+        Value::Array(_) => out.push_str("[]"),
+        other => {
+            // Writing into a String cannot fail.
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
+    let block = text.contains('\n') && !text.starts_with(['\n', ' ']);
+    if block && !key && !text.chars().any(|c| is_special(c) && c != '\n') {
+        write_block(out, text, indent);
+    } else if is_plain(text) {
+        out.push_str(text);
+    } else if needs_escapes(text) || resolves_to_other_type(text) {
+        // JSON strings are valid in YAML once the characters that JSON does not escape are.
+        for c in Value::from(text).to_string().chars() {
+            if is_special(c) {
+                // Writing into a String cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            } else {
+                out.push(c);
+            }
+        }
+    } else {
+        out.push('\'');
+        out.push_str(&text.replace('\'', "''"));
+        out.push('\'');
+    }
+}
+
+fn write_block(out: &mut String, text: &str, indent: usize) {
+    out.push('|');
+    let body = text.trim_end_matches('\n');
+    match text.len() - body.len() {
+        0 => out.push('-'),
+        1 => {}
+        _ => out.push('+'),
+    }
+    for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+        out.push('\n');
+        if !line.is_empty() {
+            push_indent(out, indent);
+            out.push_str(line);
+        }
+    }
+}
+
+fn needs_escapes(text: &str) -> bool {
+    text.chars().any(is_special)
+}
+
+/// Whether YAML gives a character a special meaning or forbids it. Each of them has four hex digits.
+fn is_special(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// Whether a plain text would be read as a type other than string.
+fn resolves_to_other_type(text: &str) -> bool {
+    const WORDS: [&str; 22] = [
+        "", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE", "yes", "Yes",
+        "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off",
+    ];
+    if WORDS.contains(&text) || ["OFF", "y", "Y", "n", "N", "<<", "="].contains(&text) {
+        return true;
+    }
+    let digits = text.trim_start_matches(['+', '-', '.']);
+    let numeric = digits.starts_with(|c: char| c.is_ascii_digit())
+        && (text.parse::<f64>().is_ok()
+            || text.replace('_', "").parse::<f64>().is_ok()
+            || digits.starts_with("0x")
+            || digits.starts_with("0b")
+            || digits.starts_with("0o"));
+    let special = [".nan", ".inf", "+.inf", "-.inf"].contains(&text.to_ascii_lowercase().as_str());
+    numeric || special || is_timestamp(text) || is_sexagesimal(text)
+}
+
+/// Whether the text begins with a date such as `2006-01-02`, which has a type of its own in YAML 1.1.
+fn is_timestamp(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let date = (0..4).all(digit)
+        && bytes.get(4) == Some(&b'-')
+        && digit(5)
+        && digit(6)
+        && bytes.get(7) == Some(&b'-')
+        && digit(8)
+        && digit(9);
+    date && bytes.get(10).is_none_or(|c| matches!(c, b'T' | b't' | b' '))
+}
+
+/// Whether the text is a number to base 60 in YAML 1.1, such as `1:30`.
+fn is_sexagesimal(text: &str) -> bool {
+    let unsigned = text.trim_start_matches(['+', '-']);
+    let mut parts = unsigned.split(':');
+    let first = parts.next().unwrap_or_default();
+    unsigned.contains(':')
+        && !first.is_empty()
+        && first.bytes().all(|c| c.is_ascii_digit())
+        && parts.all(|part| !part.is_empty() && part.len() <= 2 && part.bytes().all(|c| c.is_ascii_digit()))
+}
+
+fn is_plain(text: &str) -> bool {
+    let Some(first) = text.chars().next() else {
+        return false;
+    };
+    let last = text.chars().last().unwrap_or(first);
+    let starts_badly = match first {
+        '-' | '?' | ':' => text.len() == 1 || text[1..].starts_with(' '),
+        ',' | '[' | ']' | '{' | '}' | '#' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`'
+        | ' ' => true,
+        _ => false,
+    };
+    !starts_badly
+        && last != ' '
+        && last != ':'
+        && !text.contains(": ")
+        && !text.contains(" #")
+        && !text.starts_with("---")
+        && !text.starts_with("...")
+        && !needs_escapes(text)
+        && !resolves_to_other_type(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_layout_is_that_of_go() {
+        let value = json!({
+            "a": {}, "b": [], "c": [{"x": 1, "y": [1, [2]]}, "z"], "d": "true", "e": "1.5", "f": "a: b",
+            "g": "two\nlines\n", "h": "2024-01-01T00:00:00Z", "i": "", "j": null, "k": "plain text", "l": ".",
+        });
+        expect_test::expect![[r#"
+            a: {}
+            b: []
+            c:
+            - x: 1
+              "y":
+              - 1
+              - - 2
+            - z
+            d: "true"
+            e: "1.5"
+            f: 'a: b'
+            g: |
+              two
+              lines
+            h: "2024-01-01T00:00:00Z"
+            i: ""
+            j: null
+            k: plain text
+            l: .
+        "#]]
+        .assert_eq(&write(&value));
+    }
+
+    #[track_caller]
+    fn check(text: &str) {
+        let value = json!({"k": [text, {text: text}], text: {"l": text}});
+        let read = super::super::read(write(&value).as_bytes());
+        assert_eq!(read.map(|decoded| decoded.value), Ok(value), "{text:?}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in [
+            "a",
+            "- b",
+            "1e3",
+            "0x1f",
+            "12:30:45",
+            "yes",
+            " pad ",
+            "#c",
+            "q'q",
+            "t\tt",
+            "x\n\n",
+            "\n",
+            "a\nb",
+            "\u{91}",
+            "a\u{85}b",
+            "\u{2028}\n",
+            "\u{feff}",
+            "\u{fffe}",
+            "\u{ffff}x",
+            "\u{7f}",
+            "\u{1fffe}",
+        ] {
+            check(text);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_written_is_read_back(
+            text in proptest::prelude::any::<String>(),
+            odd in "[-a:#'\"\n \t,?&*!|>%@`{}\\[\\]~\u{80}-\u{a0}\u{2020}-\u{2030}\u{fef0}-\u{ffff}]{0,8}",
+        ) {
+            check(&text);
+            check(&odd);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Rules of the server for `metadata`: the namespace, the fields of a new object, and the generation.
+
+use kube_apimachinery::metadata::{self, of, raise_generation, text};
+use kube_apimachinery::status::{ApiError, FieldError};
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::registry::Served;
+use crate::resource::Generation;
+
+/// Maximum length of the prefix from `generateName`, so that generated names fit into a label.
+const MAX_PREFIX: usize = 58;
+
+/// Compares the namespace in the body with that in the URL; sets an empty one.
+///
+/// # Errors
+/// 400 if they differ.
+pub(crate) fn reconcile_namespace(
+    served: &Served,
+    namespace: &str,
+    object: &mut Value,
+) -> Result<(), ApiError> {
+    let metadata = of(object);
+    if !served.resource.namespaced {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
+        "" => {
+            // Clients may omit the namespace, which is in the URL.
+            metadata.insert("namespace".to_owned(), json!(namespace));
+            Ok(())
+        }
+        given if given == namespace => Ok(()),
+        _ => Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+    }
+}
+
+/// Sets the server's fields of a new object.
+pub(crate) fn begin(call: &Call, object: &mut Value) {
+    let metadata = of(object);
+    for wiped in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(wiped);
+    }
+    metadata.insert("uid".to_owned(), json!(call.server.uid()));
+    metadata.insert("creationTimestamp".to_owned(), json!(call.server.clock.now_seconds()));
+    // Kinds without a generation of their own keep the one that the client set.
+    if call.served.resource.rules.generation != Generation::Never {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+}
+
+/// Generates a name from `generateName`; `None` if the object has a name or no prefix.
+pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
+    let prefix = text(object, "generateName");
+    if prefix.is_empty() || !text(object, "name").is_empty() {
+        return None;
+    }
+    let mut end = prefix.len().min(MAX_PREFIX);
+    // The limit is in bytes and may be inside a character.
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    Some(format!("{}{}", &prefix[..end], call.server.name_suffix()))
+}
+
+/// Increments the generation if the update changed the fields that it counts.
+pub(crate) fn bump_generation(served: &Served, old: &Value, new: &mut Value) {
+    let outside = |object: &Value| {
+        let mut rest = object.as_object().cloned().unwrap_or_default();
+        for field in ["metadata", "apiVersion", "kind"] {
+            rest.remove(field);
+        }
+        if served.resource.status {
+            rest.remove("status");
+        }
+        rest
+    };
+    let changed = match served.resource.rules.generation {
+        Generation::Never => false,
+        Generation::Spec => old.get("spec") != new.get("spec"),
+        Generation::SpecOrAnnotations => {
+            old.get("spec") != new.get("spec")
+                || old["metadata"].get("annotations") != new["metadata"].get("annotations")
+        }
+        Generation::OutsideMetadata => outside(old) != outside(new),
+    };
+    if changed {
+        raise_generation(new);
+    }
+}
+
+/// Validates the `metadata` of a new object.
+pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
+    metadata::validate(rules(served), object)
+}
+
+/// Validates the `metadata` of an object's new state.
+pub(crate) fn validate_new_state(served: &Served, old: &Value, new: &Value) -> Vec<FieldError> {
+    metadata::validate_new_state(rules(served), old, new)
+}
+
+fn rules(served: &Served) -> metadata::Rules {
+    metadata::Rules { name: served.resource.rules.name, custom: served.is_custom() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_generated_name_has_58_characters_of_its_prefix_at_most() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _inside = runtime.enter();
+        let server = testing::server();
+        let call = testing::call(&server, "/api/v1/namespaces/default/configmaps");
+        for (length, kept) in [(1, 1), (57, 57), (58, 58), (59, 58), (253, 58)] {
+            let prefix = "p".repeat(length);
+            let name = generated_name(&call, &json!({"metadata": {"generateName": prefix}})).unwrap();
+            let (start, suffix) = name.split_at(kept);
+            assert_eq!((start, suffix.len()), (&prefix[..kept], 5), "{name}");
+            assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "{name}");
+        }
+    }
+}
