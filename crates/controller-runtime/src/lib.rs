@@ -114,8 +114,8 @@ mod cert;
 pub mod client;
 mod conditions;
 pub mod controller;
-mod enqueue;
 mod error;
+pub mod finalizer;
 pub mod handler;
 pub mod health;
 mod host;
@@ -132,6 +132,7 @@ mod panics;
 pub mod predicate;
 pub mod reconcile;
 mod recorder;
+mod request_queue;
 pub mod source;
 #[cfg(feature = "opentelemetry")]
 pub mod telemetry;
@@ -148,7 +149,6 @@ pub use self::{
         Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
     },
     conditions::set_condition,
-    enqueue::Enqueue,
     error::BoxError,
     handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta, TryMapFn, TryMapMeta},
     manager::Manager,
@@ -159,6 +159,7 @@ pub use self::{
     predicate::Predicate,
     reconcile::{Action, Context, ObjectReconciler, Reconciler},
     recorder::{Recorder, Report},
+    request_queue::Enqueue,
     source::{Kind, Owns, Source},
 };
 

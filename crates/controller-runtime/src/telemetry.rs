@@ -31,7 +31,7 @@
 //! [`Manager::explain`](crate::Manager::explain) names the traces of the last runs of a request ([`Run::span`]). Links and
 //! trace names exist only for runs that are exported: runs dropped by the sampler have neither.
 //!
-//! [`Run::span`]: crate::controller::Run::span
+//! [`Run::span`]: crate::request_queue::Run::span
 
 use k8s_openapi::jiff::Timestamp;
 use opentelemetry::{
@@ -51,7 +51,7 @@ use tracing_subscriber::{
 #[doc(no_inline)]
 pub use opentelemetry::trace::SpanContext;
 
-use crate::{controller::Run, reconcile::Causes};
+use crate::reconcile::Causes;
 
 /// The layer made by [`layer`]: spans for OpenTelemetry, restricted by the filter.
 pub type SpanLayer<S, T> = Filtered<OpenTelemetryLayer<S, T>, Targets, S>;
@@ -98,14 +98,8 @@ pub fn targets() -> Targets {
 /// Facts about a run that did not complete its request, for the span of the next run.
 #[derive(Debug)]
 pub(crate) struct Before {
-    ended: Timestamp,
-    span: Option<SpanContext>,
-}
-
-impl Before {
-    pub(crate) fn of(run: &Run) -> Self {
-        Self { ended: run.ended, span: run.span.clone() }
-    }
+    pub(crate) ended: Timestamp,
+    pub(crate) span: Option<SpanContext>,
 }
 
 /// Adds causes, waiting time and link to the span of a run that begins at `now`. Returns the context for links of a later run.

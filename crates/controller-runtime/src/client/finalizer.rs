@@ -14,7 +14,7 @@ pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
 
 impl Client {
     /// Adds `finalizer`, so that a delete waits until it is removed. Returns whether it was missing; `object` is then outdated
-    /// ([`Finalizers`](super::Finalizers) return the new version).
+    /// ([`Finalizers`](crate::finalizer::Finalizers) return the new version).
     ///
     /// The object's version is a precondition, so that no finalizer added meanwhile is lost.
     ///
@@ -63,7 +63,7 @@ impl DynamicClient {
 }
 
 /// Adds missing finalizers in one request. Returns the stored object; `None` if none was missing.
-pub(super) async fn add_finalizers<'f, K: Object>(
+pub(crate) async fn add_finalizers<'f, K: Object>(
     client: &impl Requests<K>,
     object: &K,
     finalizers: impl IntoIterator<Item = &'f str>,
@@ -88,7 +88,7 @@ async fn remove_finalizer<K: Object>(
 }
 
 /// Removes `finalizer`. Returns the stored object; `None` if it no longer exists.
-pub(super) async fn without_finalizer<K: Object>(
+pub(crate) async fn without_finalizer<K: Object>(
     client: &impl Requests<K>,
     object: &K,
     finalizer: &str,

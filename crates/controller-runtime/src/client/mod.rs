@@ -70,7 +70,6 @@ mod ensure;
 mod error;
 mod exchange;
 mod finalizer;
-mod finalizers;
 mod gate;
 mod interceptor;
 mod limiter;
@@ -111,7 +110,6 @@ pub use self::{
     ensure::{Ensured, MutateError},
     error::{Error, ErrorKind},
     finalizer::has_finalizer,
-    finalizers::{DuplicateFinalizerError, FinalizeError, Finalized, Finalizer, Finalizers},
     gate::{PermitError, WriteGate, WritePermit},
     interceptor::{Intercepted, Interceptor, Next},
     many::Many,
@@ -137,8 +135,10 @@ use self::{
 pub(crate) use self::{
     call::uncompressed,
     error::describe,
+    finalizer::{add_finalizers, without_finalizer},
     own_writes::{Extent, OwnWrites, Presumed, Removed},
     rbac::rule,
+    requests::Requests,
 };
 use crate::object::{DynamicKind, ObjectKey, StaticObject};
 

@@ -6,7 +6,7 @@ use super::{Change, Client, Create, DynamicClient, Error, Get, Patch, Subresourc
 use crate::object::{Object, ObjectKey, StaticObject, name_of, resource_name};
 
 /// Requests about objects of one type. Their kind is known at compile time ([`Client`]) or at run time ([`DynamicClient`]).
-pub(super) trait Requests<K: Object>: Sync {
+pub(crate) trait Requests<K: Object>: Sync {
     /// The client that sends the requests.
     fn client(&self) -> &Client;
 

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    Controller, Explanation, Inbox, Watch, WorkersError,
+    Controller, Watch, WorkersError,
     sources::Sources,
     worker_pool::{self, WantedWorkers},
 };
@@ -13,6 +13,7 @@ use crate::{
     metrics::ControllerMetrics,
     object::Object,
     reconcile::Request,
+    request_queue::{Explanation, RequestQueue},
     source::{Kind, Source},
 };
 
@@ -36,7 +37,7 @@ use crate::{
 /// # }
 /// ```
 pub struct Handle<R: Request> {
-    inbox: Inbox<R>,
+    requests: RequestQueue<R>,
     sources: Arc<Sources<R>>,
     wanted_workers: Arc<WantedWorkers>,
     metrics: ControllerMetrics,
@@ -52,7 +53,7 @@ impl<R: Request> Handle<R> {
         runnables: Vec<manager::Handle>,
     ) -> Self {
         Self {
-            inbox: controller.inbox.clone(),
+            requests: controller.requests.clone(),
             sources: Arc::clone(&controller.sources),
             wanted_workers: Arc::clone(&controller.wanted_workers),
             metrics: controller.metrics.clone(),
@@ -64,7 +65,7 @@ impl<R: Request> Handle<R> {
     /// Name of the controller.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.inbox.controller
+        &self.requests.controller
     }
 
     /// Explains the state of `request`: queued, waiting and by which rule, running, or done; the events that led to it, and the
@@ -72,13 +73,13 @@ impl<R: Request> Handle<R> {
     ///
     /// Visits every request in the queue, in batches, so that workers can continue meanwhile.
     pub fn explain(&self, request: &R) -> Explanation {
-        self.inbox.explain(request)
+        self.requests.explain(request)
     }
 
     /// Failing requests among the 1024 that ran last; the one with the oldest last run first.
     #[must_use]
     pub fn failing(&self) -> Vec<R> {
-        self.inbox.tracker.failing()
+        self.requests.tracker.failing()
     }
 
     /// Adds a source of requests: it starts at once if the controller is running.
@@ -86,7 +87,7 @@ impl<R: Request> Handle<R> {
     /// If it fails, the controller continues: [`Watch::synced`] and the log report the error, and the source is retried.
     #[expect(clippy::must_use_candidate, reason = "the handle is needed only to remove the source")]
     pub fn watch<C: Object>(&self, source: Kind<C, R>) -> Watch {
-        self.watch_raw_source(source.attach(&self.cache, &self.inbox.required_labels()))
+        self.watch_raw_source(source.attach(&self.cache, &self.requests.required_labels()))
     }
 
     /// Like [`watch`](Self::watch), for a source of any type.
@@ -132,7 +133,7 @@ impl<R: Request> Handle<R> {
 impl<R: Request> Clone for Handle<R> {
     fn clone(&self) -> Self {
         Self {
-            inbox: self.inbox.clone(),
+            requests: self.requests.clone(),
             sources: Arc::clone(&self.sources),
             wanted_workers: Arc::clone(&self.wanted_workers),
             metrics: self.metrics.clone(),

@@ -11,8 +11,9 @@ use super::config::GroupKind;
 use crate::{
     brief::Brief,
     cache::ReadError,
-    client::{self, ErrorKind, FinalizeError},
+    client::{self, ErrorKind},
     error::BoxError,
+    finalizer::FinalizeError,
     object::{Object, ObjectKey},
     reconcile::{Context, Error, Next, Outcome, Request, Retry},
 };

@@ -1,17 +1,11 @@
 //! Controllers: a queue, the sources that fill it, and the workers that empty it.
 
 mod config;
-mod explain;
-mod failed_events;
 mod handle;
-mod history;
-mod inbox;
 mod log;
-mod near;
 mod options;
-mod overview;
+mod settle;
 mod sources;
-mod tracker;
 mod unmanaged;
 mod warm_up;
 mod watch;
@@ -30,29 +24,24 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     config::Config,
-    explain::{Explanation, Rule, Standing},
-    failed_events::FailedEvent,
     handle::Handle,
-    history::{Run, RunResult},
     options::Options,
-    overview::{Failing, Overview},
     unmanaged::Unmanaged,
     watch::{NotSyncedError, Watch},
     worker_pool::WorkersError,
 };
 pub(crate) use self::{
     config::{GroupKind, Settings},
-    failed_events::{FailedEvents, FailedEventsOfSource},
-    inbox::Inbox,
     log::Log,
-    overview::Explain,
     warm_up::WarmUp,
 };
 use self::{
     sources::Sources,
-    tracker::Tracker,
     worker::Worker,
     worker_pool::{WantedWorkers, WorkerPool},
+};
+pub use crate::request_queue::{
+    Explanation, FailedEvent, Failing, Overview, RequestState, Rule, Run, RunResult,
 };
 use crate::{
     client::Client,
@@ -62,6 +51,7 @@ use crate::{
     pace::SharedPace,
     predicate::EventFilter,
     reconcile::{Action, Context, Error, Reconciler, Request, Surroundings},
+    request_queue::{FailedEvents, RequestQueue},
     source::DynSource,
 };
 
@@ -69,7 +59,7 @@ use crate::{
 pub(crate) struct Controller<R: Request> {
     settings: Settings,
     /// Outlives a run, so that requests that failed in one keep their back-off in the next.
-    inbox: Inbox<R>,
+    requests: RequestQueue<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
     /// Client in the context of reconciles.
     client: Client,
@@ -112,7 +102,7 @@ impl<R: Request> Controller<R> {
             metrics: metrics.controller(&name, settings.max_concurrent_reconciles),
             _queue_metrics: metrics
                 .queue_gauges(&name, settings.use_priority_queue, move || watched.gauges()),
-            inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue, clock)
+            requests: RequestQueue::new(&name, queue, filters, settings.use_priority_queue, clock)
                 .with_failed_events(FailedEvents::new(metrics.failed_events(&name))),
             wanted_workers: Arc::new(WantedWorkers::new(settings.max_concurrent_reconciles)),
             in_use: tokio::sync::Mutex::default(),
@@ -121,13 +111,13 @@ impl<R: Request> Controller<R> {
         }
     }
 
-    pub(crate) fn inbox(&self) -> &Inbox<R> {
-        &self.inbox
+    pub(crate) fn requests(&self) -> &RequestQueue<R> {
+        &self.requests
     }
 
     /// Runs the sources until dropped. Returns the error that stops the controller.
     async fn run_sources(&self) -> BoxError {
-        self.sources.run(&self.inbox, &self.log, self.settings.cache_sync_timeout).await
+        self.sources.run(&self.requests, &self.log, self.settings.cache_sync_timeout).await
     }
 
     /// Makes the workers of a run.
@@ -138,14 +128,14 @@ impl<R: Request> Controller<R> {
     ) -> impl Fn(usize) -> Worker<R> + use<'_, R> {
         let surroundings = Arc::new(Surroundings {
             client: self.client.clone(),
-            recorder: cx.recorder.named(&self.inbox.controller),
+            recorder: cx.recorder.named(&self.requests.controller),
             draining,
             clock: cx.clock,
         });
         let (rng, pace) = (Mutex::new(cx.rng.clone()), Arc::new(SharedPace::begin()));
         move |number| Worker {
             number,
-            inbox: self.inbox.clone(),
+            requests: self.requests.clone(),
             reconciler: Arc::clone(&self.reconciler),
             timeout: self.settings.reconciliation_timeout,
             needs_leader_election: self.settings.needs_leader_election,
@@ -170,7 +160,7 @@ impl<R: Request> Drop for Controller<R> {
 
 impl<R: Request> Runnable for Arc<Controller<R>> {
     fn name(&self) -> String {
-        self.inbox.controller.to_string()
+        self.requests.controller.to_string()
     }
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {

@@ -13,12 +13,13 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use super::{Inbox, Log};
+use super::Log;
 use crate::{
     error::BoxError,
     manager::Error,
     panics::recovered,
     reconcile::Request,
+    request_queue::RequestQueue,
     source::{DynSource, Sink},
 };
 
@@ -164,7 +165,12 @@ impl<R: Request> Sources<R> {
 
     /// Runs the sources, including those added later, until dropped. Returns the error of a required source: it failed, or was
     /// not synced within `limit`.
-    pub(super) async fn run(&self, inbox: &Inbox<R>, log: &Arc<Log<R>>, limit: Duration) -> BoxError {
+    pub(super) async fn run(
+        &self,
+        requests: &RequestQueue<R>,
+        log: &Arc<Log<R>>,
+        limit: Duration,
+    ) -> BoxError {
         let mut changed = self.changed.subscribe();
         let mut tasks = JoinSet::new();
         let mut running: BTreeMap<u64, AbortHandle> = BTreeMap::new();
@@ -179,7 +185,7 @@ impl<R: Request> Sources<R> {
                 });
                 for (id, entry) in entries.all.iter().filter(|(id, _)| entries.may_run(**id)) {
                     running.entry(*id).or_insert_with(|| {
-                        let run = Run::begin(Arc::clone(entry), inbox.clone(), Arc::clone(log));
+                        let run = Run::begin(Arc::clone(entry), requests.clone(), Arc::clone(log));
                         tasks.spawn(async move { run.until_it_ends(limit).await }.in_current_span())
                     });
                 }
@@ -204,16 +210,16 @@ impl<R: Request> Sources<R> {
 /// One run of a source. Dropping it marks the source as not running.
 struct Run<R: Request> {
     entry: Arc<Entry<R>>,
-    inbox: Inbox<R>,
+    requests: RequestQueue<R>,
     log: Arc<Log<R>>,
     number: u64,
 }
 
 impl<R: Request> Run<R> {
-    fn begin(entry: Arc<Entry<R>>, inbox: Inbox<R>, log: Arc<Log<R>>) -> Self {
+    fn begin(entry: Arc<Entry<R>>, requests: RequestQueue<R>, log: Arc<Log<R>>) -> Self {
         let number = entry.standing.borrow().run + 1;
         entry.standing.send_replace(Standing { run: number, phase: Phase::Waiting });
-        Self { entry, inbox, log, number }
+        Self { entry, requests, log, number }
     }
 
     async fn until_it_ends(self, limit: Duration) -> Result<(), BoxError> {
@@ -239,7 +245,7 @@ impl<R: Request> Run<R> {
         let Entry { source, name, standing, required } = &*self.entry;
         let (entry, number) = (Arc::clone(&self.entry), self.number);
         let set_synced = Arc::new(move || entry.enter(number, Phase::Synced));
-        let sink = Sink::new(self.inbox.of_source(source.delivers_again()), Arc::clone(name), set_synced);
+        let sink = Sink::new(self.requests.of_source(source.delivers_again()), Arc::clone(name), set_synced);
         let run = async {
             let ended = recovered(Arc::clone(source).run(sink)).await;
             ended.unwrap_or_else(|panic| Err(format!("it panicked: {panic}").into())).map_err(|error| {
@@ -276,7 +282,7 @@ impl<R: Request> Run<R> {
     }
 
     fn controller(&self) -> String {
-        self.inbox.controller.to_string()
+        self.requests.controller.to_string()
     }
 
     /// Logs an error of the source. Repetitions of an error are not logged.

@@ -52,6 +52,8 @@ impl<R: Request> Unmanaged<R> {
 
 impl<R: Request> fmt::Debug for Unmanaged<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unmanaged").field("name", &self.controller.inbox.controller).finish_non_exhaustive()
+        f.debug_struct("Unmanaged")
+            .field("name", &self.controller.requests.controller)
+            .finish_non_exhaustive()
     }
 }

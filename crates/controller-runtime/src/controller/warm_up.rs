@@ -54,18 +54,18 @@ impl<R: Request> Runnable for WarmUp<R> {
 impl<R: Request> WarmUp<R> {
     /// Keeps the queue of a standby proportional to the objects that exist.
     async fn remove_dead_requests(&self) {
-        let Controller { sources, inbox, in_use, .. } = &*self.0;
+        let Controller { sources, requests, in_use, .. } = &*self.0;
         loop {
             sources.synced().await;
-            let living = inbox.queue.len();
-            while inbox.queue.len() <= 2 * living + GROWTH {
+            let living = requests.queue.len();
+            while requests.queue.len() <= 2 * living + GROWTH {
                 sleep(CHECK_EVERY).await;
             }
             // The deletions of the last ten minutes stay, so wait until those that filled the queue are older.
             sleep(CHECK_EVERY).await;
             // Otherwise the process leads, and its workers empty the queue.
             if let Ok(_standby) = in_use.try_lock() {
-                sources.restart(inbox.remove_repeatable()).await;
+                sources.restart(requests.remove_repeatable()).await;
             }
         }
     }

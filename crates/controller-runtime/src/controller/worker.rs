@@ -16,15 +16,16 @@ use tokio::{sync::watch, time::Instant};
 use tracing::Instrument;
 
 use super::{
-    DynReconciler, Inbox,
-    history::{Run, RunResult},
+    DynReconciler,
     log::{self, Log},
+    settle::settle,
 };
 use crate::{
     metrics::ControllerMetrics,
     pace::SharedPace,
     panics::caught,
-    reconcile::{Context, Outcome, Request, Surroundings, settle, without_election},
+    reconcile::{Context, Outcome, Request, Surroundings, without_election},
+    request_queue::{RequestQueue, Run, RunResult},
 };
 
 /// Reason why a worker has returned.
@@ -39,7 +40,7 @@ pub(super) enum Exit {
 pub(super) struct Worker<R: Request> {
     /// Number of the worker: it is wanted while the number of workers is higher.
     pub(super) number: usize,
-    pub(super) inbox: Inbox<R>,
+    pub(super) requests: RequestQueue<R>,
     pub(super) reconciler: Arc<dyn DynReconciler<R>>,
     pub(super) timeout: Option<Duration>,
     pub(super) needs_leader_election: bool,
@@ -72,8 +73,8 @@ impl<R: Request> Worker<R> {
             let next = async {
                 match done.take() {
                     // The item is released last: requests added during the reconcile are handed out only now.
-                    Some(done) => self.inbox.queue.next(done).await,
-                    None => self.inbox.queue.get().await,
+                    Some(done) => self.requests.queue.next(done).await,
+                    None => self.requests.queue.get().await,
                 }
             };
             let item = tokio::select! {
@@ -105,7 +106,7 @@ impl<R: Request> Worker<R> {
     /// Enqueues the request of a dropped reconcile again, because no event will.
     pub(super) fn put_back(&self) {
         if let Some(request) = self.current.lock().take() {
-            self.inbox.queue.add(request);
+            self.requests.queue.add(request);
         }
     }
 
@@ -114,12 +115,12 @@ impl<R: Request> Worker<R> {
         if self.stopped.load(Ordering::Acquire) {
             return None; // it was dropped
         }
-        self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.inbox.controller))
+        self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.requests.controller))
     }
 
     /// Reconciles once, and applies the outcome to the request.
     async fn reconcile(&self, item: &Item<'_, R>) {
-        let Inbox { queue, tracker, .. } = &self.inbox;
+        let RequestQueue { queue, tracker, .. } = &self.requests;
         let request = item.key();
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
         let began = Instant::now();
@@ -136,7 +137,7 @@ impl<R: Request> Worker<R> {
         let span = self.log.span(request, &cx);
         #[cfg(feature = "opentelemetry")]
         let exported =
-            crate::telemetry::begin(&span, &cx.causes, lag, beginning.before, self.inbox.clock.at(began));
+            crate::telemetry::begin(&span, &cx.causes, lag, beginning.before, self.requests.clock.at(began));
         async {
             tracing::debug!("Reconciling");
             let measured = self.metrics.begin(&cx.causes, lag);
@@ -146,11 +147,11 @@ impl<R: Request> Worker<R> {
             let ended = Instant::now();
             let took = ended - began;
             measured.end(&outcome, took);
-            settle(&self.inbox, request, item.priority(), &outcome);
+            settle(&self.requests, request, item.priority(), &outcome);
             let retry = if outcome.is_done() { None } else { queue.when(request) };
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
             log::outcome(&outcome, cx.attempt, retry.unwrap_or_default());
-            let (ended, result) = (self.inbox.clock.at(ended), RunResult::of(&outcome));
+            let (ended, result) = (self.requests.clock.at(ended), RunResult::of(&outcome));
             let run = Run {
                 ended,
                 took,
@@ -172,7 +173,7 @@ impl<R: Request> Worker<R> {
             let reconcile = async { self.reconciler.reconcile(request, cx).await };
             match self.needs_leader_election {
                 true => reconcile.await,
-                false => without_election(&self.inbox.controller, reconcile).await,
+                false => without_election(&self.requests.controller, reconcile).await,
             }
         });
         let returned = match self.timeout {

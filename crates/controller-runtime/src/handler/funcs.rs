@@ -5,9 +5,9 @@ use std::fmt;
 use super::EventHandler;
 use crate::{
     cache::{Event, Lazy},
-    enqueue::Enqueue,
     object::Object,
     reconcile::Request,
+    request_queue::Enqueue,
 };
 
 /// One function per type of event; types without a function enqueue nothing.

@@ -3,10 +3,10 @@
 use super::{EventHandler, add_each};
 use crate::{
     cache::{Event, Meta},
-    enqueue::Enqueue,
     error::BoxError,
     object::Object,
     reconcile::Request,
+    request_queue::Enqueue,
 };
 
 /// Enqueues the requests that a function returns for an object.

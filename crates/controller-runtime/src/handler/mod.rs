@@ -16,9 +16,9 @@ pub use self::{
 };
 use crate::{
     cache::{Event, Lazy},
-    enqueue::Enqueue,
     object::{Object, ObjectKey},
     reconcile::Request,
+    request_queue::Enqueue,
 };
 
 /// Turns events of kind `K` into requests of type `R`.

@@ -3,8 +3,8 @@
 use super::{EventHandler, add_each};
 use crate::{
     cache::{Event, Lazy, OwnerRef},
-    enqueue::Enqueue,
     object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
+    request_queue::Enqueue,
 };
 use kube::core::ApiResource;
 

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{Manager, Request, Response, registry::Registry};
 use crate::{
-    controller::{Explanation, Overview},
     http_server::text,
+    request_queue::{Explanation, Overview},
 };
 
 /// Path of explanations on the metrics server.

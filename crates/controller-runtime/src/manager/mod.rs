@@ -52,11 +52,12 @@ pub use self::{
 use crate::{
     cache::{self, Cache, Cached},
     client::Client,
-    controller::{self, Controller, Explain, GroupKind, Settings, WarmUp},
+    controller::{self, Controller, GroupKind, Settings, WarmUp},
     leader_election::{self, Issuer},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
     reconcile,
+    request_queue::Explain,
 };
 pub use crate::{
     cert::{CertFiles, CertificateError, Serving},
@@ -341,7 +342,7 @@ impl Manager {
         let mut made = None;
         let make = || {
             let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
-            let explains = Arc::new(controller.inbox().clone());
+            let explains = Arc::new(controller.requests().clone());
             made = Some(Arc::clone(&controller));
             Entry::of_controller(controller, explains)
         };
@@ -371,7 +372,7 @@ impl Manager {
         let mut made = None;
         let make = || -> Arc<dyn Explain> {
             let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
-            let explains = Arc::new(controller.inbox().clone());
+            let explains = Arc::new(controller.requests().clone());
             made = Some(controller);
             explains
         };

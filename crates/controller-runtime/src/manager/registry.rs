@@ -10,7 +10,7 @@ use super::{
     lifecycle::{Effect, Group, Id, Input, Lifecycle, Running},
     runnable::DynRunnable,
 };
-use crate::controller::Explain;
+use crate::request_queue::Explain;
 
 /// A runnable with its name.
 #[derive(Clone)]

@@ -6,7 +6,6 @@ use prometheus_client::{
 };
 
 use super::Labels;
-use crate::enqueue::EventFailure;
 
 /// Metric families of all controllers.
 #[derive(Clone, Default)]
@@ -54,13 +53,9 @@ impl FailedEventMetrics {
         vec![("controller", self.controller.clone()), ("source", source.to_owned())]
     }
 
-    pub(crate) fn count(&self, source: &str, failure: &EventFailure) {
+    /// Counts a failed delivery. `reason` is `panic`, `error` or `undecodable`.
+    pub(crate) fn count(&self, source: &str, reason: &str) {
         let mut labels = self.labels(source);
-        let reason = match failure {
-            EventFailure::Panicked(_) => "panic",
-            EventFailure::Failed(_) => "error",
-            EventFailure::Undecodable(_) => "undecodable",
-        };
         labels.push(("reason", reason.to_owned()));
         self.families.failures.get_or_create_owned(&labels).inc();
     }

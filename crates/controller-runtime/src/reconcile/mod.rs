@@ -24,7 +24,7 @@ pub(crate) use self::{
     context::Surroundings,
     election::{unelected_controller, without_election},
     error::Retry,
-    outcome::{Outcome, settle},
+    outcome::Outcome,
 };
 
 /// Key of a reconcile: any value that can be a key of the queue.

@@ -1,9 +1,6 @@
-//! Outcomes of a reconcile, and what each does to the request in the queue.
+//! Outcomes of a reconcile.
 
-use kube_workqueue::{AddOptions, Priority};
-
-use super::{Action, Error, Next, Request, Retry};
-use crate::controller::Inbox;
+use super::{Action, Error, Next};
 
 /// Outcome of a reconcile.
 #[derive(Debug)]
@@ -20,109 +17,5 @@ impl Outcome {
     /// Returns whether the request is done until the next event.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self, Self::Returned(Ok(Action { next: Next::Done, .. })))
-    }
-}
-
-/// Applies the outcome of a run, which had priority `ran_as`, to the queue of `inbox`.
-///
-/// The worker still holds the request, so the queue hands out a request added here only after the worker has released it.
-///
-/// Two differences from controller-runtime: a terminal error resets the failure count, which Go keeps (with its map entry) for
-/// good. And a run that asks for another one gets at least normal priority for it, unless the action sets one: in Go an object
-/// of the initial list stays behind all others through every retry.
-pub(crate) fn settle<R: Request>(inbox: &Inbox<R>, request: &R, ran_as: Priority, outcome: &Outcome) {
-    let queue = &inbox.queue;
-    let add = |priority: Option<Priority>, how: AddOptions| {
-        inbox.add_again(request, how.priority(priority.unwrap_or(ran_as.max(Priority::Normal))));
-    };
-    match outcome {
-        Outcome::Returned(Ok(Action { next: Next::Done, .. })) => queue.forget(request),
-        Outcome::Returned(Ok(Action { next: Next::RequeueAfter(delay), priority })) => {
-            queue.forget(request);
-            add(*priority, AddOptions::default().after(*delay));
-        }
-        Outcome::Returned(Ok(Action { next: Next::Requeue, priority })) => {
-            add(*priority, AddOptions::default().rate_limited());
-        }
-        Outcome::Returned(Err(error)) => match error.retry() {
-            Retry::WithBackOff => add(None, AddOptions::default().rate_limited()),
-            Retry::After(delay) => {
-                // The delay comes from a service that asks for fewer requests, so back-off recovery must not add more of them
-                // now.
-                queue.throttled();
-                add(None, AddOptions::default().after(delay));
-            }
-            Retry::Never => queue.forget(request),
-        },
-        Outcome::Panicked(_) | Outcome::TimedOut => add(None, AddOptions::default().rate_limited()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use kube_workqueue::Queue;
-    use tokio::time::Instant;
-
-    use super::*;
-
-    /// Settles `outcome` for a request that has failed three times before. Returns the delay of its next run, and its failure
-    /// count.
-    async fn settled(outcome: Outcome) -> (Option<Duration>, u32) {
-        let inbox = Inbox::of(Queue::<&str>::default());
-        let queue = &inbox.queue;
-        for _ in 0..3 {
-            queue.add_rate_limited("a");
-        }
-        let item = queue.get().await.expect("the queue is open");
-        let now = Instant::now();
-        settle(&inbox, item.key(), item.priority(), &outcome);
-        drop(item);
-        (queue.when(&"a").map(|waiting| waiting.until - now), queue.num_requeues(&"a"))
-    }
-
-    fn failed(error: Error) -> Outcome {
-        Outcome::Returned(Err(error))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn success_forgets_and_does_not_come_back() {
-        assert_eq!(settled(Outcome::Returned(Ok(Action::done()))).await, (None, 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requeue_after_forgets_and_waits_exactly() {
-        let minute = Duration::from_secs(60);
-        let outcome = Outcome::Returned(Ok(Action::requeue_after(minute)));
-        assert_eq!(settled(outcome).await, (Some(minute), 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requeue_and_failures_back_off_further() {
-        let fourth = (Some(Duration::from_millis(40)), 4);
-        assert_eq!(settled(Outcome::Returned(Ok(Action::requeue()))).await, fourth);
-        assert_eq!(settled(failed(Error::new("no luck"))).await, fourth);
-        assert_eq!(settled(Outcome::Panicked("no luck".to_owned())).await, fourth);
-        assert_eq!(settled(Outcome::TimedOut).await, fourth);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_error_that_says_when_waits_exactly_and_is_neither_counted_nor_forgets() {
-        let minute = Duration::from_secs(60);
-        assert_eq!(settled(failed(Error::retry_after("busy", minute))).await, (Some(minute), 3));
-    }
-
-    /// In Go zero means that the request is done; code ported from Go must not become a loop without pauses.
-    #[tokio::test(start_paused = true)]
-    async fn a_delay_of_zero_backs_off() {
-        let fourth = (Some(Duration::from_millis(40)), 4);
-        assert_eq!(settled(Outcome::Returned(Ok(Action::requeue_after(Duration::ZERO)))).await, fourth);
-        assert_eq!(settled(failed(Error::retry_after("busy", Duration::ZERO))).await, fourth);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_terminal_error_is_not_retried_and_leaves_nothing_behind() {
-        assert_eq!(settled(failed(Error::terminal("hopeless"))).await, (None, 0));
     }
 }

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     cache::Event,
-    controller::FailedEventsOfSource,
     object::{Object, ObjectKey},
     reconcile::Request,
+    request_queue::FailedEventsOfSource,
 };
 
 /// Delivers the events of one run of a source.

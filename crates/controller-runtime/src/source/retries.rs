@@ -6,13 +6,13 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     cache::Event,
-    enqueue::EventFailure,
     object::{Object, ObjectKey},
+    request_queue::EventFailure,
 };
 
 /// Failed events of one source, by object.
 ///
-/// An event on which a predicate or handler panics, or that a handler [fails](crate::Enqueue::fail) to handle, is delivered again
+/// An event on which a predicate or handler panics, or that a handler [fails](crate::request_queue::Enqueue::fail) to handle, is delivered again
 /// with back-off until it is handled. An event of an object that does not decode is not, because the same state never will. A
 /// later event of the object supersedes a failed one: it is delivered at once, as the change from the last handled state.
 pub(super) struct Retries<K: Object> {

@@ -2,11 +2,11 @@
 
 use crate::{
     cache::{Event, LabelSelector},
-    enqueue::Enqueue,
     handler::EventHandler,
     object::Object,
     predicate::Predicate,
     reconcile::Request,
+    request_queue::Enqueue,
 };
 
 /// The handler of a source, and the predicates that an event must pass to reach it.

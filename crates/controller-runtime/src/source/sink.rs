@@ -6,18 +6,17 @@ use kube_workqueue::{AddOptions, Queue};
 
 use crate::{
     cache::Event,
-    controller::{FailedEventsOfSource, Inbox},
-    enqueue::EventFailure,
     handler::EventHandler,
     object::Object,
     reconcile::Request,
+    request_queue::{EventFailure, FailedEventsOfSource, RequestQueue},
 };
 
 /// Puts requests of a source into the queue of its controller.
 ///
 /// A handle: clones are the same sink. Use it only while the source runs; a later [`set_synced`](Self::set_synced) is ignored.
 pub struct Sink<R: Request> {
-    inbox: Inbox<R>,
+    requests: RequestQueue<R>,
     source: Arc<str>,
     synced: Arc<dyn Fn() + Send + Sync>,
 }
@@ -26,11 +25,15 @@ impl<R: Request> Sink<R> {
     /// Adds requests to `queue` unchanged: for tests of a source.
     #[must_use]
     pub fn to(queue: &Queue<R>) -> Self {
-        Self::new(Inbox::of(queue.clone()), Arc::from("test"), Arc::new(|| {}))
+        Self::new(RequestQueue::of(queue.clone()), Arc::from("test"), Arc::new(|| {}))
     }
 
-    pub(crate) fn new(inbox: Inbox<R>, source: Arc<str>, synced: Arc<dyn Fn() + Send + Sync>) -> Self {
-        Self { inbox, source, synced }
+    pub(crate) fn new(
+        requests: RequestQueue<R>,
+        source: Arc<str>,
+        synced: Arc<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        Self { requests, source, synced }
     }
 
     /// Enqueues `request`. Adds of a source are not rate limited.
@@ -40,7 +43,7 @@ impl<R: Request> Sink<R> {
 
     /// Enqueues `request` with options.
     pub fn add_with(&self, request: R, how: AddOptions) {
-        self.inbox.add(&self.source, request, how);
+        self.requests.add(&self.source, request, how);
     }
 
     /// Passes `event` to `handler`, which enqueues requests, if the controller's
@@ -50,9 +53,9 @@ impl<R: Request> Sink<R> {
     /// (`controller_runtime_events_dropped_total`). The sources of this crate deliver it again instead.
     pub fn receive<K: Object>(&self, event: &Event<K>, handler: &(impl EventHandler<K, R> + ?Sized)) {
         if let Err(failure) = self.try_receive(event, handler) {
-            let (controller, source, object) = (&*self.inbox.controller, &*self.source, event.meta());
+            let (controller, source, object) = (&*self.requests.controller, &*self.source, event.meta());
             tracing::error!(controller, source, %object, "an event was dropped because it could not be handled: {failure}");
-            self.inbox.failed_events.count_lost(source, &failure);
+            self.requests.failed_events.count_lost(source, &failure);
         }
     }
 
@@ -62,12 +65,12 @@ impl<R: Request> Sink<R> {
         event: &Event<K>,
         handler: &(impl EventHandler<K, R> + ?Sized),
     ) -> Result<(), EventFailure> {
-        self.inbox.receive(&self.source, event, |queue| handler.handle(event, queue))
+        self.requests.receive(&self.source, event, |queue| handler.handle(event, queue))
     }
 
     /// Recorder of this source's failed events that wait for redelivery.
     pub(super) fn failed_events(&self) -> FailedEventsOfSource {
-        self.inbox.failed_events.of_source(&self.inbox.controller, &self.source)
+        self.requests.failed_events.of_source(&self.requests.controller, &self.source)
     }
 
     /// Reports that the source has delivered its initial state. See [`Source::signals_synced`](super::Source::signals_synced).
@@ -78,8 +81,8 @@ impl<R: Request> Sink<R> {
 
 impl<R: Request> Clone for Sink<R> {
     fn clone(&self) -> Self {
-        let Self { inbox, source, synced } = self;
-        Self { inbox: inbox.clone(), source: Arc::clone(source), synced: Arc::clone(synced) }
+        let Self { requests, source, synced } = self;
+        Self { requests: requests.clone(), source: Arc::clone(source), synced: Arc::clone(synced) }
     }
 }
 

@@ -9,7 +9,8 @@ use std::{
 
 use controller_runtime::{
     Client, DynamicKind, ObjectKey,
-    client::{Call, Deletion, Ensured, Error, FinalizeError, Finalized, Finalizer, Finalizers, Next, Verb},
+    client::{Call, Deletion, Ensured, Error, Next, Verb},
+    finalizer::{FinalizeError, Finalized, Finalizer, Finalizers},
     reconcile,
 };
 use kube::core::DynamicObject;

@@ -8,7 +8,7 @@ use std::{
 
 use controller_runtime::{
     Action, Builder, Client, Context, Kind, MapFn, ObjectKey, Reconciler,
-    controller::{Options, Rule, Standing},
+    controller::{Options, RequestState, Rule},
     is_controlled_by,
     predicate::GenerationChanged,
     reconcile, set_controller_reference,
@@ -484,7 +484,7 @@ async fn an_error_that_says_when_is_retried_then_and_is_a_failure() {
     client(&env).create(&widget("a", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(6)).await;
     let why = controller.explain(&key("a"));
-    let Standing::Waiting { rule, .. } = why.standing else { panic!("{why}") };
+    let RequestState::Waiting { rule, .. } = why.standing else { panic!("{why}") };
     assert_eq!((rule, why.attempt, controller.failing()), (Rule::Delay, 1, vec![key("a")]));
     tokio::time::sleep(2 * minute + Duration::from_millis(5)).await;
     let back_off = Duration::from_millis(10);

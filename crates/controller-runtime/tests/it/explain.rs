@@ -98,12 +98,12 @@ async fn a_failing_request_is_explained_with_its_runs_and_the_rule_it_waits_for(
         _ => Ok(Action::requeue_after(Duration::from_secs(60))),
     });
     let (_running, controller) = run(&env, notes, Options::default()).await;
-    assert_eq!(controller.explain(&key("a")).standing, controller::Standing::Idle);
+    assert_eq!(controller.explain(&key("a")).standing, controller::RequestState::Idle);
 
     client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;
     let why = controller.explain(&key("a"));
-    let controller::Standing::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
+    let controller::RequestState::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
     assert_eq!((left, rule), (Duration::from_millis(5), controller::Rule::RateLimiter));
     assert_eq!(why.attempt, 1);
     assert_eq!(controller.failing(), [key("a")]);
@@ -123,7 +123,7 @@ async fn a_failing_request_is_explained_with_its_runs_and_the_rule_it_waits_for(
     tokio::time::sleep(Duration::from_millis(10)).await;
     settle().await;
     let why = controller.explain(&key("a"));
-    let controller::Standing::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
+    let controller::RequestState::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
     assert_eq!((left, rule), (Duration::from_secs(60), controller::Rule::Delay));
     assert_eq!((why.attempt, why.runs.len()), (0, 3));
     assert_eq!(controller.failing(), []);

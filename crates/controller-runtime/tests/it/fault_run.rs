@@ -17,7 +17,7 @@ use std::{
 use controller_runtime::{
     Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler,
     cache::{self, Retain},
-    controller::{Handle, Options, Standing},
+    controller::{Handle, Options, RequestState},
     manager, reconcile, set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -187,7 +187,8 @@ async fn play(seed: u64, size: &Size) -> Story {
     assert_eq!(left[0].failing, [], "seed {seed}");
     for number in 0..size.objects {
         let left = controller.explain(&key(&name(number)));
-        let is_settled = left.standing == Standing::Idle && left.attempt == 0 && left.causes.events() == 0;
+        let is_settled =
+            left.standing == RequestState::Idle && left.attempt == 0 && left.causes.events() == 0;
         assert!(is_settled && (1..=32).contains(&left.runs.len()), "seed {seed}: {left}");
     }
     assert_eq!(alive(), tasks_at_work, "seed {seed}: tasks at work");

@@ -2,7 +2,8 @@
 
 use controller_runtime::{
     Client,
-    client::{Deletion, Ensured, Error, Expected, Finalized, Finalizer, Finalizers},
+    client::{Deletion, Ensured, Error, Expected},
+    finalizer::{Finalized, Finalizer, Finalizers},
     reconcile,
 };
 use serde_json::json;

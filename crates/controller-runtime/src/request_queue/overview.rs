@@ -5,7 +5,7 @@ use std::fmt;
 use kube_workqueue::KeyState;
 use serde::Serialize;
 
-use super::{Explanation, FailedEvent, Inbox, near::near};
+use super::{RequestQueue, explain::Explanation, failed_events::FailedEvent, near::near};
 use crate::reconcile::Request;
 
 /// Summary of a controller's requests.
@@ -31,7 +31,7 @@ pub struct Overview {
 }
 
 /// Largest number of failed events in an overview.
-pub(super) const FAILED_EVENTS: usize = 100;
+pub(crate) const FAILED_EVENTS: usize = 100;
 
 /// A request with a failed last run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,7 +54,7 @@ pub(crate) trait Explain: Send + Sync {
     fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>>;
 }
 
-impl<R: Request> Explain for Inbox<R> {
+impl<R: Request> Explain for RequestQueue<R> {
     fn overview(&self) -> Overview {
         let (mut queued, mut waiting, mut running) = (0, 0, 0);
         for seen in self.queue.snapshot() {

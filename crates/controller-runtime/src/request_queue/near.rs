@@ -3,13 +3,13 @@
 /// Number of suggestions.
 const PROPOSED: usize = 3;
 /// Largest number of requests compared, so that a long queue does not occupy the thread.
-pub(super) const COMPARED: usize = 4096;
+pub(crate) const COMPARED: usize = 4096;
 
 /// Requests of `known` that resemble `wanted`, the most similar first.
 ///
 /// A request is named by its `Debug` form, without the kind in front if there is one. It resembles `wanted` if it has the same
 /// name in another namespace, if one of the two names begins with the other, or if a few letters differ.
-pub(super) fn near(wanted: &str, known: impl Iterator<Item = String>) -> Vec<String> {
+pub(crate) fn near(wanted: &str, known: impl Iterator<Item = String>) -> Vec<String> {
     // Compares names only: the kind in front of a request is the same for all of them.
     let wanted = wanted.rsplit(' ').next().unwrap_or(wanted);
     let mut best: Vec<(usize, String)> = Vec::new();

@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use tokio::time::{Duration, Instant};
 
-use crate::{brief::Brief, enqueue::EventFailure, metrics::FailedEventMetrics};
+use super::EventFailure;
+use crate::{brief::Brief, metrics::FailedEventMetrics};
 
 /// An event that a predicate or handler failed to handle.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -65,7 +66,7 @@ struct Entry {
 }
 
 impl FailedEvents {
-    pub(super) fn new(metrics: FailedEventMetrics) -> Self {
+    pub(crate) fn new(metrics: FailedEventMetrics) -> Self {
         Self { metrics, ..Self::default() }
     }
 
@@ -82,12 +83,12 @@ impl FailedEvents {
 
     /// Counts an event that failed and will not be delivered again.
     pub(crate) fn count_lost(&self, source: &str, failure: &EventFailure) {
-        self.metrics.count(source, failure);
+        self.metrics.count(source, failure.reason());
         self.metrics.count_dropped(source);
     }
 
     /// The first `limit` failed events; only those of `object`, if given.
-    pub(super) fn first(&self, limit: usize, object: Option<&str>) -> Vec<FailedEvent> {
+    pub(crate) fn first(&self, limit: usize, object: Option<&str>) -> Vec<FailedEvent> {
         let (all, now) = (self.all.lock(), Instant::now());
         let wanted = all.iter().filter(|((_, name), _)| object.is_none_or(|object| object == name));
         let show = |((_, object), entry): (&(u64, String), &Entry)| FailedEvent {
@@ -118,7 +119,7 @@ impl FailedEventsOfSource {
         attempts: u32,
         due: Option<Instant>,
     ) {
-        self.all.metrics.count(&self.source, failure);
+        self.all.metrics.count(&self.source, failure.reason());
         let error = failure.to_string();
         if attempts == 1 {
             let (controller, source) = (&*self.controller, &*self.source);

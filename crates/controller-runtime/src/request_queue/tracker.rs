@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    explain::{Explanation, Standing},
+    explain::{Explanation, RequestState},
     history::{History, Run, RunResult},
 };
 use crate::reconcile::{Cause, Causes, Request};
@@ -87,7 +87,9 @@ impl<R: Request> Tracker<R> {
         let last_error = last.and_then(|run| run.result.error().map(str::to_owned));
         let without_event = RunResult::leads_to(last.map(|run| &run.result), attempt);
         #[cfg(feature = "opentelemetry")]
-        let before = last.filter(|run| run.result != RunResult::Done).map(crate::telemetry::Before::of);
+        let before = last
+            .filter(|run| run.result != RunResult::Done)
+            .map(|run| crate::telemetry::Before { ended: run.ended, span: run.span.clone() });
         drop(inner);
         let (causes, since) = pending.map(|pending| (pending.causes, pending.since)).unzip();
         Beginning {
@@ -139,7 +141,7 @@ impl<R: Request> Tracker<R> {
         Explanation {
             controller: controller.to_owned(),
             request: named,
-            standing: Standing::of(state, clock),
+            standing: RequestState::of(state, clock),
             attempt,
             causes: pending.map(|pending| pending.causes.clone()).unwrap_or_default(),
             runs: inner.history.of(request).rev().cloned().collect(),
@@ -172,8 +174,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        controller::{Explain, Inbox},
         reconcile::Change,
+        request_queue::{RequestQueue, overview::Explain},
     };
 
     thread_local! {
@@ -196,10 +198,10 @@ mod tests {
 
     #[test]
     fn requests_are_formatted_while_no_lock_is_held() {
-        let inbox = Inbox::of(Queue::default());
-        TRACKER.set(Some(Arc::clone(&inbox.tracker)));
+        let requests = RequestQueue::of(Queue::default());
+        TRACKER.set(Some(Arc::clone(&requests.tracker)));
         let cause = Cause { change: Change::Updated, source: Arc::from("x"), object: None };
-        inbox.tracker.expect(&Nosy("expected"), cause, false);
+        requests.tracker.expect(&Nosy("expected"), cause, false);
         let run = Run {
             ended: Timestamp::UNIX_EPOCH,
             took: std::time::Duration::ZERO,
@@ -209,12 +211,12 @@ mod tests {
             #[cfg(feature = "opentelemetry")]
             span: None,
         };
-        inbox.tracker.end(&Nosy("ran"), run);
-        assert_eq!(inbox.explain(&Nosy("ran")).runs.len(), 1);
-        let why = inbox.explain_text("ran").expect("it ran");
+        requests.tracker.end(&Nosy("ran"), run);
+        assert_eq!(requests.explain(&Nosy("ran")).runs.len(), 1);
+        let why = requests.explain_text("ran").expect("it ran");
         assert_eq!((&*why.request, why.runs.len()), ("Nosy ran", 1));
-        assert_eq!(inbox.explain_text("run").expect_err("it is spelt differently"), ["ran"]);
-        assert_eq!(inbox.overview().failing.len(), 1);
+        assert_eq!(requests.explain_text("run").expect_err("it is spelt differently"), ["ran"]);
+        assert_eq!(requests.overview().failing.len(), 1);
     }
 
     #[test]

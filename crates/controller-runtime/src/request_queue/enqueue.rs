@@ -34,6 +34,15 @@ pub(crate) enum EventFailure {
 }
 
 impl EventFailure {
+    /// Value of the label `reason` in metrics.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Panicked(_) => "panic",
+            Self::Failed(_) => "error",
+            Self::Undecodable(_) => "undecodable",
+        }
+    }
+
     pub(crate) fn is_worth_a_retry(&self) -> bool {
         matches!(self, Self::Panicked(_) | Self::Failed(_))
     }

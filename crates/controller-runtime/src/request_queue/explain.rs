@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use tokio::time::{Duration, Instant};
 
 use super::{
-    FailedEvent,
+    failed_events::FailedEvent,
     history::{Run, RunResult},
 };
 use crate::{brief::Brief, reconcile::Causes};
@@ -26,7 +26,7 @@ pub struct Explanation {
     /// The request in its `Debug` form, e.g. `Deployment default/web`.
     pub request: String,
     /// Its state in the queue.
-    pub standing: Standing,
+    pub standing: RequestState,
     /// Number of runs since the last success that failed, or asked to run again with back-off.
     pub attempt: u32,
     /// Causes of its next run.
@@ -43,7 +43,7 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
-pub enum Standing {
+pub enum RequestState {
     /// Not queued; waits for an event.
     Idle,
     /// Queued for a worker.
@@ -93,7 +93,7 @@ pub enum Rule {
 }
 
 /// Serialises a duration in seconds.
-pub(super) fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(duration.as_secs_f64())
 }
 
@@ -111,11 +111,11 @@ impl From<Reason> for Rule {
 
 impl Explanation {
     /// Explains a request that was never enqueued because the events of the object of its name have failed.
-    pub(super) fn of_failed_events(controller: &str, request: &str, failed_events: Vec<FailedEvent>) -> Self {
+    pub(crate) fn of_failed_events(controller: &str, request: &str, failed_events: Vec<FailedEvent>) -> Self {
         Self {
             controller: controller.to_owned(),
             request: request.to_owned(),
-            standing: Standing::Idle,
+            standing: RequestState::Idle,
             attempt: 0,
             causes: Causes::default(),
             runs: Vec::new(),
@@ -124,9 +124,9 @@ impl Explanation {
     }
 }
 
-impl Standing {
+impl RequestState {
     /// State of a request that is in `state` in the queue.
-    pub(super) fn of(state: Option<(KeyState, Priority)>, clock: Clock) -> Self {
+    pub(crate) fn of(state: Option<(KeyState, Priority)>, clock: Clock) -> Self {
         let now = Instant::now();
         match state {
             Some((KeyState::Ready { since }, priority)) => {
@@ -156,7 +156,7 @@ impl fmt::Display for Rule {
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for RequestState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Idle => f.write_str("waits for an event"),
@@ -279,7 +279,7 @@ mod tests {
         let explanation = Explanation {
             controller: "widget".to_owned(),
             request: "Widget default/a".to_owned(),
-            standing: Standing::Idle,
+            standing: RequestState::Idle,
             attempt: 0,
             causes: Causes::default(),
             runs,

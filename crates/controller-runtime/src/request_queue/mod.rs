@@ -1,4 +1,13 @@
-//! Queue of a controller, as its sources use it.
+//! The way of a request into the queue of its controller, and the records about it: causes, past runs and failed events, from
+//! which requests are explained.
+
+mod enqueue;
+mod explain;
+mod failed_events;
+mod history;
+mod near;
+mod overview;
+mod tracker;
 
 use std::{
     any::Any,
@@ -10,10 +19,22 @@ use std::{
 use kube_clock::Clock;
 use kube_workqueue::{AddOptions, Queue};
 
-use super::{Explanation, FailedEvent, FailedEvents, Tracker, overview::FAILED_EVENTS};
+use self::{enqueue::Class, overview::FAILED_EVENTS};
+pub use self::{
+    enqueue::Enqueue,
+    explain::{Explanation, RequestState, Rule},
+    failed_events::FailedEvent,
+    history::{Run, RunResult},
+    overview::{Failing, Overview},
+};
+pub(crate) use self::{
+    enqueue::EventFailure,
+    failed_events::{FailedEvents, FailedEventsOfSource},
+    overview::Explain,
+    tracker::Tracker,
+};
 use crate::{
     cache::{Event, LabelSelector},
-    enqueue::{Class, Enqueue, EventFailure},
     object::{Object, ObjectKey},
     pace::Pace,
     panics::panic_message,
@@ -22,7 +43,7 @@ use crate::{
 };
 
 /// The queue of a controller, with causes, event filters and failed events.
-pub(crate) struct Inbox<R: Request> {
+pub(crate) struct RequestQueue<R: Request> {
     pub(crate) controller: Arc<str>,
     pub(crate) queue: Queue<R>,
     pub(crate) tracker: Arc<Tracker<R>>,
@@ -33,12 +54,12 @@ pub(crate) struct Inbox<R: Request> {
     /// Whether the source that uses this handle delivers everything again in its next run.
     delivers_again: bool,
     /// The manager's clock.
-    pub(super) clock: Clock,
+    pub(crate) clock: Clock,
     pub(crate) failed_events: FailedEvents,
 }
 
-impl<R: Request> Inbox<R> {
-    pub(super) fn new(
+impl<R: Request> RequestQueue<R> {
+    pub(crate) fn new(
         controller: &str,
         queue: Queue<R>,
         filters: Vec<Box<dyn EventFilter>>,
@@ -58,22 +79,22 @@ impl<R: Request> Inbox<R> {
         }
     }
 
-    pub(super) fn with_failed_events(self, failed_events: FailedEvents) -> Self {
+    pub(crate) fn with_failed_events(self, failed_events: FailedEvents) -> Self {
         Self { failed_events, ..self }
     }
 
     /// A handle for a source that delivers everything again in its next run, or does not.
-    pub(super) fn of_source(&self, delivers_again: bool) -> Self {
+    pub(crate) fn of_source(&self, delivers_again: bool) -> Self {
         Self { delivers_again, ..self.clone() }
     }
 
-    /// An inbox without a controller, for tests.
+    /// An requests without a controller, for tests.
     pub(crate) fn of(queue: Queue<R>) -> Self {
         Self::new("", queue, Vec::new(), true, Clock::default())
     }
 
     /// Labels that an object must have for its events to lead to requests.
-    pub(super) fn required_labels(&self) -> LabelSelector {
+    pub(crate) fn required_labels(&self) -> LabelSelector {
         required_labels(&self.filters)
     }
 
@@ -140,7 +161,7 @@ impl<R: Request> Inbox<R> {
 
     /// Removes the requests that sources with [`delivers_again`](crate::source::Source::delivers_again) will add again, if
     /// they are still due. Nothing may be processed meanwhile.
-    pub(super) async fn remove_repeatable(&self) {
+    pub(crate) async fn remove_repeatable(&self) {
         let mut pace = Pace::begin();
         for seen in self.queue.snapshot() {
             if self.tracker.forget_repeatable(&seen.key) {
@@ -162,13 +183,13 @@ impl<R: Request> Inbox<R> {
     }
 
     /// Failed events of objects whose name is that of a request, given by its `Debug` form.
-    pub(super) fn failed_events_of(&self, request: &str) -> Vec<FailedEvent> {
+    pub(crate) fn failed_events_of(&self, request: &str) -> Vec<FailedEvent> {
         let object = request.split_once(' ').map_or(request, |(_, name)| name);
         self.failed_events.first(FAILED_EVENTS, Some(object))
     }
 }
 
-impl<R: Request> Clone for Inbox<R> {
+impl<R: Request> Clone for RequestQueue<R> {
     fn clone(&self) -> Self {
         Self {
             controller: Arc::clone(&self.controller),
@@ -235,14 +256,16 @@ mod tests {
     }
 
     fn priority_of(event: &Event<ConfigMap>) -> (Priority, String) {
-        told(event, &Inbox::of(Queue::default()))
+        told(event, &RequestQueue::of(Queue::default()))
     }
 
-    fn told(event: &Event<ConfigMap>, inbox: &Inbox<ObjectKey<ConfigMap>>) -> (Priority, String) {
+    fn told(event: &Event<ConfigMap>, requests: &RequestQueue<ObjectKey<ConfigMap>>) -> (Priority, String) {
         let request = event.key();
-        inbox.receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone())).expect("no panic");
-        let priority = inbox.queue.snapshot().next().expect("a request").priority;
-        (priority, inbox.tracker.begin(&request, 0).causes.to_string())
+        requests
+            .receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone()))
+            .expect("no panic");
+        let priority = requests.queue.snapshot().next().expect("a request").priority;
+        (priority, requests.tracker.begin(&request, 0).causes.to_string())
     }
 
     #[test]
@@ -265,36 +288,37 @@ mod tests {
 
     #[test]
     fn without_classes_everything_is_of_one() {
-        let inbox = Inbox::new("test", Queue::default(), Vec::new(), false, Clock::default());
+        let requests = RequestQueue::new("test", Queue::default(), Vec::new(), false, Clock::default());
         let listed = Event::Create { object: map("1"), in_initial_list: true };
-        assert_eq!(told(&listed, &inbox).0, Priority::Normal);
-        inbox.add(&Arc::from("x"), listed.key(), AddOptions::default().priority(Priority::High));
-        assert_eq!(inbox.queue.snapshot().next().expect("a request").priority, Priority::Normal);
-        inbox.add_again(&listed.key(), AddOptions::default().priority(Priority::High));
-        assert_eq!(inbox.queue.snapshot().next().expect("a request").priority, Priority::Normal);
+        assert_eq!(told(&listed, &requests).0, Priority::Normal);
+        requests.add(&Arc::from("x"), listed.key(), AddOptions::default().priority(Priority::High));
+        assert_eq!(requests.queue.snapshot().next().expect("a request").priority, Priority::Normal);
+        requests.add_again(&listed.key(), AddOptions::default().priority(Priority::High));
+        assert_eq!(requests.queue.snapshot().next().expect("a request").priority, Priority::Normal);
     }
 
     /// Go's raw sources bypass the event filters (its builder applies them to kinds only).
     #[test]
     fn every_event_has_to_pass_the_filters_whatever_source_it_comes_from() {
         let created = |event: &MetaEvent<'_>| matches!(event, MetaEvent::Create { .. });
-        let inbox = Inbox::new("test", Queue::default(), vec![Box::new(created)], true, Clock::default());
+        let requests =
+            RequestQueue::new("test", Queue::default(), vec![Box::new(created)], true, Clock::default());
         let tell = |event: &Event<ConfigMap>| {
-            inbox.receive(&Arc::from("x"), event, |queue| queue.add(event.key())).expect("no panic");
+            requests.receive(&Arc::from("x"), event, |queue| queue.add(event.key())).expect("no panic");
         };
         tell(&Event::Generic { object: map("1") });
-        assert!(inbox.queue.is_empty());
+        assert!(requests.queue.is_empty());
         tell(&Event::Create { object: map("1"), in_initial_list: false });
-        assert_eq!(inbox.queue.len(), 1);
+        assert_eq!(requests.queue.len(), 1);
     }
 
     #[test]
     fn a_handler_that_panics_costs_its_event_alone() {
-        let inbox = Inbox::of(Queue::default());
+        let requests = RequestQueue::of(Queue::default());
         let event = Event::Generic { object: map("1") };
-        let failed = inbox.receive(&Arc::from("x"), &event, |_| panic!("a bug"));
+        let failed = requests.receive(&Arc::from("x"), &event, |_| panic!("a bug"));
         assert!(matches!(failed, Err(EventFailure::Panicked(reason)) if reason.contains("a bug")));
-        inbox.receive(&Arc::from("x"), &event, |queue| queue.add(event.key())).expect("no panic");
-        assert_eq!(inbox.queue.len(), 1);
+        requests.receive(&Arc::from("x"), &event, |queue| queue.add(event.key())).expect("no panic");
+        assert_eq!(requests.queue.len(), 1);
     }
 }

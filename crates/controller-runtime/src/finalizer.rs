@@ -4,13 +4,8 @@ use std::{borrow::Cow, fmt, future::Future, pin::Pin};
 
 use kube::core::DynamicObject;
 
-use super::{
-    Client, DynamicClient, Error,
-    finalizer::{add_finalizers, without_finalizer},
-    has_finalizer,
-    requests::Requests,
-};
 use crate::{
+    client::{Client, DynamicClient, Error, Requests, add_finalizers, has_finalizer, without_finalizer},
     object::{Object, StaticObject},
     reconcile,
 };
@@ -32,7 +27,7 @@ pub trait Finalizer<K>: Send + Sync + 'static {
 /// A call of [`Finalizers::finalize`] at the beginning of a reconcile handles all of them:
 ///
 /// ```
-/// use controller_runtime::{Client, client::{Finalized, Finalizer, Finalizers}, reconcile};
+/// use controller_runtime::{Client, finalizer::{Finalized, Finalizer, Finalizers}, reconcile};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// struct Bucket;

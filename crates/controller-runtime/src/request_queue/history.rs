@@ -66,7 +66,7 @@ pub enum RunResult {
 
 impl RunResult {
     /// The result of an outcome, with the beginning of its error.
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Returned(Ok(action)) => match action.next {
                 Next::Done => Self::Done,
@@ -81,7 +81,7 @@ impl RunResult {
     }
 
     /// Returns the reason for a run without events, from its attempt number and the result of the previous run, if that is stored.
-    pub(super) fn leads_to(before: Option<&Self>, attempt: u32) -> WithoutEvent {
+    pub(crate) fn leads_to(before: Option<&Self>, attempt: u32) -> WithoutEvent {
         match before {
             Some(Self::Failed(_) | Self::Panicked(_) | Self::TimedOut) => WithoutEvent::Retry,
             Some(Self::Requeued | Self::RequeuedAfter(_)) => WithoutEvent::Requested,
