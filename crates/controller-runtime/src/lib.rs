@@ -42,14 +42,14 @@
 //!
 //! [`reconcile`] (the trait to implement), [`source`], [`predicate`] and [`handler`] (from a change to a request),
 //! [`controller`] and [`manager`] (options and lifecycle), [`cache`] and [`client`] (reading and writing), [`leader_election`],
-//! [`metrics`], [`health`], [`workqueue`].
+//! [`metrics`], [`health`], [`serving`], [`workqueue`].
 //!
 //! # Features
 //!
 //! All are off by default:
 //!
 //! - `clap` adds `manager::Flags`, the command-line flags of an operator;
-//! - `http2` adds `metrics::ServerOptions::enable_http2`; talking to the API server does not need it;
+//! - `http2` adds `serving::MetricsServerOptions::enable_http2`; talking to the API server does not need it;
 //! - `logging` adds the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them;
 //! - `opentelemetry` adds the module `telemetry`, a layer that exports the spans of reconciles and links the attempts of a
 //!   request.
@@ -110,7 +110,6 @@
 mod brief;
 mod builder;
 pub mod cache;
-mod cert;
 pub mod client;
 mod conditions;
 pub mod controller;
@@ -119,7 +118,6 @@ pub mod finalizer;
 pub mod handler;
 pub mod health;
 mod host;
-mod http_server;
 mod json;
 pub mod leader_election;
 #[cfg(feature = "logging")]
@@ -133,6 +131,7 @@ pub mod predicate;
 pub mod reconcile;
 mod recorder;
 mod request_queue;
+pub mod serving;
 pub mod source;
 #[cfg(feature = "opentelemetry")]
 pub mod telemetry;

@@ -2,8 +2,10 @@
 
 use bench_peer::guestbook::{Guestbook, page, server, status};
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, ObjectKey, Reconciler, manager::Endpoint,
-    metrics::ServerOptions, predicate::GenerationChanged, reconcile,
+    Action, Builder, Cached, Client, Context, ObjectKey, Reconciler,
+    predicate::GenerationChanged,
+    reconcile,
+    serving::{Endpoint, MetricsServerOptions},
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use tokio::task::JoinSet;
@@ -35,7 +37,7 @@ impl Reconciler for GuestbookReconciler {
 pub(crate) fn start(manager: Unstarted, running: &mut JoinSet<()>) -> anyhow::Result<()> {
     let here = Endpoint::At(([127, 0, 0, 1], 0).into());
     let manager = manager.with(|options| {
-        options.metrics(ServerOptions::default().bind_address(here)).health_probe_bind_address(here)
+        options.metrics(MetricsServerOptions::default().bind_address(here)).health_probe_bind_address(here)
     });
     let reconciler = GuestbookReconciler { client: manager.client(), guestbooks: manager.cached() };
     Builder::managed_by(&manager)

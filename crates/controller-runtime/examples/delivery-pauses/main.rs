@@ -27,8 +27,9 @@ use controller_runtime::{
     Action, Builder, Context, Kind, Manager, MapFn, ObjectKey, Reconciler,
     cache::{self, Retain},
     leader_election::{self, Timing},
-    manager::{Endpoint, Options},
+    manager::Options,
     reconcile,
+    serving::Endpoint,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::{task::JoinSet, time::Instant};

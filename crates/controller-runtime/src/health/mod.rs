@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use crate::{
     error::BoxError,
-    http_server::{Request, Response, text},
+    serving::{Request, Response, text},
 };
 
 /// Timeout of one check.

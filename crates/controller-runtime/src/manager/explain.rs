@@ -5,10 +5,10 @@ use std::{borrow::Cow, sync::Weak};
 use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
-use super::{Manager, Request, Response, registry::Registry};
+use super::{Manager, registry::Registry};
 use crate::{
-    http_server::text,
     request_queue::{Explanation, Overview},
+    serving::{Request, Response, text},
 };
 
 /// Path of explanations on the metrics server.
@@ -47,7 +47,7 @@ impl Manager {
     ///
     /// `request` is its `Debug` form: `Deployment default/web`, or `default/web` for short. With the controller's
     /// [`Handle`](crate::controller::Handle) you can pass the request itself. If metrics are served to
-    /// [authorized clients](crate::metrics::AllowedTo::Authorized), the metrics server answers the same at `/explain`:
+    /// [authorized clients](crate::serving::AllowedTo::Authorized), the metrics server answers the same at `/explain`:
     ///
     /// ```console
     /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?controller=guestbook&request=default/mine"

@@ -7,13 +7,13 @@ use tracing::level_filters::LevelFilter;
 #[cfg(feature = "logging")]
 use tracing_subscriber::filter::Targets;
 
-use super::{CertFiles, Endpoint, Manager, Options, Serving};
+use super::{Manager, Options};
 #[cfg(feature = "logging")]
 use crate::logging;
 use crate::{
     client::{self, ConfigError, get_config},
     leader_election,
-    metrics::{AllowedTo, ServerOptions},
+    serving::{AllowedTo, CertFiles, Endpoint, MetricsServerOptions, Serving},
 };
 
 /// The flags of an operator, with the names and defaults of kubebuilder's scaffold, to flatten into your own.
@@ -92,7 +92,7 @@ pub struct Flags {
 impl Flags {
     /// Options of an operator named `name`, set from the flags. `election_id` is the default name of the lease.
     pub fn options(&self, name: &str, election_id: &str) -> Options {
-        let metrics = ServerOptions::default().bind_address(self.metrics_bind_address);
+        let metrics = MetricsServerOptions::default().bind_address(self.metrics_bind_address);
         #[cfg(feature = "http2")]
         let metrics = metrics.enable_http2(self.enable_http2);
         let mut metrics = metrics;

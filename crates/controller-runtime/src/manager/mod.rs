@@ -59,10 +59,6 @@ use crate::{
     reconcile,
     request_queue::Explain,
 };
-pub use crate::{
-    cert::{CertFiles, CertificateError, Serving},
-    http_server::{Endpoint, EndpointError, Handler, Request, Response},
-};
 
 /// Runs controllers and other [`Runnable`]s, which share its clients and caches.
 ///

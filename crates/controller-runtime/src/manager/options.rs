@@ -5,8 +5,11 @@ use std::{fmt, sync::Arc, time::Duration};
 pub use kube_clock::Epoch;
 
 use crate::{
-    cache, client::ClientBuilder, controller::Config, http_server::Endpoint, leader_election,
-    metrics::ServerOptions,
+    cache,
+    client::ClientBuilder,
+    controller::Config,
+    leader_election,
+    serving::{Endpoint, MetricsServerOptions},
 };
 
 /// Options of a manager.
@@ -32,7 +35,7 @@ pub struct Options {
     pub(super) cache: cache::Options,
     pub(super) client: AdaptClient,
     pub(super) controller: Config,
-    pub(super) metrics: ServerOptions,
+    pub(super) metrics: MetricsServerOptions,
     pub(super) health_probe: Endpoint,
     pub(super) liveness: String,
     pub(super) readiness: String,
@@ -65,7 +68,7 @@ impl Options {
             cache: cache::Options::default(),
             client: AdaptClient::default(),
             controller: Config::default(),
-            metrics: ServerOptions::default(),
+            metrics: MetricsServerOptions::default(),
             health_probe: Endpoint::Disabled,
             liveness: "/healthz".to_owned(),
             readiness: "/readyz".to_owned(),
@@ -175,7 +178,7 @@ impl Options {
 
     /// Serves metrics. Default: off.
     #[doc(alias = "Metrics")]
-    pub fn metrics(mut self, server: ServerOptions) -> Self {
+    pub fn metrics(mut self, server: MetricsServerOptions) -> Self {
         self.metrics = server;
         self
     }

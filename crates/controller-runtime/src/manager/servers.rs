@@ -7,11 +7,9 @@ use tokio::sync::watch;
 
 use super::{Manager, State, explain, lifecycle::Group};
 use crate::{
-    cert::Serving,
     error::BoxError,
     health::Checks,
-    http_server::{Endpoint, Handler, HttpServer, Listen, Request, boxed, text},
-    metrics::ExtraHandlers,
+    serving::{Endpoint, ExtraHandlers, Handler, HttpServer, Listen, Request, Serving, boxed, text},
 };
 
 /// Addresses of the manager's servers, and their checks and handlers.
@@ -68,13 +66,13 @@ impl Manager {
 
     /// Serves `path` of the metrics server with `handler`, in place of an earlier handler; at once if the
     /// server is running. `/metrics` cannot be replaced. Access is controlled as for the metrics
-    /// ([`ServerOptions::allowed_to`](crate::metrics::ServerOptions::allowed_to)). Without a metrics server nothing is served.
+    /// ([`MetricsServerOptions::allowed_to`](crate::serving::MetricsServerOptions::allowed_to)). Without a metrics server nothing is served.
     ///
     /// For handlers that are known when the manager is made, prefer
-    /// [`ServerOptions::extra_handler`](crate::metrics::ServerOptions::extra_handler).
+    /// [`MetricsServerOptions::extra_handler`](crate::serving::MetricsServerOptions::extra_handler).
     ///
     /// ```
-    /// use controller_runtime::{Manager, manager::{Request, Response}};
+    /// use controller_runtime::{Manager, serving::{Request, Response}};
     ///
     /// # fn example(manager: &Manager) {
     /// manager.add_metrics_server_extra_handler("/version", async |_: Request| Response::new("1.2.3".into()));

@@ -56,7 +56,6 @@
 //! - Profiles (`PprofBindAddress`).
 //! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] returns it for servers of your own.
 
-mod access;
 mod cache;
 mod certificates;
 mod controller;
@@ -64,12 +63,10 @@ mod election;
 #[cfg(feature = "opentelemetry")]
 mod example;
 mod failed_events;
-mod handlers;
 mod process;
 mod queue;
 mod reasons;
 mod rest_client;
-mod server;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -82,19 +79,15 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-pub use self::server::{AllowedTo, ServerOptions};
 pub(crate) use self::{
     certificates::CertificateMetrics, controller::ControllerMetrics, election::ElectionMetrics,
-    failed_events::FailedEventMetrics, handlers::ExtraHandlers, queue::QueueGauges,
+    failed_events::FailedEventMetrics, queue::QueueGauges,
 };
 use self::{
     controller::ControllerFamilies, election::ElectionFamilies, failed_events::FailedEventFamilies,
     queue::QueueFamilies, rest_client::RestClientFamilies,
 };
 use crate::{cache::ResourceStats, client::ClientMetrics};
-/// Types used by [`ServerOptions::tls`].
-#[doc(no_inline)]
-pub use tokio_rustls::rustls;
 
 /// The metrics of one manager.
 ///

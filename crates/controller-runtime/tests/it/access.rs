@@ -9,8 +9,8 @@ use std::{
 
 use controller_runtime::{
     Manager,
-    manager::{CertFiles, Options, Request, Response, Serving},
-    metrics::{AllowedTo, ServerOptions},
+    manager::Options,
+    serving::{AllowedTo, CertFiles, MetricsServerOptions, Request, Response, Serving},
 };
 use kube_apiserver_embedded::{Tokens, UserInfo};
 use kube_envtest::Environment;
@@ -96,7 +96,7 @@ fn counted(env: &Environment, mut reviews: Reviews) -> (Manager, Asked) {
             ),
         }
     });
-    let metrics = ServerOptions::default().allowed_to(AllowedTo::Authorized).bind_address(anywhere());
+    let metrics = MetricsServerOptions::default().allowed_to(AllowedTo::Authorized).bind_address(anywhere());
     (Manager::new(client, Options::new("test").seed(1).metrics(metrics)), asked)
 }
 
@@ -214,11 +214,12 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
     options.tokens = Some(Tokens::new().with("good", UserInfo::new("scraper", "", ["monitoring"])));
     let env = Environment::builder().server_options(options).crd::<Widget>().start().await.unwrap();
     let serves = Serving::Files(CertFiles::in_dir(folder.path()));
-    let options = ServerOptions::default().serving(serves).allowed_to(AllowedTo::Authorized).tls(|config| {
-        let builder = ServerConfig::builder_with_provider(Arc::clone(config.crypto_provider()));
-        let newest = builder.with_protocol_versions(&[&TLS13]).unwrap().with_no_client_auth();
-        *config = newest.with_cert_resolver(Arc::clone(&config.cert_resolver));
-    });
+    let options =
+        MetricsServerOptions::default().serving(serves).allowed_to(AllowedTo::Authorized).tls(|config| {
+            let builder = ServerConfig::builder_with_provider(Arc::clone(config.crypto_provider()));
+            let newest = builder.with_protocol_versions(&[&TLS13]).unwrap().with_no_client_auth();
+            *config = newest.with_cert_resolver(Arc::clone(&config.cert_resolver));
+        });
     let manager = serving(&env, options);
     let _running = Running::start(manager.clone()).await;
 
@@ -256,7 +257,7 @@ async fn filters_decide_one_after_the_other_on_every_path() {
         }
     };
     let hello = async |_: Request| Response::new("hello".into());
-    let options = ServerOptions::default().filter(wants("x-one", 418)).filter(wants("x-two", 403));
+    let options = MetricsServerOptions::default().filter(wants("x-one", 418)).filter(wants("x-two", 403));
     let manager = serving(&env, options.extra_handler("/hello", hello));
     let _running = Running::start(manager.clone()).await;
     let address = manager.metrics_address().unwrap();

@@ -8,8 +8,7 @@ use std::sync::{
 use bytes::Bytes;
 use controller_runtime::{
     Manager,
-    manager::{CertFiles, Request, Response, Serving},
-    metrics::{AllowedTo, ServerOptions},
+    serving::{AllowedTo, CertFiles, MetricsServerOptions, Request, Response, Serving},
 };
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{self, SendRequest};
@@ -49,7 +48,7 @@ struct Https {
 }
 
 impl Https {
-    async fn serve(options: ServerOptions) -> Self {
+    async fn serve(options: MetricsServerOptions) -> Self {
         let mut server = kube_apiserver_embedded::Options::default();
         server.tokens = Some(Tokens::new().with("good", UserInfo::new("scraper", "", ["monitoring"])));
         let env = Environment::builder().server_options(server).start().await.unwrap();
@@ -104,7 +103,7 @@ impl Http2 {
 
 #[tokio::test]
 async fn without_the_option_http2_is_not_offered() {
-    let https = Https::serve(ServerOptions::default()).await;
+    let https = Https::serve(MetricsServerOptions::default()).await;
     let stream = https.connect(&BOTH).await;
     assert_eq!(agreed(&stream), Some("http/1.1"));
     assert_eq!(ask(stream, "/metrics", "").await.0, 200);
@@ -112,7 +111,7 @@ async fn without_the_option_http2_is_not_offered() {
 
 #[tokio::test]
 async fn with_the_option_metrics_are_shown_over_http2_to_those_who_may_see_them() {
-    let options = ServerOptions::default().enable_http2(true).allowed_to(AllowedTo::Authorized);
+    let options = MetricsServerOptions::default().enable_http2(true).allowed_to(AllowedTo::Authorized);
     let https = Https::serve(options).await;
     let mut client = https.http2().await;
     assert_eq!(client.get("/metrics", None).await.0, 401);
@@ -169,7 +168,8 @@ async fn who_takes_back_request_after_request_is_cut_off_and_others_are_served()
         count.fetch_add(1, SeqCst);
         std::future::ready(Response::new("hello".into()))
     };
-    let https = Https::serve(ServerOptions::default().enable_http2(true).extra_handler("/", hello)).await;
+    let https =
+        Https::serve(MetricsServerOptions::default().enable_http2(true).extra_handler("/", hello)).await;
     let mut other = https.http2().await;
     assert_eq!(other.get("/", None).await, (200, "hello".to_owned()));
 

@@ -12,8 +12,8 @@ use controller_runtime::{
     Action, Builder, Context, Manager, ObjectKey, Reconciler, cache,
     leader_election::{self, Timing},
     manager::Options,
-    metrics::ServerOptions,
     reconcile,
+    serving::MetricsServerOptions,
 };
 use kube_envtest::{Environment, eventually};
 
@@ -26,7 +26,7 @@ use crate::{
 #[tokio::test]
 async fn probes_tell_of_caches_that_are_not_complete() {
     let env = Environment::builder().start().await.unwrap(); // without the kind
-    let manager = serving(&env, ServerOptions::default());
+    let manager = serving(&env, MetricsServerOptions::default());
     let _widgets = manager.cached::<Widget>();
     let running = Running::begin(manager.clone());
     let probes = eventually(Duration::from_secs(10), async || {
@@ -86,7 +86,7 @@ async fn readiness_tells_of_a_cache_that_has_been_in_trouble_for_too_long() {
 async fn readiness_names_a_cluster_that_is_down_and_passes() {
     let (env, away) = (environment().await, environment().await);
     let down = faulty(away.client(), |_| Fault::Refuse(503, "ServiceUnavailable"));
-    let manager = serving(&env, ServerOptions::default());
+    let manager = serving(&env, MetricsServerOptions::default());
     let east = manager.add_cluster("east", down, cache::Options::default()).unwrap();
     let _widgets = (manager.cached::<Widget>(), east.cached::<Widget>());
     let _running = Running::start(manager.clone()).await;

@@ -4,9 +4,9 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use controller_runtime::{
     Builder, Manager,
-    manager::{self, Endpoint, Options, Request, Response, Serving, Shutdown},
-    metrics::ServerOptions,
+    manager::{self, Options, Shutdown},
     reconcile,
+    serving::{Endpoint, MetricsServerOptions, Request, Response, Serving},
 };
 use kube_envtest::{Environment, Transport, eventually};
 use serde_json::json;
@@ -50,7 +50,7 @@ pub(crate) async fn ask(
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-pub(crate) fn serving(env: &Environment, metrics: ServerOptions) -> Manager {
+pub(crate) fn serving(env: &Environment, metrics: MetricsServerOptions) -> Manager {
     let options = Options::new("test").metrics(metrics.bind_address(anywhere()));
     Manager::new(env.client(), options.health_probe_bind_address(anywhere()))
 }
@@ -59,7 +59,7 @@ pub(crate) fn serving(env: &Environment, metrics: ServerOptions) -> Manager {
 async fn metrics_and_probes_are_served_while_the_manager_runs() {
     let env = environment().await;
     let hello = async |_: Request| Response::new("hello".into());
-    let manager = serving(&env, ServerOptions::default().extra_handler("/hello", hello));
+    let manager = serving(&env, MetricsServerOptions::default().extra_handler("/hello", hello));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
     let running = Running::start(manager.clone()).await;
     controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
@@ -162,7 +162,7 @@ async fn why_a_request_fails_is_explained_to_those_who_may_see_it() {
 #[tokio::test]
 async fn nothing_is_explained_where_everybody_may_ask() {
     let env = environment().await;
-    let manager = serving(&env, ServerOptions::default());
+    let manager = serving(&env, MetricsServerOptions::default());
     let _running = Running::start(manager.clone()).await;
     let (code, text) = get(manager.metrics_address().unwrap(), "/explain", "").await;
     assert_eq!(code, 403);
@@ -174,7 +174,7 @@ async fn a_socket_that_was_given_is_served_on_in_every_run() {
     let env = environment().await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let metrics = ServerOptions::default().listener(listener);
+    let metrics = MetricsServerOptions::default().listener(listener);
     let manager = Manager::new(env.client(), Options::new("test").metrics(metrics));
     for _ in 0..2 {
         let running = Running::begin(manager.clone());
@@ -187,7 +187,7 @@ async fn a_socket_that_was_given_is_served_on_in_every_run() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_shakes_no_hands_is_cut_off() {
     let env = environment().await;
-    let manager = serving(&env, ServerOptions::default().serving(Serving::SelfSigned));
+    let manager = serving(&env, MetricsServerOptions::default().serving(Serving::SelfSigned));
     let _running = Running::start(manager.clone()).await;
     let mut stream = connect(manager.metrics_address().unwrap()).await;
     let (began, mut answer) = (Instant::now(), Vec::new());
@@ -207,7 +207,7 @@ fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
             .unwrap();
         let mut left = None;
         for round in 0..6 {
-            let manager = serving(&env, ServerOptions::default());
+            let manager = serving(&env, MetricsServerOptions::default());
             Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
             let running = Running::start(manager.clone()).await;
             assert_eq!(get(manager.metrics_address().unwrap(), "/metrics", "").await.0, 200);
@@ -242,7 +242,7 @@ async fn stopped_while_answering(grace: Shutdown) -> (Result<(), manager::Error>
             Response::new("late".into())
         }
     };
-    let metrics = ServerOptions::default().bind_address(anywhere()).extra_handler("/slow", slow);
+    let metrics = MetricsServerOptions::default().bind_address(anywhere()).extra_handler("/slow", slow);
     let options = Options::new("test").metrics(metrics).graceful_shutdown_timeout(grace);
     let manager = Manager::new(env.client(), options);
     let running = Running::start(manager.clone()).await;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler, leader_election,
-    leader_election::Timing,
-    manager::{CertFiles, Options, Serving},
-    metrics::{AllowedTo, ServerOptions},
+    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
+    leader_election::{self, Timing},
+    manager::Options,
     reconcile,
+    serving::{AllowedTo, CertFiles, MetricsServerOptions, Serving},
 };
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -242,7 +242,7 @@ async fn metrics_are_shown_to_the_service_account_that_may_see_them() {
 
     let (folder, roots) = certificate();
     let serving = Serving::Files(CertFiles::in_dir(folder.path()));
-    let metrics = ServerOptions::default().serving(serving).allowed_to(AllowedTo::Authorized);
+    let metrics = MetricsServerOptions::default().serving(serving).allowed_to(AllowedTo::Authorized);
     let options = Options::new("test").metrics(metrics.bind_address(anywhere()));
     let manager = Manager::new(cluster.nobody().await, options);
     let _running = Running::start(manager.clone()).await;

@@ -10,10 +10,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
-    super::tests::{served_unread, slow},
-    *,
-};
+use super::*;
+use crate::serving::connection::tests::{served_unread, slow};
 
 /// A connection of HTTP/2 in memory.
 struct Http2 {

@@ -1,5 +1,8 @@
 //! The metrics server.
 
+mod access;
+mod extra_handlers;
+
 use std::{collections::BTreeMap, future::Future, net::TcpListener, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
@@ -9,22 +12,19 @@ use http::{
 };
 use tokio_rustls::rustls::ServerConfig;
 
+pub(crate) use self::extra_handlers::ExtraHandlers;
+use self::{access::Access, extra_handlers::METRICS};
 use super::{
-    Metrics,
-    access::Access,
-    handlers::{ExtraHandlers, METRICS},
+    BoxHandler, Endpoint, Handler, Listen, Request, Response, Serving, boxed, certificates::AdaptTls, text,
 };
-use crate::{
-    cert::{AdaptTls, Serving},
-    http_server::{BoxHandler, Endpoint, Handler, Listen, Request, Response, boxed, text},
-};
+use crate::metrics::Metrics;
 
 /// Options of the metrics server.
 ///
 /// ```
-/// use controller_runtime::{manager::Serving, metrics::{AllowedTo, ServerOptions}};
+/// use controller_runtime::serving::{AllowedTo, MetricsServerOptions, Serving};
 ///
-/// let options = ServerOptions::default()
+/// let options = MetricsServerOptions::default()
 ///     .bind_address(":8443".parse()?)
 ///     .serving(Serving::SelfSigned)
 ///     .allowed_to(AllowedTo::Authorized);
@@ -32,7 +32,7 @@ use crate::{
 /// ```
 #[derive(Clone, Default)]
 #[must_use]
-pub struct ServerOptions {
+pub struct MetricsServerOptions {
     pub(crate) listen: Listen,
     pub(crate) serving: Serving,
     pub(crate) enable_http2: bool,
@@ -59,7 +59,7 @@ pub enum AllowedTo {
     Authorized,
 }
 
-impl ServerOptions {
+impl MetricsServerOptions {
     /// Sets the address of the server. Default: none. (Go serves metrics on `:8080` by default, but its scaffolds do not.)
     #[doc(alias = "BindAddress")]
     pub fn bind_address(mut self, address: Endpoint) -> Self {
@@ -67,18 +67,18 @@ impl ServerOptions {
         self
     }
 
-    /// Serves metrics on an existing socket instead of [`ServerOptions::bind_address`]: for example one with options of its
+    /// Serves metrics on an existing socket instead of [`MetricsServerOptions::bind_address`]: for example one with options of its
     /// own, or one inherited by the process. It stays open as long as these options, or a manager with them, exist: clients of
     /// a manager that has stopped wait until it runs again.
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
     /// use std::net::TcpListener;
-    /// use controller_runtime::metrics::ServerOptions;
+    /// use controller_runtime::serving::MetricsServerOptions;
     ///
     /// let listener = TcpListener::bind("127.0.0.1:0")?;
     /// println!("metrics are served at {}", listener.local_addr()?);
-    /// let options = ServerOptions::default().listener(listener);
+    /// let options = MetricsServerOptions::default().listener(listener);
     /// # Ok(())
     /// # }
     /// ```
@@ -113,9 +113,9 @@ impl ServerOptions {
     /// A [`ServerConfig`] setting that cannot be changed in place can be changed by replacing the configuration:
     ///
     /// ```
-    /// use controller_runtime::metrics::{ServerOptions, rustls::{ServerConfig, version::TLS13}};
+    /// use controller_runtime::serving::{MetricsServerOptions, rustls::{ServerConfig, version::TLS13}};
     ///
-    /// let options = ServerOptions::default().tls(|config| {
+    /// let options = MetricsServerOptions::default().tls(|config| {
     ///     let builder = ServerConfig::builder_with_provider(config.crypto_provider().clone());
     ///     let newest = builder.with_protocol_versions(&[&TLS13]).expect("the provider speaks it");
     ///     let mut newest = newest.with_no_client_auth().with_cert_resolver(config.cert_resolver.clone());
@@ -134,12 +134,12 @@ impl ServerOptions {
     }
 
     /// Adds a filter of requests, including those for extra handlers: it returns the request to pass it on, or a response.
-    /// Filters run in the order in which they were added, after [`ServerOptions::allowed_to`]. Default: none.
+    /// Filters run in the order in which they were added, after [`MetricsServerOptions::allowed_to`]. Default: none.
     ///
     /// ```
-    /// use controller_runtime::{manager::{Request, Response}, metrics::ServerOptions};
+    /// use controller_runtime::serving::{MetricsServerOptions, Request, Response};
     ///
-    /// let options = ServerOptions::default().filter(async |request: Request| {
+    /// let options = MetricsServerOptions::default().filter(async |request: Request| {
     ///     match request.headers().get("x-scraper") {
     ///         Some(_) => Ok(request),
     ///         None => Err(Response::new("who are you?".into())),
@@ -226,9 +226,9 @@ fn exposition(metrics: &Metrics) -> Response {
     response
 }
 
-impl std::fmt::Debug for ServerOptions {
+impl std::fmt::Debug for MetricsServerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerOptions")
+        f.debug_struct("MetricsServerOptions")
             .field("listen", &self.listen)
             .field("serving", &self.serving)
             .field("enable_http2", &self.enable_http2)

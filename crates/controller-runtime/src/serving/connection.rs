@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     BoxHandler,
-    patience::{Heard, Patience},
+    read_timeout::{ReadTimeout, TimedStream},
 };
 
 /// Time for a TLS handshake.
@@ -57,26 +57,26 @@ pub(super) async fn serve(
 }
 
 async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin, handler: BoxHandler, closing: CancellationToken) {
-    let patience = Patience::new();
-    let stream = TokioIo::new(Heard { stream, patience: patience.clone() });
+    let read_timeout = ReadTimeout::new();
+    let stream = TokioIo::new(TimedStream { stream, read_timeout: read_timeout.clone() });
     let mut builder = http1::Builder::new();
-    // hyper's timeout is off, because `Patience` distinguishes idle time from the time of a request.
+    // hyper's timeout is off, because `ReadTimeout` distinguishes idle time from the time of a request.
     builder.header_read_timeout(None).max_buf_size(MAX_HEADER_BYTES as usize);
-    let asked = patience.clone();
-    let service = service_fn(move |request| answer(request, Arc::clone(&handler), asked.clone()));
+    let timeout = read_timeout.clone();
+    let service = service_fn(move |request| answer(request, Arc::clone(&handler), timeout.clone()));
     let connection = builder.serve_connection(stream, service);
     // No grace period: a client that has sent half a request expects no response.
-    finish(connection, http1::Connection::graceful_shutdown, &closing, &patience, Duration::ZERO).await;
+    finish(connection, http1::Connection::graceful_shutdown, &closing, &read_timeout, Duration::ZERO).await;
 }
 
 /// Answers one request. Its body is not read.
 async fn answer(
     request: http::Request<Incoming>,
     handler: BoxHandler,
-    patience: Patience,
+    read_timeout: ReadTimeout,
 ) -> Result<http::Response<Full<Bytes>>, Infallible> {
     // Dropped with the response, which starts the idle time.
-    let _asked = patience.asked();
+    let _running = read_timeout.request_begins();
     let (head, _) = request.into_parts();
     let answer = handler(http::Request::from_parts(head, ())).await;
     Ok(answer.map(Full::new))
@@ -88,7 +88,7 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: impl FnOnce(Pin<&mut C>),
     closing: &CancellationToken,
-    patience: &Patience,
+    read_timeout: &ReadTimeout,
     farewell: Duration,
 ) {
     let mut connection = pin!(connection);
@@ -99,7 +99,7 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
             let asks_on = async {
                 sleep(ASKING).await;
                 // Clients that wait for a response have no such limit here; that of the server applies.
-                if !patience.is_for_the_rest() {
+                if !read_timeout.is_inside_request() {
                     pending::<()>().await;
                 }
             };
@@ -111,7 +111,7 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
                 }
             }
         }
-        () = patience.lost() => {
+        () = read_timeout.elapsed() => {
             tracing::debug!("closed the connection of a client that took too long to send a request or to read its response");
             shut_down(connection.as_mut());
             timeout(farewell, connection).await.unwrap_or(Ok(()))

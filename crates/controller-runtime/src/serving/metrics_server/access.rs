@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     client::describe,
-    http_server::{Request, Response, text},
+    serving::{Request, Response, text},
 };
 
 const TOKEN: Duration = Duration::from_secs(60);

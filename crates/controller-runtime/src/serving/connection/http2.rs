@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{MAX_HEADER_BYTES, answer, finish};
-use crate::http_server::{BoxHandler, patience::Patience};
+use crate::serving::{BoxHandler, read_timeout::ReadTimeout};
 
 /// Largest number of concurrent requests on an HTTP/2 connection: a scraper sends one at a time.
 const STREAMS: u32 = 16;
@@ -28,13 +28,13 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes of bodies, which are not read, that a client may send ahead over HTTP/2: the smallest window allowed.
 const WINDOW: u32 = (1 << 16) - 1;
 
-/// Serves the requests of an HTTP/2 connection, like [`super::serve`].
+/// Serves the requests of an HTTP/2 connection, like [`crate::serving::connection::serve`].
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     handler: BoxHandler,
     closing: CancellationToken,
 ) {
-    let (patience, requests) = (Patience::new(), Requests::default());
+    let (read_timeout, requests) = (ReadTimeout::new(), Requests::default());
     let mut builder = http2::Builder::new(requests.executor());
     builder
         .timer(TokioTimer::new())
@@ -44,10 +44,10 @@ pub(super) async fn serve(
         .max_header_list_size(MAX_HEADER_BYTES)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW);
-    let asked = patience.clone();
-    let service = service_fn(move |request| answer(request, Arc::clone(&handler), asked.clone()));
+    let timeout = read_timeout.clone();
+    let service = service_fn(move |request| answer(request, Arc::clone(&handler), timeout.clone()));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    finish(connection, http2::Connection::graceful_shutdown, &closing, &patience, FAREWELL).await;
+    finish(connection, http2::Connection::graceful_shutdown, &closing, &read_timeout, FAREWELL).await;
 }
 
 /// The requests of an HTTP/2 connection, one task each. Dropping this aborts them.

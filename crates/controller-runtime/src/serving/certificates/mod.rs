@@ -21,7 +21,8 @@ use tokio_rustls::{
 
 use self::files::Pair;
 pub use self::files::{CertFiles, CertificateError};
-use crate::{http_server::H2, metrics::CertificateMetrics};
+use super::connection::H2;
+use crate::metrics::CertificateMetrics;
 
 /// Interval at which files are read even without a notification, as in controller-runtime. Not every system reports the
 /// exchange of a symbolic link, by which Secret volumes are updated.

@@ -18,7 +18,7 @@ const BACKLOG: i32 = 1024;
 /// `0` for none.
 ///
 /// ```
-/// use controller_runtime::manager::Endpoint;
+/// use controller_runtime::serving::Endpoint;
 ///
 /// assert_eq!("0".parse(), Ok(Endpoint::Disabled));
 /// assert_eq!(":8080".parse(), Ok(Endpoint::Port(8080)));

@@ -46,7 +46,7 @@ impl Waiting {
     }
 
     /// Handles bytes of a request from the client.
-    fn heard(self, now: Instant) -> Self {
+    fn bytes_arrived(self, now: Instant) -> Self {
         match self {
             Self::Next(_) => Self::Rest(now),
             // More bytes of a request do not extend its time.
@@ -55,7 +55,7 @@ impl Waiting {
     }
 
     /// Handles a complete request head.
-    fn asked(self) -> Self {
+    fn request_began(self) -> Self {
         match self {
             Self::Answers(others) => Self::Answers(others + 1),
             _ => Self::Answers(1),
@@ -63,7 +63,7 @@ impl Waiting {
     }
 
     /// Handles the end of a request.
-    fn answered(self, now: Instant) -> Self {
+    fn request_ended(self, now: Instant) -> Self {
         match self {
             Self::Answers(many @ 2..) => Self::Answers(many - 1),
             _ => Self::Next(now),
@@ -73,27 +73,27 @@ impl Waiting {
 
 /// Timeout of one client. A handle: clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Patience(Arc<watch::Sender<Waiting>>);
+pub(super) struct ReadTimeout(Arc<watch::Sender<Waiting>>);
 
-impl Patience {
+impl ReadTimeout {
     pub(super) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(Waiting::First(Instant::now()))))
     }
 
     /// Counts a request, until the returned value is dropped with the response or the cancelled request.
     #[must_use]
-    pub(super) fn asked(&self) -> Asked {
-        self.0.send_modify(|waiting| *waiting = waiting.asked());
-        Asked(self.clone())
+    pub(super) fn request_begins(&self) -> RunningRequest {
+        self.0.send_modify(|waiting| *waiting = waiting.request_began());
+        RunningRequest(self.clone())
     }
 
     /// Returns whether the client has to complete a request, or to send its first.
-    pub(super) fn is_for_the_rest(&self) -> bool {
+    pub(super) fn is_inside_request(&self) -> bool {
         matches!(*self.0.borrow(), Waiting::First(_) | Waiting::Rest(_))
     }
 
     /// Waits until the client's time is over.
-    pub(super) async fn lost(&self) {
+    pub(super) async fn elapsed(&self) {
         let mut waiting = self.0.subscribe();
         loop {
             let until = waiting.borrow_and_update().until();
@@ -113,23 +113,23 @@ impl Patience {
 
 /// A running request.
 #[derive(Debug)]
-pub(super) struct Asked(Patience);
+pub(super) struct RunningRequest(ReadTimeout);
 
-impl Drop for Asked {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         let now = Instant::now();
-        self.0.0.send_modify(|waiting| *waiting = waiting.answered(now));
+        self.0.0.send_modify(|waiting| *waiting = waiting.request_ended(now));
     }
 }
 
 /// A stream on which every byte from the client is part of a request, as over HTTP/1.1.
 #[derive(Debug)]
-pub(super) struct Heard<S> {
+pub(super) struct TimedStream<S> {
     pub(super) stream: S,
-    pub(super) patience: Patience,
+    pub(super) read_timeout: ReadTimeout,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -139,16 +139,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
             let now = Instant::now();
-            self.patience.0.send_if_modified(|waiting| {
-                let heard = waiting.heard(now);
-                std::mem::replace(waiting, heard) != heard
+            self.read_timeout.0.send_if_modified(|waiting| {
+                let next = waiting.bytes_arrived(now);
+                std::mem::replace(waiting, next) != next
             });
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -188,36 +188,36 @@ mod tests {
         let first = Waiting::First(began);
         assert_eq!(left(first), Some(32));
         assert_eq!(
-            left(first.heard(at(10))),
+            left(first.bytes_arrived(at(10))),
             Some(32),
             "the head of the first request counts from the start"
         );
-        let two = first.asked().asked();
+        let two = first.request_began().request_began();
         assert_eq!(left(two), None, "answers are ours to give");
-        assert_eq!(left(two.answered(at(100))), None, "one is still to be given");
-        let idle = two.answered(at(100)).answered(at(100));
+        assert_eq!(left(two.request_ended(at(100))), None, "one is still to be given");
+        let idle = two.request_ended(at(100)).request_ended(at(100));
         assert_eq!(left(idle), Some(190));
-        assert_eq!(left(idle.heard(at(150)).heard(at(160))), Some(182));
-        assert_eq!(left(two.heard(at(100))), None);
+        assert_eq!(left(idle.bytes_arrived(at(150)).bytes_arrived(at(160))), Some(182));
+        assert_eq!(left(two.bytes_arrived(at(100))), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_is_lost_when_the_time_is_over_and_not_while_a_request_is_in_work() {
-        let (patience, began) = (Patience::new(), Instant::now());
+    async fn the_timeout_elapses_when_the_time_is_over_and_not_while_a_request_is_in_work() {
+        let (read_timeout, began) = (ReadTimeout::new(), Instant::now());
         let client = async {
             sleep(Duration::from_secs(31)).await;
-            let asked = patience.asked();
+            let running = read_timeout.request_begins();
             sleep(Duration::from_secs(1000)).await;
-            drop(asked);
+            drop(running);
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = patience.lost() => {}
+            () = read_timeout.elapsed() => {}
             () = client => {}
         }
         assert_eq!(began.elapsed().as_secs(), 31 + 1000 + 90);
         advance(Duration::from_secs(1)).await;
-        let lost = tokio::time::timeout(Duration::ZERO, patience.lost()).await;
-        assert!(lost.is_ok(), "it does not come back");
+        let still_elapsed = tokio::time::timeout(Duration::ZERO, read_timeout.elapsed()).await;
+        assert!(still_elapsed.is_ok(), "it does not come back");
     }
 }

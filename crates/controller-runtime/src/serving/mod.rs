@@ -1,12 +1,15 @@
-//! Small HTTP servers for metrics and probes.
+//! Servers of a manager, for metrics and probes: addresses ([`Endpoint`]), TLS ([`Serving`]), handlers ([`Handler`]), and the
+//! options of the metrics server ([`MetricsServerOptions`]).
 //!
 //! HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need no more, and HTTP/2 has attacks of its own.
 
+mod certificates;
 mod connection;
 mod endpoint;
 mod handler;
 mod listen;
-mod patience;
+mod metrics_server;
+mod read_timeout;
 
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,17 +18,23 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-pub(crate) use self::{
-    connection::H2,
-    handler::{BoxHandler, boxed, text},
-    listen::Listen,
-};
+/// Types used by [`MetricsServerOptions::tls`].
+#[doc(no_inline)]
+pub use tokio_rustls::rustls;
+
+use self::certificates::{AdaptTls, Certificates};
 pub use self::{
+    certificates::{CertFiles, CertificateError, Serving},
     endpoint::{Endpoint, EndpointError},
     handler::{Handler, Request, Response},
+    metrics_server::{AllowedTo, MetricsServerOptions},
+};
+pub(crate) use self::{
+    handler::{BoxHandler, boxed, text},
+    listen::Listen,
+    metrics_server::ExtraHandlers,
 };
 use crate::{
-    cert::{AdaptTls, Certificates, Serving},
     error::BoxError,
     manager::{RunContext, Runnable},
     metrics::CertificateMetrics,

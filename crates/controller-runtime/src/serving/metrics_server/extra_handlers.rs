@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
-use crate::http_server::BoxHandler;
+use crate::serving::BoxHandler;
 
 /// Path of the metrics, which no handler can replace.
 pub(super) const METRICS: &str = "/metrics";
