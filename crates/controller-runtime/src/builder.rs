@@ -6,9 +6,9 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 
 use crate::{
     cache::{Cache, Cached, LabelSelector},
-    controller::{Controller, GroupKind, Handle, Log, Options, Parts, Settings, Unmanaged},
+    controller::{Controller, GroupKind, Handle, Log, Options, Parts, Settings},
     handler::{EventHandler, ForObject, ForOwner},
-    manager::{AddError, Manager},
+    manager::{AddError, Manager, UnmanagedController},
     metrics::Metrics,
     object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
     predicate::{EventFilter, Predicate, required_labels},
@@ -384,7 +384,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     pub fn complete_unmanaged(
         self,
         reconciler: impl Reconciler<Request = R>,
-    ) -> Result<Unmanaged<R>, AddError> {
+    ) -> Result<UnmanagedController<R>, AddError> {
         let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
         manager.unmanaged(&name, &settings.clone(), |cache, metrics| {
             self.make(settings, reconciler, cache, metrics)

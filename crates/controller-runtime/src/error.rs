@@ -1,4 +1,17 @@
 //! Errors of any type.
 
+use std::{error::Error, fmt};
+
 /// An error of any type, as user code returns it.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Writes an error with its causes, separated by colons.
+pub(crate) fn with_causes(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{error}")?;
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        write!(f, ": {error}")?;
+        cause = error.source();
+    }
+    Ok(())
+}

@@ -131,6 +131,7 @@ pub mod predicate;
 pub mod reconcile;
 mod recorder;
 mod request_queue;
+mod runnable;
 pub mod serving;
 pub mod source;
 #[cfg(feature = "opentelemetry")]

@@ -51,7 +51,7 @@ pub use self::{
         view::View,
     },
     state::read_error::ReadError,
-    watch::access::MissingRight,
+    watch::access::{ForbiddenError, MissingRight},
 };
 pub(crate) use self::{
     objects::{

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{
     cache::Cache,
-    manager,
     metrics::ControllerMetrics,
     object::Object,
     reconcile::Request,
     request_queue::{Explanation, RequestQueue},
+    runnable::RunnableHandle,
     source::{Kind, Source},
 };
 
@@ -43,15 +43,11 @@ pub struct Handle<R: Request> {
     metrics: ControllerMetrics,
     cache: Arc<Cache>,
     /// Its workers, and its warm-up.
-    runnables: Vec<manager::Handle>,
+    runnables: Vec<RunnableHandle>,
 }
 
 impl<R: Request> Handle<R> {
-    pub(crate) fn new(
-        controller: &Controller<R>,
-        cache: Arc<Cache>,
-        runnables: Vec<manager::Handle>,
-    ) -> Self {
+    pub(crate) fn new(controller: &Controller<R>, cache: Arc<Cache>, runnables: Vec<RunnableHandle>) -> Self {
         Self {
             requests: controller.requests.clone(),
             sources: Arc::clone(&controller.sources),

@@ -7,12 +7,11 @@ use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use tracing::Span;
 
-use super::config::GroupKind;
+use super::{SourceError, config::GroupKind};
 use crate::{
     brief::Brief,
     cache::ReadError,
     client::{self, ErrorKind},
-    error::BoxError,
     finalizer::FinalizeError,
     object::{Object, ObjectKey},
     reconcile::{Context, Error, Next, Outcome, Request, Retry},
@@ -95,7 +94,7 @@ impl<R: Request> Log<R> {
         say!(info, self, source, "EventSource ended");
     }
 
-    pub(super) fn going_on_without(&self, source: &str, error: &BoxError) {
+    pub(super) fn going_on_without(&self, source: &str, error: &SourceError) {
         say!(
             error,
             self,

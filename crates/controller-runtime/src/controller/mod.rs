@@ -5,8 +5,8 @@ mod handle;
 mod log;
 mod options;
 mod settle;
+mod source_error;
 mod sources;
-mod unmanaged;
 mod warm_up;
 mod watch;
 mod worker;
@@ -26,7 +26,7 @@ pub use self::{
     config::Config,
     handle::Handle,
     options::Options,
-    unmanaged::Unmanaged,
+    source_error::SourceError,
     watch::{NotSyncedError, Watch},
     worker_pool::WorkersError,
 };
@@ -46,12 +46,12 @@ pub use crate::request_queue::{
 use crate::{
     client::Client,
     error::BoxError,
-    manager::{RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
     pace::SharedPace,
     predicate::EventFilter,
     reconcile::{Action, Context, Error, Reconciler, Request, Surroundings},
     request_queue::{FailedEvents, RequestQueue},
+    runnable::{RunContext, Runnable},
     source::DynSource,
 };
 
@@ -116,7 +116,7 @@ impl<R: Request> Controller<R> {
     }
 
     /// Runs the sources until dropped. Returns the error that stops the controller.
-    async fn run_sources(&self) -> BoxError {
+    async fn run_sources(&self) -> SourceError {
         self.sources.run(&self.requests, &self.log, self.settings.cache_sync_timeout).await
     }
 
@@ -178,7 +178,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
             biased;
             () = cx.shutdown() => return Ok(()),
             () = cx.aborted() => return Ok(()),
-            error = &mut sources => return Err(error),
+            error = &mut sources => return Err(error.into()),
             () = self.sources.synced() => {}
         }
         self.log.starting_workers(*self.wanted_workers.borrow());
@@ -193,7 +193,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
                 biased;
                 () = cx.aborted() => break None,
                 () = cx.shutdown() => break None,
-                error = &mut sources => break Some(error),
+                error = &mut sources => break Some(error.into()),
                 changed = pool.changed() => if let Err(panic) = changed {
                     break Some(panic.into());
                 },

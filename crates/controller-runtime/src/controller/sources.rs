@@ -13,10 +13,9 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use super::Log;
+use super::{Log, SourceError};
 use crate::{
-    error::BoxError,
-    manager::Error,
+    cache::ForbiddenError,
     panics::recovered,
     reconcile::Request,
     request_queue::RequestQueue,
@@ -170,7 +169,7 @@ impl<R: Request> Sources<R> {
         requests: &RequestQueue<R>,
         log: &Arc<Log<R>>,
         limit: Duration,
-    ) -> BoxError {
+    ) -> SourceError {
         let mut changed = self.changed.subscribe();
         let mut tasks = JoinSet::new();
         let mut running: BTreeMap<u64, AbortHandle> = BTreeMap::new();
@@ -222,7 +221,7 @@ impl<R: Request> Run<R> {
         Self { entry, requests, log, number }
     }
 
-    async fn until_it_ends(self, limit: Duration) -> Result<(), BoxError> {
+    async fn until_it_ends(self, limit: Duration) -> Result<(), SourceError> {
         let entry = &self.entry;
         self.log.starting_source(&entry.name);
         loop {
@@ -241,7 +240,7 @@ impl<R: Request> Run<R> {
         }
     }
 
-    async fn once(&self, limit: Duration) -> Result<(), BoxError> {
+    async fn once(&self, limit: Duration) -> Result<(), SourceError> {
         let Entry { source, name, standing, required } = &*self.entry;
         let (entry, number) = (Arc::clone(&self.entry), self.number);
         let set_synced = Arc::new(move || entry.enter(number, Phase::Synced));
@@ -249,10 +248,10 @@ impl<R: Request> Run<R> {
         let run = async {
             let ended = recovered(Arc::clone(source).run(sink)).await;
             ended.unwrap_or_else(|panic| Err(format!("it panicked: {panic}").into())).map_err(|error| {
-                match error.downcast::<Error>() {
-                    Ok(own) => own as BoxError,
+                match error.downcast::<ForbiddenError>() {
+                    Ok(forbidden) => SourceError::Forbidden(*forbidden),
                     Err(source) => {
-                        Error::Source { name: name.to_string(), controller: self.controller(), source }.into()
+                        SourceError::Failed { name: name.to_string(), controller: self.controller(), source }
                     }
                 }
             })
@@ -271,7 +270,7 @@ impl<R: Request> Run<R> {
             () = sleep(limit) => {
                 let reason = source.trouble().unwrap_or_else(|| "the source has not reported that it is synced".to_owned());
                 let (name, controller) = (name.to_string(), self.controller());
-                let late = Error::SourceSync { name, controller, timeout: limit, reason }.into();
+                let late = SourceError::NotSynced { name, controller, timeout: limit, reason };
                 if *required {
                     return Err(late);
                 }
@@ -286,7 +285,7 @@ impl<R: Request> Run<R> {
     }
 
     /// Logs an error of the source. Repetitions of an error are not logged.
-    fn complain(&self, error: &BoxError) {
+    fn complain(&self, error: &SourceError) {
         let failing = Phase::Failing(error.to_string());
         if self.entry.standing.borrow().phase != failing {
             self.log.going_on_without(&self.entry.name, error);

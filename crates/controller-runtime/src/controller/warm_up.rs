@@ -11,8 +11,8 @@ use tokio::time::{Duration, sleep};
 use super::Controller;
 use crate::{
     error::BoxError,
-    manager::{RunContext, Runnable},
     reconcile::Request,
+    runnable::{RunContext, Runnable},
 };
 
 /// Interval at which the queue of a standby is checked.
@@ -44,7 +44,7 @@ impl<R: Request> Runnable for WarmUp<R> {
         tokio::select! {
             biased;
             () = cx.shutdown() => Ok(()),
-            error = controller.run_sources() => Err(error),
+            error = controller.run_sources() => Err(error.into()),
             () = ready => Ok(()),
             () = self.remove_dead_requests() => Ok(()),
         }

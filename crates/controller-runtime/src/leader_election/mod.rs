@@ -35,7 +35,7 @@
 //! request that the API server has accepted is carried out, whichever process leads by then; an interrupted one may have been
 //! carried out. No client can prevent that; only the server can, for writes that depend on the state they replace. So give
 //! writes a precondition (the UID or resourceVersion of their object), and let systems outside of the API server compare
-//! [fencing tokens](crate::manager::RunContext::fencing_token).
+//! [fencing tokens](crate::runnable::RunContext::fencing_token).
 //!
 //! The permit relies on a clock that runs. When a machine is suspended, or a virtual machine is frozen and thawed later, its
 //! monotonic clock stands still while those of others run on: another process may lead by then. The thawed process considers

@@ -8,10 +8,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    Error, Manager, RunContext, Runnable,
+    Error, Manager,
     run::{FLUSH, own_or_named},
 };
-use crate::recorder::Recorder;
+use crate::{
+    recorder::Recorder,
+    runnable::{RunContext, Runnable},
+};
 
 impl Manager {
     /// Runs `runnable` until it ends; it is asked to finish when `shutdown` completes.
@@ -31,7 +34,7 @@ impl Manager {
         let failure = Arc::new(Mutex::new(None));
         let failed = Arc::clone(&failure);
         let cx = RunContext {
-            manager: self.downgrade(),
+            manager: self.for_context(),
             draining: draining.clone(),
             aborting: CancellationToken::new(),
             ready: Arc::new(|| {}),

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Error, RunContext, Runnable};
+use super::Error;
 use crate::{
-    cache::{Cache, NotSynced},
+    cache::{Cache, ForbiddenError, NotSynced},
     error::BoxError,
+    runnable::{RunContext, Runnable},
 };
 
 /// Runs the caches: their lists and watches.
@@ -20,7 +21,7 @@ impl Caches {
     pub(super) async fn synced(&self) -> Result<(), Error> {
         let timeout = self.sync_timeout;
         self.cache.synced(timeout).await.map_err(|error| match error {
-            NotSynced::Forbidden(missing) => Error::Forbidden { missing },
+            NotSynced::Forbidden(missing) => Error::Forbidden(ForbiddenError { missing }),
             NotSynced::Late { resource, reason } => Error::CacheSync { resource, timeout, reason },
         })
     }

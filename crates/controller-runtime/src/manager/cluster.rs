@@ -8,12 +8,13 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{AddError, Handle, Manager, RunContext, Runnable, clients::Clients, lifecycle::Group};
+use super::{AddError, Manager, clients::Clients};
 use crate::{
     cache::{self, Cache, Cached, OtherCluster, ResourceStats},
     client::{Call, Client, PermitError, WriteGate, WritePermit},
     error::BoxError,
     object::StaticObject,
+    runnable::{Group, RunContext, Runnable, RunnableHandle},
 };
 
 /// Another cluster that controllers of a manager watch and write to. Made by [`Manager::add_cluster`].
@@ -25,7 +26,7 @@ pub struct Cluster {
     client: Client,
     ungated: Client,
     cache: Arc<Cache>,
-    handle: Handle,
+    handle: RunnableHandle,
     all: Clusters,
 }
 

@@ -1,8 +1,13 @@
 //! Errors of a manager's run, and of adding to a manager.
 
-use std::{error::Error as _, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
-use crate::{cache::MissingRight, controller::WorkersError, error::BoxError};
+use crate::{
+    cache::ForbiddenError,
+    controller::{SourceError, WorkersError},
+    error::{BoxError, with_causes},
+    runnable::Refusal,
+};
 
 /// Error of a manager's run.
 ///
@@ -22,33 +27,11 @@ pub enum Error {
     },
     /// The API server does not allow the operator to list and watch a cached resource. Waiting would not help, so the start
     /// fails at once.
-    #[error("the operator has no permission to list and watch {}", join(missing))]
-    Forbidden {
-        /// The missing permissions that were reported within half a second. The message names the first ten.
-        missing: Vec<MissingRight>,
-    },
-    /// A source of a controller did not deliver its initial state in time.
-    #[error("source {name} of controller {controller} is not synced after {} s: {reason}", timeout.as_secs_f32())]
-    SourceSync {
-        /// Name of the source; for a kind, the resource.
-        name: String,
-        /// Name of the controller.
-        controller: String,
-        /// Time that the controller waited.
-        timeout: Duration,
-        /// Obstacle that the source reports.
-        reason: String,
-    },
-    /// A source of a controller failed.
-    #[error("source {name} of controller {controller} failed")]
-    Source {
-        /// Name of the source.
-        name: String,
-        /// Name of the controller.
-        controller: String,
-        /// Error returned by the source.
-        source: BoxError,
-    },
+    #[error(transparent)]
+    Forbidden(ForbiddenError),
+    /// A source of a controller failed, or did not deliver its initial state in time.
+    #[error(transparent)]
+    Source(SourceError),
     /// A runnable failed, and the manager stopped because of it.
     #[error("{name} failed")]
     Runnable {
@@ -93,27 +76,18 @@ pub enum Error {
     AlreadyRunning,
 }
 
-/// Number of missing permissions in a message.
-const TOLD: usize = 10;
-
-fn join(missing: &[MissingRight]) -> String {
-    let told: Vec<_> = missing.iter().take(TOLD).map(ToString::to_string).collect();
-    let more = match missing.len() - told.len() {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    told.join("; ") + &more
+impl From<SourceError> for Error {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Forbidden(error) => Self::Forbidden(error),
+            error => Self::Source(error),
+        }
+    }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")?;
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        with_causes(self, f)
     }
 }
 
@@ -153,4 +127,15 @@ pub enum AddError {
         /// Name of the runnable or controller.
         name: String,
     },
+}
+
+impl AddError {
+    /// The error for a runnable or controller `name` that was refused.
+    pub(super) fn refused(name: &str, refusal: Refusal) -> Self {
+        let name = name.to_owned();
+        match refusal {
+            Refusal::DuplicateName => Self::DuplicateName { name },
+            Refusal::Stopping => Self::Stopping { name },
+        }
+    }
 }

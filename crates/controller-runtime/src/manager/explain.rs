@@ -5,9 +5,10 @@ use std::{borrow::Cow, sync::Weak};
 use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
-use super::{Manager, registry::Registry};
+use super::Manager;
 use crate::{
     request_queue::{Explanation, Overview},
+    runnable::Runnables,
     serving::{Request, Response, text},
 };
 
@@ -61,7 +62,7 @@ impl Manager {
     ///
     /// The token needs the verb `get` on the `nonResourceURLs` `/explain`.
     ///
-    /// An [unmanaged](crate::controller::Unmanaged) controller is included from when it is made until it is dropped.
+    /// An [unmanaged](crate::manager::UnmanagedController) controller is included from when it is made until it is dropped.
     ///
     /// # Errors
     ///
@@ -77,7 +78,7 @@ impl Manager {
     }
 }
 
-fn overview(registry: &Registry) -> Vec<Overview> {
+fn overview(registry: &Runnables) -> Vec<Overview> {
     let mut all: Vec<_> =
         registry.controllers().iter().map(|(_, controller)| controller.overview()).collect();
     // The registry has the order of addition.
@@ -85,7 +86,7 @@ fn overview(registry: &Registry) -> Vec<Overview> {
     all
 }
 
-fn explain(registry: &Registry, name: &str, request: &str) -> Result<Explanation, ExplainError> {
+fn explain(registry: &Runnables, name: &str, request: &str) -> Result<Explanation, ExplainError> {
     let controllers = registry.controllers();
     let Some((_, controller)) = controllers.iter().find(|(known, _)| **known == *name) else {
         let mut known: Vec<_> = controllers.iter().map(|(name, _)| name.to_string()).collect();
@@ -100,7 +101,7 @@ fn explain(registry: &Registry, name: &str, request: &str) -> Result<Explanation
 }
 
 /// Answers a request to [`PATH`]. The registry is held weakly, because it holds the server that calls this.
-pub(super) fn answer(registry: &Weak<Registry>, request: &Request) -> Response {
+pub(super) fn answer(registry: &Weak<Runnables>, request: &Request) -> Response {
     if request.method() != Method::GET {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
     }

@@ -8,47 +8,36 @@ mod error;
 mod explain;
 #[cfg(feature = "clap")]
 mod flags;
-mod lifecycle;
 mod options;
-mod registry;
 mod run;
-mod runnable;
 mod servers;
 mod signals;
-mod state;
+mod unmanaged;
 mod weak;
 
-use std::{
-    fmt,
-    future::Future,
-    sync::{Arc, Weak},
-};
+use std::{fmt, future::Future, sync::Arc};
 
 use kube_clock::Clock;
 use tokio::sync::watch;
 
 #[cfg(feature = "clap")]
 pub use self::flags::Flags;
-pub(crate) use self::registry::ReservedName;
 use self::{
     caches::Caches,
     clients::{Clients, connect, host_of, metered},
     cluster::Clusters,
-    lifecycle::{Group, Id, Input},
-    registry::{Entry, Registry},
     servers::Servers,
-    state::Readiness,
 };
 pub use self::{
     cluster::Cluster,
     error::{AddError, Error},
     explain::ExplainError,
     options::{Epoch, Options, Shutdown},
-    runnable::{RunContext, Runnable},
     signals::Signals,
-    state::{NeverReadyError, State},
+    unmanaged::UnmanagedController,
     weak::WeakManager,
 };
+pub use crate::runnable::{NeverReadyError, RunContext, Runnable, RunnableHandle, State};
 use crate::{
     cache::{self, Cache, Cached},
     client::Client,
@@ -58,6 +47,10 @@ use crate::{
     object::StaticObject,
     reconcile,
     request_queue::Explain,
+    runnable::{
+        self, ControllerName, Group, Input, Readiness, ReadyWhen, RegisteredRunnable, Runnables,
+        wait_until_ready,
+    },
 };
 
 /// Runs controllers and other [`Runnable`]s, which share its clients and caches.
@@ -77,7 +70,7 @@ use crate::{
 /// released only when nothing that needs it runs any more.
 ///
 /// A failed runnable stops the whole manager, in the same order. Runnables can be added until then, and start at once if their
-/// group has started; they can also be [removed](Handle::remove).
+/// group has started; they can also be [removed](RunnableHandle::remove).
 ///
 /// Two managers, or two successive runs, in one process are independent of each other. Process-wide are only a panic hook,
 /// which records the place of a panic in a reconcile and calls the hook before it, and the signals of [`Signals`].
@@ -121,7 +114,7 @@ struct Shared {
     clusters: Clusters,
     options: Options,
     metrics: Metrics,
-    registry: Arc<Registry>,
+    registry: Arc<Runnables>,
     state: watch::Sender<State>,
     readiness: watch::Sender<Readiness>,
     election: Option<Election>,
@@ -178,7 +171,7 @@ impl Manager {
                 cache,
                 clusters: Clusters::default(),
                 metrics,
-                registry: Arc::new(Registry::new(election.is_some())),
+                registry: Arc::new(Runnables::new(election.is_some())),
                 state: watch::Sender::new(State::Built),
                 readiness: watch::Sender::new(Readiness::NotYet),
                 leads: watch::Sender::new(false),
@@ -274,7 +267,7 @@ impl Manager {
     /// # Errors
     ///
     /// The manager is stopping or has stopped.
-    pub fn add(&self, runnable: impl Runnable) -> Result<Handle, AddError> {
+    pub fn add(&self, runnable: impl Runnable) -> Result<RunnableHandle, AddError> {
         let group = if runnable.needs_leader_election() { Group::LeaderElected } else { Group::Others };
         self.add_to(group, runnable)
     }
@@ -286,10 +279,11 @@ impl Manager {
     ///
     /// The manager is stopping or has stopped.
     #[doc(alias = "EnableWarmup")]
-    pub fn add_warm_up(&self, runnable: impl Runnable) -> Result<Handle, AddError> {
+    pub fn add_warm_up(&self, runnable: impl Runnable) -> Result<RunnableHandle, AddError> {
         let name = runnable.name();
-        let id = self.shared.registry.add(&name, false, Group::WarmUp, true, || Entry::new(runnable))?;
-        Ok(self.handle(id))
+        let make = || RegisteredRunnable::new(runnable);
+        let added = self.shared.registry.add(ControllerName::Any, Group::WarmUp, ReadyWhen::Signalled, make);
+        Ok(self.handle(added.map_err(|refusal| AddError::refused(&name, refusal))?))
     }
 
     /// Completes when the manager has become [`State::Ready`].
@@ -298,7 +292,7 @@ impl Manager {
     ///
     /// The manager stopped or was dropped before that.
     pub fn ready(&self) -> impl Future<Output = Result<(), NeverReadyError>> + Send + use<> {
-        state::wait_until_ready(self.shared.readiness.subscribe())
+        wait_until_ready(self.shared.readiness.subscribe())
     }
 
     /// The current state and its changes.
@@ -320,10 +314,12 @@ impl Manager {
         debug_assert!(added.is_ok(), "a manager that has not been run accepts every runnable");
     }
 
-    fn add_to(&self, group: Group, runnable: impl Runnable) -> Result<Handle, AddError> {
-        let (name, signals) = (runnable.name(), runnable.signals_ready());
-        let id = self.shared.registry.add(&name, false, group, signals, || Entry::new(runnable))?;
-        Ok(self.handle(id))
+    fn add_to(&self, group: Group, runnable: impl Runnable) -> Result<RunnableHandle, AddError> {
+        let name = runnable.name();
+        let ready = if runnable.signals_ready() { ReadyWhen::Signalled } else { ReadyWhen::Started };
+        let make = || RegisteredRunnable::new(runnable);
+        let added = self.shared.registry.add(ControllerName::Any, group, ready, make);
+        Ok(self.handle(added.map_err(|refusal| AddError::refused(&name, refusal))?))
     }
 
     /// Adds a controller. Its kinds are watched only if it is accepted.
@@ -340,9 +336,10 @@ impl Manager {
             let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
             let explains = Arc::new(controller.requests().clone());
             made = Some(Arc::clone(&controller));
-            Entry::of_controller(controller, explains)
+            RegisteredRunnable::of_controller(controller, explains)
         };
-        let id = registry.add(name, !settings.skip_name_validation, group, false, make)?;
+        let added = registry.add(name_rule(name, settings), group, ReadyWhen::Started, make);
+        let id = added.map_err(|refusal| AddError::refused(name, refusal))?;
         let controller = made.expect("the registry made the controller that it accepted");
         let mut runnables = vec![self.handle(id)];
         if settings.warms_up {
@@ -364,7 +361,7 @@ impl Manager {
         name: &str,
         settings: &Settings,
         make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
-    ) -> Result<controller::Unmanaged<R>, AddError> {
+    ) -> Result<UnmanagedController<R>, AddError> {
         let mut made = None;
         let make = || -> Arc<dyn Explain> {
             let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
@@ -372,15 +369,16 @@ impl Manager {
             made = Some(controller);
             explains
         };
-        let name = self.shared.registry.reserve(name, !settings.skip_name_validation, make)?;
+        let reserved = self.shared.registry.reserve(name, name_rule(name, settings), make);
+        let name = reserved.map_err(|refusal| AddError::refused(name, refusal))?;
         let controller = made.expect("the registry made the controller that it accepted");
-        Ok(controller::Unmanaged::new(controller, self.clone(), name))
+        Ok(UnmanagedController::new(controller, self.clone(), name))
     }
 
     pub(crate) fn handle_of<R: reconcile::Request>(
         &self,
         controller: &Controller<R>,
-        runnables: Vec<Handle>,
+        runnables: Vec<RunnableHandle>,
     ) -> controller::Handle<R> {
         controller::Handle::new(controller, Arc::clone(&self.shared.cache), runnables)
     }
@@ -401,9 +399,14 @@ impl Manager {
         Ok(own.settle(name, controller, *cache_sync_timeout, kind)?)
     }
 
-    fn handle(&self, id: Id) -> Handle {
-        Handle { id, registry: Arc::downgrade(&self.shared.registry) }
+    fn handle(&self, id: runnable::Id) -> RunnableHandle {
+        RunnableHandle::new(id, &self.shared.registry)
     }
+}
+
+/// Names of controllers are unique, unless the controller's options allow others.
+fn name_rule<'n>(name: &'n str, settings: &Settings) -> ControllerName<'n> {
+    if settings.skip_name_validation { ControllerName::Any } else { ControllerName::Unique(name) }
 }
 
 impl Shared {
@@ -433,34 +436,6 @@ impl Shared {
             }
             _ => {}
         }
-    }
-}
-
-/// Handle of a runnable or controller of a manager. Dropping it has no effect.
-#[derive(Clone)]
-pub struct Handle {
-    id: Id,
-    /// Weak, because a runnable in the registry may hold its own handle.
-    registry: Weak<Registry>,
-}
-
-impl Handle {
-    /// Removes the runnable: asks it to finish, as at a shutdown, and waits until it has. A controller finishes when
-    /// its running reconciles are done. Its name is free again then.
-    ///
-    /// # Cancellation
-    ///
-    /// Dropping the future only ends the wait.
-    pub async fn remove(self) {
-        let Some(registry) = self.registry.upgrade() else { return };
-        registry.step(Input::Remove(self.id));
-        registry.forgotten(self.id).await;
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("id", &self.id).finish_non_exhaustive()
     }
 }
 

@@ -19,17 +19,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{
-    Error, Manager, RunContext, Shutdown, State,
-    lifecycle::{Effect, Failed, Group, Id, Input},
-    registry::Entry,
-    state::Readiness,
-};
+use super::{Error, Manager, Shutdown};
 use crate::{
+    controller::SourceError,
     error::BoxError,
     leader_election::{Candidate, Leadership, Surroundings, Wish},
     panics::panic_message,
     recorder::Recorder,
+    runnable::{Effect, Failed, Group, Id, Input, Readiness, RegisteredRunnable, RunContext, State},
 };
 
 /// Time for writing the remaining Kubernetes Events when the manager stops.
@@ -252,13 +249,13 @@ impl Run<'_> {
         }
     }
 
-    fn spawn(&mut self, id: Id, entry: Entry) {
+    fn spawn(&mut self, id: Id, entry: RegisteredRunnable) {
         let tokens = Tokens::default();
         // Weak: a runnable may keep its context, and the registry holds the runnable.
         let registry = Arc::downgrade(&self.manager.shared.registry);
         let (failures, lasts) = (self.failures.0.clone(), Arc::downgrade(&tokens.lasts));
         let cx = RunContext {
-            manager: self.manager.downgrade(),
+            manager: self.manager.for_context(),
             draining: tokens.draining.clone(),
             aborting: tokens.aborting.clone(),
             ready: Arc::new(move || {
@@ -429,14 +426,14 @@ impl Run<'_> {
 
     /// Names of what still runs among these: each running reconcile, or the runnable if it has none.
     fn holdouts(&self, which: impl Fn(&Tokens) -> bool) -> Vec<String> {
-        let named = |entry: &Entry| {
+        let named = |entry: &RegisteredRunnable| {
             let unfinished = entry.runnable.unfinished();
             if unfinished.is_empty() { vec![entry.name.to_string()] } else { unfinished }
         };
         self.running(which).iter().flat_map(named).collect()
     }
 
-    fn running(&self, which: impl Fn(&Tokens) -> bool) -> Vec<Entry> {
+    fn running(&self, which: impl Fn(&Tokens) -> bool) -> Vec<RegisteredRunnable> {
         let registry = &self.manager.shared.registry;
         let ids = self.tokens.iter().filter(|(_, tokens)| which(tokens)).map(|(id, _)| *id);
         ids.filter_map(|id| registry.entry(id)).collect()
@@ -450,8 +447,12 @@ impl Run<'_> {
 
 /// Converts an error to one of the manager: errors of this crate as they are, others with the name of the runnable.
 pub(super) fn own_or_named(error: BoxError, name: &str) -> Error {
-    match error.downcast::<Error>() {
-        Ok(own) => *own,
+    let error = match error.downcast::<Error>() {
+        Ok(own) => return *own,
+        Err(error) => error,
+    };
+    match error.downcast::<SourceError>() {
+        Ok(error) => Error::from(*error),
         Err(source) => Error::Runnable { name: name.to_owned(), source },
     }
 }

@@ -5,10 +5,11 @@ use std::{future::Future, net::SocketAddr, sync::Arc};
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::{Manager, State, explain, lifecycle::Group};
+use super::{Manager, explain};
 use crate::{
     error::BoxError,
     health::Checks,
+    runnable::{Group, State},
     serving::{Endpoint, ExtraHandlers, Handler, HttpServer, Listen, Request, Serving, boxed, text},
 };
 

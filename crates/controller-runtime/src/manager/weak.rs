@@ -1,11 +1,12 @@
 //! Weak handle of a manager.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, Weak},
 };
 
-use super::{Manager, Shared};
+use super::{Manager, RunContext, Shared};
 
 /// Handle of a manager that does not keep it alive.
 ///
@@ -41,10 +42,28 @@ pub struct WeakManager {
 }
 
 impl Manager {
+    /// The manager for a [`RunContext`].
+    pub(super) fn for_context(&self) -> Weak<dyn Any + Send + Sync> {
+        let shared = Arc::downgrade(&self.shared);
+        shared
+    }
+
     /// A weak handle of the manager, for its own runnables.
     #[must_use]
     pub fn downgrade(&self) -> WeakManager {
         WeakManager { shared: Arc::downgrade(&self.shared) }
+    }
+}
+
+impl RunContext {
+    /// The manager, for adding runnables or controllers, reading its caches, or writing with its client. `None` if it has been
+    /// dropped, which cannot happen while it runs.
+    ///
+    /// Do not keep it: see [`WeakManager`].
+    #[must_use]
+    pub fn manager(&self) -> Option<Manager> {
+        let shared = self.manager.upgrade()?.downcast().ok()?;
+        Some(Manager { shared })
     }
 }
 

@@ -36,8 +36,8 @@ pub(crate) use self::{
 };
 use crate::{
     error::BoxError,
-    manager::{RunContext, Runnable},
     metrics::CertificateMetrics,
+    runnable::{RunContext, Runnable},
 };
 
 /// Largest number of concurrent connections; further ones wait until one is closed.

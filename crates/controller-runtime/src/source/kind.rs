@@ -7,10 +7,9 @@ use kube::core::ApiResource;
 
 use super::{Sink, Source, delivery::Delivery, rules::Rules};
 use crate::{
-    cache::{Cache, Cached, Delivered, LabelSelector},
+    cache::{Cache, Cached, Delivered, ForbiddenError, LabelSelector},
     error::BoxError,
     handler::EventHandler,
-    manager,
     object::{DynamicKind, Object, StaticObject},
     pace::Pace,
     predicate::Predicate,
@@ -163,7 +162,7 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
 
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
         let readable = self.cached.readable().await;
-        readable.map_err(|missing| manager::Error::Forbidden { missing })?;
+        readable.map_err(|missing| ForbiddenError { missing })?;
         let (mut events, mut pace) = (self.cached.subscribe(), Pace::begin());
         let mut delivery = Delivery::new(&sink, &self.rules);
         let (mut closed, mut has_ended) = (pin!(self.cached.closed()), false);

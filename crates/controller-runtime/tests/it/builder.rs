@@ -12,7 +12,7 @@ use std::{
 
 use controller_runtime::{
     Action, BoxError, Builder, Cached, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
-    controller::{Config, Options},
+    controller::{Config, Options, SourceError},
     manager, reconcile,
     source::{Requests, Sink, Source, from_fn},
     workqueue::{Priority, Queue},
@@ -150,7 +150,7 @@ async fn what_the_manager_says_of_all_controllers_is_what_they_do() {
     builder.complete(Notes::done()).unwrap();
     let began = Instant::now();
     let error = hasty.run(pending()).await.unwrap_err();
-    assert!(matches!(error, manager::Error::SourceSync { .. }), "{error}");
+    assert!(matches!(error, manager::Error::Source(SourceError::NotSynced { .. })), "{error}");
     assert_eq!(began.elapsed(), Duration::from_secs(7));
 
     let careless = manager(Config::default().skip_name_validation(true));

@@ -23,6 +23,27 @@ impl fmt::Display for MissingRight {
     }
 }
 
+/// Error of a cache that the API server does not allow the operator to fill.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the operator has no permission to list and watch {}", list(missing))]
+#[non_exhaustive]
+pub struct ForbiddenError {
+    /// The missing permissions that were reported within half a second. The message names the first ten.
+    pub missing: Vec<MissingRight>,
+}
+
+/// Number of missing permissions in a message.
+const NAMED: usize = 10;
+
+fn list(missing: &[MissingRight]) -> String {
+    let named: Vec<_> = missing.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = match missing.len() - named.len() {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    named.join("; ") + &more
+}
+
 /// Returns the rule that allows the operator to list and watch the resource.
 pub(in crate::cache) fn rule(resource: &ApiResource, namespace: Option<&str>) -> String {
     let ApiResource { group, plural, .. } = resource;

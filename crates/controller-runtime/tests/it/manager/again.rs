@@ -6,8 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    BoxError, Builder, Client, Manager, ObjectKey, controller,
-    manager::{Options, RunContext, Runnable, State},
+    BoxError, Builder, Client, Manager, ObjectKey,
+    manager::{self, Options, RunContext, Runnable, State},
 };
 use tokio::time::timeout;
 
@@ -111,7 +111,7 @@ async fn a_run_that_begins_when_the_one_before_has_stopped_is_not_ended_by_it() 
 #[tokio::test(start_paused = true)]
 async fn a_runnable_that_is_removed_may_own_a_controller_of_the_same_manager() {
     struct Owns {
-        _controller: controller::Unmanaged<ObjectKey<Widget>>,
+        _controller: manager::UnmanagedController<ObjectKey<Widget>>,
     }
     impl Runnable for Owns {
         async fn start(&self, cx: RunContext) -> Result<(), BoxError> {

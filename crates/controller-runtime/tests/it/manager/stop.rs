@@ -172,7 +172,7 @@ fn what_never_waits_is_named_when_it_cannot_be_stopped() {
 struct Keeps {
     manager: WeakManager,
     context: Mutex<Option<RunContext>>,
-    _handle: Arc<Mutex<Option<manager::Handle>>>,
+    _handle: Arc<Mutex<Option<manager::RunnableHandle>>>,
     _alive: Arc<()>,
 }
 

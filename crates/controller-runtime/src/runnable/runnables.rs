@@ -6,47 +6,65 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use super::{
-    AddError, Runnable, State,
-    lifecycle::{Effect, Group, Id, Input, Lifecycle, Running},
-    runnable::DynRunnable,
+    DynRunnable, Runnable, State,
+    lifecycle::{Effect, Group, Id, Input, Lifecycle, ReadyWhen, Running},
 };
 use crate::request_queue::Explain;
 
-/// A runnable with its name.
-#[derive(Clone)]
-pub(super) struct Entry {
-    pub(super) name: Arc<str>,
-    pub(super) runnable: Arc<dyn DynRunnable>,
-    /// Whether it reacts to being aborted itself, and ends on its own.
-    pub(super) stops_itself: bool,
-    /// Explains its requests, if it is a controller.
-    pub(super) controller: Option<Arc<dyn Explain>>,
+/// Whether a runnable is refused because a controller has its name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ControllerName<'n> {
+    /// Refused if a controller has this name.
+    Unique(&'n str),
+    /// Accepted with any name.
+    Any,
 }
 
-impl Entry {
-    pub(super) fn new(runnable: impl Runnable) -> Self {
+/// Reason for which a runnable is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A controller has the name, which must be unique.
+    DuplicateName,
+    /// The manager is stopping or has stopped.
+    Stopping,
+}
+
+/// A runnable with its name.
+#[derive(Clone)]
+pub(crate) struct RegisteredRunnable {
+    pub(crate) name: Arc<str>,
+    pub(crate) runnable: Arc<dyn DynRunnable>,
+    /// Whether it reacts to being aborted itself, and ends on its own.
+    pub(crate) stops_itself: bool,
+    /// Explains its requests, if it is a controller.
+    pub(crate) controller: Option<Arc<dyn Explain>>,
+}
+
+impl RegisteredRunnable {
+    pub(crate) fn new(runnable: impl Runnable) -> Self {
         let name = Arc::from(runnable.name());
         Self { name, runnable: Arc::new(runnable), stops_itself: false, controller: None }
     }
 
-    pub(super) fn of_controller(controller: impl Runnable, explains: Arc<dyn Explain>) -> Self {
+    pub(crate) fn of_controller(controller: impl Runnable, explains: Arc<dyn Explain>) -> Self {
         Self { stops_itself: true, controller: Some(explains), ..Self::new(controller) }
     }
 }
 
-pub(super) struct Registry {
-    inner: Mutex<Inner>,
+/// The runnables of a manager, and their lifecycle.
+pub(crate) struct Runnables {
+    inner: Mutex<Registrations>,
     /// Wakes the run.
     changed: Notify,
     /// Number of entries. A change wakes callers that wait for the end of a removed runnable.
     entries: watch::Sender<usize>,
 }
 
-struct Inner {
+struct Registrations {
     lifecycle: Lifecycle,
     /// Whether a run exists; it may still have to finish when the lifecycle has stopped.
     runs: bool,
-    entries: BTreeMap<Id, Entry>,
+    entries: BTreeMap<Id, RegisteredRunnable>,
     /// Controllers that their users run.
     unmanaged: Vec<Named>,
     /// Effects for the run to carry out.
@@ -59,7 +77,7 @@ type Named = (Arc<str>, Arc<dyn Explain>);
 /// Name of a controller that the manager does not run. Dropping it frees the name.
 pub(crate) struct ReservedName {
     name: Arc<str>,
-    registry: Arc<Registry>,
+    registry: Arc<Runnables>,
 }
 
 impl Drop for ReservedName {
@@ -74,10 +92,10 @@ impl Drop for ReservedName {
     }
 }
 
-impl Registry {
-    pub(super) fn new(with_election: bool) -> Self {
+impl Runnables {
+    pub(crate) fn new(with_election: bool) -> Self {
         let lifecycle = Lifecycle::new(with_election);
-        let inner = Inner {
+        let inner = Registrations {
             lifecycle,
             runs: false,
             entries: BTreeMap::new(),
@@ -87,23 +105,18 @@ impl Registry {
         Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
     }
 
-    /// Adds the entry that `make` returns; calls `make` only if the entry is accepted. If the name must be unique (`own`), it
-    /// is refused when a controller has it.
-    pub(super) fn add(
+    /// Adds the runnable that `make` returns; calls `make` only if it is accepted.
+    pub(crate) fn add(
         &self,
-        name: &str,
-        own: bool,
+        name: ControllerName<'_>,
         group: Group,
-        signals: bool,
-        make: impl FnOnce() -> Entry,
-    ) -> Result<Id, AddError> {
+        ready: ReadyWhen,
+        make: impl FnOnce() -> RegisteredRunnable,
+    ) -> Result<Id, Refusal> {
         let mut inner = self.inner.lock();
-        if own {
-            inner.check_name(name)?;
-        }
+        inner.check(name)?;
         // The lifecycle decides before `make` is called, so that nothing is watched for a refused controller.
-        let added = inner.lifecycle.add(group, signals);
-        let (id, effects) = added.map_err(|_| AddError::Stopping { name: name.to_owned() })?;
+        let (id, effects) = inner.lifecycle.add(group, ready).map_err(|_| Refusal::Stopping)?;
         inner.entries.insert(id, make());
         inner.effects.extend(effects);
         drop(inner);
@@ -112,25 +125,22 @@ impl Registry {
         Ok(id)
     }
 
-    /// Registers a controller that its user runs; calls `make` only if it is accepted. If the name must be unique (`own`), it
-    /// is refused when a controller has it.
-    pub(super) fn reserve(
+    /// Registers a controller that its user runs; calls `make` only if it is accepted.
+    pub(crate) fn reserve(
         self: &Arc<Self>,
         name: &str,
-        own: bool,
+        rule: ControllerName<'_>,
         make: impl FnOnce() -> Arc<dyn Explain>,
-    ) -> Result<ReservedName, AddError> {
+    ) -> Result<ReservedName, Refusal> {
         let mut inner = self.inner.lock();
-        if own {
-            inner.check_name(name)?;
-        }
+        inner.check(rule)?;
         let name: Arc<str> = Arc::from(name);
         inner.unmanaged.push((Arc::clone(&name), make()));
         Ok(ReservedName { name, registry: Arc::clone(self) })
     }
 
-    /// Starts a run, which lasts until [`Registry::stop`].
-    pub(super) fn run(&self) -> Result<(), Running> {
+    /// Starts a run, which lasts until [`Runnables::stop`].
+    pub(crate) fn run(&self) -> Result<(), Running> {
         let mut inner = self.inner.lock();
         // The lifecycle may be `Stopped` while the run still ends; a second run must wait for that.
         if inner.runs {
@@ -141,7 +151,7 @@ impl Registry {
         Ok(())
     }
 
-    pub(super) fn step(&self, input: Input) {
+    pub(crate) fn step(&self, input: Input) {
         let mut inner = self.inner.lock();
         // Input and effects under one lock, so that effects of different threads keep the order of their inputs.
         let effects = inner.lifecycle.step(input);
@@ -151,7 +161,7 @@ impl Registry {
     }
 
     /// Ends the run, of which nothing is left.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.lifecycle.stop();
         inner.runs = false;
@@ -159,8 +169,8 @@ impl Registry {
         self.forget_removed(inner);
     }
 
-    fn forget_removed(&self, mut inner: MutexGuard<'_, Inner>) {
-        let Inner { lifecycle, entries, .. } = &mut *inner;
+    fn forget_removed(&self, mut inner: MutexGuard<'_, Registrations>) {
+        let Registrations { lifecycle, entries, .. } = &mut *inner;
         let removed: Vec<_> = entries.extract_if(.., |id, _| lifecycle.group(*id).is_none()).collect();
         let left = entries.len();
         drop(inner);
@@ -169,44 +179,46 @@ impl Registry {
         self.entries.send_replace(left);
     }
 
-    pub(super) fn take_effects(&self) -> Vec<Effect> {
+    pub(crate) fn take_effects(&self) -> Vec<Effect> {
         std::mem::take(&mut self.inner.lock().effects)
     }
 
     /// Completes when something has changed since the last call returned.
-    pub(super) async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    pub(super) fn entry(&self, id: Id) -> Option<Entry> {
+    pub(crate) fn entry(&self, id: Id) -> Option<RegisteredRunnable> {
         self.inner.lock().entries.get(&id).cloned()
     }
 
     /// The controllers by name in order of addition, then those that their users run.
-    pub(super) fn controllers(&self) -> Vec<Named> {
+    pub(crate) fn controllers(&self) -> Vec<Named> {
         let inner = self.inner.lock();
-        let named = |entry: &Entry| Some((Arc::clone(&entry.name), Arc::clone(entry.controller.as_ref()?)));
+        let named = |entry: &RegisteredRunnable| {
+            Some((Arc::clone(&entry.name), Arc::clone(entry.controller.as_ref()?)))
+        };
         inner.entries.values().filter_map(named).chain(inner.unmanaged.iter().cloned()).collect()
     }
 
-    pub(super) fn group(&self, id: Id) -> Option<Group> {
+    pub(crate) fn group(&self, id: Id) -> Option<Group> {
         self.inner.lock().lifecycle.group(id)
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.inner.lock().lifecycle.state()
     }
 
-    pub(super) fn is_shutting_down(&self) -> bool {
+    pub(crate) fn is_shutting_down(&self) -> bool {
         self.inner.lock().lifecycle.is_shutting_down()
     }
 
-    pub(super) fn is_losing(&self) -> bool {
+    pub(crate) fn is_losing(&self) -> bool {
         self.inner.lock().lifecycle.is_losing()
     }
 
     /// Waits until a removed runnable has ended and is forgotten.
-    pub(super) async fn forgotten(&self, id: Id) {
+    pub(crate) async fn forgotten(&self, id: Id) {
         // Subscribed before the check, so that a removal in between is not missed.
         let mut entries = self.entries.subscribe();
         // The sender lives in `self`, so the wait ends only by the condition.
@@ -214,13 +226,14 @@ impl Registry {
     }
 }
 
-impl Inner {
-    /// Refuses a name that a controller has.
-    fn check_name(&self, name: &str) -> Result<(), AddError> {
+impl Registrations {
+    /// Refuses a unique name that a controller has.
+    fn check(&self, name: ControllerName<'_>) -> Result<(), Refusal> {
+        let ControllerName::Unique(name) = name else { return Ok(()) };
         let managed =
             self.entries.values().filter(|entry| entry.controller.is_some()).map(|entry| &entry.name);
         if managed.chain(self.unmanaged.iter().map(|(name, _)| name)).any(|known| **known == *name) {
-            return Err(AddError::DuplicateName { name: name.to_owned() });
+            return Err(Refusal::DuplicateName);
         }
         Ok(())
     }

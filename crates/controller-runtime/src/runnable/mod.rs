@@ -1,11 +1,32 @@
-//! Runnables: components that a manager starts and stops.
+//! Runnables: components that a manager starts and stops, and the engine that does so.
+//!
+//! `lifecycle` decides the order (pure), `runnables` holds the runnables with their states. The shell that carries out the decisions
+//! is the run of a manager.
 
-use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
+mod handle;
+mod lifecycle;
+mod runnables;
+mod state;
+
+use std::{
+    any::{Any, type_name},
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+};
 
 use kube_clock::Clock;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::{Manager, WeakManager};
+pub use self::{
+    handle::RunnableHandle,
+    state::{NeverReadyError, State},
+};
+pub(crate) use self::{
+    lifecycle::{Effect, Failed, Group, Id, Input, ReadyWhen},
+    runnables::{ControllerName, Refusal, RegisteredRunnable, ReservedName, Runnables},
+    state::{Readiness, wait_until_ready},
+};
 use crate::{error::BoxError, recorder::Recorder};
 
 /// A component that a manager starts and stops, other than a controller: a server or a poller, for example.
@@ -55,7 +76,7 @@ pub trait Runnable: Send + Sync + 'static {
     /// # Cancellation
     ///
     /// The future is dropped when the lease is lost, and when it has not returned within
-    /// [`graceful_shutdown_timeout`](super::Options::graceful_shutdown_timeout) of the shutdown.
+    /// [`graceful_shutdown_timeout`](crate::manager::Options::graceful_shutdown_timeout) of the shutdown.
     ///
     /// # Errors
     ///
@@ -83,12 +104,13 @@ pub trait Runnable: Send + Sync + 'static {
 /// Access of a [`Runnable`] to its manager: shutdown, readiness, recorder and the manager itself.
 #[derive(Clone)]
 pub struct RunContext {
-    pub(super) manager: WeakManager,
-    pub(super) draining: CancellationToken,
-    pub(super) aborting: CancellationToken,
-    pub(super) ready: Arc<dyn Fn() + Send + Sync>,
-    pub(super) failed: Arc<dyn Fn(BoxError) + Send + Sync>,
-    pub(super) transitions: Option<i32>,
+    /// The manager. Its type stands above this module; [`RunContext::manager`] knows it.
+    pub(crate) manager: Weak<dyn Any + Send + Sync>,
+    pub(crate) draining: CancellationToken,
+    pub(crate) aborting: CancellationToken,
+    pub(crate) ready: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) failed: Arc<dyn Fn(BoxError) + Send + Sync>,
+    pub(crate) transitions: Option<i32>,
     pub(crate) recorder: Recorder,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clock: Clock,
@@ -98,15 +120,6 @@ impl RunContext {
     /// Completes when the runnable should finish: begin nothing new, complete running work, and return.
     pub fn shutdown(&self) -> WaitForCancellationFuture<'_> {
         self.draining.cancelled()
-    }
-
-    /// The manager, for adding runnables or controllers, reading its caches, or writing with its client. `None` if it has been
-    /// dropped, which cannot happen while it runs.
-    ///
-    /// Do not keep it: see [`WeakManager`].
-    #[must_use]
-    pub fn manager(&self) -> Option<Manager> {
-        self.manager.upgrade()
     }
 
     /// Reports that the runnable is ready, for example that it listens. See [`Runnable::signals_ready`].
@@ -158,12 +171,12 @@ impl std::fmt::Debug for RunContext {
 }
 
 /// Object-safe form of [`Runnable`].
-pub(super) trait DynRunnable: Send + Sync {
+pub(crate) trait DynRunnable: Send + Sync {
     fn start(self: Arc<Self>, cx: RunContext) -> Started;
     fn unfinished(&self) -> Vec<String>;
 }
 
-pub(super) type Started = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
+pub(crate) type Started = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
 impl<T: Runnable> DynRunnable for T {
     fn start(self: Arc<Self>, cx: RunContext) -> Started {

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, fmt};
 use super::State;
 
 /// ID of a runnable within its manager.
-pub(super) type Id = u64;
+pub(crate) type Id = u64;
 
 /// Runnables that start and stop together. Groups start in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,8 +58,17 @@ impl Group {
     }
 }
 
+/// When a runnable counts as ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Input {
+pub(crate) enum ReadyWhen {
+    /// As soon as it has been started.
+    Started,
+    /// When it reports so.
+    Signalled,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Input {
     /// The runnable reports that it is ready.
     Ready(Id),
     /// The runnable ended, with an error or without.
@@ -78,11 +87,11 @@ pub(super) enum Input {
 
 /// Marks a failure; the shell has the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Failed;
+pub(crate) struct Failed;
 
 /// Action for the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     Spawn(Id),
     /// Ask the runnable to finish.
     Drain(Id),
@@ -96,14 +105,14 @@ pub(super) enum Effect {
 
 /// The manager is stopping or has stopped, and accepts nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused;
+pub(crate) struct Refused;
 
 /// The manager is running already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Running;
+pub(crate) struct Running;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Lifecycle {
+pub(crate) struct Lifecycle {
     phase: Phase,
     members: BTreeMap<Id, Member>,
     next_id: Id,
@@ -126,8 +135,7 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Member {
     group: Group,
-    /// Whether the runnable reports when it is ready; otherwise it is ready once started.
-    signals: bool,
+    ready: ReadyWhen,
     state: MemberState,
     removed: bool,
 }
@@ -156,7 +164,7 @@ enum Election {
 }
 
 impl Lifecycle {
-    pub(super) fn new(with_election: bool) -> Self {
+    pub(crate) fn new(with_election: bool) -> Self {
         Self {
             phase: Phase::Built,
             members: BTreeMap::new(),
@@ -165,7 +173,7 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         match self.phase {
             Phase::Built => State::Built,
             Phase::Starting(_) => State::Starting,
@@ -175,27 +183,27 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn is_shutting_down(&self) -> bool {
+    pub(crate) fn is_shutting_down(&self) -> bool {
         matches!(self.phase, Phase::Draining(_) | Phase::Aborting | Phase::Stopped)
     }
 
     /// Returns whether the lease is lost while leader-elected runnables still run.
-    pub(super) fn is_losing(&self) -> bool {
+    pub(crate) fn is_losing(&self) -> bool {
         self.election == Some(Election::Losing)
     }
 
-    pub(super) fn group(&self, id: Id) -> Option<Group> {
+    pub(crate) fn group(&self, id: Id) -> Option<Group> {
         self.members.get(&id).map(|member| member.group)
     }
 
     /// Adds a runnable, and starts it if its group has been started.
-    pub(super) fn add(&mut self, group: Group, signals: bool) -> Result<(Id, Vec<Effect>), Refused> {
+    pub(crate) fn add(&mut self, group: Group, ready: ReadyWhen) -> Result<(Id, Vec<Effect>), Refused> {
         if self.is_shutting_down() {
             return Err(Refused);
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.members.insert(id, Member { group, signals, state: MemberState::Queued, removed: false });
+        self.members.insert(id, Member { group, ready, state: MemberState::Queued, removed: false });
         let mut effects = Vec::new();
         if self.is_started(group) {
             self.spawn(id, &mut effects);
@@ -204,7 +212,7 @@ impl Lifecycle {
     }
 
     /// Starts a run. After an earlier run, everything starts again.
-    pub(super) fn run(&mut self) -> Result<Vec<Effect>, Running> {
+    pub(crate) fn run(&mut self) -> Result<Vec<Effect>, Running> {
         if !matches!(self.phase, Phase::Built | Phase::Stopped) {
             return Err(Running);
         }
@@ -222,7 +230,7 @@ impl Lifecycle {
     }
 
     /// Marks the run as ended, in whatever way; nothing of it is left.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.phase = Phase::Stopped;
         self.election = self.election.map(|_| Election::Over);
         self.members.retain(|_, member| !member.removed);
@@ -231,7 +239,7 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn step(&mut self, input: Input) -> Vec<Effect> {
+    pub(crate) fn step(&mut self, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
         match input {
             Input::Ready(id) => self.set_state(id, |state| match state {
@@ -388,7 +396,10 @@ impl Lifecycle {
 
     fn spawn(&mut self, id: Id, effects: &mut Vec<Effect>) {
         let member = self.members.get_mut(&id).expect("only members are spawned");
-        member.state = if member.signals { MemberState::Starting } else { MemberState::Ready };
+        member.state = match member.ready {
+            ReadyWhen::Signalled => MemberState::Starting,
+            ReadyWhen::Started => MemberState::Ready,
+        };
         effects.push(Effect::Spawn(id));
     }
 

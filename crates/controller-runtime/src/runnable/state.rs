@@ -26,14 +26,14 @@ pub struct NeverReadyError;
 
 /// Whether the current or last run became ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readiness {
+pub(crate) enum Readiness {
     NotYet,
     Ready,
     Never,
 }
 
 /// Waits until the manager has become ready, even if it is not ready any more.
-pub(super) async fn wait_until_ready(
+pub(crate) async fn wait_until_ready(
     mut readiness: watch::Receiver<Readiness>,
 ) -> Result<(), NeverReadyError> {
     let decided = readiness.wait_for(|readiness| *readiness != Readiness::NotYet).await;

@@ -2,10 +2,12 @@
 
 use std::{fmt, future::Future, sync::Arc};
 
-use super::{Controller, Handle};
+use super::Manager;
 use crate::{
-    manager::{self, Manager, ReservedName},
+    controller::{Controller, Handle},
+    manager,
     reconcile::Request,
+    runnable::ReservedName,
 };
 
 /// A controller that uses a manager's resources, above all its caches, but is started and stopped by the caller. Made by
@@ -16,13 +18,13 @@ use crate::{
 /// controller as well.
 #[doc(alias = "NewUnmanaged")]
 #[doc(alias = "NewTypedUnmanaged")]
-pub struct Unmanaged<R: Request> {
+pub struct UnmanagedController<R: Request> {
     controller: Arc<Controller<R>>,
     manager: Manager,
     _name: ReservedName,
 }
 
-impl<R: Request> Unmanaged<R> {
+impl<R: Request> UnmanagedController<R> {
     pub(crate) fn new(controller: Arc<Controller<R>>, manager: Manager, name: ReservedName) -> Self {
         Self { controller, manager, _name: name }
     }
@@ -37,7 +39,7 @@ impl<R: Request> Unmanaged<R> {
     /// # Errors
     ///
     /// A source was not synced in time, or failed; or a reconcile panicked and panics are not
-    /// [recovered](super::Options::recover_panic).
+    /// [recovered](crate::controller::Options::recover_panic).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), manager::Error> {
         self.manager.run_alone(&self.controller, shutdown).await
     }
@@ -50,10 +52,10 @@ impl<R: Request> Unmanaged<R> {
     }
 }
 
-impl<R: Request> fmt::Debug for Unmanaged<R> {
+impl<R: Request> fmt::Debug for UnmanagedController<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unmanaged")
-            .field("name", &self.controller.requests.controller)
+        f.debug_struct("UnmanagedController")
+            .field("name", &self.controller.requests().controller)
             .finish_non_exhaustive()
     }
 }

@@ -152,7 +152,10 @@ impl World {
     }
 
     fn add(&mut self, group: Group) {
-        match self.lifecycle.add(group, group != Group::Others) {
+        match self
+            .lifecycle
+            .add(group, if group == Group::Others { ReadyWhen::Started } else { ReadyWhen::Signalled })
+        {
             Ok((id, effects)) => {
                 assert!(!self.shut_down, "refused after the stop");
                 self.groups.insert(id, group);
@@ -308,8 +311,8 @@ fn runs_follow_each_other_under_every_interleaving() {
 #[test]
 fn a_stop_while_starting_starts_nothing_more() {
     let mut lifecycle = Lifecycle::new(false);
-    let (caches, _) = lifecycle.add(Group::Caches, true).unwrap();
-    lifecycle.add(Group::LeaderElected, false).unwrap();
+    let (caches, _) = lifecycle.add(Group::Caches, ReadyWhen::Signalled).unwrap();
+    lifecycle.add(Group::LeaderElected, ReadyWhen::Started).unwrap();
     assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(caches)]));
     assert_eq!(lifecycle.step(Input::Shutdown), [Effect::Drain(caches)]);
     assert_eq!(lifecycle.step(Input::Ready(caches)), [], "too late");
@@ -320,13 +323,13 @@ fn a_stop_while_starting_starts_nothing_more() {
 #[test]
 fn what_ran_runs_again_in_the_next_run() {
     let mut lifecycle = Lifecycle::new(false);
-    let (id, _) = lifecycle.add(Group::Others, false).unwrap();
+    let (id, _) = lifecycle.add(Group::Others, ReadyWhen::Started).unwrap();
     for _ in 0..2 {
         assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(id)]));
         assert_eq!(lifecycle.run(), Err(Running));
         lifecycle.step(Input::Shutdown);
         lifecycle.step(Input::Ended(id, Ok(())));
         assert_eq!(lifecycle.state(), State::Stopped);
-        assert_eq!(lifecycle.add(Group::Others, false), Err(Refused));
+        assert_eq!(lifecycle.add(Group::Others, ReadyWhen::Started), Err(Refused));
     }
 }
