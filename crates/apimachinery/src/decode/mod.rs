@@ -2,6 +2,7 @@
 //!
 //! Duplicate fields are detected here, because the value no longer contains them; unknown fields are detected by the schema.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,11 +30,17 @@ pub struct Decoded {
 /// # Errors
 /// Go's message.
 pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
-    let text = String::from_utf8_lossy(bytes);
+    let text = text_of(bytes);
     // Go accepts lone surrogates, which `serde_json` refuses: retry with replacements.
     read(&text)
         .or_else(|| go_json::without_lone_surrogates(&text).and_then(|mended| read(&mended)))
         .ok_or_else(|| go_json::explain(&text))
+}
+
+/// Returns the bytes as text, with U+FFFD for those that are not UTF-8.
+fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    // `from_utf8` checks many bytes at a time, `from_utf8_lossy` each character.
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 fn read(text: &str) -> Option<Decoded> {
@@ -54,8 +61,12 @@ pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -
     for path in duplicates.iter().filter_map(|text| path_of(text)) {
         places.entry(path).or_insert_with(Place::duplicate);
     }
+    if places.is_empty() {
+        // The usual case needs no second pass over the document.
+        return duplicates;
+    }
     let found = RefCell::new((places, 0));
-    let text = String::from_utf8_lossy(bytes);
+    let text = text_of(bytes);
     let mut reader = serde_json::Deserializer::from_str(&text);
     let is_json = Order { path: Path::Root, found: &found }.deserialize(&mut reader).is_ok();
     let unknown = unknown.into_iter().map(|path| format!("unknown field \"{path}\""));
