@@ -1,0 +1,41 @@
+//! Results of requests whose failure is often acceptable.
+
+use crate::client::transport::error::Error;
+
+/// Turns errors that are often acceptable into `None`.
+pub trait ResultExt<T> {
+    /// Returns `None` instead of [`ErrorKind::NotFound`](crate::client::ErrorKind::NotFound), for changes of an object that may not
+    /// exist any more.
+    ///
+    /// # Errors
+    ///
+    /// Every other error.
+    #[doc(alias = "IgnoreNotFound")]
+    fn optional(self) -> Result<Option<T>, Error>;
+
+    /// Returns `None` instead of [`ErrorKind::AlreadyExists`](crate::client::ErrorKind::AlreadyExists).
+    ///
+    /// # Errors
+    ///
+    /// Every other error.
+    #[doc(alias = "IgnoreAlreadyExists")]
+    fn ignore_already_exists(self) -> Result<Option<T>, Error>;
+}
+
+impl<T> ResultExt<T> for Result<T, Error> {
+    fn optional(self) -> Result<Option<T>, Error> {
+        none_if(self, Error::is_not_found)
+    }
+
+    fn ignore_already_exists(self) -> Result<Option<T>, Error> {
+        none_if(self, Error::is_already_exists)
+    }
+}
+
+fn none_if<T>(result: Result<T, Error>, harmless: impl Fn(&Error) -> bool) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if harmless(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,358 @@
+//! One request to the API server as a value, which interceptors, the write gate and messages read.
+
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use kube::{
+    client::Body,
+    core::{Status, response::StatusDetails},
+};
+
+use super::error::Error;
+use crate::object::DynamicKind;
+
+/// Verb of a request to the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Verb {
+    /// Read one object.
+    Get,
+    /// Read many objects.
+    List,
+    /// Follow changes.
+    Watch,
+    /// Make an object.
+    Create,
+    /// Replace an object.
+    Update,
+    /// Change fields of an object.
+    Patch,
+    /// Server-side apply, which the API server knows as a patch.
+    Apply,
+    /// Delete one object.
+    Delete,
+    /// Delete many objects.
+    DeleteCollection,
+}
+
+impl Verb {
+    /// Whether it may change something: everything but get, list and watch.
+    #[must_use]
+    pub fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+
+    pub(in crate::client) fn method(self) -> http::Method {
+        match self {
+            Self::Get | Self::List | Self::Watch => http::Method::GET,
+            Self::Create => http::Method::POST,
+            Self::Update => http::Method::PUT,
+            Self::Patch | Self::Apply => http::Method::PATCH,
+            Self::Delete | Self::DeleteCollection => http::Method::DELETE,
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Apply => "apply",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "delete all",
+        })
+    }
+}
+
+/// A request to the API server, before it is sent.
+///
+/// An [`Interceptor`](crate::client::Interceptor) reads and may change it; a [`WriteGate`](crate::client::WriteGate) reads it. Its `Debug`
+/// form leaves out the body, which may be a secret.
+#[derive(Clone)]
+pub struct Call {
+    pub(in crate::client) verb: Verb,
+    pub(in crate::client) kind: Arc<DynamicKind>,
+    pub(in crate::client) namespace: Option<String>,
+    pub(in crate::client) name: Option<String>,
+    pub(in crate::client) subresource: Option<String>,
+    pub(in crate::client) query: Vec<(&'static str, String)>,
+    /// Query parameters added by the caller; this crate does not interpret them.
+    pub(in crate::client) more: Vec<(Cow<'static, str>, String)>,
+    pub(in crate::client) content_type: &'static str,
+    pub(in crate::client) accept: &'static str,
+    pub(in crate::client) body: Bytes,
+    pub(in crate::client) dry_run: bool,
+    /// Time that the request may take, if it differs from the client's.
+    pub(in crate::client) timeout: Option<Duration>,
+}
+
+pub(in crate::client) const JSON: &str = "application/json";
+/// `Accept` of a request for metadata alone.
+pub(in crate::client) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// Query parameters that change how the client handles a request; only the options of the request may set them.
+const OWN: [&str; 2] = ["dryRun", "watch"];
+
+/// Asks for a response that is not compressed. Watches need it: from Kubernetes 1.37 on each event of a compressed watch is a
+/// gzip file of its own, and the decompression that feature `gzip` of kube turns on reads only the first.
+pub(crate) fn uncompressed<B>(request: &mut http::Request<B>) {
+    request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+}
+
+impl Call {
+    pub(in crate::client) fn new(verb: Verb, kind: Arc<DynamicKind>) -> Self {
+        Self {
+            verb,
+            kind,
+            namespace: None,
+            name: None,
+            subresource: None,
+            query: Vec::new(),
+            more: Vec::new(),
+            content_type: JSON,
+            accept: JSON,
+            body: Bytes::new(),
+            dry_run: false,
+            timeout: None,
+        }
+    }
+
+    /// The verb.
+    #[must_use]
+    pub fn verb(&self) -> Verb {
+        self.verb
+    }
+
+    /// The kind of object.
+    #[must_use]
+    pub fn kind(&self) -> &DynamicKind {
+        &self.kind
+    }
+
+    /// The namespace; `None` for cluster-scoped kinds and for requests across namespaces.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The name of the object; `None` for requests about many objects, and for a create with a generated name.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The subresource, e.g. `status`; `None` for the object itself.
+    #[must_use]
+    pub fn subresource(&self) -> Option<&str> {
+        self.subresource.as_deref()
+    }
+
+    /// The object, patch or options that are sent: JSON, empty for reads.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Replaces the body.
+    pub fn set_body(&mut self, body: impl Into<Bytes>) {
+        self.body = body.into();
+    }
+
+    /// The value of a query parameter, e.g. `fieldManager`.
+    #[must_use]
+    pub fn query(&self, name: &str) -> Option<&str> {
+        let own = self.query.iter().map(|(known, value)| (*known, value));
+        let mut all = own.chain(self.more.iter().map(|(known, value)| (&**known, value)));
+        all.find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns whether the request is a dry run, which stores nothing.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// The object or objects of the request, as in messages: `deployments.apps demo/web`, `status of pods demo/web-0`.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        let mut text = match &self.subresource {
+            Some(subresource) => format!("{subresource} of {}", self.kind),
+            None => self.kind.to_string(),
+        };
+        match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) => text += &format!(" {namespace}/{name}"),
+            (Some(namespace), None) => text += &format!(" in {namespace}"),
+            (None, Some(name)) => text += &format!(" {name}"),
+            (None, None) => {}
+        }
+        text
+    }
+
+    /// The error that this request meets when the API server answers with `code`, `reason` and `message`: for
+    /// interceptors that inject failures.
+    ///
+    /// A `code` that is no HTTP status code of an error becomes 500.
+    #[must_use]
+    pub fn refusal(&self, code: u16, reason: &str, message: &str) -> Error {
+        let code = if (400..600).contains(&code) { code } else { 500 };
+        let details = StatusDetails {
+            name: self.name.clone().unwrap_or_default(),
+            group: self.kind.resource.group.clone(),
+            kind: self.kind.resource.plural.clone(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        };
+        let status = Status::failure(message, reason).with_code(code).with_details(details);
+        Error::refused(self, status, None)
+    }
+
+    pub(in crate::client) fn push(&mut self, name: &'static str, value: impl Into<String>) {
+        self.query.push((name, value.into()));
+    }
+
+    /// Adds a query parameter on behalf of the caller.
+    pub(in crate::client) fn push_more(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+    ) {
+        self.more.push((name.into(), value.into()));
+    }
+
+    pub(in crate::client) fn to_http(&self) -> Result<http::Request<Body>, Error> {
+        for (name, _) in &self.more {
+            // The server would act on the caller's value, while this client acts on its own option.
+            if OWN.contains(&&**name) || self.query.iter().any(|(known, _)| known == name) {
+                let reason = format!(
+                    "query parameter {name} is reserved by the client: set it by the option of the request"
+                );
+                return Err(Error::not_sent(self, reason));
+            }
+        }
+        for (what, part) in [("namespace", &self.namespace), ("name", &self.name)] {
+            // Such a value would change the path: to another resource, or, if empty, from one object to the collection.
+            if part.as_deref().is_some_and(|part| part.is_empty() || part.contains(['/', '?', '#', '%'])) {
+                return Err(Error::not_sent(
+                    self,
+                    format!("{:?} is not a valid {what}", part.as_deref().unwrap_or_default()),
+                ));
+            }
+        }
+        let mut path = self.kind.path(self.namespace());
+        // A create goes to the collection; the name is in its body.
+        let name = self.name.as_ref().filter(|_| self.verb != Verb::Create || self.subresource.is_some());
+        for part in [name, self.subresource.as_ref()].into_iter().flatten() {
+            path.push('/');
+            path.extend(form_urlencoded::byte_serialize(part.as_bytes()));
+        }
+        if !(self.query.is_empty() && self.more.is_empty()) {
+            path.push('?');
+            let mut parameters = form_urlencoded::Serializer::new(String::new());
+            // The client's own parameters first; `more` cannot repeat them, as checked above.
+            path.push_str(&parameters.extend_pairs(&self.query).extend_pairs(&self.more).finish());
+        }
+        let mut request = http::Request::builder()
+            .method(self.verb.method())
+            .uri(path)
+            .header(header::ACCEPT, HeaderValue::from_static(self.accept));
+        if !self.body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        }
+        let mut request = request
+            .body(Body::from(self.body.clone()))
+            .map_err(|error| Error::not_sent(self, "it is not a valid HTTP request").caused_by(error))?;
+        // Responses to other requests may be compressed, if the program enables it.
+        if self.verb == Verb::Watch {
+            uncompressed(&mut request);
+        }
+        Ok(request)
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("verb", &self.verb)
+            .field("subject", &self.subject())
+            .field("query", &self.query)
+            .field("more", &self.more)
+            .field("body", &format_args!("{} bytes", self.body.len()))
+            .finish()
+    }
+}
+
+/// Successful response of the API server.
+pub struct Answer {
+    pub(in crate::client) code: StatusCode,
+    pub(in crate::client) body: Content,
+}
+
+pub(in crate::client) enum Content {
+    Whole(Bytes),
+    /// Body of a watch.
+    Stream(Body),
+}
+
+impl Answer {
+    /// Makes a response with this body, for interceptors that answer themselves.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self { code: StatusCode::OK, body: Content::Whole(body.into()) }
+    }
+
+    /// The HTTP code: 200, 201 or 202.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        self.code.as_u16()
+    }
+
+    /// The body; `None` for a watch, which delivers events as they come.
+    #[must_use]
+    pub fn body(&self) -> Option<&Bytes> {
+        match &self.body {
+            Content::Whole(bytes) => Some(bytes),
+            Content::Stream(_) => None,
+        }
+    }
+
+    /// The body, which is empty for a watch.
+    pub(in crate::client) fn into_bytes(self) -> Bytes {
+        match self.body {
+            Content::Whole(bytes) => bytes,
+            Content::Stream(_) => Bytes::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.body().map(Bytes::len);
+        f.debug_struct("Answer").field("code", &self.code()).field("bytes", &bytes).finish()
+    }
+}
+/// Handling of unknown and duplicate fields by the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Drops the fields.
+    Ignore,
+    /// Drops the fields and returns a warning: the API server's default.
+    Warn,
+    /// Refuses the request.
+    Strict,
+}
+
+impl FieldValidation {
+    pub(in crate::client) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ignore => "Ignore",
+            Self::Warn => "Warn",
+            Self::Strict => "Strict",
+        }
+    }
+}

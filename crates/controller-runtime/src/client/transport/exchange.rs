@@ -1,0 +1,153 @@
+//! Sending a call: rate limit, write permit, request, response, and retries that the server asks for.
+
+use std::{error::Error as StdError, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::{client::Body, core::Status};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    builder::Settings,
+    call::{Answer, Call, Content, Verb},
+    client::Client,
+    deadline::Deadline,
+    decode::decode,
+    error::{Error, ErrorKind, unreachable},
+    throttle::Throttle,
+    write_gate::{PermitError, WritePermit},
+};
+use crate::{brief::Brief, error::innermost};
+
+impl Client {
+    /// Sends a call that has passed all interceptors.
+    pub(in crate::client) async fn exchange(&self, call: Call) -> Result<Answer, Error> {
+        let settings = self.settings();
+        let mut throttle = Throttle::default();
+        let timeout = call.timeout.unwrap_or(settings.timeout);
+        let mut deadline = Deadline::after(timeout);
+        loop {
+            // Rate limit before permit: the permit is fresh when the request leaves, however long the wait was.
+            wait_for_turn(settings, &call).await;
+            let permit = permit(settings, &call)?;
+            let sent = Instant::now();
+            let got = tokio::select! {
+                // A response that has arrived counts, even if the permit or the deadline ended at the same moment.
+                biased;
+                got = once(settings, &call) => got?,
+                ended = permit.ended() => return Err(interrupted(&call, ended)),
+                () = sleep(deadline.left()) => return Err(out_of_time(settings, &call, timeout)),
+            };
+            // The time in flight counts, the wait for the rate limit does not.
+            deadline.spend(sent.elapsed());
+            let refusal = match got {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => refusal,
+            };
+            let Refusal { code, retry_after, .. } = refusal;
+            let delay = throttle.step(code.as_u16(), retry_after, call.verb.is_write());
+            // If the wait would exceed the deadline, return the refusal at once: it is more specific than a timeout later.
+            let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
+                return Err(refusal.into_error(&call));
+            };
+            settings.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.host);
+            tracing::debug!(
+                verb = %call.verb,
+                subject = call.subject(),
+                "the API server answered {code}: sending the request again in {}",
+                Brief(delay)
+            );
+            sleep(delay).await;
+            deadline.spend(delay);
+        }
+    }
+}
+
+/// An error response.
+struct Refusal {
+    code: StatusCode,
+    retry_after: Option<Duration>,
+    text: Bytes,
+}
+
+async fn wait_for_turn(settings: &Settings, call: &Call) {
+    if let Some(limiter) = &settings.limiter {
+        let waited = limiter.wait().await;
+        settings.metrics.rate_limiter_duration(call.verb.method().as_str(), &settings.host, waited);
+    }
+}
+
+fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
+    // Reads and dry runs change nothing, so any process may send them.
+    if !call.verb.is_write() || call.dry_run {
+        return Ok(WritePermit::unlimited());
+    }
+    let permits = settings.gates.iter().map(|gate| gate.permit(call));
+    let all = permits.into_iter().try_fold(WritePermit::unlimited(), |all, permit| Ok(all.and(permit?)));
+    all.map_err(|no_permit: PermitError| match no_permit.is_misuse() {
+        true => Error::not_sent(call, no_permit.to_string()),
+        false => Error::make(call, ErrorKind::NotPermitted(no_permit), None),
+    })
+}
+
+/// Sends one request and reads the whole response, except for a watch.
+async fn once(settings: &Settings, call: &Call) -> Result<Result<Answer, Refusal>, Error> {
+    let response =
+        settings.kube.send(call.to_http()?).await.map_err(|error| no_answer(settings, call, error))?;
+    let (parts, body) = response.into_parts();
+    settings.warnings.take(call, &parts.headers, &settings.said);
+    // The events of a watch are read by the caller; any other body is read here, under the deadline.
+    if parts.status.is_success() && call.verb == Verb::Watch {
+        return Ok(Ok(Answer { code: parts.status, body: Content::Stream(body) }));
+    }
+    let text = read(settings, call, body).await?;
+    Ok(if parts.status.is_success() {
+        Ok(Answer { code: parts.status, body: Content::Whole(text) })
+    } else {
+        Err(Refusal { code: parts.status, retry_after: retry_after(&parts.headers), text })
+    })
+}
+
+async fn read(settings: &Settings, call: &Call, body: Body) -> Result<Bytes, Error> {
+    let collected = body.collect().await.map_err(|error| no_answer(settings, call, error))?;
+    Ok(collected.to_bytes())
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    // Only seconds: the API server does not send the date form of the header.
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
+fn no_answer(settings: &Settings, call: &Call, error: kube::Error) -> Error {
+    let cause: &(dyn StdError + 'static) = match &error {
+        kube::Error::Service(source) => &**source,
+        other => other,
+    };
+    // The address that failed, if the connection was not made; otherwise the configured name.
+    let host = unreachable(cause).unwrap_or(&settings.host);
+    Error::make(call, ErrorKind::NoAnswer(innermost(cause).to_string()), None).of_host(host).caused_by(error)
+}
+
+pub(in crate::client) fn out_of_time(settings: &Settings, call: &Call, timeout: Duration) -> Error {
+    Error::make(call, ErrorKind::DeadlineExceeded { timeout }, None).of_host(&settings.host)
+}
+
+fn interrupted(call: &Call, ended: PermitError) -> Error {
+    Error::make(call, ErrorKind::Interrupted(ended), None)
+}
+
+impl Refusal {
+    fn into_error(self, call: &Call) -> Error {
+        let Self { code, retry_after, text } = self;
+        // A proxy in between may answer with a body that is not a `Status`.
+        let told = decode::<Status>(&text).ok().filter(|status| status.code != 0);
+        let status = told.unwrap_or_else(|| {
+            let text = String::from_utf8_lossy(&text);
+            let line: String = text.trim().lines().next().unwrap_or_default().chars().take(200).collect();
+            let nothing = line.is_empty().then(|| code.canonical_reason().unwrap_or("no reason given"));
+            Status::failure(nothing.unwrap_or(&line), "").with_code(code.as_u16())
+        });
+        Error::refused(call, status, retry_after)
+    }
+}

@@ -1,0 +1,380 @@
+//! This process's own writes, as the caches need them: the effect of each response on the cached objects.
+
+use bytes::Bytes;
+use kube::core::ApiResource;
+
+use super::{
+    call::{Call, METADATA, Verb},
+    preconditions::Preconditions,
+};
+
+/// Receives this process's own writes, so that its cached reads need not wait for the watch to show them.
+pub(crate) trait OwnWrites: Send + Sync + 'static {
+    /// Returns whether a cache holds more of the call's kind than metadata.
+    fn needs_whole(&self, call: &Call) -> bool;
+
+    /// Returns the other API versions in which the call's kind is cached, and how much of the objects.
+    fn other_versions(&self, call: &Call) -> Vec<(ApiResource, Extent)>;
+
+    /// The API server has stored an object; `object` is the response as JSON, the whole object or its metadata.
+    fn wrote(&self, call: &Call, object: &Bytes, extent: Extent);
+
+    /// The latest known resourceVersion of the object that `call` names.
+    fn reached(&self, call: &Call) -> Option<u64>;
+
+    /// The API server has removed the object that `call` names; `after` is the latest version known before the call was sent.
+    fn deleted(&self, call: &Call, object: &Removed, after: Option<u64>);
+
+    /// The API server has most likely removed this object of the call's kind: the delete was accepted, and the object in the
+    /// response had nothing that delays its removal.
+    fn presumed_deleted(&self, call: &Call, object: &Presumed);
+}
+
+/// Part of an object that a response contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    Metadata,
+}
+
+/// An object that was removed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) uid: String,
+    /// Version of the object's last state or of its deletion, if known.
+    pub(crate) version: Option<String>,
+}
+
+/// An object that a delete of many objects most likely removed, in its state before.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Presumed {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+}
+
+/// The objects that a delete of many objects removed at once, from its response, which lists them in their state before.
+///
+/// An object with finalizers stays until they are removed. A pod terminates within its grace period, unless it is deleted
+/// `at_once`, and a namespace stays until it is empty.
+pub(in crate::client) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed> {
+    #[derive(serde::Deserialize)]
+    struct List {
+        #[serde(default)]
+        items: Vec<Item>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Item {
+        metadata: ItemMeta,
+    }
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ItemMeta {
+        namespace: Option<String>,
+        name: String,
+        uid: String,
+        resource_version: String,
+        #[serde(default)]
+        finalizers: Vec<String>,
+    }
+    let resource = &call.kind().resource;
+    // Pods terminate gracefully and namespaces wait for their content, so neither is gone yet.
+    let takes_time =
+        is_namespace(resource) || resource.group.is_empty() && resource.kind == "Pod" && !at_once;
+    let items = serde_json::from_slice::<List>(answer).map(|list| list.items).unwrap_or_default();
+    let gone = items.into_iter().filter(|item| !takes_time && item.metadata.finalizers.is_empty());
+    gone.map(|Item { metadata: ItemMeta { namespace, name, uid, resource_version, .. } }| Presumed {
+        namespace,
+        name,
+        uid,
+        version: resource_version,
+    })
+    .collect()
+}
+
+fn is_namespace(resource: &ApiResource) -> bool {
+    resource.group.is_empty() && resource.kind == "Namespace"
+}
+
+/// Effect of a response on the cached object.
+#[derive(Debug, PartialEq)]
+pub(in crate::client) enum Outcome {
+    /// The object was stored with the content of the response.
+    Wrote(Extent),
+    /// The object was removed.
+    Deleted(Removed),
+    /// The response has no effect on the cached object, or cannot be relied on.
+    Nothing,
+}
+
+impl Outcome {
+    /// Derives the effect of a call from its response.
+    ///
+    /// A write to an object that is being deleted may remove it: when no finalizer and no grace period is left, the API server
+    /// answers with the object's last state.
+    pub(in crate::client) fn of(call: &Call, answer: &Bytes) -> Self {
+        let about_one =
+            matches!(call.verb(), Verb::Create | Verb::Update | Verb::Patch | Verb::Apply | Verb::Delete);
+        // A response from behind the API server's proxy may have any content.
+        if !about_one || call.is_dry_run() || call.subresource() == Some("proxy") {
+            return Self::Nothing;
+        }
+        let Ok(seen) = serde_json::from_slice::<Seen>(answer) else { return Self::Nothing };
+        let resource = &call.kind().resource;
+        match seen.kind.as_deref() {
+            Some("Status") if call.verb() == Verb::Delete => {
+                // The delete succeeded, so its preconditions held.
+                let Preconditions { uid, resource_version } = Preconditions::sent_by(call);
+                Self::deleted(seen.details.and_then(|details| details.uid).or(uid), resource_version)
+            }
+            // The metadata of a namespace do not show whether it was removed.
+            Some("PartialObjectMetadata") if call.accept == METADATA && is_namespace(resource) => {
+                Self::Wrote(Extent::Metadata)
+            }
+            Some("PartialObjectMetadata") if call.accept == METADATA => {
+                Self::about(call, seen, answer, Extent::Metadata)
+            }
+            Some(kind) if kind == resource.kind && seen.is_of(resource) => {
+                Self::about(call, seen, answer, Extent::Whole)
+            }
+            _ => Self::Nothing, // a subresource of another kind, or a response made by an interceptor
+        }
+    }
+
+    fn about(call: &Call, seen: Seen, answer: &[u8], extent: Extent) -> Self {
+        if seen.is_gone(call.verb(), answer) {
+            Self::deleted(seen.metadata.uid, seen.metadata.resource_version)
+        } else {
+            Self::Wrote(extent)
+        }
+    }
+
+    fn deleted(uid: Option<String>, version: Option<String>) -> Self {
+        // Without a UID the object cannot be distinguished from a successor of the same name.
+        uid.map_or(Self::Nothing, |uid| Self::Deleted(Removed { uid, version }))
+    }
+}
+
+/// Returns whether an object was removed, from the response to its delete: a `Status`, or for some kinds the object's last
+/// state.
+pub(in crate::client) fn is_gone(answer: &[u8]) -> bool {
+    let seen = serde_json::from_slice::<Seen>(answer);
+    seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.is_gone(Verb::Delete, answer))
+}
+
+/// Returns the name of the object in a response.
+pub(in crate::client) fn name_in(answer: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Object {
+        metadata: Named,
+    }
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    Some(serde_json::from_slice::<Object>(answer).ok()?.metadata.name)
+}
+
+/// The parts of a response that determine its effect.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Seen {
+    api_version: Option<String>,
+    kind: Option<String>,
+    #[serde(default)]
+    metadata: Metadata,
+    details: Option<Details>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: Option<String>,
+    resource_version: Option<String>,
+    deletion_timestamp: Option<String>,
+    deletion_grace_period_seconds: Option<i64>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Details {
+    uid: Option<String>,
+}
+
+impl Seen {
+    /// Returns whether the response is of this group and version; true if it has none.
+    fn is_of(&self, resource: &ApiResource) -> bool {
+        self.api_version.as_ref().is_none_or(|version| *version == resource.api_version)
+    }
+
+    /// Returns whether the object in the response `answer` was removed. A response to an immediate delete may hold the state
+    /// before.
+    fn is_gone(&self, verb: Verb, answer: &[u8]) -> bool {
+        let Metadata { deletion_timestamp, deletion_grace_period_seconds, finalizers, .. } = &self.metadata;
+        // Some kinds answer a delete with the object unchanged; a response to another write is a live object.
+        if deletion_timestamp.is_none() {
+            return verb == Verb::Delete;
+        }
+        let is_namespace =
+            self.kind.as_deref() == Some("Namespace") && self.api_version.as_deref() == Some("v1");
+        // Each of these still delays the removal.
+        finalizers.is_empty()
+            && deletion_grace_period_seconds.unwrap_or(0) == 0
+            && !(is_namespace && (verb != Verb::Delete || namespace_waits(answer)))
+    }
+}
+
+/// Returns whether a namespace that is being deleted still waits for the finalizers of its spec, mostly for its content. Once
+/// they are gone, the next delete removes the namespace.
+fn namespace_waits(namespace: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Namespace {
+        spec: Spec,
+    }
+    #[derive(serde::Deserialize)]
+    struct Spec {
+        #[serde(default)]
+        finalizers: Vec<String>,
+    }
+    let spec = serde_json::from_slice::<Namespace>(namespace).map(|namespace| namespace.spec);
+    spec.is_ok_and(|spec| !spec.finalizers.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::object::DynamicKind;
+
+    fn call(verb: Verb) -> Call {
+        Call::new(verb, Arc::new(DynamicKind::of::<ConfigMap>()))
+    }
+
+    fn of(call: &Call, answer: &Value) -> Outcome {
+        Outcome::of(call, &Bytes::from(answer.to_string()))
+    }
+
+    #[test]
+    fn what_was_stored_is_known_and_a_dry_run_is_not() {
+        let answer = json!({ "kind": "ConfigMap", "metadata": { "uid": "1" } });
+        assert_eq!(of(&call(Verb::Update), &answer), Outcome::Wrote(Extent::Whole));
+        let mut trial = call(Verb::Update);
+        trial.dry_run = true;
+        assert_eq!(of(&trial, &answer), Outcome::Nothing);
+    }
+
+    #[test]
+    fn a_subresource_that_answers_with_the_object_tells_of_it() {
+        let mut below = Call::new(Verb::Update, Arc::new(DynamicKind::of::<Pod>()));
+        let answer =
+            |kind, version| json!({ "kind": kind, "apiVersion": version, "metadata": { "uid": "1" } });
+        for name in ["status", "resize", "ephemeralcontainers"] {
+            below.subresource = Some(name.to_owned());
+            assert_eq!(of(&below, &answer("Pod", "v1")), Outcome::Wrote(Extent::Whole), "{name}");
+        }
+        for (name, kind, version) in [
+            ("scale", "Scale", "autoscaling/v1"),
+            ("eviction", "Status", "v1"),
+            ("x", "Pod", "example.com/v1"),
+            ("proxy", "Pod", "v1"),
+        ] {
+            below.subresource = Some(name.to_owned());
+            assert_eq!(of(&below, &answer(kind, version)), Outcome::Nothing, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_object_goes_with_its_delete_or_with_its_last_finalizer() {
+        let gone = |version: Option<&str>| {
+            Outcome::Deleted(Removed { uid: "1".to_owned(), version: version.map(str::to_owned) })
+        };
+        let mut status = json!({ "kind": "Status", "status": "Success", "details": { "uid": "1" } });
+        assert_eq!(of(&call(Verb::Delete), &status), gone(None));
+        let mut on_condition = call(Verb::Delete);
+        on_condition.body = Bytes::from_static(br#"{"preconditions":{"uid":"1","resourceVersion":"5"}}"#);
+        assert_eq!(of(&on_condition, &status), gone(Some("5")));
+        status["details"] = json!(null);
+        assert_eq!(of(&on_condition, &status), gone(Some("5")));
+        assert_eq!(of(&call(Verb::Delete), &status), Outcome::Nothing, "nobody knows which one");
+
+        let last = json!({ "kind": "ConfigMap", "metadata": { "uid": "1", "resourceVersion": "6" } });
+        assert_eq!(of(&call(Verb::Delete), &last), gone(Some("6")), "some kinds answer with the last state");
+
+        let mut going = json!({
+            "kind": "ConfigMap",
+            "metadata": { "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"] },
+        });
+        let wrote = Outcome::Wrote(Extent::Whole);
+        assert_eq!(of(&call(Verb::Delete), &going), wrote, "it waits for a finalizer");
+        going["metadata"]["finalizers"] = json!([]);
+        assert_eq!(of(&call(Verb::Patch), &going), gone(None));
+        going["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        assert_eq!(of(&call(Verb::Patch), &going), wrote, "it ends in its own time");
+    }
+
+    #[test]
+    fn a_namespace_waits_for_the_finalizers_of_its_spec() {
+        let mut going = json!({
+            "kind": "Namespace",
+            "apiVersion": "v1",
+            "metadata": { "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "finalizers": ["kubernetes"] },
+            "status": { "phase": "Terminating" },
+        });
+        let call = |verb| Call::new(verb, Arc::new(DynamicKind::of::<Namespace>()));
+        assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote(Extent::Whole));
+        assert!(!is_gone(going.to_string().as_bytes()));
+        assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote(Extent::Whole));
+        for spec in [json!({ "finalizers": [] }), json!({})] {
+            going["spec"] = spec;
+            assert_eq!(
+                of(&call(Verb::Update), &going),
+                Outcome::Wrote(Extent::Whole),
+                "it goes with the next delete"
+            );
+            let gone = Removed { uid: "1".to_owned(), version: None };
+            assert_eq!(of(&call(Verb::Delete), &going), Outcome::Deleted(gone));
+        }
+        // A kind of that name in another group.
+        going["apiVersion"] = json!("example.com/v1");
+        going["spec"] = json!({ "finalizers": ["kubernetes"] });
+        assert!(is_gone(going.to_string().as_bytes()));
+    }
+
+    #[test]
+    fn of_many_objects_those_went_that_nothing_held() {
+        let item = |name: &str, finalizers: &[&str]| json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "5", "finalizers": finalizers } });
+        let answer = json!({ "kind": "ConfigMapList", "items": [item("a", &[]), item("b", &["x/y"])] });
+        let names = |call: &Call, at_once| -> Vec<String> {
+            let gone = gone_of(call, answer.to_string().as_bytes(), at_once);
+            gone.into_iter().map(|gone| gone.name).collect()
+        };
+        assert_eq!(names(&call(Verb::DeleteCollection), false), ["a"]);
+        let pods = Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<Pod>()));
+        assert!(names(&pods, false).is_empty(), "they end in their own time");
+        assert_eq!(names(&pods, true), ["a"]);
+        let namespaces = Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<Namespace>()));
+        assert!(names(&namespaces, true).is_empty(), "they end when they are empty");
+        assert!(gone_of(&pods, br#"{ "kind": "Status" }"#, true).is_empty());
+    }
+
+    #[test]
+    fn metadata_alone_tell_of_themselves_if_they_were_asked_for() {
+        let mut answer = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "1" } });
+        let mut patch = call(Verb::Patch);
+        assert_eq!(of(&patch, &answer), Outcome::Nothing);
+        patch.accept = METADATA;
+        assert_eq!(of(&patch, &answer), Outcome::Wrote(Extent::Metadata));
+        answer["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let gone = Removed { uid: "1".to_owned(), version: None };
+        assert_eq!(of(&patch, &answer), Outcome::Deleted(gone), "the last finalizer went");
+        patch.kind = Arc::new(DynamicKind::of::<Namespace>());
+        assert_eq!(of(&patch, &answer), Outcome::Wrote(Extent::Metadata), "its spec is not known");
+    }
+}

@@ -1,0 +1,68 @@
+//! Requests that the `kube` client underneath cannot repeat.
+//!
+//! With [`kube::Config::default_retry`], which is on by default, a [`kube::Client`] sends a request of any verb again after
+//! 429, 503 and 504, up to 15 times, within one attempt as this client counts it. Deadlines, metrics, the write gate and
+//! [`Error::is_outcome_unknown`](crate::client::Error::is_outcome_unknown) would then be wrong about it. The retry layer can neither be
+//! detected nor removed from outside. But it repeats only requests with a body that can be cloned
+//! ([`kube::client::Body::try_clone`]), and a body that arrived as a response cannot be: so each request body is first passed
+//! through a client that echoes it.
+
+use std::{
+    convert::Infallible,
+    future::{Future, Ready, ready},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use kube::client::Body;
+use tower_service::Service;
+
+/// Wraps `kube` so that it sends each request once.
+pub(in crate::client) fn send_once(kube: kube::Client) -> kube::Client {
+    let namespace = kube.default_namespace().to_owned();
+    let bodies = kube::Client::new(Echo, "");
+    kube::Client::new(SendOnce { kube, bodies }, namespace)
+}
+
+struct SendOnce {
+    kube: kube::Client,
+    /// Responds with the body of the request.
+    bodies: kube::Client,
+}
+
+impl Service<Request<Body>> for SendOnce {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(())) // `send` waits until `kube` is ready
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (kube, bodies) = (self.kube.clone(), self.bodies.clone());
+        Box::pin(async move {
+            // The echoed body is a response body, which `kube` cannot clone, and therefore cannot send twice.
+            let (head, body) = request.into_parts();
+            let body = bodies.send(Request::new(body)).await?.into_body();
+            kube.send(Request::from_parts(head, body)).await
+        })
+    }
+}
+
+struct Echo;
+
+impl Service<Request<Body>> for Echo {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        ready(Ok(Response::new(request.into_body())))
+    }
+}
