@@ -158,6 +158,13 @@ impl ApiError {
         Self::new(500, "InternalError", format!("Internal error occurred: {why}")).with_causes(vec![cause])
     }
 
+    /// Builds the 403 for an object that admission refuses. `resource` is the plural.
+    #[must_use]
+    pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Self {
+        let message = format!("{} {} is forbidden: {why}", qualified(resource, group), quote(name));
+        Self::new(403, "Forbidden", message).with_details(name, group, resource)
+    }
+
     /// Builds the 404 for an object. `resource` is the plural.
     #[must_use]
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {

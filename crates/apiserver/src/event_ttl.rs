@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::resource::StorageKey;
-use crate::server::Server;
+use crate::state::ClusterState;
 use crate::store::{Change, Expired, Key, Store};
 
 /// Default: kube-apiserver's `--event-ttl`.
@@ -26,19 +26,20 @@ fn table() -> StorageKey {
 }
 
 /// Deletes Events that were not written for `ttl`. Runs until its task is aborted.
-pub(crate) async fn run(server: Arc<Server>, ttl: Duration) {
+pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
     let table = table();
-    let mut changes = server.changes(&table);
+    let mut changes = cluster.changes(&table);
     let mut leases = Leases::new(ttl);
     let mut seen = None;
     loop {
         // Mark before reading: a later commit then wakes the wait below.
         changes.see(changes.latest());
         let now = Instant::now();
-        seen = Some(follow(&server, &table, &mut leases, seen, now));
+        seen = Some(follow(&cluster, &table, &mut leases, seen, now));
         for (key, revision) in leases.ended(now) {
             // An Event that was written meanwhile has a new lease, which the next iteration finds.
-            let _ = server.commit(&table, &key, Some(revision), Change::Delete, |_| Ok::<(), Infallible>(()));
+            let _ =
+                cluster.commit(&table, &key, Some(revision), Change::Delete, |_| Ok::<(), Infallible>(()));
         }
         let end = leases.next_end();
         tokio::select! {
@@ -51,10 +52,16 @@ pub(crate) async fn run(server: Arc<Server>, ttl: Duration) {
 }
 
 /// Updates the leases from the changes after `seen`; returns the revision up to which they are known.
-fn follow(server: &Server, table: &StorageKey, leases: &mut Leases, seen: Option<u64>, now: Instant) -> u64 {
+fn follow(
+    cluster: &ClusterState,
+    table: &StorageKey,
+    leases: &mut Leases,
+    seen: Option<u64>,
+    now: Instant,
+) -> u64 {
     let mut seen = seen;
     loop {
-        let read = server.read(|store| {
+        let read = cluster.read(|store| {
             let events = seen.map_or(Err(Expired), |seen| store.events_after(table, seen, BATCH));
             (events, Store::revision(store))
         });
@@ -70,7 +77,7 @@ fn follow(server: &Server, table: &StorageKey, leases: &mut Leases, seen: Option
                 }
             }
             (Err(Expired), _) => {
-                let snapshot = server.read(|store| store.snapshot(table));
+                let snapshot = cluster.read(|store| store.snapshot(table));
                 leases.replace(snapshot.range("", None).map(|(key, stored)| (key, stored.revision)), now);
                 seen = Some(snapshot.revision());
             }

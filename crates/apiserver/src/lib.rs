@@ -157,7 +157,6 @@ mod authentication;
 mod authorization;
 mod bootstrap;
 mod builtin;
-mod clock;
 mod crd;
 mod discovery;
 mod event_ttl;
@@ -166,14 +165,13 @@ mod flow_control;
 mod gc;
 mod namespaces;
 mod openapi;
-#[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
-mod persistence;
 mod protection;
 mod registry;
 mod request;
 mod resource;
 mod selection;
 mod server;
+mod state;
 mod store;
 #[cfg(test)]
 mod testing;
@@ -183,8 +181,8 @@ mod verbs;
 pub use authentication::InvalidTokenFile;
 pub use authentication::{Tokens, UserInfo};
 pub use kube_clock::Epoch;
-#[cfg(feature = "persistence")]
-pub use persistence::{DataFile, DataFileError};
 pub use server::{
     ApiServer, ApiService, ListenError, ListenOptions, Listener, Options, Profile, ResponseBody, Transport,
 };
+#[cfg(feature = "persistence")]
+pub use state::persistence::{DataFile, DataFileError};

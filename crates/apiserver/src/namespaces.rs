@@ -15,10 +15,10 @@ use tokio::time::{Duration, sleep};
 use crate::bootstrap;
 use crate::registry::Served;
 use crate::resource::StorageKey;
-use crate::server::{Server, Subscription, Turns};
+use crate::state::deletion::{self, Deletion};
+use crate::state::writer;
+use crate::state::{ClusterState, Subscription, Turns};
 use crate::store::{Change, Key, Snapshot};
-use crate::verbs::delete::{self, Deletion};
-use crate::verbs::{create, update};
 
 /// Finalizer in `spec.finalizers` that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
@@ -53,18 +53,18 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
 }
 
 /// Creates the default namespaces.
-pub(crate) fn create_defaults(server: &Server) {
-    let Some(served) = server.registry().get("", "v1", "namespaces").cloned() else {
+pub(crate) fn create_defaults(cluster: &ClusterState) {
+    let Some(served) = cluster.registry().get("", "v1", "namespaces").cloned() else {
         return;
     };
     for name in DEFAULTS {
         let mut namespace = json!({
-            "metadata": {"name": name, "uid": server.uid(), "creationTimestamp": server.clock.now_seconds()},
+            "metadata": {"name": name, "uid": cluster.uid(), "creationTimestamp": cluster.clock.now_seconds()},
         });
         default(&mut namespace);
-        update::track_as(server, &served, "kube-apiserver", "", None, &mut namespace);
+        writer::track_as(cluster, &served, "kube-apiserver", "", None, &mut namespace);
         prepare_create(&mut namespace);
-        create::put_if_absent(server, &served, &Key::new("", name), &namespace);
+        writer::put_if_absent(cluster, &served, &Key::new("", name), &namespace);
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn stays(namespace: &Value) -> bool {
 /// Returns the 403 for protected namespaces.
 pub(crate) fn admit_delete(name: &str) -> Result<(), ApiError> {
     if PROTECTED.contains(&name) {
-        return Err(create::forbidden("", "namespaces", name, "this namespace may not be deleted"));
+        return Err(ApiError::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
     Ok(())
 }
@@ -153,21 +153,21 @@ pub(crate) fn mark_deleted(namespace: &mut Value) {
 
 /// Creates the service accounts of namespaces, empties namespaces that were deleted at least `grace` ago, and then removes
 /// them. Runs until its task is aborted.
-pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
-    let mut commits = server.commits();
+pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
+    let mut commits = cluster.commits();
     // Changes of other tables do not affect which namespaces exist, are terminating, or lack a service account.
-    let mut tables = [table(), accounts()].map(|table| server.changes(&table));
-    let mut maps = server.changes(&maps());
+    let mut tables = [table(), accounts()].map(|table| cluster.changes(&table));
+    let mut maps = cluster.changes(&maps());
     let mut authority = None;
     let mut terminating: Vec<Key> = Vec::new();
     // The contents that a terminating namespace had at the last attempt: without a change there is nothing to do.
     let mut seen: BTreeMap<Key, u64> = BTreeMap::new();
     loop {
         commits.borrow_and_update();
-        let Some(namespaces) = server.registry().get("", "v1", "namespaces").cloned() else {
+        let Some(namespaces) = cluster.registry().get("", "v1", "namespaces").cloned() else {
             return;
         };
-        let trusted = server.authority();
+        let trusted = cluster.authority();
         let is_new = trusted != authority;
         if is_new || tables.iter().any(Subscription::has_news) || (authority.is_some() && maps.has_news()) {
             authority = trusted;
@@ -175,28 +175,28 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
                 // Mark before reading, so that later changes count as new.
                 table.see(table.latest());
             }
-            let snapshot = server.read(|store| store.snapshot(&table()));
-            create_accounts(&server, &snapshot);
+            let snapshot = cluster.read(|store| store.snapshot(&table()));
+            create_accounts(&cluster, &snapshot);
             if let Some(authority) = &authority {
-                publish_authority(&server, &snapshot, authority, is_new);
+                publish_authority(&cluster, &snapshot, authority, is_new);
             }
             let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
             terminating = leaving.map(|(key, _)| key.clone()).collect();
             seen.retain(|key, _| terminating.contains(key));
         }
-        let now = server.clock.now();
+        let now = cluster.clock.now();
         let mut soonest: Option<Duration> = None;
         // Any commit may have removed the last object that a namespace waited for.
         for key in &terminating {
-            let Some(stored) = server.read(|store| store.get(&table(), key).cloned()) else {
+            let Some(stored) = cluster.read(|store| store.get(&table(), key).cloned()) else {
                 continue;
             };
             let namespace = namespaces.value(&stored);
             let left = time_left(&namespace, grace, now);
             if left.is_zero() {
-                let contents = contents_version(&server, key.name(), stored.revision);
+                let contents = contents_version(&cluster, key.name(), stored.revision);
                 if seen.get(key) != Some(&contents) {
-                    empty(&server, &namespaces, key, stored.revision, &namespace).await;
+                    empty(&cluster, &namespaces, key, stored.revision, &namespace).await;
                     seen.insert(key.clone(), contents);
                 }
             } else {
@@ -214,29 +214,29 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
 
 /// Creates the missing `default` service accounts, also where one was deleted. Pods without a service account of their own
 /// use it.
-fn create_accounts(server: &Server, namespaces: &Snapshot) {
+fn create_accounts(cluster: &ClusterState, namespaces: &Snapshot) {
     let accounts = accounts();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
-    let without: Vec<&str> = server.read(|store| {
+    let without: Vec<&str> = cluster.read(|store| {
         let has_none = |name: &&str| store.get(&accounts, &Key::new(name, ACCOUNT)).is_none();
         living.map(|(key, _)| key.name()).filter(has_none).collect()
     });
     for namespace in without {
         let account = json!({"metadata": {"name": ACCOUNT, "namespace": namespace}});
-        bootstrap::put(server, "", "serviceaccounts", account);
+        bootstrap::put(cluster, "", "serviceaccounts", account);
     }
 }
 
 /// Publishes the certificate authority in the namespaces that lack it, or in all of them if it changed.
-fn publish_authority(server: &Server, namespaces: &Snapshot, authority: &str, is_new: bool) {
+fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &str, is_new: bool) {
     let maps = maps();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
-    let without: Vec<&str> = server.read(|store| {
+    let without: Vec<&str> = cluster.read(|store| {
         let has_none = |name: &&str| is_new || store.get(&maps, &Key::new(name, bootstrap::ROOT)).is_none();
         living.map(|(key, _)| key.name()).filter(has_none).collect()
     });
     for namespace in without {
-        bootstrap::publish_root(server, namespace, authority);
+        bootstrap::publish_root(cluster, namespace, authority);
     }
 }
 
@@ -250,23 +250,23 @@ fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
 
 /// Processes a terminating namespace once: deletes its contents, and the namespace if nothing is left. A namespace without
 /// finalizers was finalized by another client, which also has to delete it.
-async fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
+async fn empty(cluster: &ClusterState, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
     if is_finalized(namespace) {
         return;
     }
     let held = has_finalizer(namespace);
     let mut left = Vec::new();
     if held {
-        for served in server.registry().one_per_table() {
+        for served in cluster.registry().one_per_table() {
             if served.resource.namespaced {
-                let snapshot = server.read(|store| store.snapshot(served.storage()));
-                left.extend(delete_contents(server, &served, &snapshot, key.name()).await);
+                let snapshot = cluster.read(|store| store.snapshot(served.storage()));
+                left.extend(delete_contents(cluster, &served, &snapshot, key.name()).await);
             }
         }
     }
     let mut next = namespace.clone();
-    set_conditions(server, &mut next, &left);
-    update::track_as(server, namespaces, MANAGER, "status", Some(namespace), &mut next);
+    set_conditions(cluster, &mut next, &left);
+    writer::track_as(cluster, namespaces, MANAGER, "status", Some(namespace), &mut next);
     if held && left.is_empty() {
         let rest: Vec<Value> = next["spec"]["finalizers"]
             .as_array()
@@ -286,7 +286,7 @@ async fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, n
         Change::Put(namespaces.document(&next))
     };
     // On a conflict the namespace has changed, and that commit triggers the next iteration.
-    let _ = server.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
+    let _ = cluster.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
 }
 
 fn has_finalizer(namespace: &Value) -> bool {
@@ -302,7 +302,7 @@ struct Left {
 
 /// Deletes the objects of a namespace in a snapshot; returns those that remain.
 async fn delete_contents(
-    server: &Server,
+    cluster: &ClusterState,
     served: &Served,
     snapshot: &Snapshot,
     namespace: &str,
@@ -315,10 +315,7 @@ async fn delete_contents(
     for (key, stored) in snapshot.range(namespace, None) {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
-        let deletion = delete::begin_deletion(server, served, key, stored.revision, &object, &finalizers);
-        if deletion != Deletion::Changed {
-            crate::crd::after_write(server, served.storage());
-        }
+        let deletion = deletion::begin_deletion(cluster, served, key, stored.revision, &object, &finalizers);
         // An object that changed meanwhile still exists; its change triggers the next iteration.
         if deletion != Deletion::Gone {
             left.count += 1;
@@ -330,12 +327,12 @@ async fn delete_contents(
 }
 
 /// Identifies the contents of a namespace without parsing them, by the revisions of the namespace and of its objects.
-fn contents_version(server: &Server, namespace: &str, revision: u64) -> u64 {
-    let tables = server.registry().one_per_table();
+fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u64 {
+    let tables = cluster.registry().one_per_table();
     let namespaced = tables.iter().filter(|served| served.resource.namespaced);
     let mut version = revision;
     for served in namespaced {
-        let snapshot = server.read(|store| store.snapshot(served.storage()));
+        let snapshot = cluster.read(|store| store.snapshot(served.storage()));
         for (_, stored) in snapshot.range(namespace, None) {
             // FNV-1a over the revisions, which are unique.
             version = (version ^ stored.revision).wrapping_mul(0x0100_0000_01b3);
@@ -345,7 +342,7 @@ fn contents_version(server: &Server, namespace: &str, revision: u64) -> u64 {
 }
 
 /// Sets the five conditions that report the progress of the deletion.
-fn set_conditions(server: &Server, namespace: &mut Value, left: &[Left]) {
+fn set_conditions(cluster: &ClusterState, namespace: &mut Value, left: &[Left]) {
     let remaining: Vec<String> =
         left.iter().map(|held| format!("{} has {} resource instances", held.resource, held.count)).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -407,7 +404,7 @@ fn set_conditions(server: &Server, namespace: &mut Value, left: &[Left]) {
             let time = old
                 .iter()
                 .find(|condition| condition["type"] == kind && condition["status"] == status)
-                .map_or_else(|| json!(server.clock.now_seconds()), |condition| condition["lastTransitionTime"].clone());
+                .map_or_else(|| json!(cluster.clock.now_seconds()), |condition| condition["lastTransitionTime"].clone());
             json!({
                 "type": kind, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
             })

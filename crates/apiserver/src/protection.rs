@@ -12,14 +12,14 @@ use crate::builtin::{CLAIM_PROTECTION, VOLUME_PROTECTION};
 use crate::gc;
 use crate::registry::Served;
 use crate::resource::StorageKey;
-use crate::server::{Server, Subscription};
+use crate::state::{ClusterState, Subscription};
 use crate::store::Key;
 
 /// Removes finalizers as volumes and claims become unused. Runs until its task is aborted.
-pub(crate) async fn run(server: Arc<Server>) {
-    let mut commits = server.commits();
+pub(crate) async fn run(cluster: Arc<ClusterState>) {
+    let mut commits = cluster.commits();
     let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
-    let mut tables = tables.map(|table| server.changes(&table));
+    let mut tables = tables.map(|table| cluster.changes(&table));
     loop {
         commits.borrow_and_update();
         if tables.iter().any(Subscription::has_news) {
@@ -27,8 +27,10 @@ pub(crate) async fn run(server: Arc<Server>) {
                 // Mark before reading, so that later changes count as new.
                 table.see(table.latest());
             }
-            release(&server, "persistentvolumeclaims", CLAIM_PROTECTION, |key, _| !is_mounted(&server, key));
-            release(&server, "persistentvolumes", VOLUME_PROTECTION, |_, volume| {
+            release(&cluster, "persistentvolumeclaims", CLAIM_PROTECTION, |key, _| {
+                !is_mounted(&cluster, key)
+            });
+            release(&cluster, "persistentvolumes", VOLUME_PROTECTION, |_, volume| {
                 volume["status"]["phase"] != "Bound"
             });
         }
@@ -42,27 +44,27 @@ fn table(plural: &str) -> StorageKey {
     StorageKey { group: String::new(), plural: plural.to_owned() }
 }
 
-fn served(server: &Server, plural: &str) -> Option<Arc<Served>> {
-    server.registry().get("", "v1", plural).cloned()
+fn served(cluster: &ClusterState, plural: &str) -> Option<Arc<Served>> {
+    cluster.registry().get("", "v1", plural).cloned()
 }
 
 /// Removes the finalizer of objects that are being deleted and for which `is_free` holds.
-fn release(server: &Server, plural: &str, finalizer: &str, is_free: impl Fn(&Key, &Value) -> bool) {
-    let Some(served) = served(server, plural) else { return };
-    let snapshot = server.read(|store| store.snapshot(served.storage()));
+fn release(cluster: &ClusterState, plural: &str, finalizer: &str, is_free: impl Fn(&Key, &Value) -> bool) {
+    let Some(served) = served(cluster, plural) else { return };
+    let snapshot = cluster.read(|store| store.snapshot(served.storage()));
     let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
     for (key, stored) in leaving {
         let object = served.value(stored);
         if metadata::finalizers(&object).contains(&finalizer) && is_free(key, &object) {
-            gc::remove_finalizer(server, &gc::Read::new(&served, key, stored.revision, object), finalizer);
+            gc::remove_finalizer(cluster, &gc::Read::new(&served, key, stored.revision, object), finalizer);
         }
     }
 }
 
 /// Whether a pod mounts the claim and is assigned to a node and has not ended.
-fn is_mounted(server: &Server, claim: &Key) -> bool {
-    let Some(served) = served(server, "pods") else { return false };
-    let snapshot = server.read(|store| store.snapshot(served.storage()));
+fn is_mounted(cluster: &ClusterState, claim: &Key) -> bool {
+    let Some(served) = served(cluster, "pods") else { return false };
+    let snapshot = cluster.read(|store| store.snapshot(served.storage()));
     snapshot.range(claim.namespace(), None).any(|(key, stored)| {
         let pod = served.value(stored);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::admission::priority;
 use crate::resource::{Resource, StorageKey};
-use crate::server::Server;
+use crate::state::ClusterState;
 use crate::store::{Document, Stored, TypeMeta};
 use crate::verbs::Call;
 use crate::{builtin, crd, namespaces};
@@ -247,7 +247,7 @@ impl Served {
         subresource: &str,
     ) -> Result<(), ApiError> {
         if !self.is_custom() {
-            let now = call.server.clock.now_seconds();
+            let now = call.cluster.clock.now_seconds();
             builtin::prepare_update(&self.resource, subresource, &now, old, new);
         }
         if self.defines() {
@@ -329,12 +329,12 @@ impl Served {
     }
 
     /// Sets the kind's own fields when a deletion begins.
-    pub(crate) fn mark_deleted(&self, server: &Server, object: &mut Value, first: bool) {
+    pub(crate) fn mark_deleted(&self, cluster: &ClusterState, object: &mut Value, first: bool) {
         if namespaces::is_table(self.storage()) {
             namespaces::mark_deleted(object);
         }
         if self.defines() {
-            crd::object::mark_deleted(server, object, first);
+            crd::object::mark_deleted(cluster, object, first);
         }
     }
 

@@ -11,39 +11,43 @@ use crate::authentication::UserInfo;
 use crate::request::accept::Accept;
 use crate::request::path::Route;
 use crate::request::query::Query;
-use crate::server::{ApiServer, Options, Server, Warnings};
-use crate::verbs::{Call, create, delete};
+use crate::server::{ApiServer, Options, Warnings};
+use crate::state::ClusterState;
+use crate::verbs::{Call, Context, create, delete};
 
 /// A server without controllers, for tests that call its parts directly.
 pub(crate) struct Running {
-    server: Arc<Server>,
+    context: Arc<Context>,
+    cluster: Arc<ClusterState>,
     /// Keeps the server open: watches end with the last handle.
     _handle: ApiServer,
 }
 
 impl std::ops::Deref for Running {
-    type Target = Arc<Server>;
+    type Target = Arc<ClusterState>;
 
-    fn deref(&self) -> &Arc<Server> {
-        &self.server
+    fn deref(&self) -> &Arc<ClusterState> {
+        &self.cluster
     }
 }
 
 /// Starts a server.
 pub(crate) fn server() -> Running {
     let handle = ApiServer::start(Options::default());
-    Running { server: handle.server(), _handle: handle }
+    let (context, cluster) = handle.parts();
+    Running { context, cluster, _handle: handle }
 }
 
 /// Builds a request to a path, as it is after routing: the resource is resolved and no verb has run.
-pub(crate) fn call(server: &Arc<Server>, path: &str) -> Call {
+pub(crate) fn call(server: &Running, path: &str) -> Call {
     let Route::Resource(path) = Route::parse(path) else {
         panic!("{path} leads to no resource");
     };
     let registry = server.registry();
     let served = registry.get(&path.group, &path.version, &path.plural);
     Call {
-        server: Arc::clone(server),
+        context: Arc::clone(&server.context),
+        cluster: Arc::clone(&server.cluster),
         served: Arc::clone(served.unwrap_or_else(|| panic!("{} is not served", path.plural))),
         path,
         query: Query::parse(""),
@@ -62,12 +66,12 @@ pub(crate) fn now<T>(verb: impl Future<Output = T>) -> T {
 }
 
 /// Creates an object in a collection.
-pub(crate) fn create(server: &Arc<Server>, collection: &str, object: &Value) -> Result<(), ApiError> {
+pub(crate) fn create(server: &Running, collection: &str, object: &Value) -> Result<(), ApiError> {
     now(create::run(&mut call(server, collection), &Bytes::from(object.to_string()))).map(drop)
 }
 
 /// Deletes an object.
-pub(crate) fn delete(server: &Arc<Server>, path: &str) -> Result<(), ApiError> {
+pub(crate) fn delete(server: &Running, path: &str) -> Result<(), ApiError> {
     now(delete::run(&mut call(server, path), &Bytes::new())).map(drop)
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Operation, Plugin, Request, Verdict};
 use crate::resource::StorageKey;
 use crate::store::{Key, Store};
-use crate::verbs::{Call, create};
+use crate::verbs::Call;
 
 pub(super) struct NamespaceLifecycle;
 
@@ -22,7 +22,7 @@ impl Plugin for NamespaceLifecycle {
                 let namespace = metadata::text(object, "namespace");
                 let names = [metadata::text(object, "name"), metadata::text(object, "generateName")];
                 let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-                call.server.read(|store| check_namespace(call, store, namespace, name))
+                call.cluster.read(|store| check_namespace(call, store, namespace, name))
             }
             (Operation::Delete, _) => call.served.admit_delete(&call.path.name),
             _ => Ok(()),
@@ -54,5 +54,5 @@ pub(crate) fn check_namespace(
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".to_owned(),
     };
-    Err(create::forbidden(&resource.group, &resource.plural, name, &why).with_causes(vec![cause]))
+    Err(ApiError::forbidden(&resource.group, &resource.plural, name, &why).with_causes(vec![cause]))
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Operation, Plugin, Request, Verdict};
 use crate::resource::StorageKey;
 use crate::store::{Key, Stored};
-use crate::verbs::{Call, create};
+use crate::verbs::Call;
 
 const GROUP: &str = "scheduling.k8s.io";
 const PLURAL: &str = "priorityclasses";
@@ -45,7 +45,7 @@ fn single_default(request: &Request<'_>, object: Option<&Value>) -> Result<(), A
             let default = metadata::text(&default, "name");
             let why =
                 format!("PriorityClass {default} is already marked as default. Only one default can exist");
-            Err(create::forbidden(GROUP, PLURAL, name, &why))
+            Err(ApiError::forbidden(GROUP, PLURAL, name, &why))
         }
         _ => Ok(()),
     }
@@ -59,7 +59,7 @@ pub(crate) fn assign(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
     let refuse = |pod: &Value, why: &str| {
         let names = [metadata::text(pod, "name"), metadata::text(pod, "generateName")];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        Err(create::forbidden("", "pods", name, why))
+        Err(ApiError::forbidden("", "pods", name, why))
     };
     let class = match pod["spec"]["priorityClassName"].as_str().unwrap_or_default() {
         "" => default_class(call).unwrap_or_else(|| json!({"value": 0, "preemptionPolicy": POLICY})),
@@ -104,14 +104,14 @@ fn table() -> StorageKey {
 }
 
 fn stored(call: &Call, name: &str) -> Option<Value> {
-    let stored = call.server.read(|store| store.get(&table(), &Key::new("", name)).cloned())?;
+    let stored = call.cluster.read(|store| store.get(&table(), &Key::new("", name)).cloned())?;
     value(call, &stored)
 }
 
 /// Returns the class of pods that name none. Of several, which concurrent writes can create, it is the one with the lowest value.
 fn default_class(call: &Call) -> Option<Value> {
     const MARK: &[u8] = b"\"globalDefault\":true";
-    let snapshot = call.server.read(|store| store.snapshot(&table()));
+    let snapshot = call.cluster.read(|store| store.snapshot(&table()));
     let marked = snapshot
         .range("", None)
         .filter(|(_, stored)| stored.document.text().windows(MARK.len()).any(|text| text == MARK));
@@ -120,6 +120,6 @@ fn default_class(call: &Call) -> Option<Value> {
 }
 
 fn value(call: &Call, stored: &Arc<Stored>) -> Option<Value> {
-    let registry = call.server.registry();
+    let registry = call.cluster.registry();
     registry.get(GROUP, "v1", PLURAL).map(|served| served.value(stored))
 }

@@ -12,6 +12,7 @@
 
 #[cfg(feature = "program")]
 mod file;
+mod objects;
 mod service_account;
 
 use std::collections::BTreeMap;

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::{MANAGER, put};
-use crate::server::{Refused, Server};
+use crate::state::writer;
+use crate::state::{ClusterState, Refused};
 use crate::store::{Change, Key};
-use crate::verbs::update;
 
 /// Range of Service addresses.
 const RANGE: &str = "10.96.0.0/12";
@@ -32,10 +32,10 @@ pub(super) fn objects(address: SocketAddr) -> [(&'static str, &'static str, Valu
 }
 
 /// Publishes a new address.
-pub(super) fn advertise(server: &Server, address: SocketAddr) {
-    server.set_address(address);
+pub(super) fn advertise(cluster: &ClusterState, address: SocketAddr) {
+    cluster.set_address(address);
     for (group, plural, object) in objects(address) {
-        replace(server, group, plural, object);
+        replace(cluster, group, plural, object);
     }
 }
 
@@ -92,14 +92,14 @@ fn endpoint_slice(address: SocketAddr) -> Value {
 }
 
 /// Sets the address in an object to that of `wanted`, and leaves its other fields unchanged.
-fn replace(server: &Server, group: &str, plural: &str, wanted: Value) {
-    let Some(served) = server.registry().get(group, "v1", plural).cloned() else {
+fn replace(cluster: &ClusterState, group: &str, plural: &str, wanted: Value) {
+    let Some(served) = cluster.registry().get(group, "v1", plural).cloned() else {
         return;
     };
     let key = Key::new(NAMESPACE, NAME);
     for _ in 0..ATTEMPTS {
-        let Some(stored) = server.read(|store| store.get(served.storage(), &key).cloned()) else {
-            return put(server, group, plural, wanted);
+        let Some(stored) = cluster.read(|store| store.get(served.storage(), &key).cloned()) else {
+            return put(cluster, group, plural, wanted);
         };
         let old = served.value(&stored);
         // The address type of an EndpointSlice is immutable, so the slice is deleted and created again.
@@ -120,21 +120,17 @@ fn replace(server: &Server, group: &str, plural: &str, wanted: Value) {
             if let Some(generation) = old["metadata"]["generation"].as_i64() {
                 new["metadata"]["generation"] = json!(generation + 1);
             }
-            update::track_as(server, &served, MANAGER, "", Some(&old), &mut new);
+            writer::track_as(cluster, &served, MANAGER, "", Some(&old), &mut new);
             Change::Put(served.document(&new))
         } else {
             Change::Delete
         };
         let is_deleted = matches!(change, Change::Delete);
-        match server.commit(
-            served.storage(),
-            &key,
-            Some(stored.revision),
-            change,
-            |_| Ok::<_, Infallible>(()),
-        ) {
+        match cluster
+            .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()))
+        {
             Err(Refused::Conflict) => {}
-            Ok(_) if is_deleted => return put(server, group, plural, wanted),
+            Ok(_) if is_deleted => return put(cluster, group, plural, wanted),
             Ok(_) | Err(Refused::Because(_)) => return,
         }
     }

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use serde_json::{Value, json};
 
 use super::put;
-use crate::server::Server;
+use crate::state::ClusterState;
 use crate::store::Change;
 
 const GROUP: &str = "apiregistration.k8s.io";
@@ -48,8 +48,8 @@ const CUSTOM: u32 = 1000;
 type GroupVersion = (String, String);
 
 /// Registers the builtin groups.
-pub(super) fn create(server: &Server) {
-    for (group, version) in served(server, false) {
+pub(super) fn create(cluster: &ClusterState) {
+    for (group, version) in served(cluster, false) {
         let Some((_, group_priority)) = PRIORITIES.iter().find(|(known, _)| *known == group) else {
             continue;
         };
@@ -59,35 +59,35 @@ pub(super) fn create(server: &Server) {
             ("flowcontrol.apiserver.k8s.io", "v1") => 21,
             _ => 15,
         };
-        register(server, "onstart", &group, &version, *group_priority, version_priority);
+        register(cluster, "onstart", &group, &version, *group_priority, version_priority);
     }
 }
 
 /// Registers the currently defined groups, and removes those that are no longer defined.
-pub(crate) fn follow_definitions(server: &Server) {
-    let defined = served(server, true);
-    let Some(resource) = server.registry().get(GROUP, "v1", PLURAL).cloned() else {
+pub(crate) fn follow_definitions(cluster: &ClusterState) {
+    let defined = served(cluster, true);
+    let Some(resource) = cluster.registry().get(GROUP, "v1", PLURAL).cloned() else {
         return;
     };
     let names: BTreeSet<String> = defined.iter().map(|(group, version)| name(group, version)).collect();
-    let snapshot = server.read(|store| store.snapshot(resource.storage()));
+    let snapshot = cluster.read(|store| store.snapshot(resource.storage()));
     for (key, stored) in snapshot.range("", None) {
         let is_due_to_definition = stored.document.labels().get(MANAGED).is_some_and(|by| by == "true");
         if is_due_to_definition && !names.contains(key.name()) {
             let revision = Some(stored.revision);
             // On a conflict another client has changed the APIService: leave it.
-            let _ =
-                server.commit(resource.storage(), key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
+            let _ = cluster
+                .commit(resource.storage(), key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
         }
     }
     for (group, version) in defined {
-        register(server, "true", &group, &version, CUSTOM, 100);
+        register(cluster, "true", &group, &version, CUSTOM, 100);
     }
 }
 
 /// Returns the served group versions, builtin or custom ones.
-fn served(server: &Server, custom: bool) -> BTreeSet<GroupVersion> {
-    let registry = server.registry();
+fn served(cluster: &ClusterState, custom: bool) -> BTreeSet<GroupVersion> {
+    let registry = cluster.registry();
     let served = registry.all().filter(|served| served.is_custom() == custom);
     served.map(|served| (served.resource.group.clone(), served.resource.version.clone())).collect()
 }
@@ -97,7 +97,7 @@ fn name(group: &str, version: &str) -> String {
 }
 
 fn register(
-    server: &Server,
+    cluster: &ClusterState,
     managed: &str,
     group: &str,
     version: &str,
@@ -111,7 +111,7 @@ fn register(
         spec["group"] = json!(group);
     }
     let available = json!({
-        "type": "Available", "status": "True", "lastTransitionTime": server.clock.now_seconds(),
+        "type": "Available", "status": "True", "lastTransitionTime": cluster.clock.now_seconds(),
         "reason": "Local", "message": "Local APIServices are always available",
     });
     let labels: Value = json!({MANAGED: managed});
@@ -119,5 +119,5 @@ fn register(
         "metadata": {"name": name(group, version), "labels": labels},
         "spec": spec, "status": {"conditions": [available]},
     });
-    put(server, GROUP, PLURAL, service);
+    put(cluster, GROUP, PLURAL, service);
 }

@@ -7,9 +7,9 @@ use std::convert::Infallible;
 use serde_json::{Value, json};
 
 use super::{MANAGER, put_as};
-use crate::server::{Refused, Server};
+use crate::state::writer;
+use crate::state::{ClusterState, Refused};
 use crate::store::{Change, Key};
-use crate::verbs::update;
 
 /// Name of the ConfigMap that publishes the authority in every namespace.
 pub(crate) const ROOT: &str = "kube-root-ca.crt";
@@ -19,16 +19,16 @@ const PUBLISHER: &str = "kube-controller-manager";
 const ATTEMPTS: usize = 64;
 
 /// Publishes the authority to extension API servers. There are no client certificates, so it is the only authority.
-pub(super) fn advertise(server: &Server, authority: &str) {
+pub(super) fn advertise(cluster: &ClusterState, authority: &str) {
     let map = json!({
         "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
         "data": {"client-ca-file": authority},
     });
-    publish(server, MANAGER, map);
+    publish(cluster, MANAGER, map);
 }
 
 /// Publishes the authority to the pods of a namespace.
-pub(crate) fn publish_root(server: &Server, namespace: &str, authority: &str) {
+pub(crate) fn publish_root(cluster: &ClusterState, namespace: &str, authority: &str) {
     let map = json!({
         "metadata": {
             "namespace": namespace, "name": ROOT,
@@ -40,19 +40,19 @@ pub(crate) fn publish_root(server: &Server, namespace: &str, authority: &str) {
         },
         "data": {"ca.crt": authority},
     });
-    publish(server, PUBLISHER, map);
+    publish(cluster, PUBLISHER, map);
 }
 
 /// Sets the data of a ConfigMap to that of `wanted`, and leaves its other fields unchanged.
-fn publish(server: &Server, manager: &str, wanted: Value) {
-    let Some(served) = server.registry().get("", "v1", "configmaps").cloned() else {
+fn publish(cluster: &ClusterState, manager: &str, wanted: Value) {
+    let Some(served) = cluster.registry().get("", "v1", "configmaps").cloned() else {
         return;
     };
     let text = |field: &str| wanted["metadata"][field].as_str().unwrap_or_default();
     let key = Key::new(text("namespace"), text("name"));
     for _ in 0..ATTEMPTS {
-        let Some(stored) = server.read(|store| store.get(served.storage(), &key).cloned()) else {
-            return put_as(server, manager, "", "configmaps", wanted);
+        let Some(stored) = cluster.read(|store| store.get(served.storage(), &key).cloned()) else {
+            return put_as(cluster, manager, "", "configmaps", wanted);
         };
         let old = served.value(&stored);
         let mut new = old.clone();
@@ -62,10 +62,10 @@ fn publish(server: &Server, manager: &str, wanted: Value) {
         if new == old {
             return;
         }
-        update::track_as(server, &served, manager, "", Some(&old), &mut new);
+        writer::track_as(cluster, &served, manager, "", Some(&old), &mut new);
         let change = Change::Put(served.document(&new));
-        let committed =
-            server.commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()));
+        let committed = cluster
+            .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()));
         if !matches!(committed, Err(Refused::Conflict)) {
             return;
         }

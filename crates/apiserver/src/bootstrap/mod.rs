@@ -18,37 +18,37 @@ pub(crate) use api_services::follow_definitions;
 pub(crate) use certificates::{ROOT, publish_root};
 
 use crate::namespaces;
-use crate::server::Server;
+use crate::state::ClusterState;
+use crate::state::writer;
 use crate::store::Key;
-use crate::verbs::{create, update};
 
 /// Field manager of these objects.
 const MANAGER: &str = "kube-apiserver";
 
 /// Creates the missing objects.
-pub(crate) fn create(server: &Server) {
-    namespaces::create_defaults(server);
+pub(crate) fn create(cluster: &ClusterState) {
+    namespaces::create_defaults(cluster);
     for (name, value, description) in PRIORITIES {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
-        put(server, "scheduling.k8s.io", "priorityclasses", class);
+        put(cluster, "scheduling.k8s.io", "priorityclasses", class);
     }
     for level in flow_control::priority_levels() {
-        put(server, "flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", level);
+        put(cluster, "flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", level);
     }
-    for schema in flow_control::flow_schemas(&server.clock.now_seconds()) {
-        put(server, "flowcontrol.apiserver.k8s.io", "flowschemas", schema);
+    for schema in flow_control::flow_schemas(&cluster.clock.now_seconds()) {
+        put(cluster, "flowcontrol.apiserver.k8s.io", "flowschemas", schema);
     }
     for role in roles::cluster_roles() {
-        put(server, "rbac.authorization.k8s.io", "clusterroles", role);
+        put(cluster, "rbac.authorization.k8s.io", "clusterroles", role);
     }
     for binding in roles::cluster_role_bindings() {
-        put(server, "rbac.authorization.k8s.io", "clusterrolebindings", binding);
+        put(cluster, "rbac.authorization.k8s.io", "clusterrolebindings", binding);
     }
-    for (group, plural, object) in address::objects(server.address()) {
-        put(server, group, plural, object);
+    for (group, plural, object) in address::objects(cluster.address()) {
+        put(cluster, group, plural, object);
     }
-    put(server, "networking.k8s.io", "servicecidrs", address::range(&server.clock.now_seconds()));
-    api_services::create(server);
+    put(cluster, "networking.k8s.io", "servicecidrs", address::range(&cluster.clock.now_seconds()));
+    api_services::create(cluster);
 }
 
 /// Returns the ConfigMap with the day since which the use of tokens in Secrets is tracked. The server has no such tokens, but
@@ -62,13 +62,13 @@ fn legacy_token_tracking(now: &str) -> Value {
 }
 
 /// Publishes the address of a new listener, and its certificate authority (PEM) if it uses TLS.
-pub(crate) fn advertise(server: &Server, address: SocketAddr, authority: Option<&str>) {
-    address::advertise(server, address);
+pub(crate) fn advertise(cluster: &ClusterState, address: SocketAddr, authority: Option<&str>) {
+    address::advertise(cluster, address);
     // Only programs that connect over a socket wait for this object, such as kube-controller-manager.
-    put(server, "", "configmaps", legacy_token_tracking(&server.clock.now_seconds()));
+    put(cluster, "", "configmaps", legacy_token_tracking(&cluster.clock.now_seconds()));
     if let Some(authority) = authority {
-        server.set_authority(authority);
-        certificates::advertise(server, authority);
+        cluster.set_authority(authority);
+        certificates::advertise(cluster, authority);
     }
 }
 
@@ -87,27 +87,27 @@ const PRIORITIES: [(&str, i64, &str); 2] = [
 ];
 
 /// Creates an object of a builtin kind, unless one with its name exists.
-pub(crate) fn put(server: &Server, group: &str, plural: &str, object: Value) {
-    put_as(server, MANAGER, group, plural, object);
+pub(crate) fn put(cluster: &ClusterState, group: &str, plural: &str, object: Value) {
+    put_as(cluster, MANAGER, group, plural, object);
 }
 
 /// Like [`put`], with another field manager.
-fn put_as(server: &Server, manager: &str, group: &str, plural: &str, mut object: Value) {
-    let Some(served) = server.registry().get(group, "v1", plural).cloned() else {
+fn put_as(cluster: &ClusterState, manager: &str, group: &str, plural: &str, mut object: Value) {
+    let Some(served) = cluster.registry().get(group, "v1", plural).cloned() else {
         return;
     };
     let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
     // Before a UID is generated. `put_if_absent` checks again, under the lock.
-    if server.read(|store| store.get(served.storage(), &key).is_some()) {
+    if cluster.read(|store| store.get(served.storage(), &key).is_some()) {
         return;
     }
     let fields = metadata::of(&mut object);
-    fields.insert("uid".to_owned(), json!(server.uid()));
-    fields.insert("creationTimestamp".to_owned(), json!(server.clock.now_seconds()));
+    fields.insert("uid".to_owned(), json!(cluster.uid()));
+    fields.insert("creationTimestamp".to_owned(), json!(cluster.clock.now_seconds()));
     if served.resource.rules.generation != crate::resource::Generation::Never {
         fields.insert("generation".to_owned(), json!(1));
     }
     served.conform(&mut object);
-    update::track_as(server, &served, manager, "", None, &mut object);
-    create::put_if_absent(server, &served, &key, &object);
+    writer::track_as(cluster, &served, manager, "", None, &mut object);
+    writer::put_if_absent(cluster, &served, &key, &object);
 }

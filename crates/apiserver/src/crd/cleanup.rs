@@ -7,20 +7,20 @@ use super::names::{condition, set_condition, track};
 use super::{CLEANUP, Definition, commit, put, resource};
 use crate::registry::Served;
 use crate::resource::StorageKey;
-use crate::server::Server;
+use crate::state::ClusterState;
+use crate::state::deletion::begin_deletion;
 use crate::store::{Change, Key, Snapshot};
-use crate::verbs::delete::begin_deletion;
 
 /// Deletes the objects of terminating definitions, and the definitions without objects.
-pub(super) fn run(server: &Server, served: &Served, definitions: &[Definition]) {
+pub(super) fn run(cluster: &ClusterState, served: &Served, definitions: &[Definition]) {
     for (key, revision, definition) in definitions {
         if metadata::is_terminating(definition) && metadata::finalizers(definition).contains(&CLEANUP) {
-            finish(server, served, key, *revision, definition);
+            finish(cluster, served, key, *revision, definition);
         }
     }
 }
 
-fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, definition: &Value) {
+fn finish(cluster: &ClusterState, served: &Served, key: &Key, mut revision: u64, definition: &Value) {
     let mut definition = definition.clone();
     let storage = StorageKey {
         group: definition["spec"]["group"].as_str().unwrap_or_default().to_owned(),
@@ -30,25 +30,25 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
     if established && reason(&definition) == "InstanceDeletionPending" {
         let mut next = definition.clone();
         let message = "CustomResource deletion is in progress";
-        set_condition(server, &mut next, "Terminating", "True", "InstanceDeletionInProgress", message);
-        track(server, served, &definition, &mut next);
-        if !put(server, served, key, revision, &next) {
+        set_condition(cluster, &mut next, "Terminating", "True", "InstanceDeletionInProgress", message);
+        track(cluster, served, &definition, &mut next);
+        if !put(cluster, served, key, revision, &next) {
             return;
         }
-        let Some(stored) = server.read(|store| store.get(served.storage(), key).cloned()) else {
+        let Some(stored) = cluster.read(|store| store.get(served.storage(), key).cloned()) else {
             return;
         };
         revision = stored.revision;
         definition = served.value(&stored);
     }
     // Repeated at each call, because an object that changed during an earlier deletion was not deleted.
-    if established && !resource::is_builtin(&definition, &server.registry()) {
-        let snapshot = server.read(|store| store.snapshot(&storage));
+    if established && !resource::is_builtin(&definition, &cluster.registry()) {
+        let snapshot = cluster.read(|store| store.snapshot(&storage));
         // Objects are deleted even if no version is served.
-        if let Some(instances) = resource::of_storage(&definition, &server.registry()) {
-            delete_instances(server, &instances, &snapshot);
+        if let Some(instances) = resource::of_storage(&definition, &cluster.registry()) {
+            delete_instances(cluster, &instances, &snapshot);
         }
-        if server.read(|store| store.snapshot(&storage).len() > 0) {
+        if cluster.read(|store| store.snapshot(&storage).len() > 0) {
             return;
         }
     }
@@ -58,15 +58,15 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
         .map(str::to_owned)
         .collect();
     if finalizers.is_empty() {
-        if commit(server, served, key, revision, Change::Delete)
-            && !server.registry().tables().contains(&storage)
+        if commit(cluster, served, key, revision, Change::Delete)
+            && !cluster.registry().tables().contains(&storage)
         {
             // The resource was not served, so `renew_registry` does not close its table.
-            server.close(&storage);
+            cluster.close(&storage);
         }
     } else {
         metadata::set_finalizers(&mut definition, &finalizers);
-        put(server, served, key, revision, &definition);
+        put(cluster, served, key, revision, &definition);
     }
 }
 
@@ -85,12 +85,12 @@ const BATCH: usize = 256;
 
 /// Deletes up to [`BATCH`] objects of a snapshot, and marks those with finalizers as being deleted. Objects that are marked
 /// already wait for their finalizers.
-fn delete_instances(server: &Server, served: &Served, snapshot: &Snapshot) {
+fn delete_instances(cluster: &ClusterState, served: &Served, snapshot: &Snapshot) {
     let living = snapshot.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
     for (key, stored) in living.take(BATCH) {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
         // On a conflict the object has changed, and that write runs the cleanup again.
-        begin_deletion(server, served, key, stored.revision, &object, &finalizers);
+        begin_deletion(cluster, served, key, stored.revision, &object, &finalizers);
     }
 }

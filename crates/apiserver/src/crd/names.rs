@@ -9,22 +9,22 @@ use serde_json::{Map, Value, json};
 
 use super::{Definition, put};
 use crate::registry::Served;
-use crate::server::Server;
-use crate::verbs::update;
+use crate::state::ClusterState;
+use crate::state::writer;
 
 /// Accepts the free names of each definition, and establishes the definitions that have all of theirs.
 ///
 /// One pass may free names for the next, so passes are repeated while they change anything, at most as often as there
 /// are definitions. A definition with accepted names only costs a look at its `status`.
-pub(super) fn settle(server: &Server, served: &Served, definitions: &mut [Definition]) {
+pub(super) fn settle(cluster: &ClusterState, served: &Served, definitions: &mut [Definition]) {
     for _ in 0..=definitions.len() {
         let mut changed = false;
         for at in 0..definitions.len() {
-            if let Some(status) = accept_names(server, definitions, at) {
-                changed |= put_status(server, served, &mut definitions[at], status);
+            if let Some(status) = accept_names(cluster, definitions, at) {
+                changed |= put_status(cluster, served, &mut definitions[at], status);
             }
-            if let Some(status) = establish(server, &definitions[at].2) {
-                changed |= put_status(server, served, &mut definitions[at], status);
+            if let Some(status) = establish(cluster, &definitions[at].2) {
+                changed |= put_status(cluster, served, &mut definitions[at], status);
             }
         }
         if !changed {
@@ -35,15 +35,15 @@ pub(super) fn settle(server: &Server, served: &Served, definitions: &mut [Defini
 
 /// Stores a new `status`; returns `false` if the definition changed meanwhile, in which case that write runs this
 /// again.
-fn put_status(server: &Server, served: &Served, definition: &mut Definition, status: Value) -> bool {
+fn put_status(cluster: &ClusterState, served: &Served, definition: &mut Definition, status: Value) -> bool {
     let (key, revision, value) = definition;
     let mut next = Value::clone(value);
     next["status"] = status;
-    track(server, served, value, &mut next);
-    if !put(server, served, key, *revision, &next) {
+    track(cluster, served, value, &mut next);
+    if !put(cluster, served, key, *revision, &next) {
         return false;
     }
-    if let Some(stored) = server.read(|store| store.get(served.storage(), key).cloned()) {
+    if let Some(stored) = cluster.read(|store| store.get(served.storage(), key).cloned()) {
         *revision = stored.revision;
         *value = Arc::new(served.value(&stored));
     }
@@ -51,7 +51,7 @@ fn put_status(server: &Server, served: &Served, definition: &mut Definition, sta
 }
 
 /// Returns the new `status` of a definition whose names are accepted and that is not established yet.
-fn establish(server: &Server, definition: &Value) -> Option<Value> {
+fn establish(cluster: &ClusterState, definition: &Value) -> Option<Value> {
     if condition(definition, "NamesAccepted") != "True"
         || condition(definition, "Established") == "True"
         || metadata::is_terminating(definition)
@@ -60,13 +60,13 @@ fn establish(server: &Server, definition: &Value) -> Option<Value> {
     }
     let mut next = json!({"status": definition["status"]});
     let why = "the initial names have been accepted";
-    set_condition(server, &mut next, "Established", "True", "InitialNamesAccepted", why);
+    set_condition(cluster, &mut next, "Established", "True", "InitialNamesAccepted", why);
     Some(next["status"].take())
 }
 
 /// Records the server's ownership of the status fields that it writes.
-pub(super) fn track(server: &Server, served: &Served, old: &Value, new: &mut Value) {
-    update::track_as(server, served, "kube-apiserver", "status", Some(old), new);
+pub(super) fn track(cluster: &ClusterState, served: &Served, old: &Value, new: &mut Value) {
+    writer::track_as(cluster, served, "kube-apiserver", "status", Some(old), new);
 }
 
 /// Returns the status of a condition; empty if it is missing.
@@ -84,7 +84,7 @@ fn conditions(definition: &Value) -> &[Value] {
 
 /// Sets a condition. Its time changes only with its status.
 pub(super) fn set_condition(
-    server: &Server,
+    cluster: &ClusterState,
     definition: &mut Value,
     kind: &str,
     status: &str,
@@ -95,7 +95,7 @@ pub(super) fn set_condition(
     let old = list.iter().position(|condition| condition["type"] == kind);
     let time = match old {
         Some(at) if list[at]["status"] == status => list[at]["lastTransitionTime"].clone(),
-        _ => json!(server.clock.now_seconds()),
+        _ => json!(cluster.clock.now_seconds()),
     };
     let new = json!({
         "type": kind, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
@@ -138,7 +138,7 @@ fn texts(list: &Value) -> Vec<String> {
 }
 
 /// Accepts the requested names that are free, and sets the conditions. Returns the new `status`, if it changed.
-fn accept_names(server: &Server, definitions: &[Definition], at: usize) -> Option<Value> {
+fn accept_names(cluster: &ClusterState, definitions: &[Definition], at: usize) -> Option<Value> {
     let definition = &definitions[at].2;
     let requested = &definition["spec"]["names"];
     // kube-apiserver stops here too, so conditions that a client removed are not restored.
@@ -202,14 +202,14 @@ fn accept_names(server: &Server, definitions: &[Definition], at: usize) -> Optio
         None => ("True", "NoConflicts", "no conflicts found"),
         Some((reason, message)) => ("False", *reason, message.as_str()),
     };
-    set_condition(server, &mut next, "NamesAccepted", accepted, reason, message);
+    set_condition(cluster, &mut next, "NamesAccepted", accepted, reason, message);
     if condition(&next, "Established") != "True" {
         let (reason, message) = if conflict.is_none() {
             ("Installing", "the initial names have been accepted")
         } else {
             ("NotAccepted", "not all names are accepted")
         };
-        set_condition(server, &mut next, "Established", "False", reason, message);
+        set_condition(cluster, &mut next, "Established", "False", reason, message);
     }
     (next["status"] != definition["status"]).then(|| next["status"].take())
 }

@@ -4,7 +4,7 @@ use kube_apimachinery::metadata;
 use serde_json::{Value, json};
 
 use super::CLEANUP;
-use crate::server::Server;
+use crate::state::ClusterState;
 
 /// Sets derived names, the conversion strategy and the stored versions.
 pub(crate) fn default(definition: &mut Value) {
@@ -76,7 +76,7 @@ fn storage_versions(definition: &Value) -> Vec<&str> {
 }
 
 /// Marks a definition as being deleted and adds the cleanup finalizer. A second DELETE only sets the grace period.
-pub(crate) fn mark_deleted(server: &Server, definition: &mut Value, first: bool) {
+pub(crate) fn mark_deleted(cluster: &ClusterState, definition: &mut Value, first: bool) {
     if !first {
         metadata::of(definition).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
         return;
@@ -88,9 +88,9 @@ pub(crate) fn mark_deleted(server: &Server, definition: &mut Value, first: bool)
     }
     metadata::set_finalizers(definition, &finalizers);
     let fields = metadata::of(definition);
-    fields.insert("deletionTimestamp".to_owned(), json!(server.clock.now_seconds()));
+    fields.insert("deletionTimestamp".to_owned(), json!(cluster.clock.now_seconds()));
     super::names::set_condition(
-        server,
+        cluster,
         definition,
         "Terminating",
         "True",

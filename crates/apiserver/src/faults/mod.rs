@@ -104,7 +104,7 @@ pub(crate) use plan::{Decision, FaultyWatch, Stale};
 pub use rule::{GroupResource, Rule, RuleId, When};
 
 use crate::resource::StorageKey;
-use crate::server::Server;
+use crate::state::ClusterState;
 
 /// Error of an in-process call after a fault closed its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -117,7 +117,8 @@ pub struct ConnectionReset;
 /// A handle keeps the state of the server alive, but not the server: once the server has stopped, rules have no requests to pick.
 #[derive(Clone)]
 pub struct Faults {
-    server: Arc<Server>,
+    cluster: Arc<ClusterState>,
+    injector: Arc<Injector>,
 }
 
 impl fmt::Debug for Faults {
@@ -127,37 +128,37 @@ impl fmt::Debug for Faults {
 }
 
 impl Faults {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
-        Self { server }
+    pub(crate) fn new(cluster: Arc<ClusterState>, injector: Arc<Injector>) -> Self {
+        Self { cluster, injector }
     }
 
     /// Adds a rule after the existing ones. It applies to requests that arrive from now on.
     #[expect(clippy::must_use_candidate, reason = "the id is only needed to remove the rule")]
     pub fn add(&self, rule: Rule) -> RuleId {
-        self.server.injector.change(|plan| plan.add(rule, Instant::now()))
+        self.injector.change(|plan| plan.add(rule, Instant::now()))
     }
 
     /// Removes and returns a rule; `None` if it does not exist. Faults in progress, such as a delay or a stalled watch, continue.
     #[expect(clippy::must_use_candidate, reason = "callers rarely need the removed rule")]
     pub fn remove(&self, id: RuleId) -> Option<Rule> {
-        self.server.injector.change(|plan| plan.remove(id))
+        self.injector.change(|plan| plan.remove(id))
     }
 
     /// Removes all rules. The journal stays.
     pub fn clear(&self) {
-        self.server.injector.change(Plan::clear);
+        self.injector.change(Plan::clear);
     }
 
     /// Returns the rules in the order in which they are evaluated.
     #[must_use]
     pub fn rules(&self) -> Vec<(RuleId, Rule)> {
-        self.server.injector.change(|plan| plan.rules().map(|(id, rule)| (id, rule.clone())).collect())
+        self.injector.change(|plan| plan.rules().map(|(id, rule)| (id, rule.clone())).collect())
     }
 
     /// Returns a copy of the journal.
     #[must_use]
     pub fn journal(&self) -> Journal {
-        self.server.injector.change(|plan| plan.journal().clone())
+        self.injector.change(|plan| plan.journal().clone())
     }
 
     /// Compacts everything older than the current revision, as etcd does: watches, exact lists and continue tokens that begin at
@@ -169,7 +170,7 @@ impl Faults {
     /// Compacts up to `revision`, at most the current one. Never moves backwards: a revision older than that of the last
     /// compaction changes nothing.
     pub fn compact_to(&self, revision: u64) {
-        let revision = self.server.compact(revision);
+        let revision = self.cluster.compact(revision);
         self.record(Injected::Compacted { revision });
     }
 
@@ -183,7 +184,7 @@ impl Faults {
             group,
             plural,
             |storage| {
-                self.server.evict(storage);
+                self.cluster.evict(storage);
             },
             |resource| Injected::HistoryEvicted { resource },
         )
@@ -233,8 +234,8 @@ impl Faults {
         let refused = Rule::new(Action::Fail(Failure::Initializing)).resource(group, plural);
         // Before the watches end, because their clients start new ones at once.
         let rule = self.add(refused.verb(Verb::List).verb(Verb::Watch));
-        self.server.injector.orders.give(&storage, |order| order.closes += 1);
-        self.server.wake(&storage);
+        self.injector.orders.give(&storage, |order| order.closes += 1);
+        self.cluster.wake(&storage);
         self.record(Injected::Frozen { resource: GroupResource::new(group, plural), rule });
         Some(rule)
     }
@@ -243,19 +244,19 @@ impl Faults {
     /// deadlines follow tokio's time and continue. The exception is [`Options::namespace_grace`](crate::Options::namespace_grace),
     /// which is measured by this clock.
     pub fn stop_clock(&self) {
-        self.server.clock.stop();
+        self.cluster.clock.stop();
         self.record(Injected::ClockStopped);
     }
 
     /// Resumes a stopped clock from the time that it shows.
     pub fn resume_clock(&self) {
-        self.server.clock.resume();
+        self.cluster.clock.resume();
         self.record(Injected::ClockResumed);
     }
 
     /// Sets the clock for timestamps in objects forward, or back if `by` is negative; see [`stop_clock`](Self::stop_clock).
     pub fn advance_clock(&self, by: SignedDuration) {
-        self.server.clock.advance(by);
+        self.cluster.clock.advance(by);
         self.record(Injected::ClockAdvanced { by });
     }
 
@@ -269,8 +270,8 @@ impl Faults {
     ) -> bool {
         let give = |storage: &StorageKey| {
             // Before the wake-up, so that the woken watches find the order.
-            self.server.injector.orders.give(storage, change);
-            self.server.wake(storage);
+            self.injector.orders.give(storage, change);
+            self.cluster.wake(storage);
         };
         self.order(group, plural, give, what)
     }
@@ -293,15 +294,15 @@ impl Faults {
 
     /// Returns the storage key of a resource, if it is served.
     fn table(&self, group: &str, plural: &str) -> Option<StorageKey> {
-        self.server.registry().all().find_map(|served| {
+        self.cluster.registry().all().find_map(|served| {
             let resource = &served.resource;
             (resource.group == group && resource.plural == plural).then(|| served.storage().clone())
         })
     }
 
     fn record(&self, what: Injected) {
-        let now = self.server.clock.now();
-        self.server.injector.change(|plan| plan.record(what, now));
+        let now = self.cluster.clock.now();
+        self.injector.change(|plan| plan.record(what, now));
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 
 use crate::authentication::UserInfo;
 use crate::resource::StorageKey;
-use crate::server::{Server, Subscription};
+use crate::state::{ClusterState, Subscription};
 pub(crate) use classifier::Flow;
 use classifier::{Classifier, Level, Schema};
 
@@ -48,7 +48,7 @@ impl FlowControl {
     }
 
     /// Returns the flow of a request; `None` if no schema matches, which requires that `catch-all` was deleted.
-    pub(crate) fn classify(&self, server: &Server, user: &UserInfo, head: &Parts) -> Option<Flow> {
+    pub(crate) fn classify(&self, cluster: &ClusterState, user: &UserInfo, head: &Parts) -> Option<Flow> {
         // Loaded before the objects are read, so that a change in between rebuilds the classifier at the next request.
         let as_of = (self.schemas.latest(), self.levels.latest());
         {
@@ -57,7 +57,7 @@ impl FlowControl {
                 return current.classifier.classify(user, head);
             }
         }
-        let classifier = read(server);
+        let classifier = read(cluster);
         let flow = classifier.classify(user, head);
         *self.current.write() = Current { as_of, classifier };
         flow
@@ -65,12 +65,12 @@ impl FlowControl {
 }
 
 /// Builds a classifier from the stored schemas and levels.
-fn read(server: &Server) -> Classifier {
-    let registry = server.registry();
+fn read(cluster: &ClusterState) -> Classifier {
+    let registry = cluster.registry();
     let objects = |plural: &str| {
         let served = registry.get(GROUP, "v1", plural);
         let objects = served.map(|served| {
-            let snapshot = server.read(|store| store.snapshot(served.storage()));
+            let snapshot = cluster.read(|store| store.snapshot(served.storage()));
             snapshot.range("", None).map(|(_, stored)| served.value(stored)).collect::<Vec<_>>()
         });
         objects.unwrap_or_default()

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
-use crate::server::{Refused, Server, Turns};
+use crate::state::deletion::{FOREGROUND, ORPHAN, begin_deletion};
+use crate::state::writer;
+use crate::state::{ClusterState, Refused, Turns};
 use crate::store::{Change, Event, Key, Snapshot, Stored, TypeMeta};
-use crate::verbs::delete::{Deletion, FOREGROUND, ORPHAN, begin_deletion};
-use crate::verbs::update;
 use graph::{Graph, Node, Place, Reference, Wait};
 
 /// Field manager of the collector's writes.
@@ -31,15 +31,15 @@ const ORPHANS: usize = 16;
 const UNOWNED: usize = 64;
 
 /// Collects garbage until its task is aborted.
-pub(crate) async fn run(server: Arc<Server>) {
-    let mut commits = server.commits();
+pub(crate) async fn run(cluster: Arc<ClusterState>) {
+    let mut commits = cluster.commits();
     let mut collector = Collector::new();
     loop {
         // Before the store is read, so that a commit during this round starts another one.
         commits.borrow_and_update();
-        collector.catch_up(&server).await;
+        collector.catch_up(&cluster).await;
         let mut turns = Turns::default();
-        while collector.collect_one(&server) {
+        while collector.collect_one(&cluster) {
             turns.pass().await;
         }
         if commits.changed().await.is_err() {
@@ -111,15 +111,15 @@ impl Collector {
 
     /// Updates the graph to the revision of the store when it is read. A dropped collector is not used again, so a cancelled call
     /// loses nothing.
-    async fn catch_up(&mut self, server: &Server) {
+    async fn catch_up(&mut self, cluster: &ClusterState) {
         let mut turns = Turns::default();
-        let registry = server.registry();
+        let registry = cluster.registry();
         if !self.registry.as_ref().is_some_and(|known| Arc::ptr_eq(known, &registry)) {
             self.registry = Some(Arc::clone(&registry));
-            self.follow(server, &registry, &mut turns).await;
+            self.follow(cluster, &registry, &mut turns).await;
         }
         // All tables under one lock, so that the events and the revision belong together.
-        let (news, now) = server.read(|store| {
+        let (news, now) = cluster.read(|store| {
             let mut news = Vec::new();
             for (table, followed) in &self.tables {
                 match store.events_after(table, self.seen, usize::MAX) {
@@ -153,14 +153,14 @@ impl Collector {
     }
 
     /// Follows the tables that are served now, and removes the others.
-    async fn follow(&mut self, server: &Server, registry: &Registry, turns: &mut Turns) {
+    async fn follow(&mut self, cluster: &ClusterState, registry: &Registry, turns: &mut Turns) {
         let mut old = std::mem::take(&mut self.tables);
         // References to unknown kinds may be resolvable now.
         let mut unknown = false;
         for served in registry.one_per_table() {
             let known = old.remove(served.storage()).is_some_and(|followed| followed.known);
             if !known {
-                self.resolve(server, registry, served.storage(), turns).await;
+                self.resolve(cluster, registry, served.storage(), turns).await;
                 unknown = true;
             }
             self.tables.insert(served.storage().clone(), Followed { served, known });
@@ -168,7 +168,7 @@ impl Collector {
         if unknown {
             let mut last = None;
             while let Some(place) = self.graph.unresolved(last.as_ref()) {
-                self.take_one(server, registry, place.clone());
+                self.take_one(cluster, registry, place.clone());
                 last = Some(place);
                 turns.pass().await;
             }
@@ -180,12 +180,18 @@ impl Collector {
     }
 
     /// Reads the objects with references into a table again. Whether its kind is namespaced may be known only now.
-    async fn resolve(&mut self, server: &Server, registry: &Registry, table: &StorageKey, turns: &mut Turns) {
+    async fn resolve(
+        &mut self,
+        cluster: &ClusterState,
+        registry: &Registry,
+        table: &StorageKey,
+        turns: &mut Turns,
+    ) {
         let mut owner = self.graph.owner_in(table, None);
         while let Some(referred) = owner {
             let mut last = None;
             while let Some(place) = self.graph.dependent_of(&referred, last.as_ref()) {
-                self.take_one(server, registry, place.clone());
+                self.take_one(cluster, registry, place.clone());
                 last = Some(place);
                 turns.pass().await;
             }
@@ -246,8 +252,8 @@ impl Collector {
         self.owners_go(table, turns).await;
     }
 
-    fn take_one(&mut self, server: &Server, registry: &Registry, place: Place) {
-        let stored = server.read(|store| store.get(&place.table, &place.key).cloned());
+    fn take_one(&mut self, cluster: &ClusterState, registry: &Registry, place: Place) {
+        let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned());
         let node = stored.and_then(|stored| self.node(registry, &place, &stored));
         self.graph.set(place, node);
     }
@@ -276,65 +282,65 @@ impl Collector {
     /// An object that changed after [`seen`](Self::seen), by a client or earlier in this pass, is skipped: the event of that
     /// change puts it into the queue again. So the owner references in the graph are those that the object has, and the commit,
     /// which expects the revision that was read, cannot delete an object whose references have changed since.
-    fn collect_one(&mut self, server: &Server) -> bool {
+    fn collect_one(&mut self, cluster: &ClusterState) -> bool {
         let Some(place) = self.graph.next() else { return false };
         if let Some(node) = self.graph.node(&place)
-            && let Some(read) = self.read(server, &place)
+            && let Some(read) = self.read(cluster, &place)
             && read.revision <= self.seen
         {
-            self.judge(server, node, &read);
+            self.judge(cluster, node, &read);
         }
         true
     }
 
     /// Processes an object with an up-to-date node in the graph.
-    fn judge(&self, server: &Server, node: &Node, read: &Read) {
+    fn judge(&self, cluster: &ClusterState, node: &Node, read: &Read) {
         match node.wait {
-            Some(Wait::Orphans) => self.orphan(server, node, read),
+            Some(Wait::Orphans) => self.orphan(cluster, node, read),
             Some(Wait::Dependents) => {
                 let mut dependents = self.graph.dependents(&read.place, &node.uid);
                 if !dependents.any(|(_, dependent)| dependent.blocks(&node.uid)) {
-                    remove_finalizer(server, read, FOREGROUND);
+                    remove_finalizer(cluster, read, FOREGROUND);
                 }
             }
             None => {}
         }
         if !node.owners.is_empty() {
-            self.collect_dependent(server, node, read);
+            self.collect_dependent(cluster, node, read);
         }
     }
 
     /// Reads the object at a place; `None` if it does not exist.
-    fn read(&self, server: &Server, place: &Place) -> Option<Read> {
+    fn read(&self, cluster: &ClusterState, place: &Place) -> Option<Read> {
         let served = Arc::clone(&self.tables.get(&place.table)?.served);
-        let stored = server.read(|store| store.get(&place.table, &place.key).cloned())?;
+        let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned())?;
         let object = served.value(&stored);
         Some(Read { served, place: place.clone(), revision: stored.revision, object })
     }
 
     /// Removes the references to the owner from its dependents, then the owner's finalizer. Of many dependents it changes the first
     /// [`ORPHANS`], and each of these commits queues the owner again.
-    fn orphan(&self, server: &Server, node: &Node, owner: &Read) {
+    fn orphan(&self, cluster: &ClusterState, node: &Node, owner: &Read) {
         let dependents = self.graph.dependents(&owner.place, &node.uid).map(|(place, _)| place.clone());
         let dependents: Vec<Place> = dependents.take(ORPHANS).collect();
         let mut all = dependents.len() < ORPHANS;
         for dependent in dependents {
-            if let Some(dependent) = self.read(server, &dependent) {
-                all &= drop_references(server, &dependent, std::slice::from_ref(&node.uid));
+            if let Some(dependent) = self.read(cluster, &dependent) {
+                all &= drop_references(cluster, &dependent, std::slice::from_ref(&node.uid));
             }
         }
         // A dependent that changed meanwhile still has its reference. Its commit queues the owner again.
         if all {
-            remove_finalizer(server, owner, ORPHAN);
+            remove_finalizer(cluster, owner, ORPHAN);
         }
     }
 
     /// Deletes a dependent without living owners; from one with a living owner it removes the references to the others.
-    fn collect_dependent(&self, server: &Server, node: &Node, read: &Read) {
+    fn collect_dependent(&self, cluster: &ClusterState, node: &Node, read: &Read) {
         let states: Vec<(Owner, &str)> = node
             .owners
             .iter()
-            .map(|reference| (self.find(server, reference), reference.uid.as_str()))
+            .map(|reference| (self.find(cluster, reference), reference.uid.as_str()))
             .collect();
         let with = |wanted: Owner| {
             states.iter().filter(move |(state, _)| *state == wanted).map(|(_, uid)| (*uid).to_owned())
@@ -346,7 +352,7 @@ impl Collector {
         if with(Owner::Living).next().is_some() {
             let dangling: Vec<String> = with(Owner::Absent).chain(with(Owner::Leaving)).collect();
             if !dangling.is_empty() {
-                drop_references(server, read, &dangling);
+                drop_references(cluster, read, &dangling);
             }
             return;
         }
@@ -359,19 +365,19 @@ impl Collector {
         // One of them may wait for this object, in a cycle. This object must then not wait for its own dependents.
         if foreground
             && mine.any(|(_, dependent)| dependent.wait == Some(Wait::Dependents))
-            && unblock(server, read)
+            && unblock(cluster, read)
         {
             return;
         }
-        delete(server, read, foreground);
+        delete(cluster, read, foreground);
     }
 
     /// Looks up the state of an owner by kind and name.
-    fn find(&self, server: &Server, reference: &Reference) -> Owner {
+    fn find(&self, cluster: &ClusterState, reference: &Reference) -> Owner {
         let Some(place) = &reference.owner else {
             return Owner::Unknown;
         };
-        let Some(stored) = server.read(|store| store.get(&place.table, &place.key).cloned()) else {
+        let Some(stored) = cluster.read(|store| store.get(&place.table, &place.key).cloned()) else {
             return Owner::Absent;
         };
         let object = stored.document.to_value(&self.no_kind, stored.revision);
@@ -427,7 +433,7 @@ fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place
     Some(Place { table, key: Key::new(namespace, text(owner, "name")) })
 }
 
-fn drop_references(server: &Server, dependent: &Read, uids: &[String]) -> bool {
+fn drop_references(cluster: &ClusterState, dependent: &Read, uids: &[String]) -> bool {
     let mut object = dependent.object.clone();
     let dropped: BTreeSet<&str> = uids.iter().map(String::as_str).collect();
     let kept = owners(&dependent.object).iter().filter(|owner| !dropped.contains(text(owner, "uid")));
@@ -438,12 +444,12 @@ fn drop_references(server: &Server, dependent: &Read, uids: &[String]) -> bool {
     } else {
         fields.insert("ownerReferences".to_owned(), Value::Array(rest));
     }
-    put_tracked(server, dependent, object)
+    put_tracked(cluster, dependent, object)
 }
 
 /// Removes a finalizer like kube-controller-manager, and deletes the object if nothing else keeps it. On a conflict the
 /// other change wins, and its commit queues the object again.
-pub(crate) fn remove_finalizer(server: &Server, read: &Read, finalizer: &str) {
+pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &Read, finalizer: &str) {
     let mut object = read.object.clone();
     let mut rest = metadata::owned_finalizers(&read.object);
     rest.retain(|known| known != finalizer);
@@ -451,14 +457,14 @@ pub(crate) fn remove_finalizer(server: &Server, read: &Read, finalizer: &str) {
     // An object with a grace period is not deleted yet.
     let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
     if rest.is_empty() && granted == 0 && read.served.deletable(&object) {
-        commit(server, read, Change::Delete);
+        commit(cluster, read, Change::Delete);
     } else {
-        put_tracked(server, read, object);
+        put_tracked(cluster, read, object);
     }
 }
 
 /// Stops a dependent from blocking its owners. Returns `false` if it blocks none; otherwise the commit queues it again.
-fn unblock(server: &Server, read: &Read) -> bool {
+fn unblock(cluster: &ClusterState, read: &Read) -> bool {
     let mut object = read.object.clone();
     let owners = object["metadata"]["ownerReferences"].as_array_mut();
     let blocking = owners.into_iter().flatten().filter(|owner| owner["blockOwnerDeletion"] == true);
@@ -468,13 +474,13 @@ fn unblock(server: &Server, read: &Read) -> bool {
         any = true;
     }
     if any {
-        put_tracked(server, read, object);
+        put_tracked(cluster, read, object);
     }
     any
 }
 
 /// Deletes a dependent like a client would: if its kind or finalizers keep it, it is only marked.
-fn delete(server: &Server, read: &Read, foreground: bool) {
+fn delete(cluster: &ClusterState, read: &Read, foreground: bool) {
     // Protected objects stay, such as the namespace `default`.
     if read.served.admit_delete(read.place.key.name()).is_err() {
         return;
@@ -483,29 +489,21 @@ fn delete(server: &Server, read: &Read, foreground: bool) {
     if foreground && !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
         finalizers.push(FOREGROUND.to_owned());
     }
-    let deletion =
-        begin_deletion(server, &read.served, &read.place.key, read.revision, &read.object, &finalizers);
-    if deletion != Deletion::Changed {
-        crate::crd::after_write(server, read.served.storage());
-    }
+    begin_deletion(cluster, &read.served, &read.place.key, read.revision, &read.object, &finalizers);
 }
 
 /// Stores a changed object with the collector as field manager.
-fn put_tracked(server: &Server, read: &Read, mut object: Value) -> bool {
-    update::track_as(server, &read.served, MANAGER, "", Some(&read.object), &mut object);
-    commit(server, read, Change::Put(read.served.document(&object)))
+fn put_tracked(cluster: &ClusterState, read: &Read, mut object: Value) -> bool {
+    writer::track_as(cluster, &read.served, MANAGER, "", Some(&read.object), &mut object);
+    commit(cluster, read, Change::Put(read.served.document(&object)))
 }
 
 /// Commits a change; returns `false` if the object changed meanwhile, in which case that commit queues it again.
-fn commit(server: &Server, read: &Read, change: Change) -> bool {
-    let done = server.commit(read.served.storage(), &read.place.key, Some(read.revision), change, |_| {
+fn commit(cluster: &ClusterState, read: &Read, change: Change) -> bool {
+    let done = cluster.commit(read.served.storage(), &read.place.key, Some(read.revision), change, |_| {
         Ok::<(), std::convert::Infallible>(())
     });
-    let done = !matches!(done, Err(Refused::Conflict));
-    if done {
-        crate::crd::after_write(server, read.served.storage());
-    }
-    done
+    !matches!(done, Err(Refused::Conflict))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::testing::{self, DEFINITIONS, Running, THINGS, definition, thing};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn uid(server: &Server, table: &StorageKey, name: &str) -> String {
+fn uid(server: &ClusterState, table: &StorageKey, name: &str) -> String {
     let stored = server.read(|store| store.get(table, &Key::new("default", name)).cloned()).unwrap();
     let object = stored.document.to_value(&TypeMeta::new("", ""), stored.revision);
     metadata::text(&object, "uid").to_owned()
@@ -92,7 +92,7 @@ fn turns_of_orphans(server: &Running, collector: &mut Collector) {
     }
 }
 
-fn maps(server: &Server) -> BTreeSet<String> {
+fn maps(server: &ClusterState) -> BTreeSet<String> {
     let snapshot = server.read(|store| store.snapshot(&table("", "configmaps")));
     snapshot.range("default", None).map(|(key, _)| key.name().to_owned()).collect()
 }

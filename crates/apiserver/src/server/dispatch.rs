@@ -11,17 +11,17 @@ use kube_apimachinery::status::{ApiError, Cause};
 use tokio::task::yield_now;
 use tokio::time::{Duration, timeout};
 
+use super::Server;
 use super::body::ResponseBody;
 use super::deadline;
 use super::drain::drain;
 use super::finish::finish;
 use super::listener::{Closing, FaultApi};
 use super::routes;
-use super::state::Server;
 use super::warnings::Warnings;
 use crate::authentication::UserInfo;
 use crate::authorization::authorize;
-use crate::faults::{self, Faults, FaultyWatch, Stale};
+use crate::faults::{self, FaultyWatch, Stale};
 use crate::registry::{Registry, Served};
 use crate::request::accept::{Accept, Endpoint};
 use crate::request::path::{ResourcePath, Route};
@@ -76,12 +76,17 @@ where
         let why = format!("impersonation is not supported: send the request without the header {header:?}");
         return refuse(head, &ApiError::bad_request(why));
     }
-    let user = match server.authenticator.authenticate(head, is_remote, || server.clock.now(), &**server) {
+    let user = match server.context.authenticator.authenticate(
+        head,
+        is_remote,
+        || server.cluster.clock.now(),
+        &*server.cluster,
+    ) {
         Ok(user) => user,
         Err(error) => return refuse(head, &error),
     };
     // Classified before authorization, so that forbidden requests get the headers too.
-    let flow = server.flow_control.classify(server, &user, head);
+    let flow = server.flow_control.classify(&server.cluster, &user, head);
     let mut response = match authorize(&user, head) {
         Ok(()) => {
             head.extensions.insert(Arc::clone(&user));
@@ -115,7 +120,7 @@ where
     {
         return fault_api(server, head, path, body).await.into_response();
     }
-    let registry = server.registry();
+    let registry = server.cluster.registry();
     match Route::parse(head.uri.path()) {
         Route::Resource(path) => {
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
@@ -143,7 +148,7 @@ where
     B::Error: std::fmt::Display,
 {
     let answer = match server.intake.read(body).await {
-        Ok(body) => faults::answer_api(&Faults::new(Arc::clone(server)), &head.method, path, &body.bytes),
+        Ok(body) => faults::answer_api(&server.faults(), &head.method, path, &body.bytes),
         Err(error) => Err(error),
     };
     match answer {
@@ -204,7 +209,8 @@ where
         (true, _) => Endpoint::Custom,
     };
     let mut call = Call {
-        server: Arc::clone(server),
+        context: Arc::clone(&server.context),
+        cluster: Arc::clone(&server.cluster),
         accept: Accept::negotiate(accept.as_deref(), endpoint)?,
         served,
         path,
@@ -235,14 +241,14 @@ where
     let is_read = matches!(verb, Verb::Get | Verb::List);
     if !is_read {
         // Before the change is made, because a commit that cannot be persisted is not undone.
-        call.server.writable().await?;
+        call.cluster.writable().await?;
     }
-    let outcome = perform(&mut call, verb, body).await;
+    let outcome = perform(server, &mut call, verb, body).await;
     // Errors carry warnings too.
     *warnings = call.warnings;
     // The response may show commits of other requests, so wait until all of them are persisted.
-    call.server.all_kept().await?;
-    if !is_read && call.server.is_watched(call.served.storage()) {
+    call.cluster.all_kept().await?;
+    if !is_read && call.cluster.is_watched(call.served.storage()) {
         // The watches that the commit woke run first: programs that compare the version of their answer with their cache
         // rely on the order of a kube-apiserver, which sends an event before the answer to its write. Without a watch,
         // the turn would only cost the writer time: tokio polls its sockets before it returns.
@@ -293,7 +299,7 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn perform<B>(call: &mut Call, verb: Verb, body: B) -> Result<Reply, ApiError>
+async fn perform<B>(server: &Server, call: &mut Call, verb: Verb, body: B) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -313,7 +319,7 @@ where
         Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
         _ => {
             // The body keeps its share of the memory limit until the write is done.
-            let body = call.server.intake.read(body).await?;
+            let body = server.intake.read(body).await?;
             if verb == Verb::DeleteCollection {
                 // A deletion of a collection begins with a list.
                 wait_for_revision(call, verb).await?;
@@ -359,11 +365,11 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     if verb == Verb::Watch && call.query.flag("sendInitialEvents") != Some(true) {
         return Ok(());
     }
-    let mut commits = call.server.commits();
+    let mut commits = call.cluster.commits();
     if timeout(FRESHNESS_TIMEOUT, commits.wait_for(|now| *now >= wanted)).await.is_ok() {
         return Ok(());
     }
-    let current = call.server.read(crate::store::Store::revision);
+    let current = call.cluster.read(crate::store::Store::revision);
     let cause = Cause {
         reason: "ResourceVersionTooLarge",
         message: "Too large resource version".to_owned(),

@@ -5,9 +5,9 @@ use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
+use super::Server;
 use super::body::ResponseBody;
 use super::gzip;
-use super::state::Server;
 use crate::request::query::Query;
 
 /// Identifies a request in the logs of client and server.
@@ -20,7 +20,7 @@ const READERS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 /// Completes the response to the request with this head.
 pub(super) fn finish(server: &Server, head: &Parts, response: &mut Response<ResponseBody>) {
     let id = head.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
-    let id = id.or_else(|| HeaderValue::try_from(server.audit_id()).ok());
+    let id = id.or_else(|| HeaderValue::try_from(server.cluster.audit_id()).ok());
     response.headers_mut().extend(id.map(|id| (AUDIT_ID, id)));
     if head.method == Method::HEAD {
         *response.body_mut() = ResponseBody::full(Bytes::new());

@@ -9,12 +9,12 @@ use http_body::Body;
 use tokio::time::sleep;
 
 use super::Closing;
+use super::Server;
 use super::body::ResponseBody;
 use super::connection::closed;
 use super::dispatch;
 use super::drain::drain;
 use super::finish::finish;
-use super::state::Server;
 use crate::faults::{Action, Answer, ConnectionReset, Decision, Facts, FaultyWatch, Refusal, Stale};
 use crate::verbs::reply::Reply;
 
@@ -31,11 +31,11 @@ where
 {
     let (mut head, body) = request.into_parts();
     // A server without rules only pays for one atomic load.
-    if !server.injector.is_armed() {
+    if !server.context.injector.is_armed() {
         return Ok(dispatch::answer(server, head, body).await);
     }
     let decided = Facts::of(&head).and_then(|facts| {
-        server.injector.decide(&facts, server.clock.now()).map(|decision| (facts, decision))
+        server.context.injector.decide(&facts, server.cluster.clock.now()).map(|decision| (facts, decision))
     });
     let Some((facts, Decision { action, seed })) = decided else {
         return Ok(dispatch::answer(server, head, body).await);

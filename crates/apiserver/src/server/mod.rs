@@ -1,7 +1,6 @@
 //! The server: options, start, and access in process or over a socket.
 
 mod body;
-mod changes;
 mod connection;
 mod deadline;
 mod dispatch;
@@ -18,10 +17,8 @@ mod patience;
 mod progress;
 mod routes;
 mod service;
-mod state;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
-mod turns;
 mod warnings;
 mod websocket;
 
@@ -35,24 +32,25 @@ use tokio::task::JoinSet;
 use tokio::time::Duration;
 
 pub use body::ResponseBody;
-pub(crate) use changes::Subscription;
 pub(crate) use listener::Closing;
 pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use service::ApiService;
-use state::Contents;
-pub(crate) use state::{Refused, Server};
-pub(crate) use turns::Turns;
 pub(crate) use warnings::Warnings;
 
+use self::intake::Intake;
 use crate::admission::Admission;
 use crate::authentication::{Authenticator, Tokens};
-use crate::clock::Clock;
+use crate::crd::Definitions;
 use crate::event_ttl::EVENT_TTL;
-use crate::faults::Faults;
-#[cfg(feature = "persistence")]
-use crate::persistence::{DataFile, DataFileError, Journal};
+use crate::faults::{Faults, Injector};
+use crate::flow_control::FlowControl;
 use crate::registry::{Registry, Served};
+use crate::state::clock::Clock;
+#[cfg(feature = "persistence")]
+use crate::state::persistence::{DataFile, DataFileError, Journal};
+use crate::state::{ClusterState, CommitObserver, Contents};
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
+use crate::verbs::Context;
 
 /// Controllers that run besides the API itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -174,6 +172,24 @@ pub struct ApiServer {
     core: Arc<Core>,
 }
 
+/// A running server, without its listeners and controllers.
+pub(crate) struct Server {
+    profile: Profile,
+    pub(crate) context: Arc<Context>,
+    pub(crate) cluster: Arc<ClusterState>,
+    /// Classification of requests into flows.
+    flow_control: FlowControl,
+    /// Limits the memory of request bodies.
+    intake: Intake,
+}
+
+impl Server {
+    /// Returns the handle to inject faults.
+    fn faults(&self) -> Faults {
+        Faults::new(Arc::clone(&self.cluster), Arc::clone(&self.context.injector))
+    }
+}
+
 /// State shared by handles, services and listeners.
 struct Core {
     server: Arc<Server>,
@@ -184,7 +200,7 @@ struct Core {
 impl Drop for Core {
     fn drop(&mut self) {
         // Close open watches: each holds the server and would keep it alive.
-        self.server.closed.send_replace(true);
+        self.server.cluster.closed.send_replace(true);
     }
 }
 
@@ -243,26 +259,25 @@ impl ApiServer {
         let registry = Registry::builtin(
             builtin.into_iter().map(|(resource, schema)| Served::new(resource, schema, None)).collect(),
         );
-        let server = Arc::new(Server::new(
-            options.profile,
-            options.seed,
-            clock,
-            authenticator,
-            admission,
-            registry,
-            contents,
-        ));
+        let definitions = Arc::new(Definitions::default());
+        let observers: Vec<Box<dyn CommitObserver>> = vec![Box::new(Arc::clone(&definitions))];
+        let cluster = Arc::new(ClusterState::new(options.seed, clock, registry, contents, observers));
         // Before the bootstrap and the controllers, which then find all resources served.
-        crate::crd::restore(&server);
-        crate::bootstrap::create(&server);
+        definitions.restore(&cluster);
+        crate::bootstrap::create(&cluster);
         let mut controllers = JoinSet::new();
-        controllers.spawn(crate::event_ttl::run(Arc::clone(&server), options.event_ttl));
-        controllers.spawn(crate::crd::run(Arc::clone(&server)));
+        controllers.spawn(crate::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
+        controllers.spawn(crate::crd::run(Arc::clone(&cluster), definitions));
         if options.profile == Profile::Dev {
-            controllers.spawn(crate::gc::run(Arc::clone(&server)));
-            controllers.spawn(crate::namespaces::run(Arc::clone(&server), options.namespace_grace));
-            controllers.spawn(crate::protection::run(Arc::clone(&server)));
+            controllers.spawn(crate::gc::run(Arc::clone(&cluster)));
+            controllers.spawn(crate::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
+            controllers.spawn(crate::protection::run(Arc::clone(&cluster)));
         }
+        let flow_control = FlowControl::new(|table| cluster.changes(&table));
+        let injector = Arc::new(Injector::new(options.seed));
+        let context = Arc::new(Context { authenticator, admission, injector });
+        let intake = Intake::default();
+        let server = Arc::new(Server { profile: options.profile, context, cluster, flow_control, intake });
         Self { core: Arc::new(Core { server, _controllers: Mutex::new(controllers) }) }
     }
 
@@ -275,19 +290,19 @@ impl ApiServer {
     /// Returns [`Options::epoch`], for an operator that runs on the server's clock.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
-        self.core.server.clock.epoch()
+        self.core.server.cluster.clock.epoch()
     }
 
-    /// Returns the shared state that requests use.
+    /// Returns the components that requests pass, and the state of the cluster.
     #[cfg(test)]
-    pub(crate) fn server(&self) -> Arc<Server> {
-        Arc::clone(&self.core.server)
+    pub(crate) fn parts(&self) -> (Arc<Context>, Arc<ClusterState>) {
+        (Arc::clone(&self.core.server.context), Arc::clone(&self.core.server.cluster))
     }
 
     /// Returns the handle to inject faults: rules can be added and removed while the server runs.
     #[must_use]
     pub fn faults(&self) -> Faults {
-        Faults::new(Arc::clone(&self.core.server))
+        self.core.server.faults()
     }
 
     /// Listens with plain HTTP/1.1. Port 0 picks a free port.

@@ -6,9 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use jiff::{Span, Timestamp};
 use serde_json::Value;
 
+use super::Server;
 use super::body::ResponseBody;
 use super::dispatch::text;
-use super::state::Server;
 use crate::discovery;
 use crate::openapi::{self, Published, Swagger, gnostic};
 use crate::registry::Registry;
@@ -59,7 +59,7 @@ pub(super) async fn all_in_one(server: &Server, registry: &Registry, head: &Part
         return not_acceptable();
     };
     let published = published(registry);
-    let kept = Kept { tag: openapi::hash_of_all(&published), since: server.registry_since() };
+    let kept = Kept { tag: openapi::hash_of_all(&published), since: server.cluster.registry_since() };
     let content_type = if form == Form::Json { "application/json" } else { V2[1] };
     // Before the document is built, which is expensive.
     if let Some(response) = kept.unchanged(head) {
@@ -86,7 +86,7 @@ pub(super) fn answer(
     head: &Parts,
 ) -> Response<ResponseBody> {
     let published = published(registry);
-    let since = server.registry_since();
+    let since = server.cluster.registry_since();
     if path.is_empty() {
         let index = openapi::index(&published).to_string();
         let kept = Kept { tag: discovery::etag(index.as_bytes()), since };
@@ -121,7 +121,7 @@ pub(super) fn answer(
     if wanted.is_some() {
         // A document with its hash in the URL never changes.
         set(response.headers_mut(), header::CACHE_CONTROL, "public, immutable");
-        if let Some(expires) = in_a_year(server.clock.now()) {
+        if let Some(expires) = in_a_year(server.cluster.clock.now()) {
             set(response.headers_mut(), header::EXPIRES, &http_date(expires));
         }
     }

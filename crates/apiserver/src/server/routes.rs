@@ -8,10 +8,10 @@ use kube_apimachinery::go::quote;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
+use super::Server;
 use super::body::ResponseBody;
 use super::dispatch::{not_found, text};
 use super::openapi;
-use super::state::Server;
 use crate::discovery;
 use crate::registry::Registry;
 use crate::request::accept::{Accept, Encoding, Endpoint};
@@ -34,7 +34,7 @@ pub(super) async fn answer(
 ) -> Response<ResponseBody> {
     match route {
         Route::Health { endpoint, check } => {
-            health(endpoint, check.as_deref(), head, server.is_writable()).into_response()
+            health(endpoint, check.as_deref(), head, server.cluster.is_writable()).into_response()
         }
         Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
         Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
@@ -72,7 +72,7 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
         Err(error) => return Reply::error(Encoding::Json, &error).into_response(),
     };
     let (document, group) = match route {
-        Route::CoreVersions => (Some(discovery::core_versions(&server.address().to_string())), ""),
+        Route::CoreVersions => (Some(discovery::core_versions(&server.cluster.address().to_string())), ""),
         Route::Groups => (Some(discovery::group_list(&resources)), ""),
         Route::Group(group) => (discovery::group(&resources, group), group.as_str()),
         Route::GroupVersion { group, version } => {

@@ -34,12 +34,12 @@ impl ApiService {
 
     /// Returns the tokens of the server, if it requires any.
     pub(super) fn tokens(&self) -> Option<&Tokens> {
-        self.core.server.authenticator.tokens()
+        self.core.server.context.authenticator.tokens()
     }
 
     /// Publishes the address of a listener, and the certificate authority if it uses TLS.
     pub(super) fn advertise(&self, address: SocketAddr, authority: Option<&str>) {
-        bootstrap::advertise(&self.core.server, address, authority);
+        bootstrap::advertise(&self.core.server.cluster, address, authority);
     }
 }
 

@@ -1,7 +1,6 @@
 //! POST, and the creation of an object by an apply or by a PUT to a missing object.
 
 use bytes::Bytes;
-use kube_apimachinery::go;
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
@@ -13,7 +12,7 @@ use crate::builtin;
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, parse_uint};
 use crate::resource::StorageKey;
-use crate::server::{Refused, Server};
+use crate::state::Refused;
 use crate::store::{Change, Key, Store, Stored};
 
 /// Number of names tried for one `generateName`.
@@ -52,8 +51,8 @@ pub(crate) async fn create(
 ) -> Result<Created, ApiError> {
     let served = std::sync::Arc::clone(&call.served);
     let namespace = metadata::text(&object, "namespace").to_owned();
-    let server = std::sync::Arc::clone(&call.server);
-    server.admission.mutate(call, Operation::Create, Some(&mut object)).await?;
+    let context = std::sync::Arc::clone(&call.context);
+    context.admission.mutate(call, Operation::Create, Some(&mut object)).await?;
     // An early refusal: `commit` checks the definition again, under the lock of the store.
     if let Some(custom) = &served.custom
         && custom.terminating
@@ -70,17 +69,16 @@ pub(crate) async fn create(
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
         prepare(call, &mut candidate, options, ownership)?;
-        server.admission.validate(call, Operation::Create, Some(&candidate)).await?;
+        context.admission.validate(call, Operation::Create, Some(&candidate)).await?;
         if options.dry_run {
             let key = Key::new(&namespace, metadata::text(&candidate, "name"));
-            let taken = call.server.read(|store| store.get(served.storage(), &key).is_some());
+            let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
             if !taken {
                 return Ok(Created::DryRun(candidate));
             }
         } else if has_revision(&candidate) {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
         } else if let Some(stored) = commit(call, &namespace, &candidate)? {
-            crate::crd::after_write(&call.server, served.storage());
             return Ok(Created::Stored(stored));
         }
         if !generate {
@@ -146,7 +144,7 @@ fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sy
         check_namespace(call, store, namespace, key.name())?;
         check_definition(call, store, key.name())
     };
-    match call.server.commit(call.served.storage(), &key, None, change, guard) {
+    match call.cluster.commit(call.served.storage(), &key, None, change, guard) {
         Ok(event) => Ok(event.after.clone()),
         Err(Refused::Conflict) => Ok(None),
         Err(Refused::Because(error)) => Err(error),
@@ -157,7 +155,7 @@ fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
     let resource = &call.served.resource;
     let error = ApiError::already_exists(&resource.group, &resource.plural, name);
     let key = Key::new(namespace, name);
-    let old = call.server.read(|store| store.get(call.served.storage(), &key).cloned());
+    let old = call.cluster.read(|store| store.get(call.served.storage(), &key).cloned());
     match old {
         Some(old) if old.document.is_terminating() => {
             ApiError::new(409, "AlreadyExists", format!("object is being deleted: {}", error.message()))
@@ -177,7 +175,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
         return Err(terminating_definition(call, name));
     }
     let resource = &call.served.resource;
-    let registry = call.server.registry();
+    let registry = call.cluster.registry();
     let now = registry.get(&resource.group, &resource.version, &resource.plural);
     // A later definition of the same name defines other objects.
     let is_same = |now: &Served| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
@@ -188,31 +186,10 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
 }
 
-/// Builds the 403 for an object.
-pub(crate) fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> ApiError {
-    let resource = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
-    let message = format!("{resource} {} is forbidden: {why}", go::quote(name));
-    ApiError::new(403, "Forbidden", message).with_details(name, group, plural)
-}
-
 fn terminating_definition(call: &Call, name: &str) -> ApiError {
     let resource = &call.served.resource;
     let why = "create not allowed while custom resource definition is terminating";
-    forbidden(&resource.group, &resource.plural, name, why)
-}
-
-/// Creates an object of the server itself, such as a default namespace. Does nothing if it exists, or if its namespace does
-/// not exist or is being deleted.
-pub(crate) fn put_if_absent(server: &Server, served: &Served, key: &Key, object: &Value) {
-    let change = Change::Put(served.document(object));
-    let guard = |store: &Store<StorageKey>| {
-        let namespace = store.get(&crate::namespaces::table(), &Key::new("", key.namespace()));
-        let stays =
-            key.namespace().is_empty() || namespace.is_some_and(|stored| !stored.document.is_terminating());
-        if stays { Ok(()) } else { Err(()) }
-    };
-    // A conflict means that the object exists.
-    let _ = server.commit(served.storage(), key, None, change, guard);
+    ApiError::forbidden(&resource.group, &resource.plural, name, why)
 }
 
 #[cfg(test)]

@@ -1,13 +1,10 @@
 //! DELETE of one object, or of every object in a collection.
 
-use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::{SignedDuration, Timestamp};
 use kube_apimachinery::decode;
-use kube_apimachinery::go;
 use kube_apimachinery::metadata;
 use kube_apimachinery::protobuf;
 use kube_apimachinery::status::ApiError;
@@ -19,17 +16,11 @@ use super::reply::{self, Reply};
 use super::{Call, RETRIES, list, options, read};
 use crate::admission::Operation;
 use crate::builtin;
-use crate::registry::Served;
 use crate::request::body;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
 use crate::selection::Selection;
-use crate::server::{Refused, Server};
-use crate::store::{Change, Event, Key};
-
-/// Finalizer that keeps an object until its dependents have lost their references to it.
-pub(crate) const ORPHAN: &str = "orphan";
-/// Finalizer that keeps an object until its blocking dependents are deleted.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+use crate::state::Refused;
+use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
 
 /// Deletes the object in the URL.
 pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
@@ -101,22 +92,22 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
 
 /// Deletes the object at the call's path.
 pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
-    let (server, served) = (Arc::clone(&call.server), Arc::clone(&call.served));
+    let (context, served) = (Arc::clone(&call.context), Arc::clone(&call.served));
     let key = call.key();
     for _ in 0..RETRIES {
-        let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
+        let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         // In each round: the name may have passed to another object meanwhile.
         check_preconditions(call, options, &old)?;
-        server.admission.mutate(call, Operation::Delete, None).await?;
-        server.admission.validate(call, Operation::Delete, None).await?;
-        let grace = grace_period(&served, options, &old);
+        context.admission.mutate(call, Operation::Delete, None).await?;
+        context.admission.validate(call, Operation::Delete, None).await?;
+        let grace = deletion::grace_period(&served, options.grace_period_seconds, &old);
         if grace == Grace::Pending {
             return reply::stored(call, 200, &stored);
         }
         let finalizers = wanted_finalizers(call, options, &old);
-        let (new, held) = begin(&call.server, &served, &old, &finalizers, &grace);
+        let (new, held) = deletion::begin(&call.cluster, &served, &old, &finalizers, &grace);
         // As in Kubernetes, where only the deprecated field `orphanDependents` leads to 202: other clients expect 200.
         let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
         // A repeated deletion changes nothing and needs no commit.
@@ -126,9 +117,8 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
         if options.dry_run {
             return answer(call, code, held, &new, stored.revision);
         }
-        match carry_out(&call.server, &served, &key, stored.revision, &new, held, &grace) {
+        match deletion::carry_out(&call.cluster, &served, &key, stored.revision, &new, held, &grace) {
             Ok(event) => {
-                crate::crd::after_write(&call.server, served.storage());
                 return answer(call, code, held, &new, event.revision);
             }
             Err(Refused::Conflict) => {}
@@ -138,84 +128,6 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
     Err(call.conflict(
         "the object has been modified; please apply your changes to the latest version and try again",
     ))
-}
-
-/// Result of a deletion by the server itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deletion {
-    Gone,
-    /// Marked, now or earlier, and kept by finalizers, its kind or its grace period.
-    Held,
-    /// Not in the state that was read: nothing was changed.
-    Changed,
-}
-
-/// Deletes an object on behalf of the server, with default options. It is removed at once, or marked if its kind, its grace
-/// period or `finalizers`, which replace the existing ones, keep it.
-pub(crate) fn begin_deletion(
-    server: &Server,
-    served: &Served,
-    key: &Key,
-    revision: u64,
-    object: &Value,
-    finalizers: &[String],
-) -> Deletion {
-    let grace = grace_period(served, &DeleteOptions::default(), object);
-    if grace == Grace::Pending {
-        return Deletion::Held;
-    }
-    let (marked, held) = begin(server, served, object, finalizers, &grace);
-    if held && marked == *object {
-        return Deletion::Held;
-    }
-    match carry_out(server, served, key, revision, &marked, held, &grace) {
-        Err(Refused::Conflict) => Deletion::Changed,
-        _ if held => Deletion::Held,
-        _ => Deletion::Gone,
-    }
-}
-
-/// Commits a deletion: stores the marked object if something keeps it, else deletes it.
-///
-/// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0.
-/// Watchers receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a
-/// conflict.
-fn carry_out(
-    server: &Server,
-    served: &Served,
-    key: &Key,
-    revision: u64,
-    new: &Value,
-    held: bool,
-    grace: &Grace,
-) -> Result<Arc<Event>, Refused<Infallible>> {
-    let commit = |revision, change| server.commit(served.storage(), key, Some(revision), change, |_| Ok(()));
-    let put = || Change::Put(served.document(new));
-    if held {
-        return commit(revision, put());
-    }
-    let marked = if *grace == Grace::None { revision } else { commit(revision, put())?.revision };
-    commit(marked, Change::Delete)
-}
-
-/// Returns the object with these finalizers at the start of its deletion, and whether anything keeps it.
-fn begin(
-    server: &Server,
-    served: &Served,
-    old: &Value,
-    finalizers: &[String],
-    grace: &Grace,
-) -> (Value, bool) {
-    let mut new = old.clone();
-    metadata::set_finalizers(&mut new, finalizers);
-    let held = !finalizers.is_empty() || served.held(old) || matches!(grace, Grace::Seconds(1..));
-    if held || *grace != Grace::None {
-        if !served.marks_itself() {
-            mark(server, &mut new, grace);
-        }
-        served.mark_deleted(server, &mut new, !metadata::is_terminating(old));
-    }
-    (new, held)
 }
 
 /// Responds with the object if it stays or if its kind requires that, else with a `Status`.
@@ -298,69 +210,18 @@ fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<S
     finalizers
 }
 
-/// Grace period of a deletion.
-#[derive(Debug, PartialEq, Eq)]
-enum Grace {
-    /// The kind has no grace period.
-    None,
-    /// This many seconds from the start of the deletion.
-    Seconds(i64),
-    /// The object is being deleted already, and this request does not shorten its grace period.
-    Pending,
-}
-
-/// Determines the grace period. A second deletion can only shorten it.
-fn grace_period(served: &Served, options: &DeleteOptions, old: &Value) -> Grace {
-    let asked = options.grace_period_seconds;
-    let Some(seconds) = builtin::grace_period(&served.resource, old, asked) else {
-        return Grace::None;
-    };
-    if !metadata::is_terminating(old) {
-        return Grace::Seconds(seconds);
-    }
-    match (asked, old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default()) {
-        // No time is left.
-        (_, ..=0) => Grace::None,
-        (Some(asked), granted) if asked < granted => Grace::Seconds(asked),
-        _ => Grace::Pending,
-    }
-}
-
-/// Marks an object that stays as being deleted, or shortens its grace period.
-fn mark(server: &Server, object: &mut Value, grace: &Grace) {
-    let seconds = if let Grace::Seconds(seconds) = grace { *seconds } else { 0 };
-    let first = !metadata::is_terminating(object);
-    if !first && *grace == Grace::None {
-        return;
-    }
-    let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-    // A shorter grace period counts from the start of the deletion: the old deadline minus the old grace period.
-    let begun: Option<Timestamp> = metadata::text(object, "deletionTimestamp")
-        .parse()
-        .ok()
-        .map(|end: Timestamp| end.checked_sub(SignedDuration::from_secs(granted)).unwrap_or(end));
-    let begun = begun.unwrap_or_else(|| server.clock.now());
-    let end = begun.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(begun);
-    let fields = metadata::of(object);
-    fields.insert("deletionTimestamp".to_owned(), json!(go::format_seconds(end)));
-    fields.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
-    if first {
-        // The start of a deletion counts as a change of the desired state.
-        metadata::raise_generation(object);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::resource::StorageKey;
-    use crate::store::TypeMeta;
+    use crate::state::ClusterState;
+    use crate::store::{Event, TypeMeta};
     use crate::testing;
 
     const PODS: &str = "/api/v1/namespaces/default/pods";
 
     /// Returns the events of pods: type, number, grace period and generation.
-    fn events(server: &Server, from: u64) -> Vec<(&'static str, u64, Value, Value)> {
+    fn events(server: &ClusterState, from: u64) -> Vec<(&'static str, u64, Value, Value)> {
         let table = StorageKey { group: String::new(), plural: "pods".to_owned() };
         let events = server.read(|store| store.events_after(&table, from, usize::MAX)).unwrap();
         let shown = |event: &Arc<Event>| {

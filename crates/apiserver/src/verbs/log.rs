@@ -14,7 +14,7 @@ use crate::store::Key;
 /// # Errors
 /// 400 for a missing or unknown container name, 404 if the node of the pod does not exist, 501 if it does.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
-    let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let stored = stored.ok_or_else(|| call.not_found())?;
     let pod = call.served.value(&stored);
     check_container(call, &pod)?;
@@ -23,7 +23,7 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
         return Ok(Reply::nothing());
     }
     let nodes = StorageKey { group: String::new(), plural: "nodes".to_owned() };
-    if call.server.read(|store| store.get(&nodes, &Key::new("", node)).is_none()) {
+    if call.cluster.read(|store| store.get(&nodes, &Key::new("", node)).is_none()) {
         return Err(ApiError::not_found("", "pods", node));
     }
     let why = format!("pods/log: node {node:?} has no kubelet that this server could ask");

@@ -7,6 +7,7 @@
 
 pub(crate) mod act;
 pub(crate) mod components;
+mod context;
 pub(crate) mod create;
 pub(crate) mod delete;
 
@@ -22,6 +23,7 @@ pub(crate) mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
 
+pub(crate) use context::Context;
 use kube_apimachinery::decode;
 use kube_apimachinery::protobuf;
 use kube_apimachinery::schema::Schema;
@@ -43,7 +45,8 @@ use crate::request::body;
 use crate::request::path::ResourcePath;
 use crate::request::query::{FieldValidation, Query, WriteOptions};
 use crate::resource::{Resource, StorageKey};
-use crate::server::{Server, Warnings};
+use crate::server::Warnings;
+use crate::state::ClusterState;
 use crate::store::{Key, Past, Store};
 
 /// Maximum number of attempts of a write that conflicts with others. Each conflict means that another write succeeded.
@@ -51,7 +54,8 @@ pub(crate) const RETRIES: usize = 64;
 
 /// A request for a served resource.
 pub(crate) struct Call {
-    pub(crate) server: Arc<Server>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) cluster: Arc<ClusterState>,
     pub(crate) served: Arc<Served>,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,

@@ -44,8 +44,8 @@ pub(crate) fn begin(call: &Call, object: &mut Value) {
     for wiped in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(wiped);
     }
-    metadata.insert("uid".to_owned(), json!(call.server.uid()));
-    metadata.insert("creationTimestamp".to_owned(), json!(call.server.clock.now_seconds()));
+    metadata.insert("uid".to_owned(), json!(call.cluster.uid()));
+    metadata.insert("creationTimestamp".to_owned(), json!(call.cluster.clock.now_seconds()));
     // Kinds without a generation of their own keep the one that the client set.
     if call.served.resource.rules.generation != Generation::Never {
         metadata.insert("generation".to_owned(), json!(1));
@@ -63,7 +63,7 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
     while !prefix.is_char_boundary(end) {
         end -= 1;
     }
-    Some(format!("{}{}", &prefix[..end], call.server.name_suffix()))
+    Some(format!("{}{}", &prefix[..end], call.cluster.name_suffix()))
 }
 
 /// Increments the generation if the update changed the fields that it counts.

@@ -211,7 +211,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
     let force = options.force.unwrap_or(false);
     let subresource = call.path.subresource.clone();
     for _ in 0..RETRIES {
-        let exists = call.server.read(|store| store.get(call.served.storage(), &call.key()).is_some());
+        let exists = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_some());
         let outcome = if exists {
             let changed = update::change(call, options, |call, old| {
                 let mut new = merge(call, Some(old), &applied, &manager, force)?;
@@ -326,7 +326,7 @@ fn merge(
     manager: &str,
     force: bool,
 ) -> Result<Value, ApiError> {
-    let now = call.server.clock.now_seconds();
+    let now = call.cluster.clock.now_seconds();
     let writer = Writer {
         manager,
         subresource: &call.path.subresource,
@@ -339,15 +339,13 @@ fn merge(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::server::Server;
     use crate::testing;
 
     /// Applies a ConfigMap with one entry.
-    fn apply_map(server: &Arc<Server>, value: &str) -> Result<Reply, ApiError> {
+    fn apply_map(server: &testing::Running, value: &str) -> Result<Reply, ApiError> {
         let mut call = testing::call(server, "/api/v1/namespaces/default/configmaps/a");
         call.query = crate::request::query::Query::parse("fieldManager=test&force=true");
         call.content_type = Some(APPLY.to_owned());

@@ -14,7 +14,7 @@ use super::reply::{self, ListMeta, Reply};
 use super::{Call, list};
 use crate::request::query::{ListOptions, RevisionMatch, revision};
 use crate::selection::Selection;
-use crate::server::Turns;
+use crate::state::Turns;
 use crate::store::{Key, Snapshot};
 
 /// Returns one object.
@@ -25,8 +25,8 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     }
     revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
     let stored = match call.stale {
-        None => call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned()),
-        Some(_) => call.server.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),
+        None => call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned()),
+        Some(_) => call.cluster.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),
     };
     let stored = stored.ok_or_else(|| call.not_found())?;
     reply::stored(call, 200, &stored)
@@ -69,9 +69,9 @@ impl Page {
                 .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
             let snapshot = match token.revision {
                 // A token from an expired list: continue with the current state.
-                None => call.server.read(|store| store.snapshot(storage)),
+                None => call.cluster.read(|store| store.snapshot(storage)),
                 Some(revision) => call
-                    .server
+                    .cluster
                     .read(|store| store.past(storage, revision.min(store.revision()), now))
                     .map_err(|_| expired(call, &token.start))?
                     .snapshot(),
@@ -84,10 +84,12 @@ impl Page {
             _ => None,
         };
         let snapshot = match exact {
-            None => call.server.read(|store| call.any_state(store)),
-            Some(revision) => call.server.read(|store| store.past(storage, revision, now)).map_err(|_| {
-                ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")
-            })?,
+            None => call.cluster.read(|store| call.any_state(store)),
+            Some(revision) => {
+                call.cluster.read(|store| store.past(storage, revision, now)).map_err(|_| {
+                    ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")
+                })?
+            }
         }
         .snapshot();
         Ok(Self { snapshot, start: None, limited: wanted != Some(0) })

@@ -207,6 +207,6 @@ impl Call {
     pub(super) fn table_options(&self, with_columns: bool) -> Result<table::Options, ApiError> {
         let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
         let api_version = self.accept.meta_api_version();
-        Ok(table::Options { include, now: self.server.clock.now(), with_columns, api_version })
+        Ok(table::Options { include, now: self.cluster.clock.now(), with_columns, api_version })
     }
 }

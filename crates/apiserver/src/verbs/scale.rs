@@ -24,7 +24,7 @@ const KIND: &str = "Scale";
 
 /// Returns the scale of an object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
-    let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let stored = stored.ok_or_else(|| call.not_found())?;
     show(call, view(call, &call.served.value(&stored))?)
 }
@@ -101,7 +101,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
             let what = "failed to create manager for existing fields: failed to convert live object";
             return Err(not_converted(what, "/; autoscaling/v1, Kind=Scale"));
         }
-        let now = call.server.clock.now_seconds();
+        let now = call.cluster.clock.now_seconds();
         let mut scale = as_scale(call, |call| {
             let (schema, live) = (&call.served.schema, Some(&before));
             let writer =
@@ -147,7 +147,7 @@ async fn write(
     let changed = update::change(call, options, |call, old| {
         let before = tracked_view(call, old)?;
         let mut scale = wanted(call, &before, old)?;
-        let now = call.server.clock.now_seconds();
+        let now = call.cluster.clock.now_seconds();
         as_scale(call, |call| {
             let writer =
                 Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::managed_fields::{self};
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
@@ -13,7 +13,8 @@ use super::{Call, RETRIES, create, object_meta};
 use crate::admission::Operation;
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, parse_uint};
-use crate::server::{Refused, Server};
+use crate::state::Refused;
+use crate::state::writer;
 use crate::store::{Change, Stored};
 
 /// Ownership of the fields of the new object.
@@ -50,7 +51,7 @@ pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError
     let namespace = call.path.namespace.clone();
     object_meta::reconcile_namespace(&call.served, &namespace, &mut object)?;
     let served = Arc::clone(&call.served);
-    let exists = call.server.read(|store| store.get(served.storage(), &call.key()).is_some());
+    let exists = call.cluster.read(|store| store.get(served.storage(), &call.key()).is_some());
     if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
         if !metadata::text(&object, "resourceVersion").is_empty() {
             return Err(call.conflict(
@@ -107,16 +108,16 @@ pub(crate) async fn change(
     options: &WriteOptions,
     mut transform: impl FnMut(&mut Call, &Value) -> Result<(Value, Ownership), ApiError>,
 ) -> Result<Changed, ApiError> {
-    let (server, served) = (Arc::clone(&call.server), Arc::clone(&call.served));
+    let (context, served) = (Arc::clone(&call.context), Arc::clone(&call.served));
     let key = call.key();
     for _ in 0..RETRIES {
         // The commit below requires this revision. After a concurrent write it fails, and the next round starts from
         // the newer object.
-        let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
+        let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         let (mut new, ownership) = transform(call, &old)?;
-        server.admission.mutate(call, Operation::Update, Some(&mut new)).await?;
+        context.admission.mutate(call, Operation::Update, Some(&mut new)).await?;
         // Not earlier, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;
         if ownership == Ownership::Applied {
@@ -125,7 +126,7 @@ pub(crate) async fn change(
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         prepare(call, &old, &mut new, ownership, options)?;
-        server.admission.validate(call, Operation::Update, Some(&new)).await?;
+        context.admission.validate(call, Operation::Update, Some(&new)).await?;
         if ownership == Ownership::Tracked {
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
@@ -144,11 +145,10 @@ pub(crate) async fn change(
         }
         let change = if gone { Change::Delete } else { Change::Put(document) };
         let commit = call
-            .server
+            .cluster
             .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, ApiError>(()));
         match commit {
             Ok(event) => {
-                crate::crd::after_write(&call.server, served.storage());
                 return Ok(match &event.after {
                     Some(stored) => Changed::Stored(Arc::clone(stored)),
                     // The commit deleted the object: respond with its last state.
@@ -264,21 +264,7 @@ pub(crate) fn track(
     options: &WriteOptions,
     subresource: &str,
 ) {
-    track_as(&call.server, &call.served, &call.manager(options), subresource, old, new);
-}
-
-/// Makes a manager, of a client or of the server itself, the owner of the changed fields.
-pub(crate) fn track_as(
-    server: &Server,
-    served: &Served,
-    manager: &str,
-    subresource: &str,
-    old: Option<&Value>,
-    new: &mut Value,
-) {
-    let now = server.clock.now_seconds();
-    let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
-    managed_fields::track_update(&served.schema, old, new, &writer, served.reset_fields(subresource));
+    writer::track_as(&call.cluster, &call.served, &call.manager(options), subresource, old, new);
 }
 
 impl Call {

@@ -24,7 +24,7 @@ pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
         return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
     }
     check_target(&binding["target"])?;
-    let Some(pods) = call.server.registry().get("", "v1", "pods").cloned() else {
+    let Some(pods) = call.cluster.registry().get("", "v1", "pods").cloned() else {
         return Err(call.not_found());
     };
     // From here on the request is an update of the pod.
@@ -87,7 +87,7 @@ fn bind(call: &mut Call, pod: &Value, binding: &Value) -> Result<(Value, Ownersh
         let annotations = metadata::of(&mut bound).entry("annotations").or_insert_with(|| json!({}));
         annotations.as_object_mut().into_iter().for_each(|all| all.extend(given.clone()));
     }
-    schedule(&mut bound["status"], &call.server.clock.now_seconds());
+    schedule(&mut bound["status"], &call.cluster.clock.now_seconds());
     let version = metadata::text(binding, "resourceVersion");
     if !version.is_empty() {
         metadata::of(&mut bound).insert("resourceVersion".to_owned(), json!(version));

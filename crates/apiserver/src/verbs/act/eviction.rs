@@ -9,10 +9,11 @@ use kube_apimachinery::status::{ApiError, Cause};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
-use super::super::{Call, RETRIES, create, delete, update};
+use super::super::{Call, RETRIES, delete};
 use crate::registry::Served;
 use crate::request::query::{DeleteOptions, WriteOptions};
-use crate::server::Refused;
+use crate::state::Refused;
+use crate::state::writer;
 use crate::store::{Change, Key};
 
 /// Maximum number of evicted pods in a budget's status that still exist. Beyond it the budget refuses
@@ -32,7 +33,7 @@ pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
     let mut options = DeleteOptions::read(&call.query, Some(asked.unwrap_or(&json!({}))))?;
     options.dry_run |= written.dry_run;
 
-    let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let pod = call.served.value(&*stored.ok_or_else(|| call.not_found())?);
     // Counted before the deletion, so that concurrent evictions do not exceed the budget.
     let budget = if is_disrupted_already(&pod) { Budget::None } else { spend(call, &pod, options.dry_run)? };
@@ -71,11 +72,11 @@ enum Budget {
 
 /// Takes one disruption from the budget of the pod.
 fn spend(call: &Call, pod: &Value, dry_run: bool) -> Result<Budget, ApiError> {
-    let Some(served) = call.server.registry().get("policy", "v1", "poddisruptionbudgets").cloned() else {
+    let Some(served) = call.cluster.registry().get("policy", "v1", "poddisruptionbudgets").cloned() else {
         return Ok(Budget::None);
     };
     for _ in 0..RETRIES {
-        let snapshot = call.server.read(|store| store.snapshot(served.storage()));
+        let snapshot = call.cluster.read(|store| store.snapshot(served.storage()));
         let mut budgets = snapshot
             .range(&call.path.namespace, None)
             .map(|(key, stored)| (key, stored.revision, served.value(stored)))
@@ -123,7 +124,7 @@ fn decrement(call: &Call, budget: &Value) -> Result<Value, ApiError> {
     let name = metadata::text(budget, "name");
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
-    let refuse = |why: &str| Err(create::forbidden("policy", "poddisruptionbudget", name, why));
+    let refuse = |why: &str| Err(ApiError::forbidden("policy", "poddisruptionbudget", name, why));
     // The status belongs to an older spec: the client has to wait for the disruption controller.
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
         return Err(still_processed(name));
@@ -143,7 +144,7 @@ fn decrement(call: &Call, budget: &Value) -> Result<Value, ApiError> {
         };
         return Err(violated(why));
     }
-    let now = json!(call.server.clock.now_seconds());
+    let now = json!(call.cluster.clock.now_seconds());
     let mut spent = budget.clone();
     let status = &mut spent["status"];
     let left = number("disruptionsAllowed") - 1;
@@ -191,10 +192,10 @@ fn put_status(
     old: &Value,
     mut new: Value,
 ) -> bool {
-    update::track_as(&call.server, served, "kube-apiserver", "status", Some(old), &mut new);
+    writer::track_as(&call.cluster, served, "kube-apiserver", "status", Some(old), &mut new);
     let change = Change::Put(served.document(&new));
     let done = call
-        .server
+        .cluster
         .commit(served.storage(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
     !matches!(done, Err(Refused::Conflict))
 }

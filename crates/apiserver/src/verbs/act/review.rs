@@ -35,7 +35,7 @@ pub(super) fn run(
 
 /// Answers a `SelfSubjectReview`: the user of the request.
 pub(super) fn of_self(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
-    review["metadata"] = json!({"creationTimestamp": call.server.clock.now_seconds()});
+    review["metadata"] = json!({"creationTimestamp": call.cluster.clock.now_seconds()});
     Ok(json!({"userInfo": info(&call.user)}))
 }
 
@@ -50,8 +50,8 @@ pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiErro
     if audiences.is_empty() {
         audiences.push(ISSUER.to_owned());
     }
-    let server = &call.server;
-    Ok(match server.authenticator.user_of(token, &audiences, server.clock.now(), &**server) {
+    let (authenticator, cluster) = (&call.context.authenticator, &*call.cluster);
+    Ok(match authenticator.user_of(token, &audiences, cluster.clock.now(), cluster) {
         Ok((user, audiences)) => json!({"authenticated": true, "user": info(&user), "audiences": audiences}),
         Err(why) => json!({"user": {}, "error": why}),
     })

@@ -44,13 +44,13 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         Bound { namespace: namespace.clone(), node: None, pod: None, secret: None, serviceaccount: account };
     bind(call, &request["spec"]["boundObjectRef"], &mut bound)?;
 
-    let now = call.server.clock.now();
+    let now = call.cluster.clock.now();
     let asked = request["spec"]["audiences"].as_array().into_iter().flatten();
     let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
     if audiences.is_empty() {
         audiences.push(ISSUER.to_owned());
     }
-    let claims = Claims::new(call.server.uid(), bound, &audiences, now, seconds);
+    let claims = Claims::new(call.cluster.uid(), bound, &audiences, now, seconds);
     let account = &claims.bound.serviceaccount;
     request["metadata"] = json!({
         "name": account.name, "namespace": namespace, "uid": account.uid,
@@ -58,7 +58,7 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     });
     request["spec"]["audiences"] = json!(audiences);
     request["status"] = json!({
-        "token": call.server.authenticator.issuer().sign(&claims),
+        "token": call.context.authenticator.issuer().sign(&claims),
         "expirationTimestamp": Timestamp::from_second(claims.exp).map(format_seconds).unwrap_or_default(),
     });
     reply::object(call, 201, request)
@@ -69,7 +69,7 @@ fn managed_fields_of(call: &Call, request: &Value, options: &WriteOptions) -> Va
     let Some(schema) = schema::schema_of_kind(VERSION, KIND) else {
         return Value::Null;
     };
-    let now = call.server.clock.now_seconds();
+    let now = call.cluster.clock.now_seconds();
     let manager = call.manager(options);
     let writer = Writer { manager: &manager, subresource: "token", api_version: VERSION, now: &now };
     let mut tracked = request.clone();
@@ -90,7 +90,7 @@ fn managed_fields_of(call: &Call, request: &Value, options: &WriteOptions) -> Va
 }
 
 fn uid_of(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<String, ApiError> {
-    let found = call.server.find(plural, namespace, name);
+    let found = call.cluster.find(plural, namespace, name);
     found.map(|found| found.uid).ok_or_else(|| ApiError::not_found("", plural, name))
 }
 
@@ -150,7 +150,7 @@ fn bind(call: &Call, asked: &Value, bound: &mut Bound) -> Result<(), ApiError> {
             let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
             bound.node = node.map(|node| Reference {
                 name: node.to_owned(),
-                uid: call.server.find("nodes", "", node).map(|found| found.uid).unwrap_or_default(),
+                uid: call.cluster.find("nodes", "", node).map(|found| found.uid).unwrap_or_default(),
             });
         }
         ("", "Node") => bound.node = Some(reference("nodes", "")?),
@@ -165,7 +165,7 @@ fn bind(call: &Call, asked: &Value, bound: &mut Bound) -> Result<(), ApiError> {
 
 fn pod(call: &Call, namespace: &str, name: &str) -> Result<Value, ApiError> {
     let missing = || ApiError::not_found("", "pods", name);
-    let served = call.server.registry().get("", "v1", "pods").cloned().ok_or_else(missing)?;
-    let stored = call.server.read(|store| store.get(served.storage(), &Key::new(namespace, name)).cloned());
+    let served = call.cluster.registry().get("", "v1", "pods").cloned().ok_or_else(missing)?;
+    let stored = call.cluster.read(|store| store.get(served.storage(), &Key::new(namespace, name)).cloned());
     stored.map(|stored| served.value(&stored)).ok_or_else(missing)
 }

@@ -36,13 +36,13 @@ impl Interrupts {
         end: Instant,
         bookmark: Option<Instant>,
         closing: Option<Closing>,
-        server: watch::Receiver<bool>,
+        cluster: watch::Receiver<bool>,
     ) -> Self {
         Self {
             bell: Arc::new(Bell { has_rung: AtomicBool::new(true), listener: AtomicWaker::new() }),
             end: Box::pin(sleep_until(end)),
             bookmark: bookmark.map(|due| Box::pin(sleep_until(due))),
-            gone: Box::pin(gone(closing, server)),
+            gone: Box::pin(gone(closing, cluster)),
             is_gone: false,
             has_ended: false,
             bookmark_is_due: false,
@@ -117,7 +117,7 @@ impl Wake for Bell {
 }
 
 /// Waits until the listener of the watch, if it has one, or the server shuts down.
-async fn gone(closing: Option<Closing>, mut server: watch::Receiver<bool>) {
+async fn gone(closing: Option<Closing>, mut cluster: watch::Receiver<bool>) {
     let listener = async {
         match closing {
             Some(Closing(mut closing)) => {
@@ -130,6 +130,6 @@ async fn gone(closing: Option<Closing>, mut server: watch::Receiver<bool>) {
     tokio::select! {
         biased;
         () = listener => {}
-        _ = server.wait_for(|closed| *closed) => {}
+        _ = cluster.wait_for(|closed| *closed) => {}
     }
 }

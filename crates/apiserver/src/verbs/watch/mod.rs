@@ -25,7 +25,8 @@ use super::reply::Reply;
 use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
 use crate::request::query::{ListOptions, revision};
 use crate::selection::Selection;
-use crate::server::{Closing, ResponseBody, Server, Subscription};
+use crate::server::{Closing, ResponseBody};
+use crate::state::{ClusterState, Subscription};
 use crate::store::{Event, Expired, Key, Snapshot, State, TableId};
 use interrupts::Interrupts;
 
@@ -66,10 +67,10 @@ pub(crate) fn run(
         && (options.send_initial_events == Some(true) || (options.send_initial_events.is_none() && initial));
     let storage = call.served.storage();
     // Subscribed before the state is read, so that every later commit wakes the watch.
-    let changes = call.server.watch(storage);
+    let changes = call.cluster.watch(storage);
     let start = Instant::now();
     let (table, state, oldest) =
-        call.server.read(|store| (store.id(storage), call.any_state(store), store.oldest(storage, start)));
+        call.cluster.read(|store| (store.id(storage), call.any_state(store), store.oldest(storage, start)));
     let now = state.revision();
     let cursor = match wanted {
         Some(wanted) if !initial && wanted != 0 => wanted,
@@ -77,7 +78,7 @@ pub(crate) fn run(
     };
     // As in kube-apiserver, the default is random, so that many watches do not end together.
     let timeout = options.timeout_seconds.map_or_else(
-        || DEFAULT_TIMEOUT + Duration::from_secs(call.server.random_below(DEFAULT_TIMEOUT.as_secs())),
+        || DEFAULT_TIMEOUT + Duration::from_secs(call.cluster.random_below(DEFAULT_TIMEOUT.as_secs())),
         |seconds| Duration::from_secs(seconds).min(LONGEST),
     );
     let deadline = start + timeout;
@@ -88,14 +89,14 @@ pub(crate) fn run(
         _ => deadline,
     };
     let bookmark = options.bookmarks.then(|| next_bookmark(start, deadline));
-    let server = Arc::clone(&call.server);
+    let cluster = Arc::clone(&call.cluster);
     let mut watch = Watch {
         cursor,
         sent: if initial { now } else { cursor },
         table,
         changes,
         registry_version: 0,
-        interrupts: Interrupts::new(end, bookmark, closing, server.closed.subscribe()),
+        interrupts: Interrupts::new(end, bookmark, closing, cluster.closed.subscribe()),
         namespace: Box::from(call.path.namespace.as_str()),
         everything: selection.is_everything(),
         waited: false,
@@ -111,14 +112,14 @@ pub(crate) fn run(
         },
         stalled: false,
         disorder: faulty.and_then(|faulty| Disorder::of(faulty.fault, faulty.seed)).map(Box::new),
-        heard: server.injector.orders.heard(storage),
+        heard: call.context.injector.orders.heard(storage),
         bookmark_now: false,
         holding: None,
         deadline,
         pending: None,
         initial: initial.then(|| Box::new(Initial { snapshot: state.snapshot(), next: None })),
         selection: Box::new(selection),
-        server,
+        cluster,
         call: Box::new(call),
     };
     if !initial && cursor < oldest {
@@ -126,7 +127,7 @@ pub(crate) fn run(
         watch.fail(&error);
     }
     let content_type = watch.call.accept.encoding.watch_type();
-    let body = if watch.server.is_kept() { body(kept(watch), fault) } else { body(watch, fault) };
+    let body = if watch.cluster.is_kept() { body(kept(watch), fault) } else { body(watch, fault) };
     Ok(Reply { code: 200, content_type, body, retry_after: None })
 }
 
@@ -134,7 +135,7 @@ pub(crate) fn run(
 fn kept(watch: Watch) -> impl Stream<Item = Bytes> + Send {
     futures::stream::unfold(watch, |mut watch| async move {
         let chunk = watch.next().await?;
-        watch.server.kept(watch.cursor).await.ok()?;
+        watch.cluster.kept(watch.cursor).await.ok()?;
         Some((chunk, watch))
     })
 }
@@ -173,7 +174,7 @@ struct Watch {
     /// Watched table; `None` if it was closed as the watch began.
     table: Option<TableId>,
     changes: Subscription,
-    server: Arc<Server>,
+    cluster: Arc<ClusterState>,
     /// Latest registry version that was checked to still serve the collection unchanged.
     registry_version: u64,
     interrupts: Interrupts,
@@ -372,7 +373,7 @@ impl Watch {
 
     /// Receives new fault orders; returns whether the watch has to end.
     fn hear(&mut self) -> bool {
-        let orders = &self.server.injector.orders;
+        let orders = &self.call.context.injector.orders;
         let Some(before) = orders.hear(self.call.served.storage(), &mut self.heard) else {
             return false;
         };
@@ -443,7 +444,7 @@ impl Watch {
         let cursor = self.cursor;
         if let Some(table) = self.table
             && let (Ok(events), now) =
-                self.server.read(|store| (store.events_in(table, cursor, BATCH), store.revision()))
+                self.cluster.read(|store| (store.events_in(table, cursor, BATCH), store.revision()))
         {
             return Ok((events, now));
         }
@@ -502,10 +503,10 @@ impl Watch {
     /// Ends the watch if the collection is no longer served as it was when the watch began. Replacing the registry wakes
     /// the watches of the affected tables.
     fn check_served(&mut self) {
-        let version = self.server.registry_version();
+        let version = self.cluster.registry_version();
         if self.registry_version != version {
             self.registry_version = version;
-            self.ended = self.ended || !self.server.registry().serves(&self.call.served);
+            self.ended = self.ended || !self.cluster.registry().serves(&self.call.served);
         }
     }
 

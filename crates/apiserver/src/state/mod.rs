@@ -1,4 +1,15 @@
-//! State shared by all requests: the store with its lock, the served resources, the clock, and the random number generators.
+//! State of the cluster: the store with its lock, the served resources, the clock, and the random number generators.
+//!
+//! Every change of an object is a [`commit`](ClusterState::commit), whoever makes it. [`writer`] and [`deletion`] are the server's
+//! own writes: those of its controllers and of the objects that it creates itself.
+
+mod changes;
+pub(crate) mod clock;
+pub(crate) mod deletion;
+#[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
+pub(crate) mod persistence;
+mod turns;
+pub(crate) mod writer;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,16 +22,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Profile;
-use super::changes::{Changes, Subscription};
-use super::intake::Intake;
-use crate::admission::Admission;
-use crate::authentication::{Authenticator, Found, Objects};
-use crate::clock::Clock;
-use crate::crd::Known;
-use crate::faults::Injector;
-use crate::flow_control::FlowControl;
-use crate::persistence::Journal;
+use self::changes::Changes;
+pub(crate) use self::changes::Subscription;
+use self::clock::Clock;
+use self::persistence::Journal;
+pub(crate) use self::turns::Turns;
 use crate::registry::Registry;
 use crate::resource::StorageKey;
 use crate::store::{Change, Event, Key, Store};
@@ -31,17 +37,16 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Address of a server without a listener.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 
-/// State of a server, without its listeners and controllers.
-pub(crate) struct Server {
-    pub(crate) profile: Profile,
+/// Component that reacts to commits, such as the one that serves what definitions define.
+pub(crate) trait CommitObserver: Send + Sync {
+    /// Reacts to a commit to a table, within the call that made it. Watches and controllers have been notified, and no lock is
+    /// held, so that an observer may commit as well.
+    fn committed(&self, cluster: &ClusterState, storage: &StorageKey);
+}
+
+/// State of a cluster, without the parts that handle requests.
+pub(crate) struct ClusterState {
     pub(crate) clock: Clock,
-    pub(crate) authenticator: Authenticator,
-    /// Admission plugins.
-    pub(crate) admission: Admission,
-    /// Fault injection.
-    pub(crate) injector: Injector,
-    /// Classification of requests into flows.
-    pub(crate) flow_control: FlowControl,
     /// Published address of the server.
     address: RwLock<SocketAddr>,
     /// Published certificate authority.
@@ -57,14 +62,12 @@ pub(crate) struct Server {
     registry_version: AtomicU64,
     /// Revision of the last commit to any table; controllers wait for it.
     committed: watch::Sender<u64>,
+    /// Called after each commit, in this order.
+    observers: Vec<Box<dyn CommitObserver>>,
     /// Set to true when the last handle is dropped, which ends watches.
     pub(crate) closed: watch::Sender<bool>,
-    /// Held while definitions are converted to the registry, so that registries are replaced in order.
-    pub(crate) definitions: Mutex<Known>,
     /// Data file, if there is one.
     journal: Option<Journal>,
-    /// Limits the memory of request bodies.
-    pub(super) intake: Intake,
 }
 
 /// Contents of a server when it starts.
@@ -89,43 +92,32 @@ pub(crate) enum Refused<E> {
     Because(E),
 }
 
-impl Server {
+impl ClusterState {
     pub(crate) fn new(
-        profile: Profile,
         seed: u64,
         clock: Clock,
-        authenticator: Authenticator,
-        admission: Admission,
         registry: Registry,
         Contents { mut store, journal }: Contents,
+        observers: Vec<Box<dyn CommitObserver>>,
     ) -> Self {
         for storage in registry.tables() {
             store.open(storage);
         }
-        let mut changes = BTreeMap::new();
-        let flow_control =
-            FlowControl::new(|table| changes.entry(table).or_insert_with(Changes::new).subscribe());
         Self {
-            profile,
-            authenticator,
-            admission,
-            injector: Injector::new(seed),
-            flow_control,
             address: RwLock::new(NOWHERE),
             authority: RwLock::new(None),
             // A restored server must not generate the UIDs of its existing objects again.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
             committed: watch::Sender::new(store.revision()),
+            observers,
             closed: watch::Sender::new(false),
-            state: Mutex::new(State { store, changes }),
+            state: Mutex::new(State { store, changes: BTreeMap::new() }),
             registry_since: AtomicI64::new(clock.now().as_second()),
             registry: RwLock::new(Arc::new(registry)),
             registry_version: AtomicU64::new(1),
-            definitions: Mutex::default(),
             clock,
             journal,
-            intake: Intake::default(),
         }
     }
 
@@ -224,7 +216,8 @@ impl Server {
         known
     }
 
-    /// Applies a change if the object's revision is still `expected` and `guard` allows it. Both are checked under the lock.
+    /// Applies a change if the object's revision is still `expected` and `guard` allows it. Both are checked under the lock. Then
+    /// notifies watches, controllers and observers, in this order.
     pub(crate) fn commit<E>(
         &self,
         storage: &StorageKey,
@@ -249,6 +242,9 @@ impl Server {
             changes.notify();
         }
         self.publish(event.revision);
+        for observer in &self.observers {
+            observer.committed(self, storage);
+        }
         Ok(event)
     }
 
@@ -351,26 +347,45 @@ impl Server {
     }
 }
 
-impl Objects for Server {
-    fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Found> {
-        let served = self.registry().get("", "v1", plural).cloned()?;
-        let stored = self.read(|store| store.get(served.storage(), &Key::new(namespace, name)).cloned())?;
-        let object = served.value(&stored);
-        let text = |field: &str| object["metadata"][field].as_str();
-        Some(Found {
-            uid: text("uid").unwrap_or_default().to_owned(),
-            deleted: text("deletionTimestamp").and_then(|time| time.parse().ok()),
-        })
-    }
-}
-
 fn uuid(random: &mut fastrand::Rng) -> String {
     uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid().to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::{Document, HistoryLimits};
     use crate::testing;
+
+    #[tokio::test]
+    async fn observers_see_each_commit_and_may_commit_as_well() {
+        struct Mirror;
+        impl CommitObserver for Mirror {
+            fn committed(&self, cluster: &ClusterState, storage: &StorageKey) {
+                if storage.plural == "originals" {
+                    put(cluster, "copies");
+                }
+            }
+        }
+        fn put(cluster: &ClusterState, plural: &str) {
+            let storage = StorageKey { group: String::new(), plural: plural.to_owned() };
+            cluster.open(&storage);
+            let change = Change::Put(Document::new(&json!({"metadata": {"name": "a"}}), 0, 0));
+            let done =
+                cluster.commit(&storage, &Key::new("", "a"), None, change, |_| Ok::<_, Infallible>(()));
+            assert!(done.is_ok());
+        }
+        let contents = Contents { store: Store::new(HistoryLimits::default()), journal: None };
+        let cluster =
+            ClusterState::new(0, Clock::new(None), Registry::default(), contents, vec![Box::new(Mirror)]);
+        put(&cluster, "originals");
+        let copies = StorageKey { group: String::new(), plural: "copies".to_owned() };
+        assert_eq!(cluster.read(|store| store.snapshot(&copies).len()), 1);
+    }
 
     #[tokio::test]
     async fn a_published_revision_never_goes_back() {

@@ -33,12 +33,12 @@ struct Waiting {
 }
 
 impl Changes {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { latest: AtomicU64::new(1), waiting: Mutex::default() })
     }
 
     /// Wakes all waiting subscriptions. Call it without holding locks, because a waker may run arbitrary code.
-    pub(super) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         let wakers: Vec<Waker> = {
             let mut waiting = self.waiting.lock();
             self.latest.fetch_add(1, Ordering::Release);
@@ -48,17 +48,17 @@ impl Changes {
     }
 
     /// Marks the table as closed. Call [`notify`](Self::notify) afterwards.
-    pub(super) fn close(&self, closed: Option<Arc<Closed>>) {
+    pub(crate) fn close(&self, closed: Option<Arc<Closed>>) {
         self.waiting.lock().closed = closed;
     }
 
     /// Creates a subscription to which every earlier change is new.
-    pub(super) fn subscribe(self: &Arc<Self>) -> Subscription {
+    pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
         self.subscription(false)
     }
 
     /// Like [`subscribe`](Self::subscribe), for the watch of a client.
-    pub(super) fn watch(self: &Arc<Self>) -> Subscription {
+    pub(crate) fn watch(self: &Arc<Self>) -> Subscription {
         self.subscription(true)
     }
 
@@ -70,7 +70,7 @@ impl Changes {
     }
 
     /// Whether a client watches the table.
-    pub(super) fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         self.waiting.lock().watches > 0
     }
 }

@@ -1,0 +1,147 @@
+//! Deletion of an object: its grace period, its finalizers, and the commits that mark and remove it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube_apimachinery::{go, metadata};
+use serde_json::{Value, json};
+
+use super::{ClusterState, Refused};
+use crate::builtin;
+use crate::registry::Served;
+use crate::store::{Change, Event, Key};
+
+/// Finalizer that keeps an object until its dependents have lost their references to it.
+pub(crate) const ORPHAN: &str = "orphan";
+/// Finalizer that keeps an object until its blocking dependents are deleted.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+/// Result of a deletion by the server itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    Gone,
+    /// Marked, now or earlier, and kept by finalizers, its kind or its grace period.
+    Held,
+    /// Not in the state that was read: nothing was changed.
+    Changed,
+}
+
+/// Deletes an object on behalf of the server, with default options. It is removed at once, or marked if its kind, its grace
+/// period or `finalizers`, which replace the existing ones, keep it.
+pub(crate) fn begin_deletion(
+    cluster: &ClusterState,
+    served: &Served,
+    key: &Key,
+    revision: u64,
+    object: &Value,
+    finalizers: &[String],
+) -> Deletion {
+    let grace = grace_period(served, None, object);
+    if grace == Grace::Pending {
+        return Deletion::Held;
+    }
+    let (marked, held) = begin(cluster, served, object, finalizers, &grace);
+    if held && marked == *object {
+        return Deletion::Held;
+    }
+    match carry_out(cluster, served, key, revision, &marked, held, &grace) {
+        Err(Refused::Conflict) => Deletion::Changed,
+        _ if held => Deletion::Held,
+        _ => Deletion::Gone,
+    }
+}
+
+/// Commits a deletion: stores the marked object if something keeps it, else deletes it.
+///
+/// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0.
+/// Watchers receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a
+/// conflict.
+pub(crate) fn carry_out(
+    cluster: &ClusterState,
+    served: &Served,
+    key: &Key,
+    revision: u64,
+    new: &Value,
+    held: bool,
+    grace: &Grace,
+) -> Result<Arc<Event>, Refused<Infallible>> {
+    let commit = |revision, change| cluster.commit(served.storage(), key, Some(revision), change, |_| Ok(()));
+    let put = || Change::Put(served.document(new));
+    if held {
+        return commit(revision, put());
+    }
+    let marked = if *grace == Grace::None { revision } else { commit(revision, put())?.revision };
+    commit(marked, Change::Delete)
+}
+
+/// Returns the object with these finalizers at the start of its deletion, and whether anything keeps it.
+pub(crate) fn begin(
+    cluster: &ClusterState,
+    served: &Served,
+    old: &Value,
+    finalizers: &[String],
+    grace: &Grace,
+) -> (Value, bool) {
+    let mut new = old.clone();
+    metadata::set_finalizers(&mut new, finalizers);
+    let held = !finalizers.is_empty() || served.held(old) || matches!(grace, Grace::Seconds(1..));
+    if held || *grace != Grace::None {
+        if !served.marks_itself() {
+            mark(cluster, &mut new, grace);
+        }
+        served.mark_deleted(cluster, &mut new, !metadata::is_terminating(old));
+    }
+    (new, held)
+}
+
+/// Grace period of a deletion.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Grace {
+    /// The kind has no grace period.
+    None,
+    /// This many seconds from the start of the deletion.
+    Seconds(i64),
+    /// The object is being deleted already, and this request does not shorten its grace period.
+    Pending,
+}
+
+/// Determines the grace period. A second deletion can only shorten it.
+pub(crate) fn grace_period(served: &Served, asked: Option<i64>, old: &Value) -> Grace {
+    let Some(seconds) = builtin::grace_period(&served.resource, old, asked) else {
+        return Grace::None;
+    };
+    if !metadata::is_terminating(old) {
+        return Grace::Seconds(seconds);
+    }
+    match (asked, old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default()) {
+        // No time is left.
+        (_, ..=0) => Grace::None,
+        (Some(asked), granted) if asked < granted => Grace::Seconds(asked),
+        _ => Grace::Pending,
+    }
+}
+
+/// Marks an object that stays as being deleted, or shortens its grace period.
+fn mark(cluster: &ClusterState, object: &mut Value, grace: &Grace) {
+    let seconds = if let Grace::Seconds(seconds) = grace { *seconds } else { 0 };
+    let first = !metadata::is_terminating(object);
+    if !first && *grace == Grace::None {
+        return;
+    }
+    let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    // A shorter grace period counts from the start of the deletion: the old deadline minus the old grace period.
+    let begun: Option<Timestamp> = metadata::text(object, "deletionTimestamp")
+        .parse()
+        .ok()
+        .map(|end: Timestamp| end.checked_sub(SignedDuration::from_secs(granted)).unwrap_or(end));
+    let begun = begun.unwrap_or_else(|| cluster.clock.now());
+    let end = begun.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(begun);
+    let fields = metadata::of(object);
+    fields.insert("deletionTimestamp".to_owned(), json!(go::format_seconds(end)));
+    fields.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
+    if first {
+        // The start of a deletion counts as a change of the desired state.
+        metadata::raise_generation(object);
+    }
+}

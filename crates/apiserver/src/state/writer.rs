@@ -1,0 +1,37 @@
+//! Writes of the server itself, without a request: creation of its own objects, and ownership of the fields that it sets.
+
+use kube_apimachinery::managed_fields::{self, Writer};
+use serde_json::Value;
+
+use super::ClusterState;
+use crate::registry::Served;
+use crate::resource::StorageKey;
+use crate::store::{Change, Key, Store};
+
+/// Creates an object of the server itself, such as a default namespace. Does nothing if it exists, or if its namespace does
+/// not exist or is being deleted.
+pub(crate) fn put_if_absent(cluster: &ClusterState, served: &Served, key: &Key, object: &Value) {
+    let change = Change::Put(served.document(object));
+    let guard = |store: &Store<StorageKey>| {
+        let namespace = store.get(&crate::namespaces::table(), &Key::new("", key.namespace()));
+        let stays =
+            key.namespace().is_empty() || namespace.is_some_and(|stored| !stored.document.is_terminating());
+        if stays { Ok(()) } else { Err(()) }
+    };
+    // A conflict means that the object exists.
+    let _ = cluster.commit(served.storage(), key, None, change, guard);
+}
+
+/// Makes a manager, of a client or of the server itself, the owner of the changed fields.
+pub(crate) fn track_as(
+    cluster: &ClusterState,
+    served: &Served,
+    manager: &str,
+    subresource: &str,
+    old: Option<&Value>,
+    new: &mut Value,
+) {
+    let now = cluster.clock.now_seconds();
+    let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
+    managed_fields::track_update(&served.schema, old, new, &writer, served.reset_fields(subresource));
+}
