@@ -7,11 +7,8 @@ use http::Method;
 use http::request::Parts;
 use kube_apimachinery::status::ApiError;
 
-use crate::authentication::UserInfo;
 use crate::faults::Facts;
-
-/// User name of requests without credentials.
-pub(crate) const ANONYMOUS: &str = "system:anonymous";
+use crate::user::{ANONYMOUS, UserInfo};
 
 /// Paths that the role `system:public-info-viewer` of every cluster shows to all users.
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];

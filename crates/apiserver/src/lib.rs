@@ -156,33 +156,30 @@ mod admission;
 mod authentication;
 mod authorization;
 mod bootstrap;
-mod builtin;
-mod crd;
+mod controllers;
 mod discovery;
-mod event_ttl;
 pub mod faults;
 mod flow_control;
-mod gc;
-mod namespaces;
+mod kind;
+mod kinds;
 mod openapi;
-mod protection;
-mod registry;
 mod request;
-mod resource;
 mod selection;
 mod server;
 mod state;
 mod store;
 #[cfg(test)]
 mod testing;
+mod user;
 mod verbs;
 
 #[cfg(feature = "program")]
 pub use authentication::InvalidTokenFile;
-pub use authentication::{Tokens, UserInfo};
+pub use authentication::Tokens;
 pub use kube_clock::Epoch;
 pub use server::{
     ApiServer, ApiService, ListenError, ListenOptions, Listener, Options, Profile, ResponseBody, Transport,
 };
-#[cfg(feature = "persistence")]
 pub use state::persistence::{DataFile, DataFileError};
+#[cfg(feature = "persistence")]
+pub use user::UserInfo;

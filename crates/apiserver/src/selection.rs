@@ -3,7 +3,7 @@
 use kube_apimachinery::selector::{FieldSelector, LabelSelector, field_values};
 use kube_apimachinery::status::ApiError;
 
-use crate::registry::Served;
+use crate::kind::registry::Served;
 use crate::request::query::ListOptions;
 use crate::store::{Event, Key, State, Stored, Traits};
 use crate::verbs::Call;

@@ -7,12 +7,12 @@ use futures::FutureExt;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use crate::authentication::UserInfo;
 use crate::request::accept::Accept;
 use crate::request::path::Route;
 use crate::request::query::Query;
 use crate::server::{ApiServer, Options, Warnings};
 use crate::state::ClusterState;
+use crate::user::UserInfo;
 use crate::verbs::{Call, Context, create, delete};
 
 /// A server without controllers, for tests that call its parts directly.

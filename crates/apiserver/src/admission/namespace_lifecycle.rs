@@ -8,7 +8,7 @@ use kube_apimachinery::status::{ApiError, Cause};
 use serde_json::Value;
 
 use super::{Operation, Plugin, Request, Verdict};
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::store::{Key, Store};
 use crate::verbs::Call;
 
@@ -24,7 +24,7 @@ impl Plugin for NamespaceLifecycle {
                 let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
                 call.cluster.read(|store| check_namespace(call, store, namespace, name))
             }
-            (Operation::Delete, _) => call.served.admit_delete(&call.path.name),
+            (Operation::Delete, _) => call.served.strategy.admit_delete(&call.path.name),
             _ => Ok(()),
         };
         ready(outcome.map(|()| Vec::new())).boxed()
@@ -41,7 +41,7 @@ pub(crate) fn check_namespace(
     if namespace.is_empty() {
         return Ok(());
     }
-    let Some(stored) = store.get(&crate::namespaces::table(), &Key::new("", namespace)) else {
+    let Some(stored) = store.get(&crate::kinds::namespace::table(), &Key::new("", namespace)) else {
         return Err(ApiError::not_found("", "namespaces", namespace));
     };
     if !stored.document.is_terminating() {

@@ -12,7 +12,7 @@ use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use super::{Operation, Plugin, Request, Verdict};
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::store::{Key, Stored};
 use crate::verbs::Call;
 
@@ -51,11 +51,15 @@ fn single_default(request: &Request<'_>, object: Option<&Value>) -> Result<(), A
     }
 }
 
-/// Sets the priority, the preemption policy and the class of a new pod.
+/// Sets the priority, the preemption policy and the class of a new object if it is a pod.
 ///
 /// # Errors
 /// 403 if the class does not exist, or the pod has values other than those of its class.
 pub(crate) fn assign(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
+    let resource = &call.served.resource;
+    if (resource.group.as_str(), resource.kind.as_str()) != ("", "Pod") {
+        return Ok(());
+    }
     let refuse = |pod: &Value, why: &str| {
         let names = [metadata::text(pod, "name"), metadata::text(pod, "generateName")];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();

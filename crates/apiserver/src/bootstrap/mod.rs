@@ -7,6 +7,7 @@ mod address;
 mod api_services;
 mod certificates;
 mod flow_control;
+mod namespaces;
 mod roles;
 
 use std::net::SocketAddr;
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 pub(crate) use api_services::follow_definitions;
 pub(crate) use certificates::{ROOT, publish_root};
 
-use crate::namespaces;
 use crate::state::ClusterState;
 use crate::state::writer;
 use crate::store::Key;
@@ -27,7 +27,7 @@ const MANAGER: &str = "kube-apiserver";
 
 /// Creates the missing objects.
 pub(crate) fn create(cluster: &ClusterState) {
-    namespaces::create_defaults(cluster);
+    namespaces::create(cluster);
     for (name, value, description) in PRIORITIES {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
         put(cluster, "scheduling.k8s.io", "priorityclasses", class);
@@ -104,7 +104,7 @@ fn put_as(cluster: &ClusterState, manager: &str, group: &str, plural: &str, mut 
     let fields = metadata::of(&mut object);
     fields.insert("uid".to_owned(), json!(cluster.uid()));
     fields.insert("creationTimestamp".to_owned(), json!(cluster.clock.now_seconds()));
-    if served.resource.rules.generation != crate::resource::Generation::Never {
+    if served.resource.rules.generation != crate::kind::resource::Generation::Never {
         fields.insert("generation".to_owned(), json!(1));
     }
     served.conform(&mut object);

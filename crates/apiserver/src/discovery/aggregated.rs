@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Version, groups, subresources};
-use crate::resource::{Resource, Subresource};
+use crate::kind::resource::{Resource, Subresource};
 
 /// Content type of an aggregated document, by which clients choose their decoder.
 pub(crate) const AGGREGATED_CONTENT_TYPE: &str =

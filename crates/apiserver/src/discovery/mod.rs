@@ -4,20 +4,17 @@
 //! clients request with `Accept`. Both are pure functions of the served resources and do not depend on their order.
 
 mod aggregated;
-mod version;
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256, Sha512};
+use sha2::{Digest, Sha512};
 
-use crate::builtin;
-use crate::resource::{Resource, Subresource};
+use crate::kind::resource::{Resource, Subresource};
+use crate::kind::version::version_order;
+use crate::kinds::builtin;
 
 pub(crate) use aggregated::{AGGREGATED_CONTENT_TYPE, aggregated, wants_aggregated, without_aggregation};
-pub(crate) use version::version_order;
 
 /// A group and its served versions, in order of preference.
 #[derive(Debug)]
@@ -179,12 +176,6 @@ pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
         all.sort_by(|a, b| a.name.cmp(&b.name));
     }
     all
-}
-
-/// Returns the hash by which clients notice that the storage version changed.
-pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
-    let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
-    BASE64.encode(&digest[..8])
 }
 
 /// Returns the entity tag of a document, without the quotes of the `ETag` header.

@@ -1,8 +1,9 @@
 use kube_apimachinery::names::NameRule;
 
-use crate::resource::{Generation, Rules, ScalePaths, StorageKey};
+use crate::kind::resource::{Generation, Rules, ScalePaths, StorageKey};
 
 use super::*;
+use crate::kind::version::storage_version_hash;
 
 fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource> {
     let verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

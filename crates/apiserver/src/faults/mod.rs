@@ -103,7 +103,7 @@ use plan::Plan;
 pub(crate) use plan::{Decision, FaultyWatch, Stale};
 pub use rule::{GroupResource, Rule, RuleId, When};
 
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
 
 /// Error of an in-process call after a fault closed its connection.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 
 /// Orders to the watches of each table. Checking for a new order is one atomic load.
 #[derive(Debug, Default)]

@@ -12,9 +12,9 @@ mod classifier;
 use http::request::Parts;
 use parking_lot::RwLock;
 
-use crate::authentication::UserInfo;
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::state::{ClusterState, Subscription};
+use crate::user::UserInfo;
 pub(crate) use classifier::Flow;
 use classifier::{Classifier, Level, Schema};
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{meta, paths, reference};
-use crate::resource::Resource;
+use crate::kind::resource::Resource;
 
 /// A document with a single path.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ mod swagger;
 use serde_json::{Map, Value, json};
 
 use crate::discovery;
-use crate::resource::Resource;
+use crate::kind::resource::Resource;
 use general::General;
 pub(crate) use swagger::Swagger;
 

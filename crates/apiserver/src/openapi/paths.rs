@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{meta, reference, schemas};
 use crate::discovery;
-use crate::resource::{Resource, Subresource};
+use crate::kind::resource::{Resource, Subresource};
 
 /// Query parameters with other values than strings.
 const TYPED: [(&str, &str); 9] = [

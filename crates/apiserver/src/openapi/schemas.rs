@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::custom::{self, Version};
 use super::{Published, meta};
-use crate::builtin::data;
-use crate::resource::Resource;
+use crate::kind::resource::Resource;
+use crate::kinds::builtin::data;
 
 /// Returns the schema name of a builtin kind.
 pub(super) fn builtin_name(api_version: &str, kind: &str) -> Option<String> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::custom::Version;
 use super::{Published, meta, schemas};
-use crate::resource::Resource;
+use crate::kind::resource::Resource;
 
 /// Media types in the order in which operations list them.
 const MEDIA_TYPES: [&str; 9] = [

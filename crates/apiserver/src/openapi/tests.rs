@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::builtin;
+use crate::kinds::builtin;
 
 fn builtin_resources() -> Vec<Arc<Resource>> {
     builtin::served().into_iter().map(|(resource, _)| resource).collect()

@@ -19,15 +19,15 @@ use super::finish::finish;
 use super::listener::{Closing, FaultApi};
 use super::routes;
 use super::warnings::Warnings;
-use crate::authentication::UserInfo;
 use crate::authorization::authorize;
 use crate::faults::{self, FaultyWatch, Stale};
-use crate::registry::{Registry, Served};
+use crate::kind::registry::{Registry, Served};
+use crate::kind::resource::Act;
 use crate::request::accept::{Accept, Endpoint};
 use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
 use crate::request::verb::Verb;
-use crate::resource::Act;
+use crate::user::UserInfo;
 use crate::verbs::reply::Reply;
 use crate::verbs::{self, Call};
 
@@ -224,9 +224,7 @@ where
     if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
         call.warn(warning);
     }
-    if !call.served.is_custom()
-        && let Some(warning) = crate::builtin::deprecation(&call.served.resource)
-    {
+    if let Some(warning) = call.served.strategy.deprecation(&call.served) {
         call.warn(warning);
     }
     check_allowed(&call, verb)?;

@@ -40,11 +40,10 @@ pub(crate) use warnings::Warnings;
 use self::intake::Intake;
 use crate::admission::Admission;
 use crate::authentication::{Authenticator, Tokens};
-use crate::crd::Definitions;
-use crate::event_ttl::EVENT_TTL;
+use crate::controllers::definitions::Definitions;
+use crate::controllers::event_ttl::EVENT_TTL;
 use crate::faults::{Faults, Injector};
 use crate::flow_control::FlowControl;
-use crate::registry::{Registry, Served};
 use crate::state::clock::Clock;
 #[cfg(feature = "persistence")]
 use crate::state::persistence::{DataFile, DataFileError, Journal};
@@ -255,10 +254,7 @@ impl ApiServer {
     fn begin(options: Options, contents: Contents, admission: Admission) -> Self {
         let clock = Clock::new(options.epoch);
         let authenticator = Authenticator::new(options.tokens, options.seed);
-        let builtin = crate::builtin::served();
-        let registry = Registry::builtin(
-            builtin.into_iter().map(|(resource, schema)| Served::new(resource, schema, None)).collect(),
-        );
+        let registry = crate::kinds::builtin::registry();
         let definitions = Arc::new(Definitions::default());
         let observers: Vec<Box<dyn CommitObserver>> = vec![Box::new(Arc::clone(&definitions))];
         let cluster = Arc::new(ClusterState::new(options.seed, clock, registry, contents, observers));
@@ -266,12 +262,13 @@ impl ApiServer {
         definitions.restore(&cluster);
         crate::bootstrap::create(&cluster);
         let mut controllers = JoinSet::new();
-        controllers.spawn(crate::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
-        controllers.spawn(crate::crd::run(Arc::clone(&cluster), definitions));
+        controllers.spawn(crate::controllers::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
+        controllers.spawn(crate::controllers::definitions::run(Arc::clone(&cluster), definitions));
         if options.profile == Profile::Dev {
-            controllers.spawn(crate::gc::run(Arc::clone(&cluster)));
-            controllers.spawn(crate::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
-            controllers.spawn(crate::protection::run(Arc::clone(&cluster)));
+            controllers.spawn(crate::controllers::garbage_collection::run(Arc::clone(&cluster)));
+            controllers
+                .spawn(crate::controllers::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
+            controllers.spawn(crate::controllers::volume_protection::run(Arc::clone(&cluster)));
         }
         let flow_control = FlowControl::new(|table| cluster.changes(&table));
         let injector = Arc::new(Injector::new(options.seed));

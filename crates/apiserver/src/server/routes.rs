@@ -13,11 +13,11 @@ use super::body::ResponseBody;
 use super::dispatch::{not_found, text};
 use super::openapi;
 use crate::discovery;
-use crate::registry::Registry;
+use crate::kind::registry::Registry;
+use crate::kind::resource::Resource;
 use crate::request::accept::{Accept, Encoding, Endpoint};
 use crate::request::path::Route;
 use crate::request::query::Query;
-use crate::resource::Resource;
 use crate::verbs::reply::Reply;
 
 /// Checks of the health endpoints, as listed by `?verbose`.

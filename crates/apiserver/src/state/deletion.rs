@@ -8,8 +8,7 @@ use kube_apimachinery::{go, metadata};
 use serde_json::{Value, json};
 
 use super::{ClusterState, Refused};
-use crate::builtin;
-use crate::registry::Served;
+use crate::kind::registry::Served;
 use crate::store::{Change, Event, Key};
 
 /// Finalizer that keeps an object until its dependents have lost their references to it.
@@ -85,12 +84,12 @@ pub(crate) fn begin(
 ) -> (Value, bool) {
     let mut new = old.clone();
     metadata::set_finalizers(&mut new, finalizers);
-    let held = !finalizers.is_empty() || served.held(old) || matches!(grace, Grace::Seconds(1..));
+    let held = !finalizers.is_empty() || served.strategy.held(old) || matches!(grace, Grace::Seconds(1..));
     if held || *grace != Grace::None {
-        if !served.marks_itself() {
+        if !served.strategy.marks_itself() {
             mark(cluster, &mut new, grace);
         }
-        served.mark_deleted(cluster, &mut new, !metadata::is_terminating(old));
+        served.strategy.mark_deleted(&cluster.clock.now_seconds(), &mut new, !metadata::is_terminating(old));
     }
     (new, held)
 }
@@ -108,7 +107,7 @@ pub(crate) enum Grace {
 
 /// Determines the grace period. A second deletion can only shorten it.
 pub(crate) fn grace_period(served: &Served, asked: Option<i64>, old: &Value) -> Grace {
-    let Some(seconds) = builtin::grace_period(&served.resource, old, asked) else {
+    let Some(seconds) = served.strategy.grace_period(served, old, asked) else {
         return Grace::None;
     };
     if !metadata::is_terminating(old) {

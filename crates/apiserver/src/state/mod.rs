@@ -27,8 +27,8 @@ pub(crate) use self::changes::Subscription;
 use self::clock::Clock;
 use self::persistence::Journal;
 pub(crate) use self::turns::Turns;
-use crate::registry::Registry;
-use crate::resource::StorageKey;
+use crate::kind::registry::Registry;
+use crate::kind::resource::StorageKey;
 use crate::store::{Change, Event, Key, Store};
 
 /// Multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_apimachinery::status::ApiError;
 
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::store::{Key, Stored};
 
 /// Uninhabited: there is no journal in this build.

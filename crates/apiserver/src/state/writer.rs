@@ -4,8 +4,8 @@ use kube_apimachinery::managed_fields::{self, Writer};
 use serde_json::Value;
 
 use super::ClusterState;
-use crate::registry::Served;
-use crate::resource::StorageKey;
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
 use crate::store::{Change, Key, Store};
 
 /// Creates an object of the server itself, such as a default namespace. Does nothing if it exists, or if its namespace does
@@ -13,7 +13,7 @@ use crate::store::{Change, Key, Store};
 pub(crate) fn put_if_absent(cluster: &ClusterState, served: &Served, key: &Key, object: &Value) {
     let change = Change::Put(served.document(object));
     let guard = |store: &Store<StorageKey>| {
-        let namespace = store.get(&crate::namespaces::table(), &Key::new("", key.namespace()));
+        let namespace = store.get(&crate::kinds::namespace::table(), &Key::new("", key.namespace()));
         let stays =
             key.namespace().is_empty() || namespace.is_some_and(|stored| !stored.document.is_terminating());
         if stays { Ok(()) } else { Err(()) }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::reply::{self, Reply};
+use crate::kind::resource::StorageKey;
 use crate::request::accept::View;
 use crate::request::query::ListOptions;
-use crate::resource::StorageKey;
 use crate::selection::Selection;
 use crate::store::{Key, Stored};
 

@@ -7,11 +7,10 @@ use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, object_meta, update};
-use crate::admission::{Operation, check_namespace};
-use crate::builtin;
-use crate::registry::Served;
+use crate::admission::{Operation, check_namespace, priority};
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
 use crate::request::query::{WriteOptions, parse_uint};
-use crate::resource::StorageKey;
 use crate::state::Refused;
 use crate::store::{Change, Key, Store, Stored};
 
@@ -122,15 +121,15 @@ fn prepare(
     if ownership == update::Ownership::Tracked {
         update::track(call, None, object, options, "");
     }
-    served.prepare_create(call, object)?;
+    priority::assign(call, object)?;
+    served.strategy.prepare_create(&served, &call.write_context(), object);
     let mut errors = object_meta::validate(&served, object);
-    errors.extend(served.validate_create(object));
+    errors.extend(served.strategy.validate_create(&served, object));
     if !errors.is_empty() {
         let name = metadata::text(object, "name").to_owned();
         return Err(call.invalid(&name, errors));
     }
-    let ineffective = if served.is_custom() { None } else { builtin::ineffective(&served.resource, object) };
-    for warning in served.warnings(object, None, "").into_iter().chain(ineffective) {
+    for warning in served.strategy.warnings(&served, object, None, "") {
         call.warn(warning);
     }
     Ok(())
@@ -170,7 +169,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     let Some(custom) = &call.served.custom else {
         return Ok(());
     };
-    let definition = store.get(&crate::crd::table(), &Key::new("", &custom.definition));
+    let definition = store.get(&crate::kinds::definition::table(), &Key::new("", &custom.definition));
     if definition.is_some_and(|definition| definition.document.is_terminating()) {
         return Err(terminating_definition(call, name));
     }

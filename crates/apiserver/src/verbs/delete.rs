@@ -15,7 +15,7 @@ use super::items::Items;
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, list, options, read};
 use crate::admission::Operation;
-use crate::builtin;
+use crate::kinds::builtin;
 use crate::request::body;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
 use crate::selection::Selection;
@@ -142,7 +142,7 @@ fn answer(call: &Call, code: u16, held: bool, new: &Value, revision: u64) -> Res
 
 fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     let resource = &call.served.resource;
-    if crate::crd::is_table(call.served.storage()) {
+    if crate::kinds::definition::is_table(call.served.storage()) {
         return check_definition_preconditions(call, options, old);
     }
     let refuse =
@@ -189,7 +189,7 @@ fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<S
         (None, Some(policy)) => policy,
         (None, None) if existing.contains(&ORPHAN) => Propagation::Orphan,
         (None, None) if existing.contains(&FOREGROUND) => Propagation::Foreground,
-        (None, None) if call.served.orphans_by_default() => Propagation::Orphan,
+        (None, None) if call.served.strategy.orphans_by_default(&call.served) => Propagation::Orphan,
         (None, None) => Propagation::Background,
     };
     let wanted = match policy {
@@ -213,7 +213,7 @@ fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::StorageKey;
+    use crate::kind::resource::StorageKey;
     use crate::state::ClusterState;
     use crate::store::{Event, TypeMeta};
     use crate::testing;

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::registry::Served;
+use crate::kind::registry::Served;
 use crate::selection::Selection;
 use crate::store::{Key, Snapshot, Stored};
 

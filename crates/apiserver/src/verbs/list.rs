@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::items::Items;
 use super::reply::{AT_ONCE, ListMeta, Reply, go_package, partial_metadata};
-use crate::registry::Served;
+use crate::kind::registry::Served;
 use crate::request::accept::{Accept, Encoding, View};
 use crate::server::ResponseBody;
 use crate::store::Stored;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Call;
 use super::reply::Reply;
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::store::Key;
 
 /// Responds with 204 for a pod without a node.

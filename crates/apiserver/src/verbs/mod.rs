@@ -37,17 +37,19 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::authentication::UserInfo;
 use crate::faults::Stale;
-use crate::registry::Served;
+use crate::kind::WriteContext;
+use crate::kind::registry::Served;
+use crate::kind::resource::{Resource, StorageKey};
+use crate::kinds::builtin;
 use crate::request::accept::Accept;
 use crate::request::body;
 use crate::request::path::ResourcePath;
 use crate::request::query::{FieldValidation, Query, WriteOptions};
-use crate::resource::{Resource, StorageKey};
 use crate::server::Warnings;
 use crate::state::ClusterState;
 use crate::store::{Key, Past, Store};
+use crate::user::UserInfo;
 
 /// Maximum number of attempts of a write that conflicts with others. Each conflict means that another write succeeded.
 pub(crate) const RETRIES: usize = 64;
@@ -109,6 +111,11 @@ impl Call {
         if end == 0 { "unknown".to_owned() } else { name[..end].to_owned() }
     }
 
+    /// Returns the circumstances of this write for the strategy of its kind.
+    pub(crate) fn write_context(&self) -> WriteContext<'_> {
+        WriteContext { user: &self.user, now: self.cluster.clock.now() }
+    }
+
     /// Runs `act` as if the path belonged to another builtin kind, which the bodies of some subresources have.
     pub(crate) fn as_another<R>(
         &mut self,
@@ -125,7 +132,7 @@ impl Call {
             kind: kind.to_owned(),
             ..Resource::clone(&own.resource)
         };
-        self.served = Arc::new(Served::new(Arc::new(resource), schema, None));
+        self.served = Arc::new(Served::new(Arc::new(resource), schema, &builtin::PLAIN, None));
         let done = act(self);
         self.served = own;
         done

@@ -5,8 +5,8 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::Call;
-use crate::registry::Served;
-use crate::resource::Generation;
+use crate::kind::registry::Served;
+use crate::kind::resource::Generation;
 
 /// Maximum length of the prefix from `generateName`, so that generated names fit into a label.
 const MAX_PREFIX: usize = 58;

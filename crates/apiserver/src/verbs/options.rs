@@ -6,7 +6,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
-use crate::registry::Served;
+use crate::kind::registry::Served;
 
 /// Reason why a body does not have the endpoint's type.
 pub(super) enum Refusal {

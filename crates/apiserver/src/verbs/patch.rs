@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::reply::Reply;
 use super::update::{self, Ownership};
 use super::{Call, RETRIES, create, object_meta};
-use crate::registry::Served;
+use crate::kind::registry::Served;
 use crate::request::body;
 use crate::request::query::{FieldValidation, WriteOptions};
 

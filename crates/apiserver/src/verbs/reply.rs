@@ -10,9 +10,9 @@ use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::Call;
-use crate::registry::Served;
+use crate::kind::registry::Served;
+use crate::kind::resource::Resource;
 use crate::request::accept::{Accept, Encoding, View};
-use crate::resource::Resource;
 use crate::server::ResponseBody;
 use crate::store::Stored;
 

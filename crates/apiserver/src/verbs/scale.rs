@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership};
 use super::{Call, object_meta, patch};
-use crate::builtin;
+use crate::kind::resource::{Resource, ScalePaths};
+use crate::kinds::builtin;
 use crate::request::accept::View;
 use crate::request::query::WriteOptions;
-use crate::resource::{Resource, ScalePaths};
 
 const SUBRESOURCE: &str = "scale";
 const KIND: &str = "Scale";

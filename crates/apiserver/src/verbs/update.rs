@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, object_meta};
 use crate::admission::Operation;
-use crate::registry::Served;
+use crate::kind::registry::Served;
 use crate::request::query::{WriteOptions, parse_uint};
 use crate::state::Refused;
 use crate::state::writer;
@@ -139,7 +139,7 @@ pub(crate) async fn change(
         let gone = metadata::is_terminating(&new)
             && metadata::finalizers(&new).is_empty()
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
-            && served.deletable(&new);
+            && served.strategy.deletable(&new);
         if options.dry_run {
             return Ok(Changed::Value(new));
         }
@@ -203,18 +203,18 @@ fn prepare(
     if ownership == Ownership::Tracked {
         track(call, Some(old), new, options, &subresource);
     }
-    served.prepare_update(call, old, new, &subresource)?;
+    served.strategy.prepare_update(&served, &call.write_context(), old, new, &subresource);
     // A binding does not change the generation of its pod.
     if !["status", "binding"].contains(&subresource.as_str()) {
         object_meta::bump_generation(&served, old, new);
     }
     let mut errors = object_meta::validate_new_state(&served, old, new);
-    errors.extend(served.validate_update(old, new, &subresource));
+    errors.extend(served.strategy.validate_update(&served, old, new, &subresource));
     if !errors.is_empty() {
         let name = call.path.name.clone();
         return Err(call.invalid(&name, errors));
     }
-    for warning in served.warnings(new, Some(old), &subresource) {
+    for warning in served.strategy.warnings(&served, new, Some(old), &subresource) {
         call.warn(warning);
     }
     Ok(())
@@ -241,7 +241,7 @@ fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
 
 /// Restores metadata in a write of `/status`: most of it for custom objects, for builtin kinds that of [`Served::status_keeps`].
 fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
-    let own = served.status_keeps();
+    let own = served.strategy.status_keeps(served);
     let kept: &[&str] = if served.is_custom() {
         &["labels", "annotations", "finalizers", "ownerReferences", "generateName"]
     } else {

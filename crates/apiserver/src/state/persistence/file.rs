@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::backend::Backend;
 use super::{Changes, Contents, record};
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::store::Key;
 
 /// Records by group, plural and key of the object.

@@ -30,7 +30,7 @@ use tokio::sync::watch;
 pub use file::DataFileError;
 use file::Database;
 
-use crate::resource::StorageKey;
+use crate::kind::resource::StorageKey;
 use crate::store::{Key, Stored};
 
 /// Data file of a server.

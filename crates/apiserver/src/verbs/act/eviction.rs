@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::reply::Reply;
 use super::super::{Call, RETRIES, delete};
-use crate::registry::Served;
+use crate::kind::registry::Served;
 use crate::request::query::{DeleteOptions, WriteOptions};
 use crate::state::Refused;
 use crate::state::writer;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::reply::Reply;
+use crate::kind::resource::Act;
 use crate::request::query::FieldValidation;
-use crate::resource::Act;
 
 /// Executes the action of a POST to the call's path.
 pub(crate) async fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta, update};
-use crate::authentication::{ISSUER, UserInfo};
+use crate::authentication::ISSUER;
+use crate::user::UserInfo;
 use crate::request::query::WriteOptions;
 
 /// Reason in the status of access reviews.

@@ -1,0 +1,206 @@
+//! Deletes Events that have not been written for a while.
+//!
+//! In a cluster each write of an Event gets an etcd lease. When the lease expires, etcd deletes the Event, and watches
+//! receive the deletion. This module does the same, to the moment; etcd shares leases between objects written within a
+//! minute and so deletes up to a minute late. As after a restart of etcd, leases start over when a server with a data file
+//! starts.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use tokio::time::{Duration, Instant, sleep_until};
+
+use crate::kind::resource::StorageKey;
+use crate::state::ClusterState;
+use crate::store::{Change, Expired, Key, Store};
+
+/// Default: kube-apiserver's `--event-ttl`.
+pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);
+/// Maximum number of changes per read.
+const BATCH: usize = 1024;
+
+/// Storage key of Events in all versions.
+fn table() -> StorageKey {
+    StorageKey { group: String::new(), plural: "events".to_owned() }
+}
+
+/// Deletes Events that were not written for `ttl`. Runs until its task is aborted.
+pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
+    let table = table();
+    let mut changes = cluster.changes(&table);
+    let mut leases = Leases::new(ttl);
+    let mut seen = None;
+    loop {
+        // Mark before reading: a later commit then wakes the wait below.
+        changes.see(changes.latest());
+        let now = Instant::now();
+        seen = Some(follow(&cluster, &table, &mut leases, seen, now));
+        for (key, revision) in leases.ended(now) {
+            // An Event that was written meanwhile has a new lease, which the next iteration finds.
+            let _ =
+                cluster.commit(&table, &key, Some(revision), Change::Delete, |_| Ok::<(), Infallible>(()));
+        }
+        let end = leases.next_end();
+        tokio::select! {
+            news = changes.news() => if news.is_none() {
+                return;
+            },
+            () = sleep_until(end.unwrap_or(now)), if end.is_some() => {}
+        }
+    }
+}
+
+/// Updates the leases from the changes after `seen`; returns the revision up to which they are known.
+fn follow(
+    cluster: &ClusterState,
+    table: &StorageKey,
+    leases: &mut Leases,
+    seen: Option<u64>,
+    now: Instant,
+) -> u64 {
+    let mut seen = seen;
+    loop {
+        let read = cluster.read(|store| {
+            let events = seen.map_or(Err(Expired), |seen| store.events_after(table, seen, BATCH));
+            (events, Store::revision(store))
+        });
+        match read {
+            (Ok(events), revision) if events.is_empty() => return revision,
+            (Ok(events), _) => {
+                for event in events {
+                    match &event.after {
+                        Some(stored) => leases.written(&event.key, stored.revision, now),
+                        None => leases.gone(&event.key),
+                    }
+                    seen = Some(event.revision);
+                }
+            }
+            (Err(Expired), _) => {
+                let snapshot = cluster.read(|store| store.snapshot(table));
+                leases.replace(snapshot.range("", None).map(|(key, stored)| (key, stored.revision)), now);
+                seen = Some(snapshot.revision());
+            }
+        }
+    }
+}
+
+/// Expiry times by object: the pure core. Each object has the lease of its last write.
+#[derive(Debug)]
+struct Leases {
+    ttl: Duration,
+    of: BTreeMap<Key, Lease>,
+    /// Leases by expiry; the revision distinguishes leases that expire together.
+    order: BTreeMap<Lease, Key>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Lease {
+    end: Instant,
+    /// Revision of the write.
+    revision: u64,
+}
+
+impl Leases {
+    fn new(ttl: Duration) -> Self {
+        Self { ttl, of: BTreeMap::new(), order: BTreeMap::new() }
+    }
+
+    /// Records a write, which starts a new lease.
+    fn written(&mut self, key: &Key, revision: u64, now: Instant) {
+        self.gone(key);
+        // An expiry beyond the clock's range never comes.
+        if let Some(end) = now.checked_add(self.ttl) {
+            let lease = Lease { end, revision };
+            self.of.insert(key.clone(), lease);
+            self.order.insert(lease, key.clone());
+        }
+    }
+
+    /// Records a deletion.
+    fn gone(&mut self, key: &Key) {
+        if let Some(lease) = self.of.remove(key) {
+            self.order.remove(&lease);
+        }
+    }
+
+    /// Resets to these objects. Objects that have not changed keep their leases.
+    fn replace<'a>(&mut self, objects: impl Iterator<Item = (&'a Key, u64)>, now: Instant) {
+        let known = std::mem::take(&mut self.of);
+        self.order.clear();
+        for (key, revision) in objects {
+            match known.get(key) {
+                Some(lease) if lease.revision == revision => {
+                    self.of.insert(key.clone(), *lease);
+                    self.order.insert(*lease, key.clone());
+                }
+                _ => self.written(key, revision, now),
+            }
+        }
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        self.order.keys().next().map(|lease| lease.end)
+    }
+
+    /// Removes and returns the expired objects, the earliest first.
+    fn ended(&mut self, now: Instant) -> Vec<(Key, u64)> {
+        let mut ended = Vec::new();
+        while let Some(first) = self.order.first_entry()
+            && first.key().end <= now
+        {
+            let (lease, key) = first.remove_entry();
+            self.of.remove(&key);
+            ended.push((key, lease.revision));
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// For any writes, deletions and lists, an object expires when its last write is old enough, and only then.
+        #[test]
+        fn an_object_goes_a_ttl_after_its_last_write(
+            steps in proptest::collection::vec((0u8..4, 0usize..4, 0u64..30), 0..60),
+            ttl in 0u64..60,
+        ) {
+            let start = Instant::now();
+            let mut leases = Leases::new(Duration::from_secs(ttl));
+            // Expected state: revision and time of each object's last write.
+            let mut model: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
+            let (mut now, mut revision) = (0, 0);
+            for (what, which, seconds) in steps {
+                now += seconds;
+                let at = start + Duration::from_secs(now);
+                let key = Key::new("ns", ["a", "b", "c", "d"][which]);
+                revision += 1;
+                match what {
+                    0 | 1 => {
+                        leases.written(&key, revision, at);
+                        model.insert(key, (revision, now));
+                    }
+                    2 => {
+                        leases.gone(&key);
+                        model.remove(&key);
+                    }
+                    _ => leases.replace(model.iter().map(|(key, (revision, _))| (key, *revision)), at),
+                }
+                let first = model.values().map(|(_, written)| start + Duration::from_secs(written + ttl)).min();
+                prop_assert_eq!(leases.next_end(), first);
+                let mut expected: Vec<_> = model.iter().filter(|(_, (_, written))| written + ttl <= now).collect();
+                expected.sort_by_key(|(_, (revision, written))| (*written, *revision));
+                let expected: Vec<_> = expected.into_iter().map(|(key, (revision, _))| (key.clone(), *revision)).collect();
+                prop_assert_eq!(leases.ended(at), expected.clone());
+                for (key, _) in expected {
+                    model.remove(&key);
+                }
+            }
+        }
+    }
+}

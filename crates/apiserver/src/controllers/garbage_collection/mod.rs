@@ -1,0 +1,510 @@
+//! Garbage collector (profile [`Dev`](crate::Profile::Dev)): deletes dependents of deleted owners.
+//!
+//! As in Kubernetes, a graph of owner references ([`graph`], pure) is updated by the events of the store and queues the
+//! objects that a change affects. The actions are decided from the current state of the store. The graph may therefore lag
+//! behind: any difference is due to an event that is still to be processed.
+//!
+//! Bounds: the graph has one entry per object that has owners or waits for its dependents, and one per reference.
+
+mod graph;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube_apimachinery::metadata;
+use serde_json::{Value, json};
+
+use crate::kind::registry::{Registry, Served};
+use crate::kind::resource::StorageKey;
+use crate::state::deletion::{FOREGROUND, ORPHAN, begin_deletion};
+use crate::state::writer;
+use crate::state::{ClusterState, Refused, Turns};
+use crate::store::{Change, Event, Key, Snapshot, Stored, TypeMeta};
+use graph::{Graph, Node, Place, Reference, Wait};
+
+/// Field manager of the collector's writes.
+const MANAGER: &str = "kube-controller-manager";
+
+/// Dependents that lose their reference in one step.
+const ORPHANS: usize = 16;
+/// Objects without owners that are looked at in one step.
+const UNOWNED: usize = 64;
+
+/// Collects garbage until its task is aborted.
+pub(crate) async fn run(cluster: Arc<ClusterState>) {
+    let mut commits = cluster.commits();
+    let mut collector = Collector::new();
+    loop {
+        // Before the store is read, so that a commit during this round starts another one.
+        commits.borrow_and_update();
+        collector.catch_up(&cluster).await;
+        let mut turns = Turns::default();
+        while collector.collect_one(&cluster) {
+            turns.pass().await;
+        }
+        if commits.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Collector {
+    graph: Graph,
+    registry: Option<Arc<Registry>>,
+    /// Followed tables, each with a resource to read them.
+    tables: BTreeMap<StorageKey, Followed>,
+    /// Revision up to which the graph is current.
+    seen: u64,
+    /// Metadata is read regardless of the kind.
+    no_kind: TypeMeta,
+}
+
+struct Followed {
+    served: Arc<Served>,
+    /// Whether the graph contains every object of the table at revision `seen`.
+    known: bool,
+}
+
+/// Changes of a table since the last call.
+enum News {
+    Events(Vec<Arc<Event>>),
+    /// The whole table, because the history does not reach back far enough.
+    All(Snapshot),
+}
+
+/// State of the owner in a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Living,
+    /// Being deleted in the foreground: its dependents are deleted first.
+    Leaving,
+    Absent,
+    /// Unknown, because its kind was never served.
+    Unknown,
+}
+
+/// An object that was read in order to change it.
+pub(crate) struct Read {
+    served: Arc<Served>,
+    place: Place,
+    revision: u64,
+    object: Value,
+}
+
+impl Read {
+    pub(crate) fn new(served: &Arc<Served>, key: &Key, revision: u64, object: Value) -> Self {
+        let place = Place { table: served.storage().clone(), key: key.clone() };
+        Self { served: Arc::clone(served), place, revision, object }
+    }
+}
+
+impl Collector {
+    fn new() -> Self {
+        Self {
+            graph: Graph::default(),
+            registry: None,
+            tables: BTreeMap::new(),
+            seen: 0,
+            no_kind: TypeMeta::new("", ""),
+        }
+    }
+
+    /// Updates the graph to the revision of the store when it is read. A dropped collector is not used again, so a cancelled call
+    /// loses nothing.
+    async fn catch_up(&mut self, cluster: &ClusterState) {
+        let mut turns = Turns::default();
+        let registry = cluster.registry();
+        if !self.registry.as_ref().is_some_and(|known| Arc::ptr_eq(known, &registry)) {
+            self.registry = Some(Arc::clone(&registry));
+            self.follow(cluster, &registry, &mut turns).await;
+        }
+        // All tables under one lock, so that the events and the revision belong together.
+        let (news, now) = cluster.read(|store| {
+            let mut news = Vec::new();
+            for (table, followed) in &self.tables {
+                match store.events_after(table, self.seen, usize::MAX) {
+                    Ok(events) if followed.known => {
+                        if !events.is_empty() {
+                            news.push((table.clone(), News::Events(events)));
+                        }
+                    }
+                    _ => news.push((table.clone(), News::All(store.snapshot(table)))),
+                }
+            }
+            (news, store.revision())
+        });
+        for (table, news) in news {
+            match news {
+                News::Events(events) => {
+                    for event in events {
+                        self.take_event(&registry, &table, &event);
+                        turns.pass().await;
+                    }
+                }
+                // Deletions in between are unknown, so the table's nodes are rebuilt and all dependents of its
+                // objects queued.
+                News::All(snapshot) => self.take_all(&registry, &table, &snapshot, &mut turns).await,
+            }
+            if let Some(followed) = self.tables.get_mut(&table) {
+                followed.known = true;
+            }
+        }
+        self.seen = now;
+    }
+
+    /// Follows the tables that are served now, and removes the others.
+    async fn follow(&mut self, cluster: &ClusterState, registry: &Registry, turns: &mut Turns) {
+        let mut old = std::mem::take(&mut self.tables);
+        // References to unknown kinds may be resolvable now.
+        let mut unknown = false;
+        for served in registry.one_per_table() {
+            let known = old.remove(served.storage()).is_some_and(|followed| followed.known);
+            if !known {
+                self.resolve(cluster, registry, served.storage(), turns).await;
+                unknown = true;
+            }
+            self.tables.insert(served.storage().clone(), Followed { served, known });
+        }
+        if unknown {
+            let mut last = None;
+            while let Some(place) = self.graph.unresolved(last.as_ref()) {
+                self.take_one(cluster, registry, place.clone());
+                last = Some(place);
+                turns.pass().await;
+            }
+        }
+        for table in old.into_keys() {
+            self.forget(&table, turns).await;
+            self.owners_go(&table, turns).await;
+        }
+    }
+
+    /// Reads the objects with references into a table again. Whether its kind is namespaced may be known only now.
+    async fn resolve(
+        &mut self,
+        cluster: &ClusterState,
+        registry: &Registry,
+        table: &StorageKey,
+        turns: &mut Turns,
+    ) {
+        let mut owner = self.graph.owner_in(table, None);
+        while let Some(referred) = owner {
+            let mut last = None;
+            while let Some(place) = self.graph.dependent_of(&referred, last.as_ref()) {
+                self.take_one(cluster, registry, place.clone());
+                last = Some(place);
+                turns.pass().await;
+            }
+            owner = self.graph.owner_in(table, Some(&referred));
+        }
+    }
+
+    /// Removes the nodes of a table.
+    async fn forget(&mut self, table: &StorageKey, turns: &mut Turns) {
+        while let Some(place) = self.graph.node_in(table, None) {
+            self.graph.set(place, None);
+            turns.pass().await;
+        }
+    }
+
+    /// Queues the dependents of all objects of a table, whether they exist or not.
+    async fn owners_go(&mut self, table: &StorageKey, turns: &mut Turns) {
+        let mut last = None;
+        while let Some(owner) = self.graph.owner_in(table, last.as_ref()) {
+            self.graph.owner_goes(&owner);
+            last = Some(owner);
+            turns.pass().await;
+        }
+    }
+
+    fn take_event(&mut self, registry: &Registry, table: &StorageKey, event: &Event) {
+        let place = Place { table: table.clone(), key: event.key.clone() };
+        // Most objects have no owners and are not being deleted, which is known without parsing them.
+        let matters = |stored: &Option<Arc<Stored>>| stored.as_ref().is_some_and(|stored| matters(stored));
+        if matters(&event.after) || matters(&event.before) {
+            let node = event.after.as_ref().and_then(|stored| self.node(registry, &place, stored));
+            self.graph.set(place.clone(), node);
+        }
+        // A foreground deletion waits for the dependents, so they are queued when it begins.
+        if event.after.as_ref().is_none_or(|stored| stored.document.is_terminating()) {
+            self.graph.owner_goes(&place);
+        }
+    }
+
+    async fn take_all(
+        &mut self,
+        registry: &Registry,
+        table: &StorageKey,
+        snapshot: &Snapshot,
+        turns: &mut Turns,
+    ) {
+        self.forget(table, turns).await;
+        for (index, (key, stored)) in snapshot.range("", None).enumerate() {
+            if matters(stored) {
+                let place = Place { table: table.clone(), key: key.clone() };
+                let node = self.node(registry, &place, stored);
+                self.graph.set(place, node);
+                turns.pass().await;
+            } else if index % UNOWNED == 0 {
+                turns.pass().await;
+            }
+        }
+        self.owners_go(table, turns).await;
+    }
+
+    fn take_one(&mut self, cluster: &ClusterState, registry: &Registry, place: Place) {
+        let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned());
+        let node = stored.and_then(|stored| self.node(registry, &place, &stored));
+        self.graph.set(place, node);
+    }
+
+    /// Builds the node of an object; `None` if it needs none.
+    fn node(&self, registry: &Registry, place: &Place, stored: &Stored) -> Option<Node> {
+        let object = stored.document.to_value(&self.no_kind, stored.revision);
+        let owners: Vec<Reference> = owners(&object)
+            .iter()
+            .map(|owner| Reference {
+                uid: text(owner, "uid").to_owned(),
+                owner: place_of(registry, place.key.namespace(), owner),
+                blocks: owner["blockOwnerDeletion"] == true,
+            })
+            .collect();
+        let wait = wait(&object);
+        (wait.is_some() || !owners.is_empty()).then(|| Node {
+            uid: metadata::text(&object, "uid").to_owned(),
+            owners,
+            wait,
+        })
+    }
+
+    /// Processes one object of the work queue; `false` if the queue is empty.
+    ///
+    /// An object that changed after [`seen`](Self::seen), by a client or earlier in this pass, is skipped: the event of that
+    /// change puts it into the queue again. So the owner references in the graph are those that the object has, and the commit,
+    /// which expects the revision that was read, cannot delete an object whose references have changed since.
+    fn collect_one(&mut self, cluster: &ClusterState) -> bool {
+        let Some(place) = self.graph.next() else { return false };
+        if let Some(node) = self.graph.node(&place)
+            && let Some(read) = self.read(cluster, &place)
+            && read.revision <= self.seen
+        {
+            self.judge(cluster, node, &read);
+        }
+        true
+    }
+
+    /// Processes an object with an up-to-date node in the graph.
+    fn judge(&self, cluster: &ClusterState, node: &Node, read: &Read) {
+        match node.wait {
+            Some(Wait::Orphans) => self.orphan(cluster, node, read),
+            Some(Wait::Dependents) => {
+                let mut dependents = self.graph.dependents(&read.place, &node.uid);
+                if !dependents.any(|(_, dependent)| dependent.blocks(&node.uid)) {
+                    remove_finalizer(cluster, read, FOREGROUND);
+                }
+            }
+            None => {}
+        }
+        if !node.owners.is_empty() {
+            self.collect_dependent(cluster, node, read);
+        }
+    }
+
+    /// Reads the object at a place; `None` if it does not exist.
+    fn read(&self, cluster: &ClusterState, place: &Place) -> Option<Read> {
+        let served = Arc::clone(&self.tables.get(&place.table)?.served);
+        let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned())?;
+        let object = served.value(&stored);
+        Some(Read { served, place: place.clone(), revision: stored.revision, object })
+    }
+
+    /// Removes the references to the owner from its dependents, then the owner's finalizer. Of many dependents it changes the first
+    /// [`ORPHANS`], and each of these commits queues the owner again.
+    fn orphan(&self, cluster: &ClusterState, node: &Node, owner: &Read) {
+        let dependents = self.graph.dependents(&owner.place, &node.uid).map(|(place, _)| place.clone());
+        let dependents: Vec<Place> = dependents.take(ORPHANS).collect();
+        let mut all = dependents.len() < ORPHANS;
+        for dependent in dependents {
+            if let Some(dependent) = self.read(cluster, &dependent) {
+                all &= drop_references(cluster, &dependent, std::slice::from_ref(&node.uid));
+            }
+        }
+        // A dependent that changed meanwhile still has its reference. Its commit queues the owner again.
+        if all {
+            remove_finalizer(cluster, owner, ORPHAN);
+        }
+    }
+
+    /// Deletes a dependent without living owners; from one with a living owner it removes the references to the others.
+    fn collect_dependent(&self, cluster: &ClusterState, node: &Node, read: &Read) {
+        let states: Vec<(Owner, &str)> = node
+            .owners
+            .iter()
+            .map(|reference| (self.find(cluster, reference), reference.uid.as_str()))
+            .collect();
+        let with = |wanted: Owner| {
+            states.iter().filter(move |(state, _)| *state == wanted).map(|(_, uid)| (*uid).to_owned())
+        };
+        // The owner may exist, so the dependent stays as it is.
+        if with(Owner::Unknown).next().is_some() {
+            return;
+        }
+        if with(Owner::Living).next().is_some() {
+            let dangling: Vec<String> = with(Owner::Absent).chain(with(Owner::Leaving)).collect();
+            if !dangling.is_empty() {
+                drop_references(cluster, read, &dangling);
+            }
+            return;
+        }
+        if metadata::is_terminating(&read.object) {
+            return;
+        }
+        // If the owner is deleted in the foreground, a dependent with dependents of its own is too.
+        let mut mine = self.graph.dependents(&read.place, &node.uid).peekable();
+        let foreground = with(Owner::Leaving).next().is_some() && mine.peek().is_some();
+        // One of them may wait for this object, in a cycle. This object must then not wait for its own dependents.
+        if foreground
+            && mine.any(|(_, dependent)| dependent.wait == Some(Wait::Dependents))
+            && unblock(cluster, read)
+        {
+            return;
+        }
+        delete(cluster, read, foreground);
+    }
+
+    /// Looks up the state of an owner by kind and name.
+    fn find(&self, cluster: &ClusterState, reference: &Reference) -> Owner {
+        let Some(place) = &reference.owner else {
+            return Owner::Unknown;
+        };
+        let Some(stored) = cluster.read(|store| store.get(&place.table, &place.key).cloned()) else {
+            return Owner::Absent;
+        };
+        let object = stored.document.to_value(&self.no_kind, stored.revision);
+        // The owner was deleted, and another object got its name.
+        if metadata::text(&object, "uid") != reference.uid {
+            return Owner::Absent;
+        }
+        if wait(&object) == Some(Wait::Dependents) { Owner::Leaving } else { Owner::Living }
+    }
+}
+
+/// Whether an object may need a node, without parsing it.
+fn matters(stored: &Stored) -> bool {
+    stored.document.is_owned() || stored.document.is_terminating()
+}
+
+fn owners(object: &Value) -> &[Value] {
+    object["metadata"]["ownerReferences"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn wait(object: &Value) -> Option<Wait> {
+    if !metadata::is_terminating(object) {
+        return None;
+    }
+    let finalizers = metadata::finalizers(object);
+    if finalizers.contains(&ORPHAN) {
+        Some(Wait::Orphans)
+    } else {
+        finalizers.contains(&FOREGROUND).then_some(Wait::Dependents)
+    }
+}
+
+fn text<'a>(owner: &'a Value, field: &str) -> &'a str {
+    owner[field].as_str().unwrap_or_default()
+}
+
+/// Returns the place of an owner: in the namespace of its dependent if its kind is namespaced. Kinds that are no longer
+/// served have places too, at which nothing exists.
+fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place> {
+    let api_version = text(owner, "apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = text(owner, "kind");
+    let served = registry.by_kind(group, version, kind);
+    let (table, namespaced) = match served {
+        Some(served) => (served.storage().clone(), served.resource.namespaced),
+        None => registry.retired(group, kind)?,
+    };
+    if namespaced && namespace.is_empty() {
+        // A cluster-scoped object cannot have a namespaced owner: the namespace would be unknown.
+        return None;
+    }
+    let namespace = if namespaced { namespace } else { "" };
+    Some(Place { table, key: Key::new(namespace, text(owner, "name")) })
+}
+
+fn drop_references(cluster: &ClusterState, dependent: &Read, uids: &[String]) -> bool {
+    let mut object = dependent.object.clone();
+    let dropped: BTreeSet<&str> = uids.iter().map(String::as_str).collect();
+    let kept = owners(&dependent.object).iter().filter(|owner| !dropped.contains(text(owner, "uid")));
+    let rest: Vec<Value> = kept.cloned().collect();
+    let fields = metadata::of(&mut object);
+    if rest.is_empty() {
+        fields.remove("ownerReferences");
+    } else {
+        fields.insert("ownerReferences".to_owned(), Value::Array(rest));
+    }
+    put_tracked(cluster, dependent, object)
+}
+
+/// Removes a finalizer like kube-controller-manager, and deletes the object if nothing else keeps it. On a conflict the
+/// other change wins, and its commit queues the object again.
+pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &Read, finalizer: &str) {
+    let mut object = read.object.clone();
+    let mut rest = metadata::owned_finalizers(&read.object);
+    rest.retain(|known| known != finalizer);
+    metadata::set_finalizers(&mut object, &rest);
+    // An object with a grace period is not deleted yet.
+    let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    if rest.is_empty() && granted == 0 && read.served.strategy.deletable(&object) {
+        commit(cluster, read, Change::Delete);
+    } else {
+        put_tracked(cluster, read, object);
+    }
+}
+
+/// Stops a dependent from blocking its owners. Returns `false` if it blocks none; otherwise the commit queues it again.
+fn unblock(cluster: &ClusterState, read: &Read) -> bool {
+    let mut object = read.object.clone();
+    let owners = object["metadata"]["ownerReferences"].as_array_mut();
+    let blocking = owners.into_iter().flatten().filter(|owner| owner["blockOwnerDeletion"] == true);
+    let mut any = false;
+    for owner in blocking {
+        owner["blockOwnerDeletion"] = json!(false);
+        any = true;
+    }
+    if any {
+        put_tracked(cluster, read, object);
+    }
+    any
+}
+
+/// Deletes a dependent like a client would: if its kind or finalizers keep it, it is only marked.
+fn delete(cluster: &ClusterState, read: &Read, foreground: bool) {
+    // Protected objects stay, such as the namespace `default`.
+    if read.served.strategy.admit_delete(read.place.key.name()).is_err() {
+        return;
+    }
+    let mut finalizers = metadata::owned_finalizers(&read.object);
+    if foreground && !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
+        finalizers.push(FOREGROUND.to_owned());
+    }
+    begin_deletion(cluster, &read.served, &read.place.key, read.revision, &read.object, &finalizers);
+}
+
+/// Stores a changed object with the collector as field manager.
+fn put_tracked(cluster: &ClusterState, read: &Read, mut object: Value) -> bool {
+    writer::track_as(cluster, &read.served, MANAGER, "", Some(&read.object), &mut object);
+    commit(cluster, read, Change::Put(read.served.document(&object)))
+}
+
+/// Commits a change; returns `false` if the object changed meanwhile, in which case that commit queues it again.
+fn commit(cluster: &ClusterState, read: &Read, change: Change) -> bool {
+    let done = cluster.commit(read.served.storage(), &read.place.key, Some(read.revision), change, |_| {
+        Ok::<(), std::convert::Infallible>(())
+    });
+    !matches!(done, Err(Refused::Conflict))
+}
+
+#[cfg(test)]
+mod tests;

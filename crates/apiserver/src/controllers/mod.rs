@@ -1,0 +1,8 @@
+//! Controllers of the server: tasks that react to changes and write like clients, under field managers of their own. They yield
+//! between objects.
+
+pub(crate) mod definitions;
+pub(crate) mod event_ttl;
+pub(crate) mod garbage_collection;
+pub(crate) mod namespaces;
+pub(crate) mod volume_protection;

@@ -1,0 +1,338 @@
+//! Namespaces: empties deleted ones and fills new ones, in profile [`Dev`](crate::Profile::Dev).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube_apimachinery::metadata;
+use serde_json::{Value, json};
+use tokio::time::{Duration, sleep};
+
+use crate::bootstrap;
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::kinds::namespace::{FINALIZER, is_finalized, table};
+use crate::state::deletion::{self, Deletion};
+use crate::state::writer;
+use crate::state::{ClusterState, Subscription, Turns};
+use crate::store::{Change, Key, Snapshot};
+
+/// Field manager of the conditions of a terminating namespace.
+const MANAGER: &str = "kube-controller-manager";
+/// Service account of every namespace.
+const ACCOUNT: &str = "default";
+
+/// Storage key of service accounts.
+fn accounts() -> StorageKey {
+    StorageKey { group: String::new(), plural: "serviceaccounts".to_owned() }
+}
+
+/// Storage key of ConfigMaps.
+fn maps() -> StorageKey {
+    StorageKey { group: String::new(), plural: "configmaps".to_owned() }
+}
+
+/// Creates the service accounts of namespaces, empties namespaces that were deleted at least `grace` ago, and then removes
+/// them. Runs until its task is aborted.
+pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
+    let mut commits = cluster.commits();
+    // Changes of other tables do not affect which namespaces exist, are terminating, or lack a service account.
+    let mut tables = [table(), accounts()].map(|table| cluster.changes(&table));
+    let mut maps = cluster.changes(&maps());
+    let mut authority = None;
+    let mut terminating: Vec<Key> = Vec::new();
+    // The contents that a terminating namespace had at the last attempt: without a change there is nothing to do.
+    let mut seen: BTreeMap<Key, u64> = BTreeMap::new();
+    loop {
+        commits.borrow_and_update();
+        let Some(namespaces) = cluster.registry().get("", "v1", "namespaces").cloned() else {
+            return;
+        };
+        let trusted = cluster.authority();
+        let is_new = trusted != authority;
+        if is_new || tables.iter().any(Subscription::has_news) || (authority.is_some() && maps.has_news()) {
+            authority = trusted;
+            for table in tables.iter_mut().chain([&mut maps]) {
+                // Mark before reading, so that later changes count as new.
+                table.see(table.latest());
+            }
+            let snapshot = cluster.read(|store| store.snapshot(&table()));
+            create_accounts(&cluster, &snapshot);
+            if let Some(authority) = &authority {
+                publish_authority(&cluster, &snapshot, authority, is_new);
+            }
+            let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
+            terminating = leaving.map(|(key, _)| key.clone()).collect();
+            seen.retain(|key, _| terminating.contains(key));
+        }
+        let now = cluster.clock.now();
+        let mut soonest: Option<Duration> = None;
+        // Any commit may have removed the last object that a namespace waited for.
+        for key in &terminating {
+            let Some(stored) = cluster.read(|store| store.get(&table(), key).cloned()) else {
+                continue;
+            };
+            let namespace = namespaces.value(&stored);
+            let left = time_left(&namespace, grace, now);
+            if left.is_zero() {
+                let contents = contents_version(&cluster, key.name(), stored.revision);
+                if seen.get(key) != Some(&contents) {
+                    empty(&cluster, &namespaces, key, stored.revision, &namespace).await;
+                    seen.insert(key.clone(), contents);
+                }
+            } else {
+                soonest = Some(soonest.map_or(left, |other| other.min(left)));
+            }
+        }
+        tokio::select! {
+            changed = commits.changed() => if changed.is_err() {
+                return;
+            },
+            () = sleep(soonest.unwrap_or_default()), if soonest.is_some() => {}
+        }
+    }
+}
+
+/// Creates the missing `default` service accounts, also where one was deleted. Pods without a service account of their own
+/// use it.
+fn create_accounts(cluster: &ClusterState, namespaces: &Snapshot) {
+    let accounts = accounts();
+    let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
+    let without: Vec<&str> = cluster.read(|store| {
+        let has_none = |name: &&str| store.get(&accounts, &Key::new(name, ACCOUNT)).is_none();
+        living.map(|(key, _)| key.name()).filter(has_none).collect()
+    });
+    for namespace in without {
+        let account = json!({"metadata": {"name": ACCOUNT, "namespace": namespace}});
+        bootstrap::put(cluster, "", "serviceaccounts", account);
+    }
+}
+
+/// Publishes the certificate authority in the namespaces that lack it, or in all of them if it changed.
+fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &str, is_new: bool) {
+    let maps = maps();
+    let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
+    let without: Vec<&str> = cluster.read(|store| {
+        let has_none = |name: &&str| is_new || store.get(&maps, &Key::new(name, bootstrap::ROOT)).is_none();
+        living.map(|(key, _)| key.name()).filter(has_none).collect()
+    });
+    for namespace in without {
+        bootstrap::publish_root(cluster, namespace, authority);
+    }
+}
+
+/// Returns the rest of a deleted namespace's grace period.
+fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
+    let deleted: Option<Timestamp> = metadata::text(namespace, "deletionTimestamp").parse().ok();
+    let begin = deleted.and_then(|deleted| deleted.checked_add(grace).ok());
+    // The conversion fails for a negative duration, which means that the period is over.
+    begin.and_then(|begin| begin.duration_since(now).try_into().ok()).unwrap_or_default()
+}
+
+/// Processes a terminating namespace once: deletes its contents, and the namespace if nothing is left. A namespace without
+/// finalizers was finalized by another client, which also has to delete it.
+async fn empty(cluster: &ClusterState, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
+    if is_finalized(namespace) {
+        return;
+    }
+    let held = has_finalizer(namespace);
+    let mut left = Vec::new();
+    if held {
+        for served in cluster.registry().one_per_table() {
+            if served.resource.namespaced {
+                let snapshot = cluster.read(|store| store.snapshot(served.storage()));
+                left.extend(delete_contents(cluster, &served, &snapshot, key.name()).await);
+            }
+        }
+    }
+    let mut next = namespace.clone();
+    set_conditions(cluster, &mut next, &left);
+    writer::track_as(cluster, namespaces, MANAGER, "status", Some(namespace), &mut next);
+    if held && left.is_empty() {
+        let rest: Vec<Value> = next["spec"]["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|finalizer| **finalizer != FINALIZER)
+            .cloned()
+            .collect();
+        next["spec"] = if rest.is_empty() { json!({}) } else { json!({"finalizers": rest}) };
+    }
+    let gone = is_finalized(&next) && metadata::finalizers(&next).is_empty();
+    let change = if gone {
+        Change::Delete
+    } else if next == *namespace {
+        return;
+    } else {
+        Change::Put(namespaces.document(&next))
+    };
+    // On a conflict the namespace has changed, and that commit triggers the next iteration.
+    let _ = cluster.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
+}
+
+fn has_finalizer(namespace: &Value) -> bool {
+    namespace["spec"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(FINALIZER)))
+}
+
+/// Objects of one resource in a namespace that finalizers keep.
+struct Left {
+    resource: String,
+    count: usize,
+    finalizers: Vec<String>,
+}
+
+/// Deletes the objects of a namespace in a snapshot; returns those that remain.
+async fn delete_contents(
+    cluster: &ClusterState,
+    served: &Served,
+    snapshot: &Snapshot,
+    namespace: &str,
+) -> Option<Left> {
+    let mut turns = Turns::default();
+    let resource = &served.resource;
+    // The core group is shown as `pods.`.
+    let resource = format!("{}.{}", resource.plural, resource.group);
+    let mut left = Left { resource, count: 0, finalizers: Vec::new() };
+    for (key, stored) in snapshot.range(namespace, None) {
+        let object = served.value(stored);
+        let finalizers = metadata::owned_finalizers(&object);
+        let deletion = deletion::begin_deletion(cluster, served, key, stored.revision, &object, &finalizers);
+        // An object that changed meanwhile still exists; its change triggers the next iteration.
+        if deletion != Deletion::Gone {
+            left.count += 1;
+            left.finalizers.extend(finalizers);
+        }
+        turns.pass().await;
+    }
+    (left.count > 0).then_some(left)
+}
+
+/// Identifies the contents of a namespace without parsing them, by the revisions of the namespace and of its objects.
+fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u64 {
+    let tables = cluster.registry().one_per_table();
+    let namespaced = tables.iter().filter(|served| served.resource.namespaced);
+    let mut version = revision;
+    for served in namespaced {
+        let snapshot = cluster.read(|store| store.snapshot(served.storage()));
+        for (_, stored) in snapshot.range(namespace, None) {
+            // FNV-1a over the revisions, which are unique.
+            version = (version ^ stored.revision).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    version
+}
+
+/// Sets the five conditions that report the progress of the deletion.
+fn set_conditions(cluster: &ClusterState, namespace: &mut Value, left: &[Left]) {
+    let remaining: Vec<String> =
+        left.iter().map(|held| format!("{} has {} resource instances", held.resource, held.count)).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for finalizer in left.iter().flat_map(|held| &held.finalizers) {
+        *counts.entry(finalizer).or_default() += 1;
+    }
+    let finalizers: Vec<String> = counts
+        .iter()
+        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
+        .collect();
+    let rows = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".to_owned(),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".to_owned(),
+        ),
+        if remaining.is_empty() {
+            (
+                "NamespaceContentRemaining",
+                false,
+                "ContentRemoved",
+                "All content successfully removed".to_owned(),
+            )
+        } else {
+            let message = format!("Some resources are remaining: {}", remaining.join(", "));
+            ("NamespaceContentRemaining", true, "SomeResourcesRemain", message)
+        },
+        if finalizers.is_empty() {
+            (
+                "NamespaceFinalizersRemaining",
+                false,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished".to_owned(),
+            )
+        } else {
+            let message =
+                format!("Some content in the namespace has finalizers remaining: {}", finalizers.join(", "));
+            ("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", message)
+        },
+    ];
+    let old = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let conditions: Vec<Value> = rows
+        .into_iter()
+        .map(|(kind, status, reason, message)| {
+            let status = if status { "True" } else { "False" };
+            let time = old
+                .iter()
+                .find(|condition| condition["type"] == kind && condition["status"] == status)
+                .map_or_else(|| json!(cluster.clock.now_seconds()), |condition| condition["lastTransitionTime"].clone());
+            json!({
+                "type": kind, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
+            })
+        })
+        .collect();
+    namespace["status"]["conditions"] = Value::Array(conditions);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn an_object_that_changed_meanwhile_is_left() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        let map = |name: &str| json!({"metadata": {"name": name}});
+        testing::create(&server, MAPS, &map("changed")).unwrap();
+        testing::create(&server, MAPS, &map("same")).unwrap();
+        let served = testing::call(&server, MAPS).served;
+        let before = server.read(|store| store.snapshot(served.storage()));
+        testing::delete(&server, &format!("{MAPS}/changed")).unwrap();
+        testing::create(&server, MAPS, &map("changed")).unwrap();
+
+        let left = delete_contents(&server, &served, &before, "default").await.unwrap();
+        assert_eq!((left.count, left.finalizers.len()), (1, 0));
+        let now = server.read(|store| store.snapshot(served.storage()));
+        assert!(now.range("default", None).map(|(key, _)| key.name()).eq(["changed"]));
+        assert!(delete_contents(&server, &served, &now, "default").await.is_none());
+    }
+
+    #[tokio::test]
+    async fn the_contents_of_a_namespace_are_known_by_revisions() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        testing::create(&server, MAPS, &json!({"metadata": {"name": "a"}})).unwrap();
+        let before = contents_version(&server, "default", 1);
+        testing::create(
+            &server,
+            "/api/v1/namespaces/kube-system/configmaps",
+            &json!({"metadata": {"name": "b"}}),
+        )
+        .unwrap();
+        assert_eq!(contents_version(&server, "default", 1), before, "another namespace");
+        assert_ne!(contents_version(&server, "default", 2), before, "the namespace itself");
+        testing::delete(&server, &format!("{MAPS}/a")).unwrap();
+        assert_ne!(contents_version(&server, "default", 1), before);
+    }
+}

@@ -1,0 +1,82 @@
+//! Removes the protection finalizers of volumes and claims that are no longer in use (profile [`Dev`](crate::Profile::Dev)).
+//!
+//! Volumes and claims get these finalizers on creation, in every profile. As in kube-controller-manager, the finalizer of a
+//! deleted claim is removed once no running pod mounts it, and that of a deleted volume once it is not bound to a claim.
+
+use std::sync::Arc;
+
+use kube_apimachinery::metadata;
+use serde_json::Value;
+
+use super::garbage_collection as gc;
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::kinds::builtin::{CLAIM_PROTECTION, VOLUME_PROTECTION};
+use crate::state::{ClusterState, Subscription};
+use crate::store::Key;
+
+/// Removes finalizers as volumes and claims become unused. Runs until its task is aborted.
+pub(crate) async fn run(cluster: Arc<ClusterState>) {
+    let mut commits = cluster.commits();
+    let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
+    let mut tables = tables.map(|table| cluster.changes(&table));
+    loop {
+        commits.borrow_and_update();
+        if tables.iter().any(Subscription::has_news) {
+            for table in &mut tables {
+                // Mark before reading, so that later changes count as new.
+                table.see(table.latest());
+            }
+            release(&cluster, "persistentvolumeclaims", CLAIM_PROTECTION, |key, _| {
+                !is_mounted(&cluster, key)
+            });
+            release(&cluster, "persistentvolumes", VOLUME_PROTECTION, |_, volume| {
+                volume["status"]["phase"] != "Bound"
+            });
+        }
+        if commits.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn table(plural: &str) -> StorageKey {
+    StorageKey { group: String::new(), plural: plural.to_owned() }
+}
+
+fn served(cluster: &ClusterState, plural: &str) -> Option<Arc<Served>> {
+    cluster.registry().get("", "v1", plural).cloned()
+}
+
+/// Removes the finalizer of objects that are being deleted and for which `is_free` holds.
+fn release(cluster: &ClusterState, plural: &str, finalizer: &str, is_free: impl Fn(&Key, &Value) -> bool) {
+    let Some(served) = served(cluster, plural) else { return };
+    let snapshot = cluster.read(|store| store.snapshot(served.storage()));
+    let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
+    for (key, stored) in leaving {
+        let object = served.value(stored);
+        if metadata::finalizers(&object).contains(&finalizer) && is_free(key, &object) {
+            gc::remove_finalizer(cluster, &gc::Read::new(&served, key, stored.revision, object), finalizer);
+        }
+    }
+}
+
+/// Whether a pod mounts the claim and is assigned to a node and has not ended.
+fn is_mounted(cluster: &ClusterState, claim: &Key) -> bool {
+    let Some(served) = served(cluster, "pods") else { return false };
+    let snapshot = cluster.read(|store| store.snapshot(served.storage()));
+    snapshot.range(claim.namespace(), None).any(|(key, stored)| {
+        let pod = served.value(stored);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let has_ended = ["Succeeded", "Failed"].contains(&text(&pod["status"]["phase"]).as_str());
+        let mounts = |volume: &Value| {
+            // The claim of an ephemeral volume is named after the pod and the volume.
+            let own = volume["ephemeral"].is_object()
+                && format!("{}-{}", key.name(), text(&volume["name"])) == claim.name();
+            own || volume["persistentVolumeClaim"]["claimName"] == claim.name()
+        };
+        !text(&pod["spec"]["nodeName"]).is_empty()
+            && !has_ended
+            && pod["spec"]["volumes"].as_array().into_iter().flatten().any(mounts)
+    })
+}

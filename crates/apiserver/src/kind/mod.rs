@@ -1,0 +1,8 @@
+//! Kinds as data: their resources, the registry of the served ones, and the interface of their rules.
+
+pub(crate) mod registry;
+pub(crate) mod resource;
+mod strategy;
+pub(crate) mod version;
+
+pub(crate) use strategy::{Strategy, WriteContext};

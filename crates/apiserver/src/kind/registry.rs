@@ -1,0 +1,335 @@
+//! Registry of the served resources: builtin kinds and established custom kinds.
+//!
+//! A registry is immutable. When definitions change, a new registry replaces it and shares the unchanged resources, so that a
+//! watch can compare identities to find out whether its resource is still served unchanged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kube_apimachinery::decode;
+use kube_apimachinery::go;
+use kube_apimachinery::schema::{self, Schema};
+use serde_json::Value;
+
+use super::Strategy;
+use super::resource::{Resource, StorageKey};
+use crate::store::{Document, Stored, TypeMeta};
+
+/// A resource with data derived from it.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) kind: TypeMeta,
+    /// Unique among all values of this type in the process.
+    pub(crate) id: u64,
+    /// Rules of the kind.
+    pub(crate) strategy: &'static dyn Strategy,
+    /// Data of custom resources.
+    pub(crate) custom: Option<Custom>,
+    /// Schema of the storage version, if that is another version.
+    stored_as: Option<Arc<Schema>>,
+}
+
+/// Part of a definition that the pipeline needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Custom {
+    /// Name of the definition.
+    pub(crate) definition: String,
+    pub(crate) uid: String,
+    /// Generation of the definition, which is incremented when its `spec` changes.
+    pub(crate) generation: i64,
+    /// Version in which objects are stored. An object that is stored in another version is rewritten by its next update.
+    pub(crate) storage_version: String,
+    /// Accepted names.
+    pub(crate) accepted: Value,
+    /// Whether the definition is being deleted, so that no objects can be created.
+    pub(crate) terminating: bool,
+    /// Warning in every response of a deprecated version.
+    pub(crate) warning: Option<String>,
+    /// `openAPIV3Schema` of the version, for publishing.
+    pub(crate) schema: Value,
+}
+
+impl Served {
+    pub(crate) fn new(
+        resource: Arc<Resource>,
+        schema: Arc<Schema>,
+        strategy: &'static dyn Strategy,
+        custom: Option<Custom>,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            kind: TypeMeta::new(&resource.api_version(), &resource.kind),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            resource,
+            schema,
+            strategy,
+            custom,
+            stored_as: None,
+        }
+    }
+
+    /// Sets the schema of the storage version, for a version that is not the storage version.
+    pub(crate) fn stored_as(self, storage: Arc<Schema>) -> Self {
+        Self { stored_as: Some(storage), ..self }
+    }
+
+    pub(crate) fn storage(&self) -> &StorageKey {
+        &self.resource.storage
+    }
+
+    pub(crate) fn is_custom(&self) -> bool {
+        self.custom.is_some()
+    }
+
+    /// Returns the object in this version. A custom object may have been stored under another schema: it gets the defaults of
+    /// the storage version, and loses fields that this version does not declare.
+    pub(crate) fn value(&self, stored: &Stored) -> Value {
+        let mut object = stored.document.to_value(&self.kind, stored.revision);
+        if self.reads_as_stored(stored) {
+            return object;
+        }
+        if let Some(storage) = &self.stored_as {
+            storage.default(&mut object);
+            self.schema.prune(&mut object);
+            return object;
+        }
+        self.strategy.from_storage(self, &mut object);
+        self.conform(&mut object);
+        object
+    }
+
+    /// Like [`value`](Self::value), as JSON text with this revision. Most objects are copied without being parsed.
+    pub(crate) fn text(&self, stored: &Stored, revision: u64) -> Vec<u8> {
+        if !self.reads_as_stored(stored) {
+            let mut object = self.value(stored);
+            object["metadata"]["resourceVersion"] = revision.to_string().into();
+            return go::json(&object).into_bytes();
+        }
+        let mut text = Vec::with_capacity(stored.document.len() + 128);
+        stored.document.write(&mut text, Some(&self.kind), revision);
+        text
+    }
+
+    /// Whether the stored text is this version's, without parsing it.
+    pub(crate) fn reads_as_stored(&self, stored: &Stored) -> bool {
+        if self.is_custom() {
+            stored.document.written_as() == self.id
+        } else {
+            !self.resource.conversion.is_some()
+        }
+    }
+
+    /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost.
+    pub(crate) fn document(&self, object: &Value) -> Document {
+        if let Some(storage) = &self.stored_as {
+            let mut object = object.clone();
+            storage.prune(&mut object);
+            // Every version reads it with defaults.
+            return Document::new(&object, 0, self.storage_version());
+        }
+        if self.is_custom() || !self.resource.conversion.is_some() {
+            return Document::new(object, self.id, self.storage_version());
+        }
+        let mut object = object.clone();
+        self.strategy.to_storage(self, &mut object);
+        Document::new(&object, self.id, self.storage_version())
+    }
+
+    /// Whether an update without changes can be skipped, because the object is stored in the current storage version.
+    pub(crate) fn is_stored_as_wanted(&self, stored: &Stored) -> bool {
+        stored.document.stored_in() == self.storage_version()
+    }
+
+    /// Identifies the storage version, which never changes for builtin kinds.
+    fn storage_version(&self) -> u64 {
+        let name = self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str());
+        // FNV-1a; any function that distinguishes names would do.
+        name.bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// Returns the decoder's message if `object` cannot be a value of this kind; `sent` is the body, whose numbers the
+    /// message quotes. Converts numbers to the types that Go uses: integers of builtin kinds have to be written as such;
+    /// otherwise `3.0` is 3.
+    pub(crate) fn decode_errors(&self, object: &mut Value, sent: &[u8]) -> Result<(), String> {
+        if !self.is_custom()
+            && let Some(why) = self.schema.decode_error(object, sent)
+        {
+            return Err(why);
+        }
+        decode::normalize_numbers(object);
+        if self.is_custom() { schema::coerce_metadata(&self.schema, object) } else { Ok(()) }
+    }
+
+    /// Completes a decoded object: removes unknown fields and sets defaults.
+    pub(crate) fn conform(&self, object: &mut Value) {
+        self.schema.prune(object);
+        self.schema.default(object);
+        self.strategy.default(self, object);
+    }
+
+    /// Like [`conform`](Self::conform), for the result of an apply, where nulls of custom kinds are refused instead of
+    /// dropped.
+    pub(crate) fn conform_applied(&self, object: &mut Value) {
+        if self.is_custom() {
+            self.schema.prune(object);
+            self.schema.default_applied(object);
+        } else {
+            self.conform(object);
+        }
+    }
+
+    /// Returns the top-level fields that an endpoint does not write.
+    pub(crate) fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "" if self.resource.status => &["status"],
+            "status" if self.is_custom() => &["metadata", "spec", "data"],
+            "status" => match self.strategy.status_keeps(self) {
+                Some("labels") => &["spec", "metadata.labels"],
+                Some("ownerReferences") => &["spec", "metadata.ownerReferences"],
+                _ => &["spec"],
+            },
+            "finalize" => &["metadata", "status"],
+            _ => &[],
+        }
+    }
+}
+
+type Name = (String, String, String);
+
+/// All served resources by group, version and plural.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Registry {
+    served: BTreeMap<Name, Arc<Served>>,
+    builtin_groups: BTreeSet<String>,
+    /// Kinds that are no longer served, the oldest first.
+    retired: Vec<Retired>,
+}
+
+/// A kind that is no longer served, and the storage key of its objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Retired {
+    kind: String,
+    storage: StorageKey,
+    namespaced: bool,
+}
+
+/// Maximum number of such kinds; the oldest are forgotten.
+const RETIRED: usize = 1000;
+
+impl Registry {
+    /// Creates a registry of the builtin resources.
+    pub(crate) fn builtin(resources: Vec<Served>) -> Self {
+        let mut registry = Self::default();
+        for served in resources {
+            registry.builtin_groups.insert(served.resource.group.clone());
+            registry.add(Arc::new(served));
+        }
+        registry
+    }
+
+    pub(crate) fn add(&mut self, served: Arc<Served>) {
+        let resource = &served.resource;
+        let name = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+        self.served.insert(name, served);
+    }
+
+    /// Returns a copy without custom resources.
+    pub(crate) fn without_custom(&self) -> Self {
+        let served = self.served.iter().filter(|(_, served)| !served.is_custom());
+        Self {
+            served: served.map(|(name, served)| (name.clone(), Arc::clone(served))).collect(),
+            builtin_groups: self.builtin_groups.clone(),
+            retired: self.retired.clone(),
+        }
+    }
+
+    /// Records the kinds that `old` serves and this registry does not.
+    pub(crate) fn retire(&mut self, old: &Self) {
+        let Self { served, retired, .. } = self;
+        let is_served = |kind: &Retired| {
+            let same = |now: &Arc<Served>| *now.storage() == kind.storage && now.resource.kind == kind.kind;
+            served.values().any(same)
+        };
+        for resource in old.all().map(|served| &served.resource) {
+            let kind = Retired {
+                kind: resource.kind.clone(),
+                storage: resource.storage.clone(),
+                namespaced: resource.namespaced,
+            };
+            if !is_served(&kind) {
+                retired.retain(|known| known.kind != kind.kind || known.storage.group != kind.storage.group);
+                retired.push(kind);
+            }
+        }
+        retired.retain(|kind| !is_served(kind));
+        retired.drain(..retired.len().saturating_sub(RETIRED));
+    }
+
+    /// Returns the storage key of a kind that is no longer served, and whether it was namespaced.
+    pub(crate) fn retired(&self, group: &str, kind: &str) -> Option<(StorageKey, bool)> {
+        let retired =
+            self.retired.iter().find(|retired| retired.kind == kind && retired.storage.group == group)?;
+        Some((retired.storage.clone(), retired.namespaced))
+    }
+
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+        self.served.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// Returns the resource with this kind. A builtin kind takes precedence over a custom one of the same name.
+    pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
+        let mut found = None;
+        for served in self.all() {
+            let resource = &served.resource;
+            if resource.group == group && resource.version == version && resource.kind == kind {
+                if !served.is_custom() {
+                    return Some(served);
+                }
+                found = found.or(Some(served));
+            }
+        }
+        found
+    }
+
+    /// Whether the name is that of a builtin resource or of its table. A definition with such a name is accepted but serves
+    /// nothing: requests and objects belong to the builtin resource.
+    pub(crate) fn is_builtin(&self, group: &str, plural: &str) -> bool {
+        self.is_builtin_group(group)
+            && self.all().any(|served| {
+                let (resource, table) = (&served.resource, served.storage());
+                let named = |known: &str, name: &str| known == group && name == plural;
+                !served.is_custom()
+                    && (named(&resource.group, &resource.plural) || named(&table.group, &table.plural))
+            })
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.served.values()
+    }
+
+    /// Returns one resource per table, the one with the first version.
+    pub(crate) fn one_per_table(&self) -> Vec<Arc<Served>> {
+        let mut seen = BTreeSet::new();
+        self.all().filter(|served| seen.insert(served.storage().clone())).cloned().collect()
+    }
+
+    pub(crate) fn tables(&self) -> BTreeSet<&StorageKey> {
+        self.all().map(|served| served.storage()).collect()
+    }
+
+    /// Whether the group has builtin kinds. Unknown paths in such groups are answered differently.
+    pub(crate) fn is_builtin_group(&self, group: &str) -> bool {
+        self.builtin_groups.contains(group)
+    }
+
+    /// Whether `served` is still the resource of its name.
+    pub(crate) fn serves(&self, served: &Arc<Served>) -> bool {
+        let resource = &served.resource;
+        self.get(&resource.group, &resource.version, &resource.plural)
+            .is_some_and(|now| Arc::ptr_eq(now, served))
+    }
+}

@@ -1,0 +1,153 @@
+//! Description of a kind for the request pipeline.
+//!
+//! Builtin kinds come from the data files ([`crate::kinds::builtin`]), custom kinds from their definitions. The pipeline treats both
+//! alike: a difference between kinds is a value in their [`Resource`], not a condition on the kind's name.
+
+use kube_apimachinery::names::NameRule;
+use kube_apimachinery::selector::{Selectable, SelectableField};
+use kube_apimachinery::table::Column;
+
+/// A served (group, version, plural). Versions of one kind share [`storage`](Self::storage).
+#[derive(Debug, Clone)]
+pub(crate) struct Resource {
+    /// API group; empty for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) namespaced: bool,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    /// Verbs of the main endpoint, in the order of discovery.
+    pub(crate) verbs: Vec<String>,
+    /// Storage key of the objects.
+    pub(crate) storage: StorageKey,
+    /// `storageVersionHash` in discovery; empty if there is none.
+    pub(crate) storage_version_hash: String,
+    /// Whether `/status` exists; if so, the main endpoint ignores `status`.
+    pub(crate) status: bool,
+    /// Paths of the replicas for `/scale`, if it exists.
+    pub(crate) scale: Option<ScalePaths>,
+    /// Further subresources (`finalize`, …), sorted by name.
+    pub(crate) other_subresources: Vec<Subresource>,
+    /// Columns of a table, including `Name`.
+    pub(crate) columns: Vec<Column>,
+    /// Selectable fields besides `metadata.name` and `metadata.namespace`.
+    pub(crate) selectable: Vec<SelectableField>,
+    pub(crate) rules: Rules,
+    /// Action of a POST to the collection, if it does not store an object.
+    pub(crate) act: Option<Act>,
+    /// Conversion between this version and the stored one; `None` if they are equal.
+    pub(crate) conversion: Option<Conversion>,
+}
+
+impl Resource {
+    /// Returns the apiVersion, such as `v1` or `apps/v1`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Returns group and version.
+    pub(crate) fn group_version(&self) -> (String, String) {
+        (self.group.clone(), self.version.clone())
+    }
+
+    /// Returns the fields that selectors support.
+    pub(crate) fn selectable(&self) -> Selectable<'_> {
+        Selectable { fields: &self.selectable, namespaced: self.namespaced, custom: self.rules.custom }
+    }
+
+    /// Whether the main endpoint supports `verb` (`get list watch create update patch delete deletecollection`).
+    pub(crate) fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|allowed| allowed == verb)
+    }
+}
+
+/// Key of a table in the store: `v1/events` and `events.k8s.io/v1/events` share one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StorageKey {
+    pub(crate) group: String,
+    pub(crate) plural: String,
+}
+
+/// Paths of the fields that `/scale` reads and writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    /// Path of a `LabelSelector` object (builtin kinds), plain labels (ReplicationControllers) or a text (custom kinds);
+    /// `None` omits `status.selector`.
+    pub(crate) selector: Option<Vec<String>>,
+}
+
+/// A subresource as listed in discovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Subresource {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    /// Group and version of `kind`; `None` if they are the parent's.
+    pub(crate) group_version: Option<(String, String)>,
+    pub(crate) verbs: Vec<String>,
+    /// Action of a POST.
+    pub(crate) act: Option<Act>,
+}
+
+/// Action of a POST that does not store an object of its own kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Assigns a pod to a node.
+    Bind,
+    /// Deletes a pod if its disruption budget allows it.
+    Evict,
+    /// Issues a token of a service account.
+    IssueToken,
+    /// Returns the user of a token (TokenReview).
+    ReviewToken,
+    /// Returns the user of the request (SelfSubjectReview).
+    ReviewSelf,
+    /// Returns whether a user may do something (SubjectAccessReview).
+    ReviewAccess,
+    /// Returns whether the user of the request may do something (SelfSubjectAccessReview).
+    ReviewOwnAccess,
+    /// Returns everything that the user of the request may do (SelfSubjectRulesReview).
+    ReviewRules,
+}
+
+/// Conversion of builtin kinds that are served in a version other than the stored one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conversion {
+    /// Events of `events.k8s.io`, stored as those of the core group.
+    Event,
+    /// Autoscalers of `autoscaling/v1`, stored as those of `v2`.
+    Autoscaler,
+}
+
+/// Rules in which kinds differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub(crate) generation: Generation,
+    /// Whether an update may omit `metadata.resourceVersion`.
+    pub(crate) unconditional_update: bool,
+    /// Whether PUT creates a missing object.
+    pub(crate) create_on_update: bool,
+    /// Whether DELETE returns the deleted object rather than a `Status`.
+    pub(crate) returns_deleted_object: bool,
+    pub(crate) name: NameRule,
+    /// Whether the kind is defined by a CustomResourceDefinition.
+    pub(crate) custom: bool,
+}
+
+/// Condition under which `metadata.generation` is incremented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// The kind has no generation.
+    Never,
+    /// `spec` changes.
+    Spec,
+    /// `spec` or the annotations change (Deployment).
+    SpecOrAnnotations,
+    /// Anything outside `metadata` changes, except `status` if it is a subresource (custom kinds).
+    OutsideMetadata,
+}

@@ -1,0 +1,148 @@
+//! Strategy of a kind: its own rules for writes, which the request pipeline calls at fixed stages.
+//!
+//! The interface is that of Go's `rest.Strategy`. Each method has the behaviour of a plain kind as default, so that a kind states
+//! only the rules in which it differs.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use kube_apimachinery::go;
+use kube_apimachinery::status::{ApiError, FieldError};
+use serde_json::Value;
+
+use super::registry::Served;
+use crate::user::UserInfo;
+
+/// Circumstances of a write that a strategy may depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WriteContext<'a> {
+    /// User of the request.
+    pub(crate) user: &'a UserInfo,
+    /// Current time.
+    pub(crate) now: Timestamp,
+}
+
+impl WriteContext<'_> {
+    /// Returns the current time in the format of `metadata.creationTimestamp`.
+    pub(crate) fn now_seconds(&self) -> String {
+        go::format_seconds(self.now)
+    }
+}
+
+/// Rules of a kind. `served` describes the kind in the version of the request; `subresource` is empty for the object itself.
+pub(crate) trait Strategy: fmt::Debug + Send + Sync {
+    /// Sets defaults beyond those of the schema. Idempotent.
+    fn default(&self, served: &Served, object: &mut Value) {
+        let _ = (served, object);
+    }
+
+    /// Converts an object from the version of `served` to the stored version.
+    fn to_storage(&self, served: &Served, object: &mut Value) {
+        let _ = (served, object);
+    }
+
+    /// Reverses [`to_storage`](Self::to_storage). Neither changes `apiVersion` and `kind`.
+    fn from_storage(&self, served: &Served, object: &mut Value) {
+        let _ = (served, object);
+    }
+
+    /// Sets the server's fields in a new object. They have no owner.
+    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, object: &mut Value) {
+        let _ = (served, context, object);
+    }
+
+    /// Sets the server's fields in the new state of an object, and restores fields that may not change.
+    fn prepare_update(
+        &self,
+        served: &Served,
+        context: &WriteContext<'_>,
+        old: &Value,
+        new: &mut Value,
+        subresource: &str,
+    ) {
+        let _ = (served, context, old, new, subresource);
+    }
+
+    /// Validates a new object, except for its metadata.
+    fn validate_create(&self, served: &Served, object: &Value) -> Vec<FieldError> {
+        let _ = (served, object);
+        Vec::new()
+    }
+
+    /// Validates the new state of an object, except for its metadata.
+    fn validate_update(
+        &self,
+        served: &Served,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+    ) -> Vec<FieldError> {
+        let _ = (served, old, new, subresource);
+        Vec::new()
+    }
+
+    /// Returns the warnings for an accepted object; `old` is its former state, `None` for a new object.
+    fn warnings(
+        &self,
+        served: &Served,
+        object: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Vec<String> {
+        let _ = (served, object, old, subresource);
+        Vec::new()
+    }
+
+    /// Returns the warning for every request to a deprecated kind.
+    fn deprecation(&self, served: &Served) -> Option<&'static str> {
+        let _ = served;
+        None
+    }
+
+    /// Returns the metadata that a write of `/status` cannot change. Most kinds have no such field.
+    fn status_keeps(&self, served: &Served) -> Option<&'static str> {
+        let _ = served;
+        None
+    }
+
+    /// Refuses to delete protected objects.
+    fn admit_delete(&self, name: &str) -> Result<(), ApiError> {
+        let _ = name;
+        Ok(())
+    }
+
+    /// Returns the grace period of a deletion in seconds; `None` for kinds without one.
+    fn grace_period(&self, served: &Served, object: &Value, asked: Option<i64>) -> Option<i64> {
+        let _ = (served, object, asked);
+        None
+    }
+
+    /// Whether an object without finalizers may be deleted.
+    fn deletable(&self, object: &Value) -> bool {
+        let _ = object;
+        true
+    }
+
+    /// Whether a deleted object is kept for a reason other than its finalizers.
+    fn held(&self, object: &Value) -> bool {
+        let _ = object;
+        false
+    }
+
+    /// Whether [`mark_deleted`](Self::mark_deleted) writes all deletion fields.
+    fn marks_itself(&self) -> bool {
+        false
+    }
+
+    /// Sets the kind's own fields when a deletion begins; `first` is whether no earlier deletion began. `now` is the current time
+    /// in the format of `metadata.deletionTimestamp`.
+    fn mark_deleted(&self, now: &str, object: &mut Value, first: bool) {
+        let _ = (now, object, first);
+    }
+
+    /// Whether dependents are orphaned by default when their owner is deleted.
+    fn orphans_by_default(&self, served: &Served) -> bool {
+        let _ = served;
+        false
+    }
+}

@@ -1,0 +1,209 @@
+//! Events, which two groups serve with different field names. They are stored as Events of `v1`.
+
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
+use serde_json::{Map, Value, json};
+
+use crate::kind::resource::Resource;
+
+/// Names in `v1` and in `events.k8s.io/v1` of the fields that differ.
+const RENAMED: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Converts a stored Event to `events.k8s.io/v1`.
+pub(super) fn from_storage(event: &mut Value) {
+    if let Value::Object(fields) = event {
+        rename(fields, RENAMED.iter().copied());
+        // `v1` always writes these fields; the newer version omits them if empty.
+        for key in ["reportingController", "reportingInstance"] {
+            if fields.get(key).is_some_and(|value| value == "") {
+                fields.remove(key);
+            }
+        }
+    }
+}
+
+/// Converts an Event of `events.k8s.io/v1` to the stored version.
+pub(super) fn to_storage(event: &mut Value) {
+    if let Value::Object(fields) = event {
+        rename(fields, RENAMED.iter().map(|(old, new)| (*new, *old)));
+        for key in ["reportingComponent", "reportingInstance"] {
+            fields.entry(key).or_insert_with(|| json!(""));
+        }
+    }
+}
+
+fn rename<'a>(fields: &mut Map<String, Value>, names: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (from, to) in names {
+        if let Some(value) = fields.remove(from) {
+            fields.insert(to.to_owned(), value);
+        }
+    }
+}
+
+/// Validates an Event. New-style Events, which have an `eventTime`, have more required fields.
+pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<FieldError> {
+    let new_api = resource.group == "events.k8s.io";
+    let regarding = if new_api { "regarding" } else { "involvedObject" };
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, about) = (text("/metadata/namespace"), text(&format!("/{regarding}/namespace")));
+    let mut errors = Vec::new();
+    // Events about cluster-scoped objects are in the namespace "default".
+    let fits =
+        if about.is_empty() { namespace.is_empty() || namespace == "default" } else { about == namespace };
+    if !fits {
+        errors.push(FieldError::invalid(
+            "involvedObject.namespace",
+            &format!("{about:?}"),
+            "does not match event.namespace",
+        ));
+    }
+    let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
+    if has_time || (new_api && create) {
+        let reporter = if new_api { "reportingController" } else { "reportingComponent" };
+        errors.extend(described(event, reporter, if new_api { "note" } else { "message" }));
+    }
+    if new_api && create {
+        if !has_time {
+            errors.push(FieldError::required("eventTime", ""));
+        }
+        let kind = text("/type");
+        if kind != "Normal" && kind != "Warning" {
+            errors.push(FieldError::invalid("type", "\"\"", &format!("has invalid value: {kind}")));
+        }
+        for (field, name) in [
+            ("firstTimestamp", "deprecatedFirstTimestamp"),
+            ("lastTimestamp", "deprecatedLastTimestamp"),
+            ("count", "deprecatedCount"),
+        ] {
+            if event.get(name).is_some_and(|value| !value.is_null()) {
+                errors.push(FieldError::invalid(field, "\"\"", "needs to be unset"));
+            }
+        }
+    }
+    errors
+}
+
+/// Validates the reporter, action and reason, which are required, and the length of the note.
+fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
+    let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
+    let mut errors = Vec::new();
+    for (field, limit) in
+        [(reporter, usize::MAX), ("reportingInstance", 128), ("action", 128), ("reason", 128), (note, 1024)]
+    {
+        let text = text(field);
+        if text.is_empty() && field != note {
+            errors.push(FieldError::required(field, ""));
+        } else if text.len() > limit {
+            let why = format!("can have at most {limit} characters");
+            // Errors name the note as in `v1`.
+            let field = if field == note { "message" } else { field };
+            errors.push(FieldError::invalid(field, "\"\"", &why));
+        } else if field == reporter {
+            let wrong = names::qualified(text).into_iter();
+            errors.extend(wrong.map(|why| FieldError::invalid(field, &format!("{text:?}"), &why)));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn resource(group: &str) -> Arc<Resource> {
+        let served = super::super::served();
+        let found =
+            served.into_iter().find(|(resource, _)| resource.kind == "Event" && resource.group == group);
+        found.unwrap().0
+    }
+
+    #[test]
+    fn an_event_reads_the_same_after_it_was_stored() {
+        let new = json!({
+            "metadata": {"name": "e", "namespace": "d"}, "regarding": {"kind": "Pod", "namespace": "d"}, "note": "text",
+            "reason": "r", "action": "a", "type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "c", "reportingInstance": "i", "deprecatedCount": 2,
+        });
+        let mut event = new.clone();
+        to_storage(&mut event);
+        assert_eq!(
+            event,
+            json!({
+                "metadata": {"name": "e", "namespace": "d"}, "involvedObject": {"kind": "Pod", "namespace": "d"},
+                "message": "text", "reason": "r", "action": "a", "type": "Normal",
+                "eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "c", "reportingInstance": "i",
+                "count": 2,
+            })
+        );
+        from_storage(&mut event);
+        assert_eq!(event, new);
+    }
+
+    #[test]
+    fn an_event_is_in_the_namespace_of_what_it_is_about() {
+        for (namespace, about, fits) in
+            [("a", "a", true), ("a", "b", false), ("default", "", true), ("a", "", false)]
+        {
+            let event = json!({"metadata": {"namespace": namespace}, "involvedObject": {"namespace": about}});
+            assert_eq!(validate(&resource(""), &event, true).is_empty(), fits, "{namespace} {about}");
+        }
+    }
+
+    #[test]
+    fn an_event_of_the_new_kind_says_who_did_what_and_why() {
+        let mut event = json!({
+            "metadata": {"namespace": "d"}, "regarding": {"namespace": "d"}, "type": "Odd", "reason": "r".repeat(129),
+            "deprecatedCount": 1,
+        });
+        let errors = validate(&resource("events.k8s.io"), &event, true);
+        let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "reportingController: Required value",
+                "reportingInstance: Required value",
+                "action: Required value",
+                "reason: Invalid value: \"\": can have at most 128 characters",
+                "eventTime: Required value",
+                "type: Invalid value: \"\": has invalid value: Odd",
+                "count: Invalid value: \"\": needs to be unset",
+            ]
+        );
+        to_storage(&mut event);
+        assert!(validate(&resource(""), &event, true).is_empty());
+    }
+
+    #[test]
+    fn the_reporter_has_a_qualified_name_and_the_note_is_short() {
+        let event = json!({
+            "metadata": {"namespace": "d"}, "regarding": {"namespace": "d"}, "type": "Normal", "reason": "r",
+            "action": "a", "eventTime": "2026-01-01T00:00:00.000000Z", "reportingInstance": "i",
+            "reportingController": format!("example.com/{}", "c".repeat(64)), "note": "n".repeat(1025),
+        });
+        let shown = |event: &Value| -> Vec<String> {
+            validate(&resource("events.k8s.io"), event, true).iter().map(ToString::to_string).collect()
+        };
+        let reporter = format!("reportingController: Invalid value: \"example.com/{}\"", "c".repeat(64));
+        assert_eq!(
+            shown(&event),
+            [
+                format!("{reporter}: name part must be no more than 63 bytes"),
+                "message: Invalid value: \"\": can have at most 1024 characters".to_owned(),
+            ]
+        );
+        let mut fits = event;
+        fits["note"] = json!("n".repeat(1024));
+        fits["reportingController"] = json!(format!("example.com/{}", "c".repeat(63)));
+        assert_eq!(shown(&fits), [""; 0]);
+    }
+}

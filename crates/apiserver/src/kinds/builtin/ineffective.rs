@@ -1,0 +1,75 @@
+//! Warnings for objects that have no effect in this server, although kube-apiserver acts on them.
+//!
+//! Without the warning, a test that creates such an object could mistake the missing effect for success.
+
+use serde_json::Value;
+
+use crate::kind::resource::Resource;
+
+/// Prefix of these warnings, which kube-apiserver does not give.
+const PREFIX: &str = "kube-apiserver-embedded: ";
+
+/// Returns the warning for a new object of a kind without effect.
+pub(super) fn warning(resource: &Resource, object: &Value) -> Option<String> {
+    let what = match (resource.group.as_str(), resource.kind.as_str()) {
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => "no admission webhook is called",
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicy"
+            | "ValidatingAdmissionPolicyBinding"
+            | "MutatingAdmissionPolicy"
+            | "MutatingAdmissionPolicyBinding",
+        ) => "no admission policy is evaluated",
+        ("", "ResourceQuota") => "no resources are counted or refused",
+        ("", "LimitRange") => "no limits are set or enforced",
+        ("apiextensions.k8s.io", "CustomResourceDefinition")
+            if object["spec"]["conversion"]["strategy"] == "Webhook" =>
+        {
+            let what =
+                "no conversion webhook is called: objects of another version only change their apiVersion";
+            return Some(format!("{PREFIX}{what}"));
+        }
+        _ => return None,
+    };
+    Some(format!("{PREFIX}this {} has no effect: {what}", resource.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_without_effect_have_a_warning() {
+        let warned = |kind: &str, object: &Value| {
+            let served = super::super::served();
+            let (resource, _) = served.iter().find(|(resource, _)| resource.kind == kind).unwrap();
+            warning(resource, object)
+        };
+        for kind in [
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+            "ResourceQuota",
+            "LimitRange",
+        ] {
+            let told = warned(kind, &json!({})).unwrap();
+            assert!(told.starts_with(&format!("{PREFIX}this {kind} has no effect: no ")), "{told}");
+        }
+        assert_eq!(warned("ConfigMap", &json!({})), None);
+        let converts = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
+        assert_eq!(warned("CustomResourceDefinition", &converts("None")), None);
+        assert_eq!(
+            warned("CustomResourceDefinition", &converts("Webhook")).unwrap(),
+            "kube-apiserver-embedded: no conversion webhook is called: objects of another version only change their \
+             apiVersion"
+        );
+    }
+}

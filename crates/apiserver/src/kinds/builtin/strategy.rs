@@ -1,0 +1,144 @@
+//! Strategies of builtin kinds.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use super::certificates;
+use crate::kind::registry::Served;
+use crate::kind::{Strategy, WriteContext};
+
+/// Strategy of builtin kinds without one of their own.
+pub(crate) static PLAIN: Plain = Plain;
+
+/// Rules that depend on the fields of a kind, and are found by its name.
+#[derive(Debug)]
+pub(crate) struct Plain;
+
+impl Strategy for Plain {
+    fn default(&self, served: &Served, object: &mut Value) {
+        super::conform(&served.resource, object);
+    }
+
+    fn to_storage(&self, served: &Served, object: &mut Value) {
+        super::to_storage(&served.resource, object);
+    }
+
+    fn from_storage(&self, served: &Served, object: &mut Value) {
+        super::from_storage(&served.resource, object);
+    }
+
+    fn prepare_create(&self, served: &Served, _context: &WriteContext<'_>, object: &mut Value) {
+        super::prepare_create(&served.resource, object);
+    }
+
+    fn prepare_update(
+        &self,
+        served: &Served,
+        _context: &WriteContext<'_>,
+        old: &Value,
+        new: &mut Value,
+        subresource: &str,
+    ) {
+        super::prepare_update(&served.resource, subresource, old, new);
+    }
+
+    fn validate_create(&self, served: &Served, object: &Value) -> Vec<FieldError> {
+        super::validate_create(&served.resource, object)
+    }
+
+    fn validate_update(
+        &self,
+        served: &Served,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+    ) -> Vec<FieldError> {
+        super::validate_update(&served.resource, subresource, old, new)
+    }
+
+    fn warnings(
+        &self,
+        served: &Served,
+        object: &Value,
+        old: Option<&Value>,
+        _subresource: &str,
+    ) -> Vec<String> {
+        let ineffective = old.is_none().then(|| super::ineffective(&served.resource, object)).flatten();
+        super::warnings(&served.resource, object).into_iter().chain(ineffective).collect()
+    }
+
+    fn deprecation(&self, served: &Served) -> Option<&'static str> {
+        super::deprecation(&served.resource)
+    }
+
+    fn status_keeps(&self, served: &Served) -> Option<&'static str> {
+        match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+            ("apps", "Deployment") => Some("labels"),
+            ("", "Pod") => Some("ownerReferences"),
+            _ => None,
+        }
+    }
+
+    fn grace_period(&self, served: &Served, object: &Value, asked: Option<i64>) -> Option<i64> {
+        super::grace_period(&served.resource, object, asked)
+    }
+
+    fn orphans_by_default(&self, served: &Served) -> bool {
+        let storage = served.storage();
+        matches!(
+            (storage.group.as_str(), storage.plural.as_str()),
+            ("", "replicationcontrollers") | ("batch", "jobs")
+        )
+    }
+}
+
+/// Strategy of CertificateSigningRequests.
+#[derive(Debug)]
+pub(crate) struct CertificateSigningRequest;
+
+impl Strategy for CertificateSigningRequest {
+    fn default(&self, served: &Served, request: &mut Value) {
+        PLAIN.default(served, request);
+    }
+
+    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, request: &mut Value) {
+        PLAIN.prepare_create(served, context, request);
+        certificates::identify(context.user, request);
+    }
+
+    fn prepare_update(
+        &self,
+        served: &Served,
+        context: &WriteContext<'_>,
+        old: &Value,
+        new: &mut Value,
+        subresource: &str,
+    ) {
+        certificates::prepare_update(subresource, &context.now_seconds(), old, new);
+        PLAIN.prepare_update(served, context, old, new, subresource);
+    }
+
+    fn validate_create(&self, served: &Served, request: &Value) -> Vec<FieldError> {
+        PLAIN.validate_create(served, request)
+    }
+
+    fn validate_update(
+        &self,
+        _served: &Served,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+    ) -> Vec<FieldError> {
+        certificates::validate_update(subresource, old, new)
+    }
+
+    fn warnings(
+        &self,
+        served: &Served,
+        request: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Vec<String> {
+        PLAIN.warnings(served, request, old, subresource)
+    }
+}

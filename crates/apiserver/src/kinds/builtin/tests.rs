@@ -1,0 +1,193 @@
+//! Life cycle of each stored builtin kind, from creation to deletion.
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::selector::{FieldSelector, field_values};
+use serde_json::{Value, json};
+
+use super::served;
+use crate::kind::registry::Served;
+use crate::request::accept::{Accept, Encoding};
+use crate::testing::{self, Running};
+use crate::verbs::reply::Reply;
+use crate::verbs::{create, delete, read};
+
+/// Returns the required fields of a kind besides the name; most kinds have none.
+fn required(api_version: &str, kind: &str) -> Value {
+    let container = json!({"containers": [{"name": "c", "image": "i"}]});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": container});
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let once = json!({"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"});
+    match (api_version, kind) {
+        ("v1", "Pod") => json!({"spec": container}),
+        ("v1", "PodTemplate") => json!({"template": template}),
+        ("v1", "ReplicationController") => json!({"spec": {"selector": {"a": "b"}, "template": template}}),
+        ("v1", "Event") => json!({"involvedObject": {"namespace": "default"}}),
+        ("events.k8s.io/v1", "Event") => json!({
+            "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "example.com/c", "type": "Normal",
+            "reportingInstance": "i", "action": "a", "reason": "r", "regarding": {"namespace": "default"},
+        }),
+        ("apps/v1", "ControllerRevision") => json!({"data": {"a": "b"}, "revision": 1}),
+        ("apps/v1", _) => json!({"spec": {"selector": selector, "template": template, "serviceName": "s"}}),
+        ("batch/v1", "Job") => json!({"spec": {"template": {"spec": once}}}),
+        ("batch/v1", "CronJob") => {
+            json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": once}}}}})
+        }
+        ("apiextensions.k8s.io/v1", _) => testing::definition(),
+        ("discovery.k8s.io/v1", _) => json!({"addressType": "IPv4", "endpoints": []}),
+        _ => json!({}),
+    }
+}
+
+/// Returns a minimal object of the kind.
+fn object(served: &Served) -> Value {
+    let mut object = required(&served.kind.api_version, &served.kind.kind);
+    object["apiVersion"] = json!(served.kind.api_version);
+    object["kind"] = json!(served.kind.kind);
+    if object["metadata"]["name"].is_null() {
+        object["metadata"] = json!({"name": "x"});
+    }
+    object["metadata"]["labels"] = json!({"shown": "yes"});
+    object
+}
+
+async fn body(reply: Reply) -> Bytes {
+    reply.body.collect().await.unwrap().to_bytes()
+}
+
+fn path(served: &Served) -> String {
+    let resource = &served.resource;
+    let prefix = if resource.group.is_empty() { "/api" } else { "/apis" };
+    let namespace = if resource.namespaced { "/namespaces/default" } else { "" };
+    format!("{prefix}/{}{namespace}/{}", resource.api_version(), resource.plural)
+}
+
+/// Creates, gets, lists and deletes an object in one encoding, and returns it as it was read.
+async fn live(server: &Running, served: &Served, encoding: Encoding) -> Value {
+    let what = format!("{} {} in {encoding:?}", served.kind.api_version, served.kind.kind);
+    let collection = path(served);
+    let object = object(served);
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    let call = |path: &str| {
+        let mut call = testing::call(server, path);
+        call.content_type = Some(encoding.content_type().to_owned());
+        call.accept = Accept { encoding, ..Accept::JSON };
+        call
+    };
+    let decode = |bytes: &Bytes| match encoding {
+        Encoding::Protobuf => protobuf::decode(bytes).unwrap(),
+        _ => serde_json::from_slice(bytes).unwrap(),
+    };
+    let sent = match encoding {
+        Encoding::Protobuf => protobuf::encode(&object).unwrap_or_else(|| panic!("{what}: no message")),
+        _ => object.to_string().into_bytes(),
+    };
+    let created = testing::now(create::run(&mut call(&collection), &Bytes::from(sent)));
+    let created = created.unwrap_or_else(|error| panic!("{what}: {}", error.message()));
+    let created = decode(&body(created).await);
+
+    let one = format!("{collection}/{name}");
+    let got = decode(&body(read::get(&call(&one)).unwrap()).await);
+    if served.resource.plural != "customresourcedefinitions" {
+        assert_eq!(got, created, "{what}");
+    }
+    assert_eq!(got["metadata"]["labels"]["shown"], "yes", "{what}");
+    let list = decode(&body(read::list(&call(&collection)).await.unwrap()).await);
+    let names = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone());
+    assert!(names.into_iter().any(|listed| listed == name.as_str()), "{what}: {list}");
+    testing::delete(server, &one).unwrap();
+    got
+}
+
+/// Removes empty values, which protobuf cannot represent.
+fn drop_nothing(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(drop_nothing);
+            fields.retain(|_, value| !value.is_null() && *value != json!([]) && *value != json!({}));
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_nothing),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn every_stored_kind_lives_in_json_and_in_protobuf() {
+    let registry = testing::server().registry();
+    let stored =
+        registry.all().filter(|served| served.resource.allows("create") && served.resource.act.is_none());
+    let mut count = 0;
+    for served in stored {
+        // One server for each encoding, so that objects of one cannot affect the other.
+        let [json, protobuf] = [Encoding::Json, Encoding::Protobuf];
+        let mut seen = Vec::new();
+        for encoding in [json, protobuf] {
+            let mut object = live(&testing::server(), served, encoding).await;
+            for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+                object["metadata"].as_object_mut().unwrap().remove(field);
+            }
+            drop_nothing(&mut object);
+            seen.push(object);
+        }
+        if !["Job", "CustomResourceDefinition", "PersistentVolume"].contains(&served.kind.kind.as_str()) {
+            // These three contain times or UIDs outside of their metadata.
+            assert_eq!(seen[0], seen[1], "{} {}", served.kind.api_version, served.kind.kind);
+        }
+        count += 1;
+    }
+    assert!(count >= 60, "{count} kinds");
+}
+
+#[tokio::test]
+async fn an_autoscaler_is_stored_once_and_shown_in_both_versions() {
+    let server = testing::server();
+    let path =
+        |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    let old = json!({
+        "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3,
+            "targetCPUUtilizationPercentage": 60,
+        },
+    });
+    testing::create(&server, &path("v1"), &old).unwrap();
+    let get = async |version: &str| -> Value {
+        let reply = read::get(&testing::call(&server, &format!("{}/web", path(version)))).unwrap();
+        serde_json::from_slice(&body(reply).await).unwrap()
+    };
+    let new = get("v2").await;
+    assert_eq!(new["apiVersion"], "autoscaling/v2");
+    assert_eq!(new["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 60);
+    let old = get("v1").await;
+    assert_eq!(old["spec"]["targetCPUUtilizationPercentage"], 60);
+    assert_eq!(old["spec"]["minReplicas"], 1);
+    assert_eq!(old["metadata"]["uid"], new["metadata"]["uid"]);
+    let list = read::list(&testing::call(&server, &path("v1"))).await.unwrap();
+    let list: Value = serde_json::from_slice(&body(list).await).unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    let mut call = testing::call(&server, &format!("{}/web", path("v1")));
+    testing::now(delete::run(&mut call, &Bytes::new())).unwrap();
+    assert!(read::get(&testing::call(&server, &format!("{}/web", path("v2")))).is_err());
+}
+
+#[test]
+fn every_builtin_kind_can_be_answered_in_protobuf() {
+    for (resource, _) in served() {
+        let kind = json!({"apiVersion": resource.api_version(), "kind": resource.kind});
+        assert!(protobuf::encode(&kind).is_some(), "{kind}");
+        let list = protobuf::ListMessage::of(&resource.api_version(), &resource.list_kind);
+        assert!(list.is_some() || !resource.allows("list"), "{kind}: its list");
+    }
+}
+
+#[test]
+fn the_source_of_an_event_is_its_component_or_its_reporter() {
+    let served = served();
+    let (events, _) = served.iter().find(|(resource, _)| resource.plural == "events").unwrap();
+    let selector = FieldSelector::parse("source=kubelet", events.selectable()).unwrap();
+    let selects = |object: Value| selector.matches_values(&field_values(&events.selectable, &object));
+    assert!(selects(json!({"source": {"component": "kubelet"}, "reportingComponent": "x"})));
+    assert!(selects(json!({"source": {}, "reportingComponent": "kubelet"})));
+    assert!(!selects(json!({"source": {"component": "x"}, "reportingComponent": "kubelet"})));
+}

@@ -1,0 +1,94 @@
+//! CustomResourceDefinitions as objects: their defaults, validation and deletion.
+
+mod conditions;
+mod object;
+mod validate;
+
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use super::builtin::{PLAIN, ineffective};
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::kind::{Strategy, WriteContext};
+pub(crate) use conditions::{condition, set_condition};
+
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+pub(crate) const PLURAL: &str = "customresourcedefinitions";
+/// Finalizer that keeps a definition until its objects are deleted.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Storage key of definitions.
+pub(crate) fn table() -> StorageKey {
+    StorageKey { group: GROUP.to_owned(), plural: PLURAL.to_owned() }
+}
+
+pub(crate) fn is_table(storage: &StorageKey) -> bool {
+    storage.group == GROUP && storage.plural == PLURAL
+}
+
+/// Strategy of definitions.
+#[derive(Debug)]
+pub(crate) struct Definition;
+
+impl Strategy for Definition {
+    fn default(&self, served: &Served, definition: &mut Value) {
+        PLAIN.default(served, definition);
+        object::default(definition);
+    }
+
+    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, definition: &mut Value) {
+        PLAIN.prepare_create(served, context, definition);
+        object::prepare_create(definition);
+    }
+
+    fn prepare_update(
+        &self,
+        served: &Served,
+        context: &WriteContext<'_>,
+        old: &Value,
+        new: &mut Value,
+        subresource: &str,
+    ) {
+        PLAIN.prepare_update(served, context, old, new, subresource);
+        object::prepare_update(new, subresource);
+    }
+
+    fn validate_create(&self, _served: &Served, definition: &Value) -> Vec<FieldError> {
+        validate::create(definition)
+    }
+
+    fn validate_update(
+        &self,
+        _served: &Served,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+    ) -> Vec<FieldError> {
+        if subresource.is_empty() { validate::update(old, new) } else { validate::update_status(new) }
+    }
+
+    fn warnings(
+        &self,
+        served: &Served,
+        definition: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Vec<String> {
+        let own = if subresource.is_empty() { validate::warnings(definition, old) } else { Vec::new() };
+        let ineffective = old.is_none().then(|| ineffective(&served.resource, definition)).flatten();
+        own.into_iter().chain(ineffective).collect()
+    }
+
+    fn held(&self, _definition: &Value) -> bool {
+        true
+    }
+
+    fn marks_itself(&self) -> bool {
+        true
+    }
+
+    fn mark_deleted(&self, now: &str, definition: &mut Value, first: bool) {
+        object::mark_deleted(now, definition, first);
+    }
+}

@@ -1,0 +1,99 @@
+//! Definitions as objects: their defaults, and the changes made on writes.
+
+use kube_apimachinery::metadata;
+use serde_json::{Value, json};
+
+use super::CLEANUP;
+
+/// Sets derived names, the conversion strategy and the stored versions.
+pub(crate) fn default(definition: &mut Value) {
+    default_stored_versions(definition);
+    let Some(spec) = definition.get_mut("spec").filter(|spec| spec.is_object()) else {
+        return;
+    };
+    if spec["names"].is_object() {
+        let kind = spec["names"]["kind"].as_str().unwrap_or_default().to_owned();
+        for (field, value) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
+            if !kind.is_empty() && spec["names"][field].as_str().is_none_or(str::is_empty) {
+                spec["names"][field] = json!(value);
+            }
+        }
+    }
+    if !spec["conversion"].is_object() {
+        spec["conversion"] = json!({"strategy": "None"});
+    }
+    if spec["preserveUnknownFields"] == false
+        && let Some(fields) = spec.as_object_mut()
+    {
+        fields.remove("preserveUnknownFields");
+    }
+}
+
+/// Resets the status of a new definition to its storage version.
+pub(crate) fn prepare_create(definition: &mut Value) {
+    default(definition);
+    let stored: Vec<&str> = storage_versions(definition).into_iter().take(1).collect();
+    definition["status"] = json!({
+        "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
+    });
+}
+
+/// Adds the storage version to `storedVersions`; only `/status` can remove versions.
+pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
+    default(definition);
+    if !definition["status"].is_object() {
+        definition["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
+    }
+    if subresource.is_empty() {
+        let storage: Vec<Value> = storage_versions(definition).into_iter().take(1).map(Value::from).collect();
+        let stored = &mut definition["status"]["storedVersions"];
+        if !stored.is_array() {
+            *stored = json!([]);
+        }
+        if let Some(stored) = stored.as_array_mut() {
+            let new: Vec<Value> = storage.into_iter().filter(|version| !stored.contains(version)).collect();
+            stored.extend(new);
+        }
+    }
+}
+
+/// Sets `storedVersions` to the storage version if it is empty.
+fn default_stored_versions(definition: &mut Value) {
+    let known = definition["status"]["storedVersions"].as_array().is_some_and(|list| !list.is_empty());
+    if definition["status"].is_object() && !known {
+        let first: Vec<Value> = storage_versions(definition).into_iter().take(1).map(Value::from).collect();
+        definition["status"]["storedVersions"] = Value::Array(first);
+    }
+}
+
+fn storage_versions(definition: &Value) -> Vec<&str> {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    versions
+        .filter(|version| version["storage"] == true)
+        .filter_map(|version| version["name"].as_str())
+        .collect()
+}
+
+/// Marks a definition as being deleted and adds the cleanup finalizer. A second DELETE only sets the grace period.
+pub(crate) fn mark_deleted(now: &str, definition: &mut Value, first: bool) {
+    if !first {
+        metadata::of(definition).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+        return;
+    }
+    let mut finalizers: Vec<String> =
+        metadata::finalizers(definition).into_iter().map(str::to_owned).collect();
+    if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+        finalizers.push(CLEANUP.to_owned());
+    }
+    metadata::set_finalizers(definition, &finalizers);
+    let fields = metadata::of(definition);
+    fields.insert("deletionTimestamp".to_owned(), json!(now));
+    super::set_condition(
+        now,
+        definition,
+        "Terminating",
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    );
+}

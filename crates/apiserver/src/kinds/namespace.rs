@@ -1,0 +1,179 @@
+//! Namespaces: their finalizers, their phase and their deletion.
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::metadata;
+use kube_apimachinery::names;
+use kube_apimachinery::status::{ApiError, FieldError};
+use serde_json::{Value, json};
+
+use super::builtin::PLAIN;
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::kind::{Strategy, WriteContext};
+
+/// Finalizer in `spec.finalizers` that keeps a namespace until it is empty.
+pub(crate) const FINALIZER: &str = "kubernetes";
+/// Finalizers without a domain.
+const STANDARD: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion"];
+/// Namespaces that cannot be deleted.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Storage key of namespaces.
+pub(crate) fn table() -> StorageKey {
+    StorageKey { group: String::new(), plural: "namespaces".to_owned() }
+}
+
+/// Strategy of namespaces.
+#[derive(Debug)]
+pub(crate) struct Namespace;
+
+impl Strategy for Namespace {
+    fn default(&self, served: &Served, namespace: &mut Value) {
+        PLAIN.default(served, namespace);
+        default(namespace);
+    }
+
+    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, namespace: &mut Value) {
+        PLAIN.prepare_create(served, context, namespace);
+        prepare_create(namespace);
+    }
+
+    fn prepare_update(
+        &self,
+        served: &Served,
+        context: &WriteContext<'_>,
+        old: &Value,
+        new: &mut Value,
+        subresource: &str,
+    ) {
+        PLAIN.prepare_update(served, context, old, new, subresource);
+        prepare_update(old, new, subresource);
+    }
+
+    fn validate_create(&self, served: &Served, namespace: &Value) -> Vec<FieldError> {
+        PLAIN.validate_create(served, namespace)
+    }
+
+    fn validate_update(
+        &self,
+        served: &Served,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+    ) -> Vec<FieldError> {
+        if subresource == "finalize" {
+            validate_finalizers(new)
+        } else {
+            PLAIN.validate_update(served, old, new, subresource)
+        }
+    }
+
+    fn warnings(
+        &self,
+        served: &Served,
+        namespace: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Vec<String> {
+        PLAIN.warnings(served, namespace, old, subresource)
+    }
+
+    fn admit_delete(&self, name: &str) -> Result<(), ApiError> {
+        admit_delete(name)
+    }
+
+    fn deletable(&self, namespace: &Value) -> bool {
+        is_finalized(namespace)
+    }
+
+    fn held(&self, namespace: &Value) -> bool {
+        stays(namespace)
+    }
+
+    fn mark_deleted(&self, _now: &str, namespace: &mut Value, _first: bool) {
+        mark_deleted(namespace);
+    }
+}
+
+/// Sets the label with the namespace's name, if it has a name yet.
+pub(crate) fn default(namespace: &mut Value) {
+    let name = metadata::text(namespace, "name").to_owned();
+    if name.is_empty() {
+        return;
+    }
+    let labels = metadata::of(namespace).entry("labels").or_insert_with(|| json!({}));
+    if !labels.is_object() {
+        *labels = json!({});
+    }
+    labels["kubernetes.io/metadata.name"] = json!(name);
+}
+
+/// Prepares a new namespace: phase, finalizer, and the label with its name, which may have been generated after defaulting.
+pub(crate) fn prepare_create(namespace: &mut Value) {
+    default(namespace);
+    namespace["status"] = json!({"phase": "Active"});
+    let mut finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
+    if !finalizers.contains(&json!(FINALIZER)) {
+        finalizers.push(json!(FINALIZER));
+    }
+    namespace["spec"] = json!({"finalizers": finalizers});
+}
+
+/// Restricts updates of `spec.finalizers` to `/finalize`, which changes nothing else.
+fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
+    if subresource != "finalize" {
+        new["spec"] = old["spec"].clone();
+        return;
+    }
+    let mut finalized = old.clone();
+    finalized["spec"] = new["spec"].clone();
+    match new["metadata"].get("managedFields") {
+        Some(entries) => finalized["metadata"]["managedFields"] = entries.clone(),
+        None => {
+            metadata::of(&mut finalized).remove("managedFields");
+        }
+    }
+    *new = finalized;
+}
+
+/// Validates `spec.finalizers` in a write of `/finalize`: each is a qualified name or a standard finalizer.
+fn validate_finalizers(namespace: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let finalizers = namespace["spec"]["finalizers"].as_array().into_iter().flatten();
+    for (index, finalizer) in finalizers.filter_map(Value::as_str).enumerate() {
+        let mut refuse = |why: &str| {
+            let field = format!("spec.finalizers[{index}]");
+            errors.push(FieldError::invalid(field, &quote(finalizer), why));
+        };
+        let wrong = names::qualified(finalizer);
+        wrong.iter().for_each(|why| refuse(why));
+        if wrong.is_empty() && !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+            refuse("name is neither a standard finalizer name nor is it fully qualified");
+        }
+    }
+    errors
+}
+
+/// Whether `spec.finalizers` is empty.
+pub(crate) fn is_finalized(namespace: &Value) -> bool {
+    namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+}
+
+/// Whether the namespace stays after a DELETE: always after the first, and afterwards until its finalizers are gone.
+fn stays(namespace: &Value) -> bool {
+    !metadata::is_terminating(namespace) || !is_finalized(namespace)
+}
+
+/// Returns the 403 for protected namespaces.
+fn admit_delete(name: &str) -> Result<(), ApiError> {
+    if PROTECTED.contains(&name) {
+        return Err(ApiError::forbidden("", "namespaces", name, "this namespace may not be deleted"));
+    }
+    Ok(())
+}
+
+/// Sets the phase of a deleted namespace.
+fn mark_deleted(namespace: &mut Value) {
+    metadata::of(namespace).remove("deletionGracePeriodSeconds");
+    namespace["status"]["phase"] = json!("Terminating");
+}

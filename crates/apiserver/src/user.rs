@@ -1,0 +1,57 @@
+//! Users of requests.
+
+use std::collections::BTreeMap;
+
+/// User name of requests without credentials.
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+
+/// Group of users that may do everything regardless of roles.
+const MASTERS: &str = "system:masters";
+/// Group of all authenticated users.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// An authenticated user: Kubernetes' `user.Info`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct UserInfo {
+    /// User name, such as `jane` or `system:serviceaccount:default:builder`.
+    pub name: String,
+    /// Distinguishes users of one name over time; may be empty.
+    pub uid: String,
+    /// Groups in the given order, `system:authenticated` last.
+    pub groups: Vec<String>,
+    /// Further attributes: for a service account the id of its token, and the pod and node that the token is bound to.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    /// Creates an authenticated user: a member of `groups` and of `system:authenticated`.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        uid: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let mut groups: Vec<String> = groups.into_iter().map(Into::into).collect();
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Self { name: name.into(), uid: uid.into(), groups, extra: BTreeMap::new() }
+    }
+
+    /// Returns the user of requests that need no credentials.
+    pub(crate) fn admin() -> Self {
+        Self::new("system:admin", "", [MASTERS])
+    }
+
+    /// Returns the user of requests without credentials, where credentials are needed.
+    pub(crate) fn anonymous() -> Self {
+        let groups = vec!["system:unauthenticated".to_owned()];
+        Self { name: ANONYMOUS.to_owned(), groups, ..Self::default() }
+    }
+
+    /// Whether the user may do everything.
+    pub(crate) fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
+    }
+}
