@@ -36,9 +36,9 @@
 //! With a data file, commits also go, in order, to a thread that writes many of them in one transaction. Responses and events
 //! wait until their revision is in the file, so that no client sees a change that a killed process would lose.
 //!
-//! Schemas, patches, server-side apply, selectors and encodings are in the crate `kube-apimachinery`. Modules in reading order:
-//! `store`, `request`, `verbs`, `registry` (the served kinds), `crd`, `server`. Beside them are `builtin`, `discovery` and
-//! `openapi`, which hold the rules of single kinds and views.
+//! Schemas, patches, server-side apply, selectors and encodings are in the crate `kube-apimachinery`. Modules in reading order,
+//! of which each imports only from earlier ones: `store`, `kind` (kinds as data), `kinds` (their rules), `state` (the cluster),
+//! `bootstrap`, `controllers`, `request`, `faults`, `response`, `api` (stages of a request), `http`, `listener`, `api_server`.
 //!
 //! # Faults
 //!
@@ -152,34 +152,31 @@
 //! - With [`Tokens`] the server authenticates its users, and each of them may do everything. Without, every client is admin;
 //!   listeners therefore accept only loopback addresses.
 
-mod admission;
-mod authentication;
-mod authorization;
+mod api;
+mod api_server;
 mod bootstrap;
 mod controllers;
-mod discovery;
 pub mod faults;
-mod flow_control;
+mod http;
 mod kind;
 mod kinds;
-mod openapi;
+mod listener;
 mod request;
-mod selection;
-mod server;
+mod response;
 mod state;
 mod store;
 #[cfg(test)]
 mod testing;
 mod user;
-mod verbs;
 
 #[cfg(feature = "program")]
-pub use authentication::InvalidTokenFile;
-pub use authentication::Tokens;
+pub use api::authentication::InvalidTokenFile;
+pub use api::authentication::Tokens;
+pub use api_server::{ApiServer, Options, Profile};
+pub use http::ApiService;
 pub use kube_clock::Epoch;
-pub use server::{
-    ApiServer, ApiService, ListenError, ListenOptions, Listener, Options, Profile, ResponseBody, Transport,
-};
-pub use state::persistence::{DataFile, DataFileError};
+pub use listener::{ListenError, ListenOptions, Listener, Transport};
+pub use response::ResponseBody;
 #[cfg(feature = "persistence")]
+pub use state::persistence::{DataFile, DataFileError};
 pub use user::UserInfo;

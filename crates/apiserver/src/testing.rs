@@ -7,13 +7,14 @@ use futures::FutureExt;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
+use crate::api::verbs::{Call, Context, create, delete};
+use crate::api_server::{ApiServer, Options};
 use crate::request::accept::Accept;
 use crate::request::path::Route;
 use crate::request::query::Query;
-use crate::server::{ApiServer, Options, Warnings};
+use crate::response::Warnings;
 use crate::state::ClusterState;
 use crate::user::UserInfo;
-use crate::verbs::{Call, Context, create, delete};
 
 /// A server without controllers, for tests that call its parts directly.
 pub(crate) struct Running {

@@ -1,4 +1,4 @@
-//! Default priority levels and flow schemas of kube-apiserver. They classify requests ([`crate::flow_control`]) but do not
+//! Default priority levels and flow schemas of kube-apiserver. They classify requests ([`crate::api::flow_control`]) but do not
 //! limit them.
 
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use kube_apimachinery::status::ApiError;
 use serde::{Deserialize, Serialize};
 use tokio::time::Duration;
 
-use super::{Facts, When, text};
+use super::{RequestInfo, When, text};
 
 /// Effect on a request that a rule picked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ impl Failure {
     }
 
     /// Builds the response to the client.
-    pub(crate) fn refusal(self, request: &Facts) -> Refusal {
+    pub(crate) fn refusal(self, request: &RequestInfo) -> Refusal {
         let code = self.code();
         let error = match self {
             Self::Conflict => ApiError::conflict(

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Action, Facts, GroupResource, RuleId};
+use super::{Action, GroupResource, RequestInfo, RuleId};
 
 /// Maximum number of entries. Older ones are dropped and counted.
 const LIMIT: usize = 10_000;
@@ -104,7 +104,7 @@ pub enum Injected {
         /// The rule.
         rule: RuleId,
         /// The request.
-        request: Box<Facts>,
+        request: Box<RequestInfo>,
         /// Effect on the request.
         action: Action,
     },

@@ -72,7 +72,6 @@ mod action;
 mod api;
 mod cut;
 mod disorder;
-mod facts;
 mod journal;
 mod late;
 mod orders;
@@ -89,13 +88,13 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::time::Instant;
 
+pub use crate::request::info::RequestInfo;
 pub use crate::request::verb::Verb;
 pub(crate) use action::Refusal;
 pub use action::{Action, Answer, Failure, WatchFault};
 pub(crate) use api::{PREFIX as API, answer as answer_api};
 pub(crate) use cut::{Cut, Then};
 pub(crate) use disorder::Disorder;
-pub use facts::Facts;
 pub use journal::{Entry, Injected, Journal};
 pub(crate) use late::late;
 pub(crate) use orders::{Heard, Orders};
@@ -324,7 +323,7 @@ impl Injector {
         self.armed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn decide(&self, request: &Facts, at: Timestamp) -> Option<Decision> {
+    pub(crate) fn decide(&self, request: &RequestInfo, at: Timestamp) -> Option<Decision> {
         self.plan.lock().decide(request, Instant::now(), at)
     }
 

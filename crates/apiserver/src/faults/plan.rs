@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::journal::{Injected, Journal};
-use super::{Action, Facts, Rule, RuleId, WatchFault};
+use super::{Action, RequestInfo, Rule, RuleId, WatchFault};
 
 /// Rules in order, their counters, and the journal. It reads no clock and never waits.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Plan {
 
     /// Selects the action for a request that arrives at `now`, which is `at` by the clock of the journal. The first rule that
     /// picks the request decides; later rules do not see it.
-    pub(crate) fn decide(&mut self, request: &Facts, now: Instant, at: Timestamp) -> Option<Decision> {
+    pub(crate) fn decide(&mut self, request: &RequestInfo, now: Instant, at: Timestamp) -> Option<Decision> {
         let standing =
             self.rules.iter_mut().find_map(|standing| standing.picks(request, now).then_some(standing))?;
         let action = standing.rule.action().clone();
@@ -103,7 +103,7 @@ impl Plan {
 }
 
 impl Standing {
-    fn picks(&mut self, request: &Facts, now: Instant) -> bool {
+    fn picks(&mut self, request: &RequestInfo, now: Instant) -> bool {
         let is_open = self.rule.is_open(now.saturating_duration_since(self.since));
         if self.rule.is_spent(self.acted) || !is_open || !self.rule.fits(request) {
             return false;
@@ -123,8 +123,8 @@ mod tests {
     use proptest::prelude::*;
     use tokio::time::Duration;
 
-    fn request(verb: Verb, name: &str) -> Facts {
-        Facts {
+    fn request(verb: Verb, name: &str) -> RequestInfo {
+        RequestInfo {
             verb,
             group: String::new(),
             resource: "configmaps".to_owned(),
@@ -189,7 +189,8 @@ mod tests {
     #[test]
     fn stale_reads_are_reads_that_allow_any_state() {
         let rule = Rule::new(Action::StaleRead { behind: 1 });
-        let with = |verb, version: &str| Facts { resource_version: version.to_owned(), ..request(verb, "") };
+        let with =
+            |verb, version: &str| RequestInfo { resource_version: version.to_owned(), ..request(verb, "") };
         assert!([Verb::Get, Verb::List, Verb::Watch].iter().all(|verb| rule.fits(&with(*verb, "0"))));
         assert!(!rule.fits(&with(Verb::List, "")) && !rule.fits(&with(Verb::List, "7")));
         assert!(!rule.fits(&with(Verb::Update, "0")));

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use tokio::time::Duration;
 
-use super::{Action, Facts, Verb, text};
+use super::{Action, RequestInfo, Verb, text};
 
 /// Identifies a rule of one server. Ids are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -172,7 +172,7 @@ impl Rule {
         self
     }
 
-    /// Matches only the object of this name; see [`Facts::name`] for requests that have none.
+    /// Matches only the object of this name; see [`RequestInfo::name`] for requests that have none.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
@@ -227,7 +227,7 @@ impl Rule {
 
     /// Whether the rule matches this request, regardless of counters and time.
     #[must_use]
-    pub fn fits(&self, request: &Facts) -> bool {
+    pub fn fits(&self, request: &RequestInfo) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         (self.verbs.is_empty() || self.verbs.contains(&request.verb))

@@ -96,7 +96,7 @@ impl Served {
             self.schema.prune(&mut object);
             return object;
         }
-        self.strategy.from_storage(self, &mut object);
+        self.strategy.convert_from_storage(self, &mut object);
         self.conform(&mut object);
         object
     }
@@ -118,7 +118,7 @@ impl Served {
         if self.is_custom() {
             stored.document.written_as() == self.id
         } else {
-            !self.resource.conversion.is_some()
+            self.resource.conversion.is_none()
         }
     }
 
@@ -130,11 +130,11 @@ impl Served {
             // Every version reads it with defaults.
             return Document::new(&object, 0, self.storage_version());
         }
-        if self.is_custom() || !self.resource.conversion.is_some() {
+        if self.is_custom() || self.resource.conversion.is_none() {
             return Document::new(object, self.id, self.storage_version());
         }
         let mut object = object.clone();
-        self.strategy.to_storage(self, &mut object);
+        self.strategy.convert_to_storage(self, &mut object);
         Document::new(&object, self.id, self.storage_version())
     }
 

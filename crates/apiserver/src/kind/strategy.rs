@@ -37,12 +37,12 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Converts an object from the version of `served` to the stored version.
-    fn to_storage(&self, served: &Served, object: &mut Value) {
+    fn convert_to_storage(&self, served: &Served, object: &mut Value) {
         let _ = (served, object);
     }
 
-    /// Reverses [`to_storage`](Self::to_storage). Neither changes `apiVersion` and `kind`.
-    fn from_storage(&self, served: &Served, object: &mut Value) {
+    /// Reverses [`convert_to_storage`](Self::convert_to_storage). Neither changes `apiVersion` and `kind`.
+    fn convert_from_storage(&self, served: &Served, object: &mut Value) {
         let _ = (served, object);
     }
 

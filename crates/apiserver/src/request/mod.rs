@@ -5,6 +5,8 @@
 
 pub(crate) mod accept;
 pub(crate) mod body;
+pub(crate) mod info;
+pub(crate) mod origin;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod verb;

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_apimachinery::metadata;
-
 use parking_lot::ReentrantMutex;
 use serde_json::Value;
 use tokio::task::yield_now;

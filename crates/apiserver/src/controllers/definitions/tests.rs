@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::verbs::{create, read, update};
 use crate::testing::{self, DEFINITIONS, THINGS, definition, thing};
-use crate::verbs::{create, read, update};
 
 const THE_DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
 
@@ -80,7 +80,7 @@ async fn a_definition_goes_even_if_no_version_of_it_is_served() {
     let mut call = testing::call(&server, THE_DEFINITION);
     let unserved = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
     call.content_type = Some("application/json-patch+json".to_owned());
-    testing::now(crate::verbs::patch::run(&mut call, &Bytes::from(unserved.to_string()))).unwrap();
+    testing::now(crate::api::verbs::patch::run(&mut call, &Bytes::from(unserved.to_string()))).unwrap();
     assert_eq!(count(&server), 1, "objects of a version that is not served are kept");
     testing::delete(&server, THE_DEFINITION).unwrap();
     assert!(!is_defined(&server));
@@ -97,7 +97,7 @@ async fn watchers_see_what_was_deleted_before_they_end() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     testing::create(&server, THINGS, &thing("a", &[])).unwrap();
-    let reply = crate::verbs::watch::run(testing::call(&server, THINGS), None, None).unwrap();
+    let reply = crate::api::verbs::watch::run(testing::call(&server, THINGS), None, None).unwrap();
     testing::delete(&server, THE_DEFINITION).unwrap();
     let mut lines = String::new();
     let mut chunks = reply.body.into_data_stream();
@@ -176,7 +176,7 @@ async fn objects_that_wait_for_their_finalizers_are_no_work() {
         let mut call = testing::call(&server, &format!("{THINGS}/{name}"));
         call.content_type = Some("application/merge-patch+json".to_owned());
         let release = Bytes::from_static(br#"{"metadata":{"finalizers":null}}"#);
-        testing::now(crate::verbs::patch::run(&mut call, &release)).unwrap();
+        testing::now(crate::api::verbs::patch::run(&mut call, &release)).unwrap();
     }
     assert_eq!(count(&server), 0);
     assert!(!is_defined(&server), "the definition went with the last of them");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_apimachinery::schema::{self, Schema};
 use serde::Deserialize;
 
-use super::rows::{KINDS, Kind, act, path};
+use super::kind_table::{KINDS, Kind, act, path};
 use super::{columns, data};
 use crate::kind::registry::{Registry, Served};
 use crate::kind::resource::{Resource, ScalePaths, StorageKey, Subresource};

@@ -8,8 +8,9 @@ mod columns;
 pub(crate) mod data;
 mod defaults;
 mod event;
+mod immutable_fields;
 mod ineffective;
-mod kept;
+mod kind_table;
 mod kinds;
 mod node;
 mod pod;
@@ -19,7 +20,6 @@ mod pod_template;
 mod pod_update;
 mod prepare;
 mod priority_class;
-mod rows;
 mod service;
 mod strategy;
 #[cfg(test)]

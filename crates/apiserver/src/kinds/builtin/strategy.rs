@@ -19,11 +19,11 @@ impl Strategy for Plain {
         super::conform(&served.resource, object);
     }
 
-    fn to_storage(&self, served: &Served, object: &mut Value) {
+    fn convert_to_storage(&self, served: &Served, object: &mut Value) {
         super::to_storage(&served.resource, object);
     }
 
-    fn from_storage(&self, served: &Served, object: &mut Value) {
+    fn convert_from_storage(&self, served: &Served, object: &mut Value) {
         super::from_storage(&served.resource, object);
     }
 

@@ -7,11 +7,11 @@ use kube_apimachinery::selector::{FieldSelector, field_values};
 use serde_json::{Value, json};
 
 use super::served;
+use crate::api::verbs::reply::Reply;
+use crate::api::verbs::{create, delete, read};
 use crate::kind::registry::Served;
 use crate::request::accept::{Accept, Encoding};
 use crate::testing::{self, Running};
-use crate::verbs::reply::Reply;
-use crate::verbs::{create, delete, read};
 
 /// Returns the required fields of a kind besides the name; most kinds have none.
 fn required(api_version: &str, kind: &str) -> Value {

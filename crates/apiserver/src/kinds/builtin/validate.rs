@@ -5,7 +5,7 @@
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::{event, kept, node, pod_spec, pod_update, priority_class, workload};
+use super::{event, immutable_fields, node, pod_spec, pod_update, priority_class, workload};
 use crate::kind::resource::Resource;
 
 /// Returns the errors of a new object, or of the new state of `old`.
@@ -15,7 +15,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet") => {
             workload::validate(resource, new, old)
         }
-        ("apps", "ControllerRevision") => kept::controller_revision(new, old),
+        ("apps", "ControllerRevision") => immutable_fields::controller_revision(new, old),
         ("", "Node") => node::validate(new, old),
         ("scheduling.k8s.io", "PriorityClass") if old.is_none() => priority_class::validate(new),
         ("", "Pod") => match old {
@@ -24,7 +24,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         },
         _ => {
             let mut errors = pod_spec::validate(resource, new);
-            errors.extend(old.into_iter().flat_map(|old| kept::validate(resource, old, new)));
+            errors.extend(old.into_iter().flat_map(|old| immutable_fields::validate(resource, old, new)));
             errors
         }
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::verbs::{delete, patch};
+use crate::api::verbs::{delete, patch};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const HOLD: &str = "example.com/hold";

@@ -1,0 +1,57 @@
+//! Plugin `NamespaceLifecycle`: refuses to create objects in missing or terminating namespaces, and to
+//! delete some namespaces. Like kube-apiserver's, it is a mutating plugin, so that it runs first.
+
+use futures::FutureExt;
+use futures::future::ready;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::{ApiError, Cause};
+use serde_json::Value;
+
+use super::{Attributes, MutatingPlugin, Operation, Verdict};
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::store::{Key, Store};
+
+pub(super) struct NamespaceLifecycle;
+
+impl MutatingPlugin for NamespaceLifecycle {
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
+        let outcome = match (attributes.operation, object) {
+            (Operation::Create, Some(object)) => {
+                let namespace = metadata::text(object, "namespace");
+                let names = [metadata::text(object, "name"), metadata::text(object, "generateName")];
+                let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+                attributes.cluster.read(|store| check_namespace(attributes.served, store, namespace, name))
+            }
+            (Operation::Delete, _) => attributes.served.strategy.admit_delete(attributes.name),
+            _ => Ok(()),
+        };
+        ready(outcome.map(|()| Vec::new())).boxed()
+    }
+}
+
+/// Refuses objects in a namespace that does not exist or is being deleted.
+pub(crate) fn check_namespace(
+    served: &Served,
+    store: &Store<StorageKey>,
+    namespace: &str,
+    name: &str,
+) -> Result<(), ApiError> {
+    if namespace.is_empty() {
+        return Ok(());
+    }
+    let Some(stored) = store.get(&crate::kinds::namespace::table(), &Key::new("", namespace)) else {
+        return Err(ApiError::not_found("", "namespaces", namespace));
+    };
+    if !stored.document.is_terminating() {
+        return Ok(());
+    }
+    let resource = &served.resource;
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = Cause {
+        reason: "NamespaceTerminating",
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    };
+    Err(ApiError::forbidden(&resource.group, &resource.plural, name, &why).with_causes(vec![cause]))
+}

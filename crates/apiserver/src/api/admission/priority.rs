@@ -1,0 +1,130 @@
+//! Plugin `Priority`: priority and preemption policy of new pods from their PriorityClass, and a single default class.
+//!
+//! The server's own fields have no owner. Therefore [`assign`] runs after the ownership of fields is recorded, not with the other
+//! mutating plugins.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::ready;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::ApiError;
+use serde_json::{Value, json};
+
+use super::{Attributes, Operation, ValidatingPlugin, Verdict};
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::state::ClusterState;
+use crate::store::{Key, Stored};
+
+const GROUP: &str = "scheduling.k8s.io";
+const PLURAL: &str = "priorityclasses";
+/// Policy of pods without a class.
+const POLICY: &str = "PreemptLowerPriority";
+
+pub(super) struct Priority;
+
+impl ValidatingPlugin for Priority {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
+        ready(single_default(attributes, object).map(|()| Vec::new())).boxed()
+    }
+}
+
+/// Refuses a second default class.
+fn single_default(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), ApiError> {
+    let resource = &attributes.served.resource;
+    let Some(class) = object.filter(|class| {
+        resource.group == GROUP && resource.plural == PLURAL && class["globalDefault"] == true
+    }) else {
+        return Ok(());
+    };
+    let name = metadata::text(class, "name");
+    match default_class(attributes.cluster) {
+        Some(default)
+            if attributes.operation == Operation::Create || metadata::text(&default, "name") != name =>
+        {
+            let default = metadata::text(&default, "name");
+            let why =
+                format!("PriorityClass {default} is already marked as default. Only one default can exist");
+            Err(ApiError::forbidden(GROUP, PLURAL, name, &why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sets the priority, the preemption policy and the class of a new object if it is a pod.
+///
+/// # Errors
+/// 403 if the class does not exist, or the pod has values other than those of its class.
+pub(crate) fn assign(cluster: &ClusterState, served: &Served, pod: &mut Value) -> Result<(), ApiError> {
+    let resource = &served.resource;
+    if (resource.group.as_str(), resource.kind.as_str()) != ("", "Pod") {
+        return Ok(());
+    }
+    let refuse = |pod: &Value, why: &str| {
+        let names = [metadata::text(pod, "name"), metadata::text(pod, "generateName")];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        Err(ApiError::forbidden("", "pods", name, why))
+    };
+    let class = match pod["spec"]["priorityClassName"].as_str().unwrap_or_default() {
+        "" => default_class(cluster).unwrap_or_else(|| json!({"value": 0, "preemptionPolicy": POLICY})),
+        name => match stored(cluster, name) {
+            Some(class) => class,
+            None => return refuse(pod, &format!("no PriorityClass with name {name} was found")),
+        },
+    };
+    let computed = "priority admission controller computed";
+    let from = "from the given PriorityClass name";
+    let (given, priority) = (&pod["spec"]["priority"], class["value"].as_i64().unwrap_or(0));
+    if given.as_i64().is_some_and(|given| given != priority) {
+        let why = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; {computed} {priority} {from}"
+        );
+        return refuse(pod, &why);
+    }
+    if let Some(policy) = class["preemptionPolicy"].as_str()
+        && let Some(given) = pod["spec"]["preemptionPolicy"].as_str().filter(|given| *given != policy)
+    {
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; {computed} {policy} {from}"
+        );
+        return refuse(pod, &why);
+    }
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("priority".to_owned(), json!(priority));
+        for (field, value) in [
+            ("preemptionPolicy", &class["preemptionPolicy"]),
+            ("priorityClassName", &class["metadata"]["name"]),
+        ] {
+            if value.is_string() {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table() -> StorageKey {
+    StorageKey { group: GROUP.to_owned(), plural: PLURAL.to_owned() }
+}
+
+fn stored(cluster: &ClusterState, name: &str) -> Option<Value> {
+    let stored = cluster.read(|store| store.get(&table(), &Key::new("", name)).cloned())?;
+    value(cluster, &stored)
+}
+
+/// Returns the class of pods that name none. Of several, which concurrent writes can create, it is the one with the lowest value.
+fn default_class(cluster: &ClusterState) -> Option<Value> {
+    const MARK: &[u8] = b"\"globalDefault\":true";
+    let snapshot = cluster.read(|store| store.snapshot(&table()));
+    let marked = snapshot
+        .range("", None)
+        .filter(|(_, stored)| stored.document.text().windows(MARK.len()).any(|text| text == MARK));
+    let classes = marked.filter_map(|(_, stored)| value(cluster, stored));
+    classes.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())
+}
+
+fn value(cluster: &ClusterState, stored: &Arc<Stored>) -> Option<Value> {
+    let registry = cluster.registry();
+    registry.get(GROUP, "v1", PLURAL).map(|served| served.value(stored))
+}

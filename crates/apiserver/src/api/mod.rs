@@ -1,0 +1,8 @@
+//! Stages of a request for a resource: the user, the permission, admission, and the verbs.
+
+pub(crate) mod admission;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod flow_control;
+pub(crate) mod selection;
+pub(crate) mod verbs;

@@ -1,0 +1,92 @@
+//! Label and field selectors of a list or watch.
+
+use kube_apimachinery::selector::{FieldSelector, LabelSelector, field_values};
+use kube_apimachinery::status::ApiError;
+
+use crate::kind::registry::Served;
+use crate::request::query::ListOptions;
+use crate::store::{Event, Key, State, Stored, Traits};
+
+/// Both selectors of a request.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// The only name that can match, from the URL of a deprecated watch.
+    name: Option<String>,
+}
+
+impl Selection {
+    /// Parses the selectors of the options; `name` is the one in the path, empty for a collection.
+    ///
+    /// # Errors
+    /// 400 for a syntax error, or a field that the kind does not support.
+    pub(crate) fn parse(served: &Served, name: &str, options: &ListOptions) -> Result<Self, ApiError> {
+        let labels = LabelSelector::parse(&options.label_selector)?;
+        let fields = FieldSelector::parse(&options.field_selector, served.resource.selectable())?;
+        let name = (!name.is_empty()).then(|| name.to_owned());
+        Ok(Self { labels, fields, name })
+    }
+
+    /// Whether all objects match.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+    }
+
+    /// Whether an object of a list matches.
+    pub(crate) fn matches(&self, served: &Served, key: &Key, stored: &Stored) -> bool {
+        self.matches_place(key)
+            && (self.is_about_place() || self.matches_traits(&self.traits(served, stored)))
+    }
+
+    /// Whether the object matches in its state before or after an event. The selector values of an event are
+    /// computed once for all watches.
+    pub(crate) fn matches_event(&self, served: &Served, event: &Event, state: State) -> bool {
+        let Some(stored) = event.state(state) else {
+            return false;
+        };
+        self.matches_place(&event.key)
+            && (self.is_about_place()
+                || event.with_traits(
+                    state,
+                    served.id,
+                    || traits(served, stored),
+                    |traits| self.matches_traits(traits),
+                ))
+    }
+
+    /// Whether the conditions on the key match, as when a single object is watched.
+    fn matches_place(&self, key: &Key) -> bool {
+        self.name.as_deref().is_none_or(|name| name == key.name())
+            && self.fields.matches_place(key.namespace(), key.name())
+    }
+
+    pub(crate) fn is_about_place(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_about_place()
+    }
+
+    fn matches_traits(&self, traits: &Traits) -> bool {
+        self.labels.matches_map(&traits.labels) && self.fields.matches_values(&traits.fields)
+    }
+
+    /// Computes only the values that this selection needs. Most need labels alone, which are read without parsing
+    /// the object.
+    fn traits(&self, served: &Served, stored: &Stored) -> Traits {
+        if self.fields.is_about_place() {
+            Traits::new(stored.document.labels(), Vec::new())
+        } else {
+            traits(served, stored)
+        }
+    }
+}
+
+/// Computes all values that selectors may need.
+fn traits(served: &Served, stored: &Stored) -> Traits {
+    let resource = &served.resource;
+    let fields = if resource.selectable.is_empty() {
+        Vec::new()
+    } else {
+        field_values(&resource.selectable, &served.value(stored))
+    };
+    Traits::new(stored.document.labels(), fields)
+}

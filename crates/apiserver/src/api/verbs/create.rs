@@ -1,0 +1,259 @@
+//! POST, and the creation of an object by an apply or by a PUT to a missing object.
+
+use bytes::Bytes;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::ApiError;
+use serde_json::Value;
+
+use super::reply::{self, Reply};
+use super::{Call, object_meta, update};
+use crate::api::admission::{Operation, check_namespace, priority};
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::request::query::{WriteOptions, parse_uint};
+use crate::state::Refused;
+use crate::store::{Change, Key, Store, Stored};
+
+/// Number of names tried for one `generateName`.
+const NAME_ATTEMPTS: usize = 8;
+
+/// Creates the object in the body.
+pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
+    let mut object = call.decode(body, options.field_validation)?;
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
+    let created = create(call, object, &options, update::Ownership::Tracked).await?;
+    created.reply(call, 201)
+}
+
+/// A created object, or the result of a dry run.
+pub(crate) enum Created {
+    Stored(std::sync::Arc<Stored>),
+    DryRun(Value),
+}
+
+impl Created {
+    pub(crate) fn reply(&self, call: &Call, code: u16) -> Result<Reply, ApiError> {
+        match self {
+            Self::Stored(stored) => reply::stored(call, code, stored),
+            Self::DryRun(object) => reply::object(call, code, object.clone()),
+        }
+    }
+}
+
+/// Completes, validates and stores a decoded object.
+pub(crate) async fn create(
+    call: &mut Call,
+    mut object: Value,
+    options: &WriteOptions,
+    ownership: update::Ownership,
+) -> Result<Created, ApiError> {
+    let served = std::sync::Arc::clone(&call.served);
+    let namespace = metadata::text(&object, "namespace").to_owned();
+    let context = std::sync::Arc::clone(&call.context);
+    let warnings = context
+        .admission
+        .mutate(&call.attributes(Operation::Create, options.dry_run), Some(&mut object))
+        .await?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
+    // An early refusal: `commit` checks the definition again, under the lock of the store.
+    if let Some(custom) = &served.custom
+        && custom.terminating
+    {
+        return Err(terminating_definition(call, metadata::text(&object, "name")));
+    }
+    object_meta::begin(call, &mut object);
+    let generate =
+        metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
+    // With a name in the object, the first attempt decides.
+    for _ in 0..NAME_ATTEMPTS {
+        let mut candidate = object.clone();
+        if let Some(name) = object_meta::generated_name(call, &candidate) {
+            metadata::of(&mut candidate).insert("name".to_owned(), name.into());
+        }
+        prepare(call, &mut candidate, options, ownership)?;
+        let warnings = context
+            .admission
+            .validate(&call.attributes(Operation::Create, options.dry_run), Some(&candidate))
+            .await?;
+        warnings.into_iter().for_each(|warning| call.warn(warning));
+        if options.dry_run {
+            let key = Key::new(&namespace, metadata::text(&candidate, "name"));
+            let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
+            if !taken {
+                return Ok(Created::DryRun(candidate));
+            }
+        } else if has_revision(&candidate) {
+            return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+        } else if let Some(stored) = commit(call, &namespace, &candidate)? {
+            return Ok(Created::Stored(stored));
+        }
+        if !generate {
+            return Err(exists(call, &namespace, metadata::text(&candidate, "name")));
+        }
+    }
+    // Like kube-apiserver, without any of the names that were tried.
+    let mut error = ApiError::already_exists(&served.resource.group, &served.resource.plural, "");
+    error = ApiError::new(
+        409,
+        "AlreadyExists",
+        format!("{}, the server was not able to generate a unique name for the object", error.message()),
+    );
+    Err(error.with_details("", &served.resource.group, &served.resource.plural).with_retry_after(1))
+}
+
+/// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and texts that
+/// are not numbers.
+fn has_revision(object: &Value) -> bool {
+    parse_uint(metadata::text(object, "resourceVersion")).is_ok_and(|revision| revision != 0)
+}
+
+/// Sets and validates everything before the commit.
+fn prepare(
+    call: &mut Call,
+    object: &mut Value,
+    options: &WriteOptions,
+    ownership: update::Ownership,
+) -> Result<(), ApiError> {
+    let served = std::sync::Arc::clone(&call.served);
+    if served.resource.status
+        && served.is_custom()
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    if let Some(warning) = metadata::deduplicate_owners(object) {
+        call.warn(warning);
+    }
+    // Tracked before the kind sets its own fields, which have no owner.
+    if ownership == update::Ownership::Tracked {
+        update::track(call, None, object, options, "");
+    }
+    priority::assign(&call.cluster, &served, object)?;
+    served.strategy.prepare_create(&served, &call.write_context(), object);
+    let mut errors = object_meta::validate(&served, object);
+    errors.extend(served.strategy.validate_create(&served, object));
+    if !errors.is_empty() {
+        let name = metadata::text(object, "name").to_owned();
+        return Err(call.invalid(&name, errors));
+    }
+    for warning in served.strategy.warnings(&served, object, None, "") {
+        call.warn(warning);
+    }
+    Ok(())
+}
+
+/// Stores the object; `None` if the name is taken.
+fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
+    let key = Key::new(namespace, metadata::text(object, "name"));
+    let change = Change::Put(call.served.document(object));
+    let guard = |store: &Store<StorageKey>| {
+        check_namespace(&call.served, store, namespace, key.name())?;
+        check_definition(call, store, key.name())
+    };
+    match call.cluster.commit(call.served.storage(), &key, None, change, guard) {
+        Ok(event) => Ok(event.after.clone()),
+        Err(Refused::Conflict) => Ok(None),
+        Err(Refused::Because(error)) => Err(error),
+    }
+}
+
+fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
+    let resource = &call.served.resource;
+    let error = ApiError::already_exists(&resource.group, &resource.plural, name);
+    let key = Key::new(namespace, name);
+    let old = call.cluster.read(|store| store.get(call.served.storage(), &key).cloned());
+    match old {
+        Some(old) if old.document.is_terminating() => {
+            ApiError::new(409, "AlreadyExists", format!("object is being deleted: {}", error.message()))
+                .with_details(name, &resource.group, &resource.plural)
+        }
+        _ => error,
+    }
+}
+
+/// Refuses an object if its definition was deleted since the request began.
+fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Result<(), ApiError> {
+    let Some(custom) = &call.served.custom else {
+        return Ok(());
+    };
+    let definition = store.get(&crate::kinds::definition::table(), &Key::new("", &custom.definition));
+    if definition.is_some_and(|definition| definition.document.is_terminating()) {
+        return Err(terminating_definition(call, name));
+    }
+    let resource = &call.served.resource;
+    let registry = call.cluster.registry();
+    let now = registry.get(&resource.group, &resource.version, &resource.plural);
+    // A later definition of the same name defines other objects.
+    let is_same = |now: &Served| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
+    if definition.is_some() && now.is_some_and(|now| is_same(now)) {
+        return Ok(());
+    }
+    let message = "the server could not find the requested resource";
+    Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
+}
+
+fn terminating_definition(call: &Call, name: &str) -> ApiError {
+    let resource = &call.served.resource;
+    let why = "create not allowed while custom resource definition is terminating";
+    ApiError::forbidden(&resource.group, &resource.plural, name, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_name_is_generated_eight_times_and_then_given_up() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let (server, twin) = (testing::server(), testing::server());
+        // Draw the same values from a twin: a UID for each object, then the names of the last one.
+        for _ in 0..=NAME_ATTEMPTS {
+            twin.uid();
+        }
+        for _ in 0..NAME_ATTEMPTS {
+            let taken = format!("x-{}", twin.name_suffix());
+            testing::create(&server, MAPS, &json!({"metadata": {"name": taken}})).unwrap();
+        }
+        let nameless = json!({"metadata": {"generateName": "x-"}});
+        let error = testing::create(&server, MAPS, &nameless).unwrap_err();
+        assert_eq!((error.code(), error.reason(), error.retry_after()), (409, "AlreadyExists", Some(1)));
+        assert_eq!(
+            error.message(),
+            "configmaps \"\" already exists, the server was not able to generate a unique name for the object"
+        );
+        testing::create(&server, MAPS, &nameless).unwrap();
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn a_new_object_has_no_revision_as_far_as_the_storage_is_asked() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        let create = |name: &str, revision: &str, query: &str| {
+            let map = json!({"metadata": {"name": name, "resourceVersion": revision}});
+            let mut call = testing::call(&server, MAPS);
+            call.query = crate::request::query::Query::parse(query);
+            match testing::now(run(&mut call, &Bytes::from(map.to_string()))) {
+                Ok(reply) => reply.code,
+                Err(error) => error.code(),
+            }
+        };
+        let dry = "dryRun=All";
+        for (name, revision, query, code) in [
+            ("zero", "0", "", 201),
+            ("text", "abc", "", 201),
+            ("five", "5", "", 500),
+            ("text", "5", "", 500),
+            ("five", "5", dry, 201),
+            ("five", "abc", dry, 201),
+            ("text", "5", dry, 409),
+            ("A_b", "5", "", 422),
+            ("A_b", "5", dry, 422),
+        ] {
+            assert_eq!(create(name, revision, query), code, "{name} {revision} {query}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! DELETE of one object, or of every object in a collection.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kube_apimachinery::decode;
+use kube_apimachinery::metadata;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::yaml;
+use serde_json::{Value, json};
+
+use super::items::Items;
+use super::reply::{self, Reply};
+use super::{Call, RETRIES, list, options, read};
+use crate::api::admission::Operation;
+use crate::api::selection::Selection;
+use crate::kinds::builtin;
+use crate::request::body;
+use crate::request::query::{DeleteOptions, ListOptions, Propagation};
+use crate::state::Refused;
+use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
+
+/// Deletes the object in the URL.
+pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = read_options(call, bytes)?;
+    delete(call, &options).await
+}
+
+/// Deletes the objects that a list with these options would return, one at a time, and returns that list as it was before.
+pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = read_options(call, bytes)?;
+    let listed = ListOptions::read(&call.query, false)?;
+    let selection = Selection::parse(&call.served, &call.path.name, &listed)?;
+    let page = read::Page::read(call, &listed)?;
+    let (mut items, meta) = page.select(call, &listed, selection).await;
+    let mut selected = Vec::new();
+    items.each(|key, stored| {
+        selected.push((key.clone(), Arc::clone(stored)));
+        ControlFlow::Continue(())
+    });
+    let mut deleted = Vec::new();
+    for (key, stored) in selected {
+        let path = call.path.clone();
+        // `delete` takes the key from the call's path.
+        call.path.namespace = key.namespace().to_owned();
+        call.path.name = key.name().to_owned();
+        let outcome = delete(call, &options).await;
+        call.path = path;
+        match outcome {
+            Ok(_) => deleted.push((key, stored)),
+            // Deleted by another client meanwhile, which is fine.
+            Err(error) if error.code() == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    list::answer(call, &meta, Items::new(deleted, None)).await
+}
+
+fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
+    if bytes.is_empty() {
+        return DeleteOptions::read(&call.query, None);
+    }
+    let malformed =
+        |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
+    let value = match body::Format::of(call.content_type.as_deref())? {
+        body::Format::Json => decode::json(bytes).map_err(malformed)?.value,
+        body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
+        body::Format::Protobuf => protobuf::decode(bytes)?,
+    };
+    // A null body means options without fields.
+    let value = if value.is_null() { json!({}) } else { value };
+    let [api_version, kind] = options::type_of(&value).map_err(ApiError::bad_request)?;
+    // DeleteOptions are accepted in any group and version.
+    options::check_version(&api_version).map_err(ApiError::bad_request)?;
+    if ["CreateOptions", "UpdateOptions"].contains(&kind.as_str()) {
+        return Err(ApiError::bad_request(format!(
+            "converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion"
+        )));
+    }
+    if !["", "DeleteOptions"].contains(&kind.as_str()) {
+        return Err(ApiError::bad_request(format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
+        )));
+    }
+    if let Some(why) = builtin::delete_options().and_then(|schema| schema.decode_error(&value, bytes)) {
+        return Err(ApiError::bad_request(why));
+    }
+    DeleteOptions::read(&call.query, Some(&value))
+}
+
+/// Deletes the object at the call's path.
+pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
+    let (context, served) = (Arc::clone(&call.context), Arc::clone(&call.served));
+    let key = call.key();
+    for _ in 0..RETRIES {
+        let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
+        let stored = stored.ok_or_else(|| call.not_found())?;
+        let old = served.value(&stored);
+        // In each round: the name may have passed to another object meanwhile.
+        check_preconditions(call, options, &old)?;
+        let attributes = call.attributes(Operation::Delete, options.dry_run);
+        let mut warnings = context.admission.mutate(&attributes, None).await?;
+        warnings.extend(context.admission.validate(&attributes, None).await?);
+        warnings.into_iter().for_each(|warning| call.warn(warning));
+        let grace = deletion::grace_period(&served, options.grace_period_seconds, &old);
+        if grace == Grace::Pending {
+            return reply::stored(call, 200, &stored);
+        }
+        let finalizers = wanted_finalizers(call, options, &old);
+        let (new, held) = deletion::begin(&call.cluster, &served, &old, &finalizers, &grace);
+        // As in Kubernetes, where only the deprecated field `orphanDependents` leads to 202: other clients expect 200.
+        let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
+        // A repeated deletion changes nothing and needs no commit.
+        if held && new == old {
+            return reply::stored(call, code, &stored);
+        }
+        if options.dry_run {
+            return answer(call, code, held, &new, stored.revision);
+        }
+        match deletion::carry_out(&call.cluster, &served, &key, stored.revision, &new, held, &grace) {
+            Ok(event) => {
+                return answer(call, code, held, &new, event.revision);
+            }
+            Err(Refused::Conflict) => {}
+            Err(Refused::Because(never)) => match never {},
+        }
+    }
+    Err(call.conflict(
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ))
+}
+
+/// Responds with the object if it stays or if its kind requires that, else with a `Status`.
+fn answer(call: &Call, code: u16, held: bool, new: &Value, revision: u64) -> Result<Reply, ApiError> {
+    if !held && !call.served.resource.rules.returns_deleted_object {
+        return Ok(reply::deleted(call, &call.path.name, metadata::text(new, "uid")));
+    }
+    let mut shown = new.clone();
+    metadata::of(&mut shown).insert("resourceVersion".to_owned(), json!(revision.to_string()));
+    reply::object(call, code, shown)
+}
+
+fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
+    let resource = &call.served.resource;
+    if crate::kinds::definition::is_table(call.served.storage()) {
+        return check_definition_preconditions(call, options, old);
+    }
+    let refuse =
+        |why: String| Err(ApiError::conflict(&resource.group, &resource.kind, &call.path.name, &why));
+    let actual = metadata::text(old, "uid");
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != actual) {
+        return refuse(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({actual}). The object might have been \
+             deleted and then recreated"
+        ));
+    }
+    let actual = metadata::text(old, "resourceVersion");
+    if let Some(version) = options.resource_version.as_deref().filter(|version| *version != actual) {
+        return refuse(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({actual}). \
+             The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the preconditions of the deletion of a definition, which has other messages.
+fn check_definition_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
+    for (name, field, wanted) in
+        [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)]
+    {
+        let actual = metadata::text(old, field);
+        if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != actual) {
+            return Err(call.conflict(&format!(
+                "Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {actual}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the finalizers according to the propagation policy. Without one in the options, finalizers on the object determine
+/// the policy, then the default of the kind.
+fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<String> {
+    let existing = metadata::finalizers(old);
+    let policy = match (options.orphan_dependents, options.propagation) {
+        (Some(true), _) => Propagation::Orphan,
+        (Some(false), _) => Propagation::Background,
+        (None, Some(policy)) => policy,
+        (None, None) if existing.contains(&ORPHAN) => Propagation::Orphan,
+        (None, None) if existing.contains(&FOREGROUND) => Propagation::Foreground,
+        (None, None) if call.served.strategy.orphans_by_default(&call.served) => Propagation::Orphan,
+        (None, None) => Propagation::Background,
+    };
+    let wanted = match policy {
+        Propagation::Orphan => Some(ORPHAN),
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Background => None,
+    };
+    let mut finalizers: Vec<String> = existing
+        .iter()
+        .filter(|finalizer| ![ORPHAN, FOREGROUND].contains(finalizer) || Some(**finalizer) == wanted)
+        .map(|finalizer| (*finalizer).to_owned())
+        .collect();
+    if let Some(wanted) = wanted
+        && !existing.contains(&wanted)
+    {
+        finalizers.push(wanted.to_owned());
+    }
+    finalizers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::resource::StorageKey;
+    use crate::state::ClusterState;
+    use crate::store::{Event, TypeMeta};
+    use crate::testing;
+
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+
+    /// Returns the events of pods: type, number, grace period and generation.
+    fn events(server: &ClusterState, from: u64) -> Vec<(&'static str, u64, Value, Value)> {
+        let table = StorageKey { group: String::new(), plural: "pods".to_owned() };
+        let events = server.read(|store| store.events_after(&table, from, usize::MAX)).unwrap();
+        let shown = |event: &Arc<Event>| {
+            let (what, stored) = match &event.after {
+                Some(after) => ("MODIFIED", after),
+                None => ("DELETED", event.before.as_ref().unwrap()),
+            };
+            let object = stored.document.to_value(&TypeMeta::new("v1", "Pod"), event.revision);
+            let metadata = &object["metadata"];
+            assert!(metadata["deletionTimestamp"].is_string(), "{what}: {metadata}");
+            (
+                what,
+                event.revision - from,
+                metadata["deletionGracePeriodSeconds"].clone(),
+                metadata["generation"].clone(),
+            )
+        };
+        events.iter().map(shown).collect()
+    }
+
+    #[tokio::test]
+    async fn a_pod_without_time_to_end_is_marked_before_it_goes() {
+        let server = testing::server();
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        testing::create(&server, PODS, &pod).unwrap();
+        let from = server.read(crate::store::Store::revision);
+        let path = format!("{PODS}/p");
+        let answer = testing::now(run(&mut testing::call(&server, &path), &Bytes::new())).unwrap();
+        assert_eq!(answer.code, 200);
+        assert_eq!(
+            events(&server, from),
+            [("MODIFIED", 1, json!(0), json!(2)), ("DELETED", 2, json!(0), json!(2))]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_runs_is_marked_again_when_its_time_is_taken_away() {
+        let server = testing::server();
+        let pod = json!({
+            "metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+        });
+        testing::create(&server, PODS, &pod).unwrap();
+        let from = server.read(crate::store::Store::revision);
+        let path = format!("{PODS}/p");
+        testing::delete(&server, &path).unwrap();
+        let now = Bytes::from_static(br#"{"gracePeriodSeconds":0}"#);
+        testing::now(run(&mut testing::call(&server, &path), &now)).unwrap();
+        assert_eq!(
+            events(&server, from),
+            [
+                ("MODIFIED", 1, json!(30), json!(2)),
+                ("MODIFIED", 2, json!(0), json!(2)),
+                ("DELETED", 3, json!(0), json!(2)),
+            ]
+        );
+    }
+}

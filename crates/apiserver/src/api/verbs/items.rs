@@ -1,0 +1,86 @@
+//! Iterates over the objects of a list.
+//!
+//! A list is generated while its client reads it, so the remaining objects are not held: they are found again in the
+//! snapshot, from the key at which the list stopped. Only the first objects, which are all of most lists, are held, so that
+//! their selectors are evaluated once.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::api::selection::Selection;
+use crate::kind::registry::Served;
+use crate::store::{Key, Snapshot, Stored};
+
+/// Maximum number of objects held. Clients request pages of 500.
+pub(super) const HELD: usize = 1000;
+
+/// Remaining objects of a list.
+#[derive(Clone)]
+pub(crate) struct Items {
+    held: Arc<[(Key, Arc<Stored>)]>,
+    /// Number of held objects that were listed.
+    listed: usize,
+    rest: Option<Walk>,
+}
+
+/// Position in a snapshot.
+#[derive(Clone)]
+pub(super) struct Walk {
+    pub(super) served: Arc<Served>,
+    pub(super) selection: Arc<Selection>,
+    pub(super) snapshot: Snapshot,
+    /// Namespace; empty for all.
+    pub(super) namespace: String,
+    /// Key at which to continue.
+    pub(super) next: Key,
+    /// Maximum number of remaining objects.
+    pub(super) left: usize,
+}
+
+impl Items {
+    pub(super) fn new(held: Vec<(Key, Arc<Stored>)>, rest: Option<Walk>) -> Self {
+        Self { held: held.into(), listed: 0, rest }
+    }
+
+    /// Returns the size of the held objects in bytes, with `around` bytes for each.
+    pub(super) fn held_bytes(&self, around: usize) -> usize {
+        self.held.iter().map(|(_, stored)| stored.document.len() + around).sum()
+    }
+
+    /// Lists objects until `list` breaks; returns whether all are listed.
+    pub(super) fn each(&mut self, mut list: impl FnMut(&Key, &Arc<Stored>) -> ControlFlow<()>) -> bool {
+        while let Some((key, stored)) = self.held.get(self.listed) {
+            self.listed += 1;
+            if list(key, stored).is_break() {
+                return self.listed == self.held.len() && self.rest.is_none();
+            }
+        }
+        let is_over = self.rest.as_mut().is_none_or(|walk| walk.each(list));
+        if is_over {
+            // Release the snapshot.
+            self.rest = None;
+        }
+        is_over
+    }
+}
+
+impl Walk {
+    fn each(&mut self, mut list: impl FnMut(&Key, &Arc<Stored>) -> ControlFlow<()>) -> bool {
+        let mut broken = false;
+        for (key, stored) in self.snapshot.range(&self.namespace, Some(&self.next)) {
+            if self.left == 0 {
+                return true;
+            }
+            if !self.selection.matches(&self.served, key, stored) {
+                continue;
+            }
+            if broken {
+                self.next = key.clone();
+                return false;
+            }
+            self.left -= 1;
+            broken = list(key, stored).is_break();
+        }
+        true
+    }
+}

@@ -1,0 +1,259 @@
+//! Execution of requests: one module per verb, and shared code.
+//!
+//! Each verb is a function of a [`Call`]. Reads are synchronous; writes only wait for admission plugins
+//! ([`admission`](crate::api::admission), which lists the order of all stages). Other waiting (for a body, for a future
+//! revision, for events of a watch) is in [`dispatch`](crate::http::dispatch) and in [`watch`]. Writes compute their result outside
+//! the store's lock and start over if the object changed meanwhile.
+
+pub(crate) mod actions;
+pub(crate) mod components;
+mod context;
+pub(crate) mod create;
+pub(crate) mod delete;
+
+mod items;
+mod list;
+pub(crate) mod log;
+mod object_meta;
+pub(crate) mod options;
+pub(crate) mod patch;
+pub(crate) mod read;
+pub(crate) mod reply;
+pub(crate) mod scale;
+pub(crate) mod update;
+pub(crate) mod watch;
+
+pub(crate) use context::Context;
+use kube_apimachinery::decode;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::schema::Schema;
+use kube_apimachinery::status;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::yaml;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::api::admission::{Attributes, Operation};
+use crate::faults::Stale;
+use crate::kind::WriteContext;
+use crate::kind::registry::Served;
+use crate::kind::resource::{Resource, StorageKey};
+use crate::kinds::builtin;
+use crate::request::accept::Accept;
+use crate::request::body;
+use crate::request::path::ResourcePath;
+use crate::request::query::{FieldValidation, Query, WriteOptions};
+use crate::response::Warnings;
+use crate::state::ClusterState;
+use crate::store::{Key, Past, Store};
+use crate::user::UserInfo;
+
+/// Maximum number of attempts of a write that conflicts with others. Each conflict means that another write succeeded.
+pub(crate) const RETRIES: usize = 64;
+
+/// A request for a served resource.
+pub(crate) struct Call {
+    pub(crate) context: Arc<Context>,
+    pub(crate) cluster: Arc<ClusterState>,
+    pub(crate) served: Arc<Served>,
+    pub(crate) path: ResourcePath,
+    pub(crate) query: Query,
+    pub(crate) accept: Accept,
+    pub(crate) content_type: Option<String>,
+    pub(crate) user_agent: String,
+    /// User that sends the request.
+    pub(crate) user: Arc<UserInfo>,
+    pub(crate) warnings: Warnings,
+    /// Fault: an old state for reads that accept any state.
+    pub(crate) stale: Option<Stale>,
+}
+
+impl Call {
+    pub(crate) fn key(&self) -> Key {
+        Key::new(&self.path.namespace, &self.path.name)
+    }
+
+    /// Returns the state of the collection for a read that accepts any state: the current one, unless a fault asks for an
+    /// old one.
+    pub(crate) fn any_state(&self, store: &Store<StorageKey>) -> Past {
+        let storage = self.served.storage();
+        let past = self.stale.map(|stale| {
+            let now = Instant::now();
+            let revision = store.revision().saturating_sub(stale.behind).max(store.oldest(storage, now));
+            store.past(storage, revision, now)
+        });
+        past.and_then(Result::ok).unwrap_or_else(|| store.snapshot(storage).into())
+    }
+
+    pub(crate) fn warn(&mut self, text: impl Into<String>) {
+        self.warnings.add(text.into());
+    }
+
+    pub(crate) fn not_found(&self) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::not_found(&resource.group, &resource.plural, &self.path.name)
+    }
+
+    /// Returns the field manager of this request.
+    pub(crate) fn manager(&self, options: &WriteOptions) -> String {
+        if !options.field_manager.is_empty() {
+            return options.field_manager.clone();
+        }
+        let product = self.user_agent.split('/').next().unwrap_or_default();
+        let name: String = product.chars().filter(|c| !c.is_control()).collect();
+        let mut end = name.len().min(128);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        if end == 0 { "unknown".to_owned() } else { name[..end].to_owned() }
+    }
+
+    /// Returns the circumstances of this write for the strategy of its kind.
+    pub(crate) fn write_context(&self) -> WriteContext<'_> {
+        WriteContext { user: &self.user, now: self.cluster.clock.now() }
+    }
+
+    /// Returns the attributes of this write for admission.
+    pub(crate) fn attributes(&self, operation: Operation, dry_run: bool) -> Attributes<'_> {
+        Attributes {
+            cluster: &self.cluster,
+            operation,
+            served: &self.served,
+            subresource: &self.path.subresource,
+            name: &self.path.name,
+            user: &self.user,
+            dry_run,
+        }
+    }
+
+    /// Runs `act` as if the path belonged to another builtin kind, which the bodies of some subresources have.
+    pub(crate) fn as_another<R>(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        schema: Arc<Schema>,
+        act: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let own = Arc::clone(&self.served);
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = Resource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            ..Resource::clone(&own.resource)
+        };
+        self.served = Arc::new(Served::new(Arc::new(resource), schema, &builtin::PLAIN, None));
+        let done = act(self);
+        self.served = own;
+        done
+    }
+
+    /// Decodes the object in the body of a create or an update: checks it against the endpoint, removes unknown fields and
+    /// sets defaults.
+    pub(crate) fn decode(&mut self, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
+        let kind = &self.served.resource.kind;
+        let unrecognized = |why: String| {
+            let shown = decode::excerpt(bytes);
+            ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+            ))
+        };
+        let format = body::Format::of(self.content_type.as_deref())?;
+        let decoded = match format {
+            body::Format::Json => decode::json(bytes)
+                .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
+            body::Format::Yaml => yaml::read(bytes)
+                .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
+            body::Format::Protobuf if self.served.is_custom() => {
+                return Err(body::unsupported(&["application/json", "application/yaml"]));
+            }
+            body::Format::Protobuf => decode::Decoded { value: protobuf::decode(bytes)?, strict: Vec::new() },
+        };
+        let mut object = decoded.value;
+        options::check_type(&self.served, &object).map_err(|refusal| match refusal {
+            options::Refusal::Unrecognized(why) => unrecognized(why),
+            options::Refusal::Error(error) => error,
+        })?;
+        options::check_custom_kind(&self.served, &object)?;
+        options::complete_type(&self.served, &mut object);
+        self.conform(&mut object, bytes, decoded.strict, validation)?;
+        Ok(object)
+    }
+
+    /// Removes unknown fields and sets defaults; reports them as `validation` requests.
+    pub(crate) fn conform(
+        &mut self,
+        object: &mut Value,
+        bytes: &Bytes,
+        mut strict: Vec<String>,
+        validation: FieldValidation,
+    ) -> Result<(), ApiError> {
+        let served = Arc::clone(&self.served);
+        if let Err(why) = served.decode_errors(object, bytes) {
+            return Err(self.cannot_be_handled(&why));
+        }
+        if validation != FieldValidation::Ignore {
+            let unknown = served.schema.unknown_fields(object);
+            if served.is_custom() {
+                // The decoder finds duplicates, the schema after it unknown fields.
+                strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
+            } else {
+                strict = decode::complaints(bytes, strict, unknown);
+                strict.truncate(decode::COMPLAINTS);
+            }
+            if validation == FieldValidation::Strict && !strict.is_empty() {
+                let why = yaml::strict_error(&strict);
+                return Err(self.cannot_be_handled(&format!("strict decoding error: {why}")));
+            }
+            for text in strict {
+                self.warn(text);
+            }
+        }
+        served.conform(object);
+        Ok(())
+    }
+
+    /// Builds the 400 for a body of the right kind that does not decode.
+    pub(crate) fn cannot_be_handled(&self, why: &str) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
+            kind = resource.kind,
+            version = resource.version
+        ))
+    }
+
+    /// Builds the 422 for the object of this request.
+    pub(crate) fn invalid(&self, name: &str, errors: Vec<status::FieldError>) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::invalid(&resource.group, &resource.kind, name, errors)
+    }
+
+    /// Builds the 405, with the message for builtin or for custom resources.
+    pub(crate) fn not_allowed(&self, verb: &str) -> ApiError {
+        method_not_allowed(&self.served, verb)
+    }
+}
+
+/// Builds the 405, with the message for builtin or for custom resources.
+pub(crate) fn method_not_allowed(served: &Served, verb: &str) -> ApiError {
+    let resource = &served.resource;
+    if served.is_custom() {
+        let message = format!(
+            "{verb} is not supported on resources of kind \"{}.{}\"",
+            resource.plural, resource.group
+        );
+        ApiError::new(405, "MethodNotAllowed", message).with_details("", &resource.group, &resource.plural)
+    } else {
+        ApiError::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details("", "", "")
+    }
+}

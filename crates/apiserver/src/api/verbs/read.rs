@@ -1,0 +1,301 @@
+//! GET of one object, or of a list.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use kube_apimachinery::decode;
+use kube_apimachinery::status::ApiError;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::items::{self, Items, Walk};
+use super::reply::{self, ListMeta, Reply};
+use super::{Call, list};
+use crate::api::selection::Selection;
+use crate::request::query::{ListOptions, RevisionMatch, revision};
+use crate::state::Turns;
+use crate::store::{Key, Snapshot};
+
+/// Returns one object.
+pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+    if call.query.flag("export") == Some(true) {
+        let why = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(ApiError::bad_request(why));
+    }
+    revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
+    let stored = match call.stale {
+        None => call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned()),
+        Some(_) => call.cluster.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),
+    };
+    let stored = stored.ok_or_else(|| call.not_found())?;
+    reply::stored(call, 200, &stored)
+}
+
+/// Returns a list, or a page of it.
+pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
+    let options = ListOptions::read(&call.query, false)?;
+    let selection = Selection::parse(&call.served, &call.path.name, &options)?;
+    let page = Page::read(call, &options)?;
+    let (items, meta) = page.select(call, &options, selection).await;
+    list::answer(call, &meta, items).await
+}
+
+/// State of the collection to list, and the start of the page.
+pub(super) struct Page {
+    snapshot: Snapshot,
+    start: Option<Key>,
+    /// Whether `limit` applies; it does not for `resourceVersion=0`.
+    limited: bool,
+}
+
+impl Page {
+    /// Reads the state that the options select, and the start of the page.
+    ///
+    /// # Errors
+    /// 400 for an invalid revision or token, 410 for one that is too old.
+    pub(super) fn read(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
+        let storage = call.served.storage();
+        let now = Instant::now();
+        let wanted = revision(&options.resource_version)
+            .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
+        if !options.continue_token.is_empty() {
+            if wanted.is_some_and(|wanted| wanted != 0) {
+                return Err(ApiError::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            let token = decode_token(&options.continue_token, &call.path.namespace)
+                .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
+            let snapshot = match token.revision {
+                // A token from an expired list: continue with the current state.
+                None => call.cluster.read(|store| store.snapshot(storage)),
+                Some(revision) => call
+                    .cluster
+                    .read(|store| store.past(storage, revision.min(store.revision()), now))
+                    .map_err(|_| expired(call, &token.start))?
+                    .snapshot(),
+            };
+            return Ok(Self { snapshot, start: Some(token.start), limited: true });
+        }
+        let exact = match (options.revision_match, wanted) {
+            (Some(RevisionMatch::Exact), Some(wanted)) => Some(wanted),
+            (None, Some(wanted)) if wanted != 0 && options.limit.is_some() => Some(wanted),
+            _ => None,
+        };
+        let snapshot = match exact {
+            None => call.cluster.read(|store| call.any_state(store)),
+            Some(revision) => {
+                call.cluster.read(|store| store.past(storage, revision, now)).map_err(|_| {
+                    ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")
+                })?
+            }
+        }
+        .snapshot();
+        Ok(Self { snapshot, start: None, limited: wanted != Some(0) })
+    }
+
+    /// Returns the objects of the page, and the metadata of the list.
+    pub(super) async fn select(
+        &self,
+        call: &Call,
+        options: &ListOptions,
+        selection: Selection,
+    ) -> (Items, ListMeta) {
+        let revision = self.snapshot.revision();
+        let limit = options.limit.filter(|_| self.limited);
+        let mut meta = ListMeta { revision, continue_token: None, remaining: None };
+        let mut held = Vec::new();
+        let mut next = None;
+        let (mut selected, mut last, mut more) = (0, None, false);
+        let mut rest = self.snapshot.range(&call.path.namespace, self.start.as_ref());
+        let mut turns = Turns::default();
+        for (key, stored) in rest.by_ref() {
+            if !selection.is_about_place() {
+                // Labels and fields are parsed from the object.
+                turns.pass().await;
+            }
+            if !selection.matches(&call.served, key, stored) {
+                continue;
+            }
+            if Some(selected) == limit {
+                more = true;
+                break;
+            }
+            if held.len() < items::HELD {
+                held.push((key.clone(), Arc::clone(stored)));
+            } else if next.is_none() {
+                next = Some(key.clone());
+                if limit.is_none() {
+                    break;
+                }
+            }
+            selected += 1;
+            last = Some(key);
+        }
+        if more {
+            meta.continue_token = last.map(|last| encode_token(&call.path.namespace, last, revision));
+            meta.remaining = selection.is_everything().then(|| rest.count() + 1);
+        }
+        let walk = next.map(|next| Walk {
+            served: Arc::clone(&call.served),
+            selection: Arc::new(selection),
+            snapshot: self.snapshot.clone(),
+            namespace: call.path.namespace.clone(),
+            next,
+            left: limit.map_or(usize::MAX, |_| selected - items::HELD),
+        });
+        (Items::new(held, walk), meta)
+    }
+}
+
+/// Builds the 410, with a token to continue without consistency.
+fn expired(call: &Call, start: &Key) -> ApiError {
+    let token = encode(call, start);
+    ApiError::new(
+        410,
+        "Expired",
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+         the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+         Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+         deleted between the time the first chunk was returned and now may show up in the list.",
+    )
+    .with_continue(&token)
+}
+
+fn encode(call: &Call, start: &Key) -> String {
+    token_text(&call.path.namespace, start.as_str(), -1)
+}
+
+/// Returns the token that continues after `last`.
+fn encode_token(namespace: &str, last: &Key, revision: u64) -> String {
+    // No name contains a NUL, so this is the first possible key after `last`.
+    token_text(namespace, &format!("{}\0", last.as_str()), i64::try_from(revision).unwrap_or(i64::MAX))
+}
+
+fn token_text(namespace: &str, start: &str, revision: i64) -> String {
+    let relative = start.strip_prefix(namespace).unwrap_or(start).trim_start_matches('/');
+    let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("/{relative}")});
+    URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+struct Token {
+    /// `None` for the current state.
+    revision: Option<u64>,
+    start: Key,
+}
+
+fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
+    let invalid = |why: &str| format!("continue key is not valid: {why}");
+    let bytes = URL_SAFE_NO_PAD.decode(text).or_else(|error| STANDARD_NO_PAD.decode(text).map_err(|_| error));
+    let bytes = bytes.map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _)
+            | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+            // Go decodes groups of four characters and reports the start of the incomplete one.
+            _ => text.len() / 4 * 4,
+        };
+        invalid(&format!("illegal base64 data at input byte {at}"))
+    })?;
+    let token: Value = serde_json::from_slice(&bytes)
+        .map_err(|_| invalid(&decode::json(&bytes).err().unwrap_or_default()))?;
+    let version = token.get("v").and_then(Value::as_str).unwrap_or_default();
+    if version != "meta.k8s.io/v1" {
+        return Err(invalid(&format!("server does not recognize this encoded version {version}")));
+    }
+    let revision = token.get("rv").and_then(Value::as_i64).unwrap_or(0);
+    if revision == 0 {
+        return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+    }
+    let start = token.get("start").and_then(Value::as_str).unwrap_or_default();
+    if start.is_empty() {
+        return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+    }
+    if start.split('/').any(|segment| segment == "..") {
+        return Err(invalid(start));
+    }
+    let relative = start.trim_start_matches('/');
+    let start = if namespace.is_empty() { relative.to_owned() } else { format!("{namespace}/{relative}") };
+    Ok(Token { revision: u64::try_from(revision).ok(), start: Key::from_text(&start) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_round() {
+        for (namespace, key) in
+            [("ns", Key::new("ns", "a")), ("", Key::new("ns", "a")), ("", Key::new("", "a"))]
+        {
+            let token = decode_token(&encode_token(namespace, &key, 7), namespace).unwrap();
+            assert_eq!(token.revision, Some(7));
+            assert_eq!(token.start.as_str(), format!("{}\0", key.as_str()));
+        }
+    }
+
+    #[test]
+    fn broken_tokens_are_explained() {
+        for (token, why) in [
+            ("notatoken", "continue key is not valid: illegal base64 data at input byte 8"),
+            ("e30", "continue key is not valid: server does not recognize this encoded version "),
+        ] {
+            assert_eq!(decode_token(token, "").err().unwrap(), why);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_by_labels_lets_others_run_meanwhile() {
+        use futures::FutureExt;
+
+        use crate::testing;
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        for n in 0..100 {
+            testing::create(&server, MAPS, &json!({"metadata": {"name": format!("m{n}")}})).unwrap();
+        }
+        let mut call = testing::call(&server, MAPS);
+        assert!(list(&call).now_or_never().is_some(), "without a selector nothing is parsed");
+        call.query = crate::request::query::Query::parse("labelSelector=a");
+        assert!(list(&call).now_or_never().is_none());
+        assert_eq!(list(&call).await.unwrap().code, 200);
+    }
+
+    #[tokio::test]
+    async fn a_watch_by_labels_lets_others_run_meanwhile() {
+        use futures::task::noop_waker;
+        use http_body::Body;
+        use std::task::Context;
+
+        use crate::api::verbs::watch;
+        use crate::testing;
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        let data = "x".repeat(32 << 10);
+        let map = |name: String| json!({"metadata": {"name": name}, "data": {"k": data}});
+        for n in 0..200 {
+            testing::create(&server, MAPS, &map(format!("m{n:03}"))).unwrap();
+        }
+        let start = |query: &str| {
+            let mut call = testing::call(&server, MAPS);
+            call.query = crate::request::query::Query::parse(query);
+            Box::pin(watch::run(call, None, None).unwrap().body)
+        };
+        let waker = noop_waker();
+        let mut context = Context::from_waker(&waker);
+        // Nothing matches, so the watch is silent until the last object, which does.
+        let mut labelled = map("z".to_owned());
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        testing::create(&server, MAPS, &labelled).unwrap();
+        for query in ["watch=true&labelSelector=a%3Db", "watch=true&labelSelector=a%3Db&resourceVersion=1"] {
+            let mut body = start(query);
+            let mut polls = 1;
+            while body.as_mut().poll_frame(&mut context).is_pending() {
+                polls += 1;
+                assert!(polls < 1000);
+            }
+            // 6.4 MiB are read 512 KiB at a time.
+            assert!((12..50).contains(&polls), "{polls} polls of {query}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Responses with single objects, in the requested encoding and view. Lists are in [`list`](super::list).
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use kube_apimachinery::go;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::table;
+use kube_apimachinery::yaml;
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::kind::registry::Served;
+use crate::kind::resource::Resource;
+use crate::request::accept::{Accept, Encoding, View};
+use crate::response::ResponseBody;
+use crate::store::Stored;
+
+/// Size in bytes up to which a response is built at once; larger ones may be compressed.
+pub(super) const AT_ONCE: usize = 128 << 10;
+
+/// A response without its headers.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) code: u16,
+    /// Empty for a response without body.
+    pub(crate) content_type: &'static str,
+    pub(crate) body: ResponseBody,
+    /// Seconds for the `Retry-After` header.
+    pub(crate) retry_after: Option<u64>,
+}
+
+impl Reply {
+    pub(crate) fn bytes(code: u16, content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
+        Self { code, content_type, body: ResponseBody::full(bytes), retry_after: None }
+    }
+
+    pub(crate) fn text(code: u16, text: &str) -> Self {
+        Self::bytes(code, "text/plain; charset=utf-8", text.to_owned())
+    }
+
+    /// Responds with 204 and no body.
+    pub(crate) fn nothing() -> Self {
+        Self::bytes(204, "", Bytes::new())
+    }
+
+    /// Responds with a value in the requested encoding, or in JSON if the value has no protobuf message.
+    pub(crate) fn value(code: u16, encoding: Encoding, value: &Value) -> Self {
+        let bytes = match encoding {
+            Encoding::Json => None,
+            Encoding::Yaml => Some(yaml::write(value).into_bytes()),
+            Encoding::Protobuf => protobuf::encode(value),
+        };
+        match bytes {
+            Some(bytes) => Self::bytes(code, encoding.content_type(), bytes),
+            None => Self::bytes(code, Encoding::Json.content_type(), go::json(value)),
+        }
+    }
+
+    /// Responds with the `Status` of an error.
+    pub(crate) fn error(encoding: Encoding, error: &ApiError) -> Self {
+        Self::value(error.code(), encoding, &error.to_json())
+    }
+
+    pub(crate) fn into_response(self) -> Response<ResponseBody> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() =
+            http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        if !self.content_type.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        }
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// Responds with an object of the call's resource.
+pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, ApiError> {
+    let accept = call.accept;
+    if (accept.encoding, accept.view) == (Encoding::Json, View::Object)
+        && stored.document.len() > AT_ONCE
+        && call.served.reads_as_stored(stored)
+    {
+        // Large documents are shared between readers instead of copied.
+        let body =
+            ResponseBody::pieces(stored.document.parts(&call.served.kind, stored.revision).into_iter());
+        return Ok(Reply { code, content_type: accept.encoding.content_type(), body, retry_after: None });
+    }
+    let bytes = match (accept.encoding, accept.view) {
+        (Encoding::Json, View::Object) => Some(call.served.text(stored, stored.revision)),
+        (Encoding::Protobuf, View::Object | View::Metadata) => in_protobuf(call, stored, stored.revision),
+        _ => None,
+    };
+    match bytes {
+        Some(bytes) => Ok(Reply::bytes(code, accept.encoding.content_type(), bytes)),
+        None => object(call, code, call.served.value(stored)),
+    }
+}
+
+/// Encodes an object, or its metadata for a metadata view, as protobuf; `None` if it has no message.
+pub(crate) fn in_protobuf(call: &Call, stored: &Stored, revision: u64) -> Option<Vec<u8>> {
+    let kind = &call.served.kind;
+    let (api_version, kind) = match call.accept.view {
+        View::Object => (kind.api_version.as_str(), kind.kind.as_str()),
+        View::Metadata | View::MetadataList => (call.accept.meta_api_version(), "PartialObjectMetadata"),
+        View::Table => return None,
+    };
+    // A metadata view's message has no fields for the rest of the object, so that rest is skipped.
+    protobuf::encode_text(api_version, kind, &call.served.text(stored, revision))
+}
+
+/// Responds with an object that is not stored in this form.
+pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, ApiError> {
+    let accept = call.accept;
+    let shown = match accept.view {
+        View::Object => object,
+        View::Metadata => partial_metadata(accept, &object),
+        View::MetadataList => return Err(ApiError::internal("content is not a list")),
+        View::Table => {
+            let objects = [object];
+            call.table(&objects, &objects[0]["metadata"], true)?
+        }
+    };
+    Ok(Reply::value(code, accept.encoding, &shown))
+}
+
+/// Responds with a `Table` of one object with the columns of `resource`.
+pub(crate) fn table(call: &Call, resource: &Resource, object: &Value) -> Result<Reply, ApiError> {
+    let options = call.table_options(true)?;
+    let mut table = table::table(&resource.columns, [object], &object["metadata"], options);
+    table["apiVersion"] = json!(call.accept.meta_api_version());
+    Ok(Reply::value(200, call.accept.encoding, &table))
+}
+
+/// Reduces an object to `PartialObjectMetadata`.
+pub(crate) fn partial_metadata(accept: Accept, object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": accept.meta_api_version(),
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+    })
+}
+
+/// Responds with the `Status` of a completed delete.
+pub(crate) fn deleted(call: &Call, name: &str, uid: &str) -> Reply {
+    let resource = &call.served.resource;
+    let mut details = json!({"name": name, "kind": resource.plural, "uid": uid});
+    if !resource.group.is_empty() {
+        details["group"] = json!(resource.group);
+    }
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+    Reply::value(200, call.accept.encoding, &status)
+}
+
+/// Metadata of a list.
+pub(crate) struct ListMeta {
+    pub(crate) revision: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+impl ListMeta {
+    pub(super) fn to_json(&self, served: &Served) -> Value {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        match &self.continue_token {
+            Some(token) => metadata["continue"] = json!(token),
+            // Custom lists are serialized from an untyped value, which has the field even if empty.
+            None if served.is_custom() => metadata["continue"] = json!(""),
+            None => {}
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        metadata
+    }
+}
+
+/// Returns the Go package of a builtin group.
+pub(super) fn go_package(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
+}
+
+impl Call {
+    /// Builds the `Table` of objects; `metadata` is that of their list, or of a single object.
+    pub(crate) fn table(
+        &self,
+        objects: &[Value],
+        metadata: &Value,
+        with_columns: bool,
+    ) -> Result<Value, ApiError> {
+        let options = self.table_options(with_columns)?;
+        let mut table = table::table(&self.served.resource.columns, objects, metadata, options);
+        if self.accept.view_version != "v1" {
+            table["apiVersion"] = json!(self.accept.meta_api_version());
+        }
+        Ok(table)
+    }
+
+    /// Returns the table options of the query.
+    ///
+    /// # Errors
+    /// 400 for an invalid `includeObject`.
+    pub(super) fn table_options(&self, with_columns: bool) -> Result<table::Options, ApiError> {
+        let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
+        let api_version = self.accept.meta_api_version();
+        Ok(table::Options { include, now: self.cluster.clock.now(), with_columns, api_version })
+    }
+}

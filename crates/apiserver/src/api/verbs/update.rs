@@ -1,0 +1,284 @@
+//! PUT, and the retry loop of all changes to existing objects.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kube_apimachinery::managed_fields::{self};
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::{ApiError, FieldError};
+use serde_json::Value;
+
+use super::reply::{self, Reply};
+use super::{Call, RETRIES, create, object_meta};
+use crate::api::admission::Operation;
+use crate::kind::registry::Served;
+use crate::request::query::{WriteOptions, parse_uint};
+use crate::state::Refused;
+use crate::state::writer;
+use crate::store::{Change, Stored};
+
+/// Ownership of the fields of the new object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// The field manager of this request owns the fields that it changed.
+    Tracked,
+    /// `managedFields` is complete: it was computed by server-side apply.
+    Applied,
+}
+
+/// Result of [`change`].
+pub(crate) enum Changed {
+    /// Stored now, or found unchanged.
+    Stored(Arc<Stored>),
+    /// Not stored: a dry run, or an object that the change deleted.
+    Value(Value),
+}
+
+impl Changed {
+    pub(crate) fn reply(&self, call: &Call) -> Result<Reply, ApiError> {
+        match self {
+            Self::Stored(stored) => reply::stored(call, 200, stored),
+            Self::Value(value) => reply::object(call, 200, value.clone()),
+        }
+    }
+}
+
+/// Replaces an object by the one in the body.
+pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
+    let mut object = call.decode(body, options.field_validation)?;
+    check_name(call, &object)?;
+    let namespace = call.path.namespace.clone();
+    object_meta::reconcile_namespace(&call.served, &namespace, &mut object)?;
+    let served = Arc::clone(&call.served);
+    let exists = call.cluster.read(|store| store.get(served.storage(), &call.key()).is_some());
+    if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
+        if !metadata::text(&object, "resourceVersion").is_empty() {
+            return Err(call.conflict(
+                "the object has been modified; please apply your changes to the latest version and try again",
+            ));
+        }
+        let created = create::create(call, object, &options, Ownership::Tracked).await?;
+        return created.reply(call, 201);
+    }
+    let changed = change(call, &options, |call, old| {
+        check_uid(call, &object, old)?;
+        Ok((object.clone(), Ownership::Tracked))
+    })
+    .await?;
+    changed.reply(call)
+}
+
+/// Checks the UID in the body of a PUT, which is a precondition.
+pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), ApiError> {
+    let (uid, actual) = (metadata::text(object, "uid"), metadata::text(old, "uid"));
+    if uid.is_empty() || uid == actual {
+        return Ok(());
+    }
+    let resource = &call.served.resource;
+    let group = if call.served.is_custom() { format!("{}/", resource.group) } else { String::new() };
+    Err(call.conflict(&format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}",
+        resource.plural,
+        call.key().as_str()
+    )))
+}
+
+/// Compares the name in the body with that in the URL.
+pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
+    let (name, url) = (metadata::text(object, "name"), &call.path.name);
+    if name.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({url} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != url {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({url})"
+        )));
+    }
+    Ok(())
+}
+
+/// Reads the object, lets `transform` compute a new state, validates and stores it. Starts over if the object changed
+/// meanwhile, at most [`RETRIES`] times.
+pub(crate) async fn change(
+    call: &mut Call,
+    options: &WriteOptions,
+    mut transform: impl FnMut(&mut Call, &Value) -> Result<(Value, Ownership), ApiError>,
+) -> Result<Changed, ApiError> {
+    let (context, served) = (Arc::clone(&call.context), Arc::clone(&call.served));
+    let key = call.key();
+    for _ in 0..RETRIES {
+        // The commit below requires this revision. After a concurrent write it fails, and the next round starts from
+        // the newer object.
+        let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
+        let stored = stored.ok_or_else(|| call.not_found())?;
+        let old = served.value(&stored);
+        let (mut new, ownership) = transform(call, &old)?;
+        let warnings = context
+            .admission
+            .mutate(&call.attributes(Operation::Update, options.dry_run), Some(&mut new))
+            .await?;
+        warnings.into_iter().for_each(|warning| call.warn(warning));
+        // Not earlier, because a patch may set `resourceVersion`.
+        check_revision(call, &stored, &new)?;
+        if ownership == Ownership::Applied {
+            // Compared before `prepare`: an apply that sets read-only metadata counts as a write, even though that
+            // metadata is restored.
+            managed_fields::keep_times_of_no_op(&old, &mut new);
+        }
+        prepare(call, &old, &mut new, ownership, options)?;
+        let warnings = context
+            .admission
+            .validate(&call.attributes(Operation::Update, options.dry_run), Some(&new))
+            .await?;
+        warnings.into_iter().for_each(|warning| call.warn(warning));
+        if ownership == Ownership::Tracked {
+            managed_fields::keep_times_of_no_op(&old, &mut new);
+        }
+        let document = served.document(&new);
+        // Values are compared too: an object stored under an older schema gets its defaults when read.
+        if (document.same(&stored.document) || new == old) && served.is_stored_as_wanted(&stored) {
+            return Ok(Changed::Stored(stored));
+        }
+        // Completes a deletion: this write removed the last finalizer, and the grace period is over.
+        let gone = metadata::is_terminating(&new)
+            && metadata::finalizers(&new).is_empty()
+            && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+            && served.strategy.deletable(&new);
+        if options.dry_run {
+            return Ok(Changed::Value(new));
+        }
+        let change = if gone { Change::Delete } else { Change::Put(document) };
+        let commit = call
+            .cluster
+            .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, ApiError>(()));
+        match commit {
+            Ok(event) => {
+                return Ok(match &event.after {
+                    Some(stored) => Changed::Stored(Arc::clone(stored)),
+                    // The commit deleted the object: respond with its last state.
+                    None => Changed::Value(new),
+                });
+            }
+            Err(Refused::Conflict) => {}
+            Err(Refused::Because(error)) => return Err(error),
+        }
+    }
+    Err(call.conflict(
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ))
+}
+
+/// Checks `metadata.resourceVersion` of the new object, which is a precondition.
+fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
+    let text = metadata::text(new, "resourceVersion");
+    let wanted = if text.is_empty() { 0 } else { parse_uint(text).map_err(ApiError::internal)? };
+    match wanted {
+        wanted if wanted == stored.revision => Ok(()),
+        1.. => Err(call.conflict(
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )),
+        _ if call.served.resource.rules.unconditional_update => Ok(()),
+        _ => {
+            let resource = &call.served.resource;
+            let error =
+                FieldError::invalid("metadata.resourceVersion", "0", "must be specified for an update");
+            Err(ApiError::invalid(&resource.group, &resource.plural, &call.path.name, vec![error]))
+        }
+    }
+}
+
+/// Restores, derives and validates everything before the commit.
+fn prepare(
+    call: &mut Call,
+    old: &Value,
+    new: &mut Value,
+    ownership: Ownership,
+    options: &WriteOptions,
+) -> Result<(), ApiError> {
+    let served = Arc::clone(&call.served);
+    let subresource = call.path.subresource.clone();
+    metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
+    metadata::restore(old, new);
+    isolate(&served, &subresource, old, new);
+    if let Some(warning) = metadata::deduplicate_owners(new) {
+        call.warn(warning);
+    }
+    // Tracked before the kind sets its own fields, which have no owner.
+    if ownership == Ownership::Tracked {
+        track(call, Some(old), new, options, &subresource);
+    }
+    served.strategy.prepare_update(&served, &call.write_context(), old, new, &subresource);
+    // A binding does not change the generation of its pod.
+    if !["status", "binding"].contains(&subresource.as_str()) {
+        object_meta::bump_generation(&served, old, new);
+    }
+    let mut errors = object_meta::validate_new_state(&served, old, new);
+    errors.extend(served.strategy.validate_update(&served, old, new, &subresource));
+    if !errors.is_empty() {
+        let name = call.path.name.clone();
+        return Err(call.invalid(&name, errors));
+    }
+    for warning in served.strategy.warnings(&served, new, Some(old), &subresource) {
+        call.warn(warning);
+    }
+    Ok(())
+}
+
+/// Restores the parts that the endpoint does not write.
+fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
+    let keep = |name: &str| match subresource {
+        "" => served.resource.status && name == "status",
+        "status" => !["status", "metadata", "apiVersion", "kind"].contains(&name),
+        _ => false,
+    };
+    let Some(fields) = new.as_object_mut() else { return };
+    fields.retain(|name, _| !keep(name));
+    for (name, value) in old.as_object().into_iter().flatten() {
+        if keep(name) {
+            fields.insert(name.clone(), value.clone());
+        }
+    }
+    if subresource == "status" {
+        keep_metadata(served, old, new);
+    }
+}
+
+/// Restores metadata in a write of `/status`: most of it for custom objects, for builtin kinds that of [`Served::status_keeps`].
+fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
+    let own = served.strategy.status_keeps(served);
+    let kept: &[&str] = if served.is_custom() {
+        &["labels", "annotations", "finalizers", "ownerReferences", "generateName"]
+    } else {
+        own.as_slice()
+    };
+    let metadata = metadata::of(new);
+    for field in kept {
+        match old["metadata"].get(*field) {
+            Some(value) => metadata.insert((*field).to_owned(), value.clone()),
+            None => metadata.remove(*field),
+        };
+    }
+}
+
+/// Makes the manager of this request the owner of the changed fields.
+pub(crate) fn track(
+    call: &Call,
+    old: Option<&Value>,
+    new: &mut Value,
+    options: &WriteOptions,
+    subresource: &str,
+) {
+    writer::track_as(&call.cluster, &call.served, &call.manager(options), subresource, old, new);
+}
+
+impl Call {
+    /// Builds the 409 for this object.
+    pub(crate) fn conflict(&self, why: &str) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::conflict(&resource.group, &resource.plural, &self.path.name, why)
+    }
+}

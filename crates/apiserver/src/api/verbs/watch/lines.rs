@@ -1,0 +1,121 @@
+//! Encoding of watch events: lines of JSON, documents of YAML, frames of protobuf.
+
+use bytes::Bytes;
+use kube_apimachinery::go;
+use kube_apimachinery::protobuf;
+use kube_apimachinery::status::ApiError;
+use kube_apimachinery::yaml;
+use serde_json::{Value, json};
+
+use super::Watch;
+use crate::api::verbs::reply;
+use crate::request::accept::{Encoding, View};
+use crate::store::Stored;
+
+impl Watch {
+    /// Returns the key of an encoding that other watches share. Tables contain ages and are not shared.
+    pub(super) fn shared_form(&self, kind: &str) -> Option<u64> {
+        let accept = self.call.accept;
+        let view = match accept.view {
+            View::Object => 0,
+            View::Metadata | View::MetadataList => 1,
+            View::Table => return None,
+        };
+        let kind = match kind {
+            "ADDED" => 0,
+            "MODIFIED" => 1,
+            _ => 2,
+        };
+        let beta = u64::from(accept.view_version != "v1");
+        let encoding = match accept.encoding {
+            Encoding::Json => 0,
+            Encoding::Protobuf => 1,
+            Encoding::Yaml => return None,
+        };
+        // The lower five bits distinguish the encodings of one served version.
+        Some(self.call.served.id * 32 + encoding * 16 + view * 8 + beta * 4 + kind)
+    }
+
+    /// Encodes an event.
+    pub(super) fn line(&mut self, kind: &str, stored: &Stored, revision: u64) -> Bytes {
+        let accept = self.call.accept;
+        let plain = accept.view == View::Object && accept.encoding == Encoding::Json;
+        if plain && self.call.served.reads_as_stored(stored) {
+            let mut line = Vec::with_capacity(stored.document.len() + 160);
+            line.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+            stored.document.write(&mut line, Some(&self.call.served.kind), revision);
+            line.extend_from_slice(b"}\n");
+            return Bytes::from(line);
+        }
+        if accept.encoding == Encoding::Protobuf
+            && let Some(object) = reply::in_protobuf(&self.call, stored, revision)
+        {
+            return Bytes::from(protobuf::watch_frame(kind, &object));
+        }
+        let mut object = self.call.served.value(stored);
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        let shown = self.view(object, revision);
+        self.encode(kind, &shown)
+    }
+
+    fn view(&mut self, object: Value, revision: u64) -> Value {
+        match self.call.accept.view {
+            View::Object => object,
+            View::Metadata | View::MetadataList => reply::partial_metadata(self.call.accept, &object),
+            View::Table => {
+                let objects = [object];
+                // `includeObject` was validated when the watch began.
+                let metadata = json!({"resourceVersion": revision.to_string()});
+                let first = std::mem::take(&mut self.first_row);
+                self.call.table(&objects, &metadata, first).unwrap_or_else(|error| error.to_json())
+            }
+        }
+    }
+
+    fn encode(&self, kind: &str, object: &Value) -> Bytes {
+        Bytes::from(match self.call.accept.encoding {
+            Encoding::Json => {
+                let mut line = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+                go::write_json(&mut line, object);
+                line.extend_from_slice(b"}\n");
+                line
+            }
+            Encoding::Yaml => {
+                format!("---\n{}", yaml::write(&json!({"type": kind, "object": object}))).into_bytes()
+            }
+            Encoding::Protobuf => {
+                // Builtin kinds, metadata views and errors all have messages, which a test checks for the
+                // kinds.
+                protobuf::watch_frame(kind, &protobuf::encode(object).unwrap_or_default())
+            }
+        })
+    }
+
+    pub(super) fn bookmark_line(&mut self, initial_end: bool) -> Bytes {
+        self.sent = self.sent.max(self.cursor);
+        let kind = &self.call.served.kind;
+        let mut metadata = json!({"resourceVersion": self.sent.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata});
+        if !self.call.served.is_custom() && self.call.accept.view == View::Object {
+            // A typed server sends an empty object of the kind.
+            for (name, value) in self.call.served.schema.empty_object().as_object().into_iter().flatten() {
+                if object.get(name).is_none() {
+                    object[name] = value.clone();
+                }
+            }
+        }
+        let revision = self.sent;
+        let shown = self.view(object, revision);
+        self.encode("BOOKMARK", &shown)
+    }
+
+    /// Ends the watch with an error event.
+    pub(super) fn fail(&mut self, error: &ApiError) {
+        let line = self.encode("ERROR", &error.to_json());
+        self.pending = Some(line);
+        self.ended = true;
+    }
+}

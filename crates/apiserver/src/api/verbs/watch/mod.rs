@@ -1,0 +1,536 @@
+//! GET with `watch`: the events of a collection as a stream.
+//!
+//! A watch is a cursor into the history of its table and holds no events. When the client asks for more, it reads the
+//! events after the last revision that it has processed and encodes them. If there are none, it waits for the next commit,
+//! the next bookmark or its deadline. If a client does not read for too long, the history no longer reaches back to the
+//! cursor, and the stream ends.
+//!
+//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client.
+
+mod interrupts;
+mod lines;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use kube_apimachinery::status::ApiError;
+use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until};
+
+use super::Call;
+use super::reply::Reply;
+use crate::api::selection::Selection;
+use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
+use crate::request::origin::Closing;
+use crate::request::query::{ListOptions, revision};
+use crate::response::ResponseBody;
+use crate::state::{ClusterState, Subscription};
+use crate::store::{Event, Expired, Key, Snapshot, State, TableId};
+use interrupts::Interrupts;
+
+/// Maximum number of events per read of the history.
+const BATCH: usize = 128;
+/// Size in bytes after which a chunk is sent.
+const CHUNK: usize = 64 << 10;
+/// Work of one poll, in bytes of the objects that selectors read. Afterwards the watch yields, so that other tasks run while few of
+/// many objects match.
+const WORK: usize = 512 << 10;
+/// Work for an object without content.
+const OBJECT: usize = 1 << 10;
+/// Interval of bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// Time before the deadline at which the last bookmark is sent.
+const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+/// Maximum duration of a watch, whatever it requests.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Minimum duration of a watch without `timeoutSeconds`; the maximum is twice this.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down; `faulty` makes it misbehave.
+pub(crate) fn run(
+    call: Call,
+    closing: Option<Closing>,
+    faulty: Option<FaultyWatch>,
+) -> Result<Reply, ApiError> {
+    let fault = faulty.map(|faulty| faulty.fault);
+    let mut options = ListOptions::read(&call.query, true)?;
+    if fault == Some(WatchFault::NoBookmarks) {
+        options.bookmarks = false;
+    }
+    let selection = Selection::parse(&call.served, &call.path.name, &options)?;
+    let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
+    // Without a revision, or with 0, the watch begins with the current objects.
+    let initial = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
+    let end_bookmark = options.bookmarks
+        && (options.send_initial_events == Some(true) || (options.send_initial_events.is_none() && initial));
+    let storage = call.served.storage();
+    // Subscribed before the state is read, so that every later commit wakes the watch.
+    let changes = call.cluster.watch(storage);
+    let start = Instant::now();
+    let (table, state, oldest) =
+        call.cluster.read(|store| (store.id(storage), call.any_state(store), store.oldest(storage, start)));
+    let now = state.revision();
+    let cursor = match wanted {
+        Some(wanted) if !initial && wanted != 0 => wanted,
+        _ => now,
+    };
+    // As in kube-apiserver, the default is random, so that many watches do not end together.
+    let timeout = options.timeout_seconds.map_or_else(
+        || DEFAULT_TIMEOUT + Duration::from_secs(call.cluster.random_below(DEFAULT_TIMEOUT.as_secs())),
+        |seconds| Duration::from_secs(seconds).min(LONGEST),
+    );
+    let deadline = start + timeout;
+    let end = match fault {
+        Some(WatchFault::CloseAfter(after)) => {
+            start.checked_add(after).map_or(deadline, |end| end.min(deadline))
+        }
+        _ => deadline,
+    };
+    let bookmark = options.bookmarks.then(|| next_bookmark(start, deadline));
+    let cluster = Arc::clone(&call.cluster);
+    let mut watch = Watch {
+        cursor,
+        sent: if initial { now } else { cursor },
+        table,
+        changes,
+        registry_version: 0,
+        interrupts: Interrupts::new(end, bookmark, closing, cluster.closed.subscribe()),
+        namespace: Box::from(call.path.namespace.as_str()),
+        everything: selection.is_everything(),
+        waited: false,
+        end_bookmark,
+        first_row: true,
+        ended: false,
+        cut: fault.and_then(Cut::of),
+        stall: match fault {
+            Some(WatchFault::StallAfter(after)) => {
+                start.checked_add(after).map(|due| Box::pin(sleep_until(due)))
+            }
+            _ => None,
+        },
+        stalled: false,
+        disorder: faulty.and_then(|faulty| Disorder::of(faulty.fault, faulty.seed)).map(Box::new),
+        heard: call.context.injector.orders.heard(storage),
+        bookmark_now: false,
+        holding: None,
+        deadline,
+        pending: None,
+        initial: initial.then(|| Box::new(Initial { snapshot: state.snapshot(), next: None })),
+        selection: Box::new(selection),
+        cluster,
+        call: Box::new(call),
+    };
+    if !initial && cursor < oldest {
+        let error = ApiError::new(410, "Expired", format!("too old resource version: {cursor} ({oldest})"));
+        watch.fail(&error);
+    }
+    let content_type = watch.call.accept.encoding.watch_type();
+    let body = if watch.cluster.is_kept() { body(kept(watch), fault) } else { body(watch, fault) };
+    Ok(Reply { code: 200, content_type, body, retry_after: None })
+}
+
+/// Delays each chunk until its revision is persisted, so that no client sees a change that may be lost.
+fn kept(watch: Watch) -> impl Stream<Item = Bytes> + Send {
+    futures::stream::unfold(watch, |mut watch| async move {
+        let chunk = watch.next().await?;
+        watch.cluster.kept(watch.cursor).await.ok()?;
+        Some((chunk, watch))
+    })
+}
+
+fn body(stream: impl Stream<Item = Bytes> + Send + 'static, fault: Option<WatchFault>) -> ResponseBody {
+    match fault {
+        Some(WatchFault::Late(delay)) => ResponseBody::stream(late(stream, delay)),
+        _ => ResponseBody::stream(stream),
+    }
+}
+
+/// Returns the time of the next bookmark: regular, and shortly before the deadline.
+fn next_bookmark(now: Instant, deadline: Instant) -> Instant {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE).unwrap_or(deadline);
+    let regular = now + BOOKMARK_INTERVAL;
+    if now < last { regular.min(last) } else { regular }
+}
+
+/// Initial objects that are still to be sent.
+struct Initial {
+    snapshot: Snapshot,
+    /// Key at which to continue; `None` at the start.
+    next: Option<Key>,
+}
+
+/// State of a watch.
+///
+/// It sends, in this order: the initial objects (`initial`), the bookmark that marks their end (`end_bookmark`), then
+/// events and bookmarks. A `pending` error replaces whatever would be next; after it, or once the collection is no longer
+/// served, `ended` is set.
+struct Watch {
+    /// All changes up to this revision were processed.
+    cursor: u64,
+    /// Latest revision sent to the client.
+    sent: u64,
+    /// Watched table; `None` if it was closed as the watch began.
+    table: Option<TableId>,
+    changes: Subscription,
+    cluster: Arc<ClusterState>,
+    /// Latest registry version that was checked to still serve the collection unchanged.
+    registry_version: u64,
+    interrupts: Interrupts,
+    /// Namespace; empty for all.
+    namespace: Box<str>,
+    /// Whether all objects of the namespace match.
+    everything: bool,
+    /// Whether the last poll found nothing to send.
+    waited: bool,
+    /// Whether the bookmark after the initial objects is still to be sent.
+    end_bookmark: bool,
+    /// Whether the next table has to contain the column definitions.
+    first_row: bool,
+    ended: bool,
+    /// Fault that takes effect after a number of events.
+    cut: Option<Cut>,
+    /// Completes when a fault silences the watch for ever.
+    stall: Option<Pin<Box<Sleep>>>,
+    /// Whether a fault has silenced the watch for ever.
+    stalled: bool,
+    /// Fault that drops, duplicates or reorders events.
+    disorder: Option<Box<Disorder<Bytes>>>,
+    /// Fault orders to the table's watches that this watch has seen.
+    heard: Heard,
+    /// Whether one of those orders is a bookmark that is still to be sent.
+    bookmark_now: bool,
+    /// Runs while a fault holds everything back.
+    holding: Option<Pin<Box<Sleep>>>,
+    deadline: Instant,
+    /// Error that is still to be sent.
+    pending: Option<Bytes>,
+    initial: Option<Box<Initial>>,
+    // Boxed because large and rarely used: the fields used for every event stay close together.
+    selection: Box<Selection>,
+    call: Box<Call>,
+}
+
+impl Stream for Watch {
+    type Item = Bytes;
+
+    /// Returns the next chunk; `None` at the end.
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let watch = self.get_mut();
+        watch.interrupts.poll(context);
+        let waited = std::mem::take(&mut watch.waited);
+        if let Some(stall) = &mut watch.stall
+            && stall.as_mut().poll(context).is_ready()
+        {
+            watch.stall = None;
+            watch.stalled = true;
+        }
+        loop {
+            if let Some(holding) = &mut watch.holding {
+                if watch.interrupts.is_gone() {
+                    return Poll::Ready(None);
+                }
+                ready!(holding.as_mut().poll(context));
+                watch.holding = None;
+            }
+            let mut is_held = false;
+            match watch.chunk(waited) {
+                Next::Chunk(chunk) => return Poll::Ready(Some(chunk)),
+                Next::End => return Poll::Ready(None),
+                Next::Stalled if watch.interrupts.is_gone() => return Poll::Ready(None),
+                Next::Stalled => return Poll::Pending,
+                Next::After(time) => {
+                    watch.holding = Some(Box::pin(sleep(time)));
+                    continue;
+                }
+                Next::Again => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Next::Held => is_held = true,
+                Next::Nothing => {}
+            }
+            match watch.changes.poll_news(context) {
+                Poll::Ready(Some(())) => continue,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {}
+            }
+            if watch.interrupts.bookmark_is_due() && !is_held {
+                // Send the table's events first; the bookmark stays due.
+                let latest = watch.changes.latest();
+                match watch.event_chunk(latest) {
+                    Ok(Read::Chunk(chunk)) => return Poll::Ready(Some(chunk)),
+                    Ok(Read::Unfinished) => {
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Ok(Read::Finished) if !watch.ended => {}
+                    Ok(Read::Finished) | Err(_) => return Poll::Ready(None),
+                }
+                watch.interrupts.set_bookmark(next_bookmark(Instant::now(), watch.deadline));
+                watch.interrupts.poll(context);
+                // Commits to other tables may have advanced the revision: report it to the client.
+                if watch.cursor > watch.sent {
+                    return Poll::Ready(Some(watch.bookmark_line(false)));
+                }
+            }
+            if watch.interrupts.is_over() {
+                return Poll::Ready(None);
+            }
+            watch.waited = true;
+            return Poll::Pending;
+        }
+    }
+}
+
+/// Outcome of reading objects or events.
+enum Read {
+    Chunk(Bytes),
+    /// Nothing to send so far, and more to read.
+    Unfinished,
+    /// Nothing to send, and all is read.
+    Finished,
+}
+
+/// Next output of a watch.
+enum Next {
+    Chunk(Bytes),
+    Nothing,
+    /// Nothing so far. There is more to read, after other tasks had their turn.
+    Again,
+    /// A fault silences the watch for ever.
+    Stalled,
+    /// A fault holds everything back for this time.
+    After(Duration),
+    /// A fault holds everything back until the next order.
+    Held,
+    End,
+}
+
+impl Watch {
+    /// Returns what can be sent without waiting. `waited` is whether the previous poll found nothing.
+    fn chunk(&mut self, waited: bool) -> Next {
+        if self.stalled {
+            return Next::Stalled;
+        }
+        if self.pending.is_none() && !self.ended {
+            match self.cut.and_then(Cut::due) {
+                None => {}
+                Some(Then::Close) => return Next::End,
+                Some(Then::Expire) => {
+                    self.fail(&ApiError::new(410, "Expired", "too old resource version: a fault"));
+                }
+                Some(Then::Stall) => return Next::Stalled,
+                Some(Then::Hold(time)) => {
+                    self.cut = None;
+                    return Next::After(time);
+                }
+            }
+        }
+        if let Some(chunk) = self.pending.take() {
+            return Next::Chunk(chunk);
+        }
+        // After a wait, events take precedence over a deadline at the same moment, so that none is lost. A busy collection
+        // may never wait, so otherwise the deadline takes precedence.
+        if self.ended || (!waited && self.interrupts.is_over()) {
+            return Next::End;
+        }
+        // Load the counter before reading, so that later changes count as new. Orders increment it too.
+        let latest = self.changes.latest();
+        let has_news = self.changes.has_news();
+        if has_news && self.hear() {
+            return Next::End;
+        }
+        if self.stalled {
+            return Next::Stalled;
+        }
+        if self.heard.order.held {
+            self.changes.see(latest);
+            return Next::Held;
+        }
+        match self.initial_chunk() {
+            Read::Chunk(chunk) => return Next::Chunk(chunk),
+            Read::Unfinished => return Next::Again,
+            Read::Finished => {}
+        }
+        if std::mem::take(&mut self.end_bookmark) {
+            return Next::Chunk(self.bookmark_line(true));
+        }
+        if has_news {
+            match self.event_chunk(latest) {
+                Ok(Read::Chunk(chunk)) => return Next::Chunk(chunk),
+                Ok(Read::Unfinished) => return Next::Again,
+                Ok(Read::Finished) => {}
+                Err(_) => return Next::End,
+            }
+        }
+        if std::mem::take(&mut self.bookmark_now) && self.interrupts.has_bookmarks() {
+            return Next::Chunk(self.bookmark_line(false));
+        }
+        if self.ended { Next::End } else { Next::Nothing }
+    }
+
+    /// Receives new fault orders; returns whether the watch has to end.
+    fn hear(&mut self) -> bool {
+        let orders = &self.call.context.injector.orders;
+        let Some(before) = orders.hear(self.call.served.storage(), &mut self.heard) else {
+            return false;
+        };
+        self.bookmark_now |= self.heard.order.bookmarks > before.bookmarks;
+        self.stalled |= self.heard.order.stalls > before.stalls;
+        self.heard.order.closes > before.closes
+    }
+
+    /// Applies a drop, duplicate or reorder fault to an encoded event.
+    fn pass(&mut self, line: Bytes) -> Bytes {
+        let Some(disorder) = &mut self.disorder else {
+            return line;
+        };
+        let mut lines = Vec::new();
+        for line in disorder.pass(line) {
+            lines.extend_from_slice(&line);
+        }
+        Bytes::from(lines)
+    }
+
+    /// Counts an event for a fault that takes effect after a number of them.
+    fn count(&mut self) {
+        if let Some(cut) = &mut self.cut {
+            cut.count();
+        }
+    }
+
+    /// Whether a fault stops further events.
+    fn is_cut(&self) -> bool {
+        self.cut.is_some_and(|cut| cut.due().is_some())
+    }
+
+    /// Returns a chunk of the initial objects.
+    fn initial_chunk(&mut self) -> Read {
+        let Some(initial) = self.initial.take() else {
+            return Read::Finished;
+        };
+        let mut out = Vec::new();
+        let mut next = None;
+        let mut work = 0;
+        for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
+            if out.len() >= CHUNK || work >= WORK || self.is_cut() {
+                next = Some(key.clone());
+                break;
+            }
+            work += OBJECT + stored.document.len();
+            if self.everything || self.selection.matches(&self.call.served, key, stored) {
+                let line = self.line("ADDED", stored, stored.revision);
+                let line = self.pass(line);
+                out.extend_from_slice(&line);
+                self.count();
+            }
+        }
+        let finished = next.is_none();
+        if !finished {
+            self.initial = Some(Box::new(Initial { snapshot: initial.snapshot, next }));
+        }
+        match (out.is_empty(), finished) {
+            (false, _) => Read::Chunk(Bytes::from(out)),
+            (true, true) => Read::Finished,
+            // A fault that stops further objects takes effect at the next look.
+            (true, false) => Read::Unfinished,
+        }
+    }
+
+    /// Reads the events after the cursor, from the table or from the history of a closed one, and the current revision.
+    fn read(&self) -> Result<(Vec<Arc<Event>>, u64), Expired> {
+        let cursor = self.cursor;
+        if let Some(table) = self.table
+            && let (Ok(events), now) =
+                self.cluster.read(|store| (store.events_in(table, cursor, BATCH), store.revision()))
+        {
+            return Ok((events, now));
+        }
+        let closed = self.changes.closed().ok_or(Expired)?;
+        Ok((closed.events_after(cursor, BATCH)?, cursor))
+    }
+
+    /// Returns a chunk of the events after the cursor. Once all were read, changes up to `latest` count as seen.
+    fn event_chunk(&mut self, latest: u64) -> Result<Read, Expired> {
+        let mut work = 0;
+        loop {
+            let (events, now) = self.read()?;
+            let mut unread = events.len();
+            // A single event is sent without copying, because many watches share its bytes.
+            let (mut one, mut many): (Option<Bytes>, Vec<u8>) = (None, Vec::new());
+            for event in &events {
+                unread -= 1;
+                self.cursor = event.revision;
+                let states = [&event.before, &event.after].into_iter().flatten();
+                work += OBJECT + states.map(|stored| stored.document.len()).sum::<usize>();
+                if let Some(line) = self.event_line(event) {
+                    self.sent = event.revision;
+                    self.count();
+                    let line = self.pass(line);
+                    let size = many.len() + line.len();
+                    if many.is_empty() && one.is_none() {
+                        one = Some(line);
+                    } else {
+                        many.extend_from_slice(&one.take().unwrap_or_default());
+                        many.extend_from_slice(&line);
+                    }
+                    if size >= CHUNK || self.is_cut() {
+                        break;
+                    }
+                }
+                if work >= WORK {
+                    break;
+                }
+            }
+            let is_all = unread == 0 && events.len() < BATCH;
+            if is_all {
+                self.cursor = self.cursor.max(now);
+                self.changes.see(latest);
+                self.check_served();
+            }
+            match one {
+                _ if !many.is_empty() => return Ok(Read::Chunk(Bytes::from(many))),
+                Some(one) => return Ok(Read::Chunk(one)),
+                None if is_all => return Ok(Read::Finished),
+                None if work >= WORK => return Ok(Read::Unfinished),
+                None => {}
+            }
+        }
+    }
+
+    /// Ends the watch if the collection is no longer served as it was when the watch began. Replacing the registry wakes
+    /// the watches of the affected tables.
+    fn check_served(&mut self) {
+        let version = self.cluster.registry_version();
+        if self.registry_version != version {
+            self.registry_version = version;
+            self.ended = self.ended || !self.cluster.registry().serves(&self.call.served);
+        }
+    }
+
+    /// Encodes an event, if the client should see it.
+    fn event_line(&mut self, event: &Event) -> Option<Bytes> {
+        if !self.namespace.is_empty() && event.key.namespace() != &*self.namespace {
+            return None;
+        }
+        let matches = |state| {
+            let is_there = event.state(state).is_some();
+            is_there && (self.everything || self.selection.matches_event(&self.call.served, event, state))
+        };
+        let (before, after) = (matches(State::Before), matches(State::After));
+        // An object that stops matching is reported as deleted, with its last matching content.
+        let (kind, stored) = match (before, after) {
+            (false, false) => return None,
+            (false, true) => ("ADDED", event.after.as_ref()?),
+            (true, true) => ("MODIFIED", event.after.as_ref()?),
+            (true, false) => ("DELETED", event.before.as_ref()?),
+        };
+        let Some(form) = self.shared_form(kind) else {
+            return Some(self.line(kind, stored, event.revision));
+        };
+        Some(event.bytes_as(form, || self.line(kind, stored, event.revision)))
+    }
+}

@@ -1,0 +1,270 @@
+//! The server: options, start, and access in process or over a socket.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use kube_clock::Epoch;
+use tokio::task::JoinSet;
+use tokio::time::Duration;
+
+use crate::api::admission::Admission;
+use crate::api::authentication::{Authenticator, Tokens};
+use crate::api::authorization::AlwaysAllow;
+use crate::api::flow_control::FlowControl;
+use crate::api::verbs::Context;
+use crate::controllers::definitions::Definitions;
+use crate::controllers::event_ttl::EVENT_TTL;
+use crate::faults::{Faults, Injector};
+use crate::http::{ApiService, BodyLimit, Core, Server};
+use crate::kinds::builtin;
+use crate::listener::{ListenError, ListenOptions, Listener};
+use crate::state::clock::Clock;
+#[cfg(feature = "persistence")]
+use crate::state::persistence::{DataFile, DataFileError, Journal};
+use crate::state::{ClusterState, CommitObserver, Contents};
+use crate::store::{HISTORY_AGE, HistoryLimits, Store};
+use crate::{bootstrap, controllers};
+
+/// Controllers that run besides the API itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Profile {
+    /// No controllers, as with controller-runtime's envtest: dependents stay when their owner is deleted, and a deleted
+    /// namespace stays `Terminating`.
+    #[default]
+    Envtest,
+    /// Runs garbage collection and namespace deletion, creates a service account `default` in every namespace, and removes the
+    /// protection finalizers of deleted volumes and claims that are not in use.
+    Dev,
+}
+
+/// Options of a server. The default is profile [`Envtest`](Profile::Envtest), seed 0 and the system's time.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Controllers that run.
+    pub profile: Profile,
+    /// Seed of UIDs and generated names: servers with equal seeds generate equal values for equal sequences of requests. Faults
+    /// with a probability draw from the seed too, independently of UIDs and names.
+    pub seed: u64,
+    /// Epoch from which wall time advances with tokio's time. `None` is the system clock; in paused time it is one reading of
+    /// that clock, shared by all clocks of the process.
+    pub epoch: Option<Epoch>,
+    /// Users that may connect over a socket. With `None` every client on this machine is admin.
+    pub tokens: Option<Tokens>,
+    /// Delay between deleting a namespace and deleting its contents, in profile [`Dev`](Profile::Dev). The default is zero;
+    /// kube-controller-manager waits 5 s. With 1 s or more, the namespace controller's writes are distinguishable from earlier
+    /// ones by the times in `managedFields`, which have whole seconds.
+    pub namespace_grace: Duration,
+    /// Age up to which old revisions are served. Watches, exact lists and continue tokens that begin before an older change are
+    /// answered with 410. The default is five minutes, as in clusters on etcd. Zero makes every paged list race with expiry,
+    /// for tests of clients.
+    pub history_age: Duration,
+    /// Time that Events are kept after their last change, like kube-apiserver's `--event-ttl`. The default is an hour.
+    pub event_ttl: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            seed: 0,
+            epoch: None,
+            tokens: None,
+            namespace_grace: Duration::ZERO,
+            history_age: HISTORY_AGE,
+            event_ttl: EVENT_TTL,
+        }
+    }
+}
+
+impl Options {
+    /// Sets the profile.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Sets the [seed](Self::seed).
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Sets the users. Callers in the process need no token.
+    #[must_use]
+    pub fn tokens(mut self, tokens: Tokens) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
+    /// Sets the [delay](Self::namespace_grace) between deleting a namespace and deleting its contents.
+    #[must_use]
+    pub fn namespace_grace(mut self, grace: Duration) -> Self {
+        self.namespace_grace = grace;
+        self
+    }
+
+    /// Sets the [age](Self::history_age) up to which old revisions are served.
+    #[must_use]
+    pub fn history_age(mut self, age: Duration) -> Self {
+        self.history_age = age;
+        self
+    }
+
+    /// Sets the [time](Self::event_ttl) that Events are kept.
+    #[must_use]
+    pub fn event_ttl(mut self, ttl: Duration) -> Self {
+        self.event_ttl = ttl;
+        self
+    }
+
+    /// Sets the epoch from which wall time advances, for timestamps that are equal in every run. Servers and operators with one
+    /// epoch show equal times.
+    #[must_use]
+    pub fn epoch(mut self, epoch: Epoch) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+}
+
+impl Options {
+    fn history_limits(&self) -> HistoryLimits {
+        HistoryLimits { age: self.history_age, ..HistoryLimits::default() }
+    }
+}
+
+/// A running API server. Clones are handles of the same server.
+///
+/// The state is in memory. When the last handle, service and listener are dropped, the controllers stop and the state is
+/// lost, unless it is also [in a data file](Self::open).
+#[derive(Clone)]
+pub struct ApiServer {
+    core: Arc<Core>,
+    profile: Profile,
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer").field("profile", &self.profile).finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// Starts a server with the objects that every kube-apiserver makes: namespaces, roles, priorities, the Service
+    /// `kubernetes`. It is ready when this returns.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with timers.
+    #[must_use]
+    pub fn start(options: Options) -> Self {
+        let limits = options.history_limits();
+        Self::begin(options, Contents { store: Store::new(limits), journal: None }, Admission::standard())
+    }
+
+    /// Starts a server that keeps its objects in a data file.
+    ///
+    /// Objects of an earlier server with this file are restored, with their UIDs and resource versions. A new file starts like
+    /// [`start`](Self::start). Watches and lists that continue from before the restart are answered with 410. Reading the file
+    /// blocks the caller. The file is released when the last handle, service and listener are dropped; the task behind a
+    /// `kube::Client` ends a moment after its last clone.
+    ///
+    /// # Errors
+    /// [`DataFileError`] names the file and the remedy; the file is unchanged.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with timers.
+    #[cfg(feature = "persistence")]
+    pub fn open(options: Options, file: &DataFile) -> Result<Self, DataFileError> {
+        let (journal, contents) = Journal::open(file)?;
+        let limits = options.history_limits();
+        let store = match contents.revision {
+            Some(revision) => Store::restored(limits, revision, contents.objects),
+            None => Store::new(limits),
+        };
+        Ok(Self::begin(options, Contents { store, journal: Some(journal) }, Admission::standard()))
+    }
+
+    /// Starts a server with a custom admission chain.
+    #[cfg(test)]
+    pub(crate) fn start_with(options: Options, admission: Admission) -> Self {
+        let limits = options.history_limits();
+        Self::begin(options, Contents { store: Store::new(limits), journal: None }, admission)
+    }
+
+    fn begin(options: Options, contents: Contents, admission: Admission) -> Self {
+        let clock = Clock::new(options.epoch);
+        let authenticator = Authenticator::new(options.tokens, options.seed);
+        let registry = builtin::registry();
+        let definitions = Arc::new(Definitions::default());
+        let observers: Vec<Box<dyn CommitObserver>> = vec![Box::new(Arc::clone(&definitions))];
+        let cluster = Arc::new(ClusterState::new(options.seed, clock, registry, contents, observers));
+        // Before the bootstrap and the controllers, which then find all resources served.
+        definitions.restore(&cluster);
+        bootstrap::create(&cluster);
+        let mut controllers = JoinSet::new();
+        controllers.spawn(controllers::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
+        controllers.spawn(controllers::definitions::run(Arc::clone(&cluster), definitions));
+        if options.profile == Profile::Dev {
+            controllers.spawn(controllers::garbage_collection::run(Arc::clone(&cluster)));
+            controllers.spawn(controllers::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
+            controllers.spawn(controllers::volume_protection::run(Arc::clone(&cluster)));
+        }
+        let flow_control = FlowControl::new(|table| cluster.changes(&table));
+        let injector = Arc::new(Injector::new(options.seed));
+        let context =
+            Arc::new(Context { authenticator, authorizer: Box::new(AlwaysAllow), admission, injector });
+        let server = Arc::new(Server { context, cluster, flow_control, body_limit: BodyLimit::default() });
+        Self { core: Arc::new(Core::new(server, controllers)), profile: options.profile }
+    }
+
+    /// Returns the server as a tower service, for clients in the same process.
+    #[must_use]
+    pub fn service(&self) -> ApiService {
+        ApiService::new(Arc::clone(&self.core))
+    }
+
+    /// Returns [`Options::epoch`], for an operator that runs on the server's clock.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.core.server.cluster.clock.epoch()
+    }
+
+    /// Returns the components that requests pass, and the state of the cluster.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (Arc<Context>, Arc<ClusterState>) {
+        (Arc::clone(&self.core.server.context), Arc::clone(&self.core.server.cluster))
+    }
+
+    /// Returns the handle to inject faults: rules can be added and removed while the server runs.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.core.server.faults()
+    }
+
+    /// Listens with plain HTTP/1.1. Port 0 picks a free port.
+    ///
+    /// Without [tokens](Options::tokens) every client is admin, so only loopback addresses are accepted then.
+    ///
+    /// # Errors
+    /// [`ListenError`] names the address. It is not a loopback address and there are no tokens, or it cannot be bound, for
+    /// example because the port is in use.
+    pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
+        self.listen_with(address, ListenOptions::default()).await
+    }
+
+    /// Listens with options; see [`listen`](Self::listen).
+    ///
+    /// # Errors
+    /// Like [`listen`](Self::listen).
+    pub async fn listen_with(
+        &self,
+        address: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<Listener, ListenError> {
+        Listener::bind(self.service(), address, options).await
+    }
+}

@@ -1,0 +1,57 @@
+//! Request timeouts, which include the time to send the body.
+//!
+//! As in kube-apiserver, `--request-timeout` is a minute, which `?timeout=` can shorten but not lengthen. Watches have a
+//! deadline of their own, `timeoutSeconds`. A write has 34 s once its body has arrived.
+
+use http::request::Parts;
+use kube_apimachinery::go;
+use kube_apimachinery::status::ApiError;
+use tokio::time::{Duration, timeout};
+
+use crate::request::info::RequestInfo;
+use crate::request::query::Query;
+use crate::request::verb::Verb;
+
+/// Default and maximum: kube-apiserver's `--request-timeout`.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Timeout of kube-apiserver's write handlers: about 30 s, but recognizable in a log.
+const LONGEST_WRITE: Duration = Duration::from_secs(34);
+
+/// Returns the timeout of the request with this head.
+///
+/// # Errors
+/// 400 if `timeout` is not a duration.
+pub(crate) fn of(head: &Parts) -> Result<Duration, ApiError> {
+    let query = head.uri.query().unwrap_or_default();
+    // Avoids parsing the query of most requests.
+    if !query.contains("timeout") {
+        return Ok(LONGEST);
+    }
+    let query = Query::parse(query);
+    let asked = query.text("timeout");
+    // A watch responds at once, and this timeout does not cover its stream.
+    if asked.is_empty() || RequestInfo::of(head).is_some_and(|facts| facts.verb == Verb::Watch) {
+        return Ok(LONGEST);
+    }
+    let asked = go::duration(asked).map_err(|why| {
+        ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    // Zero or less counts as unset.
+    let asked = Duration::try_from(asked).ok().filter(|asked| !asked.is_zero());
+    Ok(asked.map_or(LONGEST, |asked| asked.min(LONGEST)))
+}
+
+/// Runs a write after its body has arrived, within kube-apiserver's timeout of write handlers.
+///
+/// # Errors
+/// The write's errors, or 504 if it takes too long.
+pub(crate) async fn of_write<T>(write: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    timeout(LONGEST_WRITE, write).await.unwrap_or_else(|_elapsed| {
+        Err(passed("request did not complete within requested timeout - context deadline exceeded"))
+    })
+}
+
+/// Builds the 504 for a request that took too long.
+pub(crate) fn passed(why: &str) -> ApiError {
+    ApiError::new(504, "Timeout", format!("Timeout: {why}")).with_details("", "", "")
+}

@@ -1,0 +1,383 @@
+//! Dispatch: from an HTTP request to its response.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap};
+use http::request::Parts;
+use http::{Method, Response};
+use http_body::Body;
+use kube_apimachinery::status::{ApiError, Cause};
+use tokio::task::yield_now;
+use tokio::time::{Duration, timeout};
+
+use super::Server;
+use super::deadline;
+use super::drain::drain;
+use super::response_headers::finish;
+use super::routes;
+use crate::api::verbs::reply::Reply;
+use crate::api::verbs::{self, Call};
+use crate::faults::{self, FaultyWatch, Stale};
+use crate::kind::registry::{Registry, Served};
+use crate::kind::resource::Act;
+use crate::request::accept::{Accept, Endpoint};
+use crate::request::origin::{Closing, FaultApi};
+use crate::request::path::{ResourcePath, Route};
+use crate::request::query::{Query, revision};
+use crate::request::verb::Verb;
+use crate::response::ResponseBody;
+use crate::response::Warnings;
+use crate::user::UserInfo;
+
+/// Time that a read waits for a revision that is not committed yet.
+const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Answers a request. There is a response to every request.
+pub(crate) async fn answer<B>(server: &Arc<Server>, mut head: Parts, body: B) -> Response<ResponseBody>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let mut body = std::pin::pin!(body);
+    let in_time = match deadline::of(&head) {
+        Ok(limit) => match timeout(limit, authenticated(server, &mut head, body.as_mut())).await {
+            Ok(response) => {
+                drain(&head, body).await;
+                Ok(response)
+            }
+            Err(_elapsed) => Err(deadline::passed("request did not complete within the allotted timeout")),
+        },
+        Err(error) => Err(error),
+    };
+    let mut response = in_time.unwrap_or_else(|error| {
+        let accept = text(&head.headers, header::ACCEPT);
+        failure(accept.as_deref(), &error).into_response()
+    });
+    finish(server, &head, &mut response);
+    response
+}
+
+async fn authenticated<B>(server: &Arc<Server>, head: &mut Parts, body: B) -> Response<ResponseBody>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    // Connections of listeners add `Closing` to each request; in-process calls do not have it.
+    let is_remote = head.extensions.get::<Closing>().is_some();
+    let refuse = |head: &Parts, error: &ApiError| {
+        let accept = text(&head.headers, header::ACCEPT);
+        failure(accept.as_deref(), error).into_response()
+    };
+    // Ignoring the header would run the request with the rights of the caller instead of those of the
+    // impersonated user.
+    if let Some(header) = head.headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
+        let why = format!("impersonation is not supported: send the request without the header {header:?}");
+        return refuse(head, &ApiError::bad_request(why));
+    }
+    let user = match server.context.authenticator.authenticate(
+        head,
+        is_remote,
+        || server.cluster.clock.now(),
+        &*server.cluster,
+    ) {
+        Ok(user) => user,
+        Err(error) => return refuse(head, &error),
+    };
+    // Classified before authorization, so that forbidden requests get the headers too.
+    let flow = server.flow_control.classify(&server.cluster, &user, head);
+    let mut response = match server.context.authorizer.authorize(&server.cluster, &user, head).await {
+        Ok(()) => {
+            head.extensions.insert(Arc::clone(&user));
+            let mut warnings = Warnings::default();
+            let mut response = route(server, head, body, &mut warnings).await;
+            warnings.write(response.headers_mut());
+            tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
+            response
+        }
+        Err(error) => refuse(head, &error),
+    };
+    if let Some(flow) = flow {
+        flow.write(response.headers_mut());
+    }
+    response
+}
+
+async fn route<B>(
+    server: &Arc<Server>,
+    head: &Parts,
+    body: B,
+    warnings: &mut Warnings,
+) -> Response<ResponseBody>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let accept = text(&head.headers, header::ACCEPT);
+    if let Some(path) = head.uri.path().strip_prefix(faults::API)
+        && head.extensions.get::<FaultApi>().is_some()
+    {
+        return fault_api(server, head, path, body).await.into_response();
+    }
+    let registry = server.cluster.registry();
+    match Route::parse(head.uri.path()) {
+        Route::Resource(path) => {
+            let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
+                return not_found(&registry, &path.group).into_response();
+            };
+            if !is_well_formed(served, &path, &head.method) {
+                return not_found(&registry, &path.group).into_response();
+            }
+            let served = Arc::clone(served);
+            match resource(server, served, path, head, body, warnings).await {
+                Ok(reply) => reply,
+                Err(error) => failure(accept.as_deref(), &error),
+            }
+            .into_response()
+        }
+        Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
+        other => routes::answer(server, &registry, &other, head).await,
+    }
+}
+
+/// Serves the fault API.
+async fn fault_api<B>(server: &Arc<Server>, head: &Parts, path: &str, body: B) -> Reply
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let answer = match server.body_limit.read(body).await {
+        Ok(body) => faults::answer_api(&server.faults(), &head.method, path, &body.bytes),
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok((code, value)) => Reply::value(code, Accept::JSON.encoding, &value),
+        Err(error) => Reply::error(Accept::JSON.encoding, &error),
+    }
+}
+
+/// Builds the response for an error, including `Retry-After`.
+pub(crate) fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
+    let mut reply = Reply::error(Accept::of_error(accept), error);
+    reply.retry_after = error.retry_after();
+    reply
+}
+
+/// Builds the 404 below a group: a `Status` for groups of builtin kinds, plain text for others.
+pub(crate) fn not_found(registry: &Registry, group: &str) -> Reply {
+    if registry.is_builtin_group(group) {
+        let error = ApiError::new(404, "NotFound", "the server could not find the requested resource")
+            .with_details("", "", "");
+        Reply::error(Accept::JSON.encoding, &error)
+    } else {
+        Reply::text(404, "404 page not found\n")
+    }
+}
+
+/// Whether the path has a namespace if and only if the resource is namespaced.
+fn is_well_formed(served: &Served, path: &ResourcePath, method: &Method) -> bool {
+    if served.resource.namespaced && path.namespace.is_empty() {
+        // Across namespaces, custom resources can only be read.
+        path.name.is_empty() && (!served.is_custom() || [Method::GET, Method::HEAD].contains(method))
+    } else if served.resource.namespaced {
+        true
+    } else {
+        path.namespace.is_empty()
+    }
+}
+
+async fn resource<B>(
+    server: &Arc<Server>,
+    served: Arc<Served>,
+    path: ResourcePath,
+    head: &Parts,
+    body: B,
+    warnings: &mut Warnings,
+) -> Result<Reply, ApiError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let query = Query::parse(head.uri.query().unwrap_or_default());
+    let accept = text(&head.headers, header::ACCEPT);
+    let verb = Verb::of(&head.method, &path, &query).ok_or_else(|| verbs::method_not_allowed(&served, ""))?;
+    let endpoint = match (served.is_custom(), path.subresource.as_str()) {
+        (false, subresource) if verb == Verb::Create && act(&served, subresource).is_some() => Endpoint::Act,
+        (false, _) => Endpoint::Builtin,
+        (true, "scale") => Endpoint::CustomScale,
+        (true, _) => Endpoint::Custom,
+    };
+    let mut call = Call {
+        context: Arc::clone(&server.context),
+        cluster: Arc::clone(&server.cluster),
+        accept: Accept::negotiate(accept.as_deref(), endpoint)?,
+        served,
+        path,
+        query,
+        content_type: text(&head.headers, header::CONTENT_TYPE),
+        user_agent: text(&head.headers, header::USER_AGENT).unwrap_or_default(),
+        user: head.extensions.get::<Arc<UserInfo>>().cloned().unwrap_or_default(),
+        warnings: Warnings::default(),
+        stale: head.extensions.get::<Stale>().copied(),
+    };
+    if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
+        call.warn(warning);
+    }
+    if let Some(warning) = call.served.strategy.deprecation(&call.served) {
+        call.warn(warning);
+    }
+    check_allowed(&call, verb)?;
+    if verb == Verb::Watch {
+        // A watch keeps the call while it lasts.
+        let closing = head.extensions.get::<Closing>().cloned();
+        let fault = head.extensions.get::<FaultyWatch>().copied();
+        warnings.clone_from(&call.warnings);
+        wait_for_revision(&call, verb).await?;
+        return verbs::watch::run(call, closing, fault);
+    }
+    let is_read = matches!(verb, Verb::Get | Verb::List);
+    if !is_read {
+        // Before the change is made, because a commit that cannot be persisted is not undone.
+        call.cluster.writable().await?;
+    }
+    let outcome = perform(server, &mut call, verb, body).await;
+    // Errors carry warnings too.
+    *warnings = call.warnings;
+    // The response may show commits of other requests, so wait until all of them are persisted.
+    call.cluster.all_kept().await?;
+    if !is_read && call.cluster.is_watched(call.served.storage()) {
+        // The watches that the commit woke run first: programs that compare the version of their answer with their cache
+        // rely on the order of a kube-apiserver, which sends an event before the answer to its write. Without a watch,
+        // the turn would only cost the writer time: tokio polls its sockets before it returns.
+        yield_now().await;
+    }
+    outcome
+}
+
+/// Checks that the collection, object or subresource supports the verb.
+fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
+    let resource = &call.served.resource;
+    let refuse = || Err(call.not_allowed(verb.name()));
+    if !call.path.subresource.is_empty() {
+        let verbs: Option<Vec<&str>> = match call.path.subresource.as_str() {
+            "status" => resource.status.then(|| vec!["get", "update", "patch"]),
+            "scale" => resource.scale.as_ref().map(|_| vec!["get", "update", "patch"]),
+            other => resource
+                .other_subresources
+                .iter()
+                .find(|subresource| subresource.name == other)
+                .map(|subresource| subresource.verbs.iter().map(String::as_str).collect()),
+        };
+        return match verbs {
+            Some(verbs) if verbs.contains(&verb.name()) => Ok(()),
+            Some(_) => refuse(),
+            None if call.served.is_custom() => Err(call.not_found()),
+            None => {
+                let message = "the server could not find the requested resource";
+                Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
+            }
+        };
+    }
+    if !resource.allows(verb.name()) {
+        return refuse();
+    }
+    if call.path.name.is_empty() {
+        if call.served.is_custom() && matches!(verb, Verb::Update | Verb::Patch) {
+            return Err(ApiError::bad_request("name must be provided"));
+        }
+        let across = resource.namespaced && call.path.namespace.is_empty();
+        if matches!(verb, Verb::Update | Verb::Patch) || (across && !matches!(verb, Verb::List | Verb::Watch))
+        {
+            return refuse();
+        }
+    } else if verb == Verb::Create && !call.served.is_custom() {
+        return refuse();
+    }
+    Ok(())
+}
+
+async fn perform<B>(server: &Server, call: &mut Call, verb: Verb, body: B) -> Result<Reply, ApiError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let scale = call.path.subresource == "scale";
+    match verb {
+        Verb::Get | Verb::List => {
+            wait_for_revision(call, verb).await?;
+            match verb {
+                Verb::Get if scale => verbs::scale::get(call),
+                Verb::Get if call.path.subresource == "log" => verbs::log::get(call),
+                _ if verbs::components::is_table(call.served.storage()) => verbs::components::read(call),
+                Verb::Get => verbs::read::get(call),
+                _ => verbs::read::list(call).await,
+            }
+        }
+        Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
+        _ => {
+            // The body keeps its share of the memory limit until the write is done.
+            let body = server.body_limit.read(body).await?;
+            if verb == Verb::DeleteCollection {
+                // A deletion of a collection begins with a list.
+                wait_for_revision(call, verb).await?;
+            }
+            deadline::of_write(write(call, verb, &body.bytes)).await
+        }
+    }
+}
+
+async fn write(call: &mut Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
+    let scale = call.path.subresource == "scale";
+    match verb {
+        Verb::Create => match act(&call.served, &call.path.subresource) {
+            Some(act) => verbs::actions::run(call, act, body).await,
+            None => verbs::create::run(call, body).await,
+        },
+        Verb::Update if scale => verbs::scale::put(call, body).await,
+        Verb::Update => verbs::update::run(call, body).await,
+        Verb::Patch if scale => verbs::scale::patch(call, body).await,
+        Verb::Patch => verbs::patch::run(call, body).await,
+        Verb::Delete => verbs::delete::run(call, body).await,
+        Verb::DeleteCollection => verbs::delete::run_collection(call, body).await,
+        Verb::Get | Verb::List | Verb::Watch => Err(ApiError::internal("a read is not a write")),
+    }
+}
+
+/// Returns the action of a POST to a collection or subresource, if it does not create an object.
+fn act(served: &Served, subresource: &str) -> Option<Act> {
+    let resource = &served.resource;
+    if subresource.is_empty() {
+        return resource.act;
+    }
+    resource.other_subresources.iter().find(|other| other.name == subresource)?.act
+}
+
+/// Waits briefly for the requested revision, if it is not committed yet.
+async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
+    // The verb itself refuses malformed revisions.
+    let Ok(Some(wanted)) = revision(call.query.text("resourceVersion")) else {
+        return Ok(());
+    };
+    // A watch from a future revision waits by itself, unless it begins with the initial state.
+    if verb == Verb::Watch && call.query.flag("sendInitialEvents") != Some(true) {
+        return Ok(());
+    }
+    let mut commits = call.cluster.commits();
+    if timeout(FRESHNESS_TIMEOUT, commits.wait_for(|now| *now >= wanted)).await.is_ok() {
+        return Ok(());
+    }
+    let current = call.cluster.read(crate::store::Store::revision);
+    let cause = Cause {
+        reason: "ResourceVersionTooLarge",
+        message: "Too large resource version".to_owned(),
+        field: String::new(),
+    };
+    let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+    Err(ApiError::new(504, "Timeout", message).with_causes(vec![cause]).with_retry_after(1))
+}
+
+/// Returns a header as text; several lines form one list.
+pub(crate) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}

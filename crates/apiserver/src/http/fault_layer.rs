@@ -1,0 +1,133 @@
+//! Applies fault rules to requests and their responses.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body::Body;
+use tokio::time::sleep;
+
+use super::Server;
+use super::dispatch;
+use super::drain::drain;
+use super::response_headers::finish;
+use crate::api::verbs::reply::Reply;
+use crate::faults::{Action, Answer, ConnectionReset, Decision, FaultyWatch, Refusal, RequestInfo, Stale};
+use crate::request::origin::{Closing, closed};
+use crate::response::ResponseBody;
+
+/// Answers a request, unless a rule resets its connection.
+///
+/// If the future is dropped before the request is processed, the state is unchanged.
+pub(crate) async fn answer<B>(
+    server: &Arc<Server>,
+    request: Request<B>,
+) -> Result<Response<ResponseBody>, ConnectionReset>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let (mut head, body) = request.into_parts();
+    // A server without rules only pays for one atomic load.
+    if !server.context.injector.is_armed() {
+        return Ok(dispatch::answer(server, head, body).await);
+    }
+    let decided = RequestInfo::of(&head).and_then(|facts| {
+        server.context.injector.decide(&facts, server.cluster.clock.now()).map(|decision| (facts, decision))
+    });
+    let Some((facts, Decision { action, seed })) = decided else {
+        return Ok(dispatch::answer(server, head, body).await);
+    };
+    tracing::debug!(request = %facts, %action, "injecting a fault");
+    match action {
+        Action::DelayBefore(delay) => {
+            sleep(delay).await;
+            Ok(dispatch::answer(server, head, body).await)
+        }
+        Action::DelayAfter(delay) => {
+            let response = dispatch::answer(server, head, body).await;
+            sleep(delay).await;
+            Ok(response)
+        }
+        Action::Fail(failure) => {
+            // As for any request that is answered without its body.
+            drain(&head, std::pin::pin!(body)).await;
+            let reply = match failure.refusal(&facts) {
+                Refusal::Status(error) => {
+                    let accept = dispatch::text(&head.headers, header::ACCEPT);
+                    dispatch::failure(accept.as_deref(), &error)
+                }
+                Refusal::Text { text, retry_after } => {
+                    Reply { retry_after: Some(retry_after), ..Reply::text(failure.code(), text) }
+                }
+            };
+            let mut response = reply.into_response();
+            finish(server, &head, &mut response);
+            Ok(response)
+        }
+        Action::Answer(answer) => {
+            drain(&head, std::pin::pin!(body)).await;
+            Ok(of_answer(answer))
+        }
+        Action::Reset => Err(ConnectionReset),
+        Action::LoseResponse => {
+            drop(dispatch::answer(server, head, body).await);
+            Err(ConnectionReset)
+        }
+        Action::Truncate(bytes) => {
+            Ok(dispatch::answer(server, head, body).await.map(|body| body.cut_after(bytes)))
+        }
+        Action::Silence => {
+            drain(&head, std::pin::pin!(body)).await;
+            silence(&head).await;
+            Err(ConnectionReset)
+        }
+        Action::WithholdResponse => {
+            let until_closed = silence(&head);
+            drop(dispatch::answer(server, head, body).await);
+            until_closed.await;
+            Err(ConnectionReset)
+        }
+        Action::Stall(bytes) => {
+            let until_closed = silence(&head);
+            Ok(dispatch::answer(server, head, body).await.map(|body| body.stalled_after(bytes, until_closed)))
+        }
+        Action::StaleRead { behind } => {
+            head.extensions.insert(Stale { behind });
+            Ok(dispatch::answer(server, head, body).await)
+        }
+        Action::Watch(fault) => {
+            // Applied when the watch starts. The watch may also be refused for other reasons.
+            head.extensions.insert(FaultyWatch { fault, seed });
+            Ok(dispatch::answer(server, head, body).await)
+        }
+    }
+}
+
+/// Waits for ever, or until the listener of the request closes.
+fn silence(head: &Parts) -> impl Future<Output = ()> + Send + use<> {
+    let closing = head.extensions.get::<Closing>().cloned();
+    async move {
+        match closing {
+            Some(Closing(mut closing)) => closed(&mut closing).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn of_answer(answer: Answer) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if !answer.content_type.is_empty()
+        && let Ok(content_type) = HeaderValue::try_from(answer.content_type)
+    {
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    }
+    for (name, value) in answer.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}

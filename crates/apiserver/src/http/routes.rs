@@ -1,0 +1,183 @@
+//! Routes other than resources: discovery, health and version, and the entry to OpenAPI.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, header};
+use kube_apimachinery::go::quote;
+use kube_apimachinery::status::ApiError;
+use serde_json::{Value, json};
+
+use super::Server;
+use super::dispatch::{not_found, text};
+use super::openapi_routes;
+use crate::api::verbs::reply::Reply;
+use crate::http::discovery;
+use crate::kind::registry::Registry;
+use crate::kind::resource::Resource;
+use crate::request::accept::{Accept, Encoding, Endpoint};
+use crate::request::path::Route;
+use crate::request::query::Query;
+use crate::response::ResponseBody;
+
+/// Checks of the health endpoints, as listed by `?verbose`.
+const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
+/// Check that fails while the data file cannot be written.
+const STORAGE: &str = "storage";
+
+/// Answers a path that does not lead to a resource.
+pub(crate) async fn answer(
+    server: &Server,
+    registry: &Registry,
+    route: &Route,
+    head: &Parts,
+) -> Response<ResponseBody> {
+    match route {
+        Route::Health { endpoint, check } => {
+            health(endpoint, check.as_deref(), head, server.cluster.is_writable()).into_response()
+        }
+        Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
+        Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
+        Route::OpenApiV2 if [Method::GET, Method::HEAD].contains(&head.method) => {
+            openapi_routes::all_in_one(server, registry, head).await
+        }
+        Route::OpenApi(path) if [Method::GET, Method::HEAD].contains(&head.method) => {
+            openapi_routes::answer(server, registry, path, head)
+        }
+        // The routes above answer other methods too.
+        _ if head.method != Method::GET => method_not_allowed(),
+        Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
+        route => discover(server, registry, route, head),
+    }
+}
+
+fn method_not_allowed() -> Response<ResponseBody> {
+    let message = "the server does not allow this method on the requested resource";
+    let error = ApiError::new(405, "MethodNotAllowed", message).with_details("", "", "");
+    Reply::error(Encoding::Json, &error).into_response()
+}
+
+/// Answers with the aggregated discovery document if the client asks for it, else with that of the path.
+fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
+    let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
+    let accept = text(&head.headers, header::ACCEPT).unwrap_or_default();
+    if let Route::CoreVersions | Route::Groups = route
+        && discovery::wants_aggregated(&accept)
+    {
+        return aggregated(&resources, matches!(route, Route::CoreVersions), head);
+    }
+    let accept = discovery::without_aggregation(&accept);
+    let encoding = match Accept::negotiate(Some(&accept), Endpoint::Builtin) {
+        Ok(accept) => accept.encoding,
+        Err(error) => return Reply::error(Encoding::Json, &error).into_response(),
+    };
+    let (document, group) = match route {
+        Route::CoreVersions => (Some(discovery::core_versions(&server.cluster.address().to_string())), ""),
+        Route::Groups => (Some(discovery::group_list(&resources)), ""),
+        Route::Group(group) => (discovery::group(&resources, group), group.as_str()),
+        Route::GroupVersion { group, version } => {
+            (discovery::resource_list(&resources, group, version), group.as_str())
+        }
+        // Not a group of builtin kinds, so that the 404 is plain text.
+        _ => (None, "-"),
+    };
+    match document {
+        Some(document) => {
+            let mut response = Reply::value(200, encoding, &document).into_response();
+            response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+            response
+        }
+        None => not_found(registry, group).into_response(),
+    }
+}
+
+fn aggregated(resources: &[Arc<Resource>], core: bool, head: &Parts) -> Response<ResponseBody> {
+    let document = discovery::aggregated(resources, core).to_string();
+    let tag = format!("\"{}\"", discovery::etag(document.as_bytes()));
+    let known = text(&head.headers, header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag));
+    let mut response = if known {
+        let mut response = Reply::bytes(304, discovery::AGGREGATED_CONTENT_TYPE, Vec::new()).into_response();
+        response.headers_mut().remove(header::CONTENT_TYPE);
+        response
+    } else {
+        Reply::bytes(200, discovery::AGGREGATED_CONTENT_TYPE, document).into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// Answers `/healthz`, `/livez`, `/readyz` and their checks, with `?verbose` and `?exclude=`. Failures are listed even
+/// without `?verbose`.
+fn health(endpoint: &str, check: Option<&str>, head: &Parts, is_writable: bool) -> Reply {
+    let query = Query::parse(head.uri.query().unwrap_or_default());
+    let fails = |name: &str| name == STORAGE && !is_writable;
+    if let Some(name) = check {
+        return match name {
+            name if !CHECKS.contains(&name) => Reply::text(404, "404 page not found\n"),
+            name if fails(name) => {
+                Reply::text(500, "internal server error: the data file cannot be written\n")
+            }
+            _ => Reply::text(200, "ok"),
+        };
+    }
+    let mut excluded = query.all("exclude");
+    let mut lines = String::new();
+    let mut failed = false;
+    for name in CHECKS {
+        let before = excluded.len();
+        excluded.retain(|other| other != name);
+        lines += &if excluded.len() < before {
+            format!("[+]{name} excluded: ok\n")
+        } else if fails(name) {
+            failed = true;
+            format!("[-]{name} failed: reason withheld\n")
+        } else {
+            format!("[+]{name} ok\n")
+        };
+    }
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.iter().map(|name| quote(name)).collect();
+        let names = names.join(",");
+        lines += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
+    }
+    if failed {
+        Reply::text(500, &format!("{lines}{endpoint} check failed\n"))
+    } else if query.get("verbose").is_some() {
+        Reply::text(200, &format!("{lines}{endpoint} check passed\n"))
+    } else {
+        Reply::text(200, "ok")
+    }
+}
+
+/// Lists the paths for `/`.
+fn paths(registry: &Registry) -> Value {
+    let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    for group in discovery::groups(&resources).iter().filter(|group| !group.name.is_empty()) {
+        paths.push(format!("/apis/{}", group.name));
+        paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
+    }
+    for endpoint in ["healthz", "livez", "readyz"] {
+        paths.push(format!("/{endpoint}"));
+        paths.extend(CHECKS.iter().map(|check| format!("/{endpoint}/{check}")));
+    }
+    paths.extend(["/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    paths.sort();
+    json!({ "paths": paths })
+}
+
+/// Returns the version document, with the version of Kubernetes that the API follows.
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": concat!("v1.36.3+embedded.", env!("CARGO_PKG_VERSION")), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}

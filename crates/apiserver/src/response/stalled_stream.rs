@@ -1,0 +1,75 @@
+//! Stall detection for responses over HTTP/2.
+//!
+//! A client reads the responses on its connection independently. One that it does not read waits for flow control window
+//! while the connection stays busy with others, so the write timeout of the connection does not notice. The task of each
+//! request therefore records when its body handed over a chunk, and ends if the body is not polled for the next one in time.
+//! The client sees that this stream is cancelled; other streams are not affected.
+//!
+//! One chunk can be buffered without being read, and the next is only requested once it is sent. A stalled client is
+//! therefore detected at the second chunk.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use parking_lot::Mutex;
+use tokio::time::{Duration, Instant, Sleep, sleep_until};
+
+tokio::task_local! {
+    /// Progress of the request that this task serves.
+    static PROGRESS: Progress;
+}
+
+/// Time since which a chunk is unread; `None` if the body is not waiting for the client.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress(Arc<Mutex<Option<Instant>>>);
+
+impl Progress {
+    /// Returns the progress of the current task's request, if it came over HTTP/2.
+    pub(crate) fn current() -> Option<Self> {
+        PROGRESS.try_with(Self::clone).ok()
+    }
+
+    /// Records a poll of the body, and whether it yielded a chunk.
+    pub(crate) fn set(&self, gave: bool) {
+        *self.0.lock() = gave.then(Instant::now);
+    }
+}
+
+/// Runs the task of a request; ends it early if its response is not read for `patience`.
+pub(crate) async fn watched(task: impl Future<Output = ()>, patience: Duration) {
+    let progress = Progress::default();
+    let stalled = Stalled { progress: progress.clone(), patience, waiting: None };
+    tokio::select! {
+        // Poll the task first: it determines whether there is anything to wait for.
+        biased;
+        () = PROGRESS.scope(progress, task) => {}
+        () = stalled => tracing::debug!("the client does not read the response: the stream is cancelled"),
+    }
+}
+
+/// Completes when a chunk has been unread for too long. Polled after each poll of the task, and by its own timer.
+struct Stalled {
+    progress: Progress,
+    patience: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Future for Stalled {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(since) = *self.progress.0.lock() else {
+            self.waiting = None;
+            return Poll::Pending;
+        };
+        let end = since + self.patience;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        if waiting.deadline() != end {
+            waiting.as_mut().reset(end);
+        }
+        ready!(waiting.as_mut().poll(context));
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Warnings to the client, in `Warning` headers.
+
+use http::header::{self, HeaderMap, HeaderValue};
+
+/// Maximum number of characters in all warnings of a response. Beyond it, each warning is truncated and the last ones
+/// are dropped.
+const LIMIT: usize = 4096;
+/// Length of a truncated warning in characters.
+const CUT: usize = 256;
+/// Maximum number of `Warning` header lines. Clients limit all header lines together, hyper to 100.
+const LINES: usize = 32;
+
+/// Warnings of a request, without duplicates.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Warnings {
+    texts: Vec<String>,
+    /// Number of characters in `texts`.
+    total: usize,
+    /// Number of characters in `texts` after truncation.
+    total_cut: usize,
+}
+
+impl Warnings {
+    /// Adds a warning, unless it is empty, a duplicate, or would be dropped.
+    pub(crate) fn add(&mut self, text: String) {
+        if text.is_empty() || self.is_full() || self.texts.contains(&text) {
+            return;
+        }
+        let length = text.chars().count();
+        self.total += length;
+        self.total_cut += length.min(CUT);
+        self.texts.push(text);
+    }
+
+    /// Whether the limit is reached even after truncation. Bounds the number of stored texts.
+    fn is_full(&self) -> bool {
+        self.is_cut() && self.total_cut >= LIMIT
+    }
+
+    fn is_cut(&self) -> bool {
+        self.total > LIMIT
+    }
+
+    /// Appends the headers. The last line holds all warnings that do not fit into lines of their own.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        let cut = if self.is_cut() { CUT } else { LIMIT };
+        let mut written = 0;
+        let mut values = Vec::new();
+        for text in &self.texts {
+            if written >= LIMIT {
+                break;
+            }
+            let shown: String = text.chars().take(cut).collect();
+            written += shown.chars().count();
+            values.push(value(&shown));
+        }
+        let (alone, together) = values.split_at(values.len().min(LINES - 1));
+        let together = (!together.is_empty()).then(|| together.join(", "));
+        for line in alone.iter().cloned().chain(together) {
+            if let Ok(line) = HeaderValue::try_from(line) {
+                headers.append(header::WARNING, line);
+            }
+        }
+    }
+}
+
+/// Formats a warning with code 299, for miscellaneous warnings.
+fn value(text: &str) -> String {
+    let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("299 - \"{}\"", visible.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+        let mut warnings = Warnings::default();
+        texts.into_iter().for_each(|text| warnings.add(text));
+        let mut headers = HeaderMap::new();
+        warnings.write(&mut headers);
+        let values = headers.get_all(header::WARNING).iter();
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+    }
+
+    #[test]
+    fn each_text_is_sent_once_and_quoted() {
+        let texts = ["a \"b\"\\", "", "c\nd", "a \"b\"\\"].map(str::to_owned);
+        assert_eq!(lines(texts), [r#"299 - "a \"b\"\\""#, r#"299 - "c d""#]);
+    }
+
+    #[test]
+    fn warnings_up_to_the_limit_are_whole() {
+        let texts = ["a".repeat(LIMIT - 300), "é".repeat(300)];
+        let whole: Vec<String> = texts.iter().map(|text| format!("299 - \"{text}\"")).collect();
+        assert_eq!(lines(texts), whole);
+    }
+
+    #[test]
+    fn beyond_the_limit_each_is_cut_and_those_that_begin_after_it_are_left_out() {
+        let long = |n: usize| format!("{n:02}{}", "x".repeat(4000));
+        let sent = lines((0..90).map(long));
+        let cut = |n: usize| format!("299 - \"{}\"", &long(n)[..CUT]);
+        assert_eq!(sent, (0..LIMIT / CUT).map(cut).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn many_warnings_share_the_last_line() {
+        let sent = lines((0..120).map(|n| format!("w{n}")));
+        assert_eq!(sent.len(), LINES);
+        assert_eq!(sent[LINES - 2], format!("299 - \"w{}\"", LINES - 2));
+        let last: Vec<String> = (LINES - 1..120).map(|n| format!("299 - \"w{n}\"")).collect();
+        assert_eq!(sent[LINES - 1], last.join(", "));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_not_kept() {
+        let mut warnings = Warnings::default();
+        (0..50_000).for_each(|n| warnings.add(format!("unknown field \"u{n}\"")));
+        assert!(warnings.texts.len() < LIMIT / 10, "{}", warnings.texts.len());
+    }
+}
