@@ -6,7 +6,7 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 
 use crate::{
     cache::{Cache, Cached, LabelSelector},
-    controller::{Controller, GroupKind, Handle, Log, Options, Parts, Settings},
+    controller::{Controller, ControllerHandle, GroupKind, Log, Options, Parts, Settings},
     handler::{EventHandler, ForObject, ForOwner},
     manager::{AddError, Manager, UnmanagedController},
     metrics::Metrics,
@@ -111,7 +111,7 @@ impl<'m> Builder<'m> {
     ///
     /// Its name is the kind in lower case, unless [`ControllerBuilder::named`] sets another.
     #[doc(alias = "For")]
-    pub fn for_kind<K: StaticObject>(self) -> ControllerBuilder<'m, ObjectKey<K>, Of<K>> {
+    pub fn for_kind<K: StaticObject>(self) -> ControllerBuilder<'m, ObjectKey<K>, ForKind<K>> {
         self.of(&(), Kind::new(ForObject), ForOwner::controller())
     }
 
@@ -136,7 +136,7 @@ impl<'m> Builder<'m> {
     pub fn for_dynamic(
         self,
         kind: &DynamicKind,
-    ) -> ControllerBuilder<'m, ObjectKey<DynamicObject>, Of<DynamicObject>> {
+    ) -> ControllerBuilder<'m, ObjectKey<DynamicObject>, ForKind<DynamicObject>> {
         self.of_dynamic(kind)
     }
 
@@ -163,14 +163,14 @@ impl<'m> Builder<'m> {
     pub fn for_dynamic_metadata(
         self,
         kind: &DynamicKind,
-    ) -> ControllerBuilder<'m, ObjectKey<DynamicMetadata>, Of<DynamicMetadata>> {
+    ) -> ControllerBuilder<'m, ObjectKey<DynamicMetadata>, ForKind<DynamicMetadata>> {
         self.of_dynamic(kind)
     }
 
     fn of_dynamic<K: Object<DynamicType = ApiResource>>(
         self,
         kind: &DynamicKind,
-    ) -> ControllerBuilder<'m, ObjectKey<K>, Of<K>> {
+    ) -> ControllerBuilder<'m, ObjectKey<K>, ForKind<K>> {
         let own = Kind::dynamic(kind, ForObject);
         self.of(kind.resource(), own, ForOwner::dynamic_controller(kind))
     }
@@ -180,16 +180,16 @@ impl<'m> Builder<'m> {
         info: &K::DynamicType,
         own: Kind<K, ObjectKey<K>>,
         owner: ForOwner<K>,
-    ) -> ControllerBuilder<'m, ObjectKey<K>, Of<K>> {
+    ) -> ControllerBuilder<'m, ObjectKey<K>, ForKind<K>> {
         let kind = GroupKind { group: K::group(info).into_owned(), kind: K::kind(info).into_owned() };
         let name = kind.kind.to_lowercase();
-        self.begin(name, Of { kind, own, owner }, Some(Of::attach), Of::log)
+        self.begin(name, ForKind { kind, own, owner }, Some(ForKind::attach), ForKind::log)
     }
 
     /// Starts a controller of requests of any type, called `name`. Its sources decide which requests it reconciles.
     #[doc(alias = "TypedControllerManagedBy")]
-    pub fn for_requests<R: Request>(self, name: impl Into<String>) -> ControllerBuilder<'m, R, OfNone> {
-        self.begin(name.into(), OfNone, None, |_, name| Log::of_requests(name))
+    pub fn for_requests<R: Request>(self, name: impl Into<String>) -> ControllerBuilder<'m, R, ForRequests> {
+        self.begin(name.into(), ForRequests, None, |_, name| Log::of_requests(name))
     }
 
     fn begin<R: Request, S>(
@@ -207,9 +207,9 @@ impl<'m> Builder<'m> {
 
 /// A controller under construction: its sources, predicates, name and options. Made by [`Builder`].
 ///
-/// `S` is [`Of<K>`](Of) for a controller of kind `K`, and [`OfNone`] for a controller of requests alone.
+/// `S` is [`ForKind<K>`](ForKind) for a controller of kind `K`, and [`ForRequests`] for a controller of requests alone.
 #[must_use = "a controller exists once `complete` has been called"]
-pub struct ControllerBuilder<'m, R: Request, S = OfNone> {
+pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     manager: &'m Manager,
     name: String,
     options: Options<R>,
@@ -228,7 +228,7 @@ type AttachSubject<R, S> = fn(S, &Cache, &LabelSelector) -> Arc<dyn DynSource<R>
 type Attach<R> = Box<dyn FnOnce(&Cache, &LabelSelector) -> Arc<dyn DynSource<R>> + Send>;
 
 /// Marks a controller of kind `K`.
-pub struct Of<K: Object> {
+pub struct ForKind<K: Object> {
     kind: GroupKind,
     own: Kind<K, ObjectKey<K>>,
     owner: ForOwner<K>,
@@ -236,10 +236,10 @@ pub struct Of<K: Object> {
 
 /// Marks a controller that has no kind of its own.
 #[derive(Debug, Clone, Copy)]
-pub struct OfNone;
+pub struct ForRequests;
 
 /// Methods of a controller of a kind.
-impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
+impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
     /// Reconciles only changes of `K` itself that `predicate` passes, in addition to the predicates given before.
     #[doc(alias = "WithPredicates")]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
@@ -368,7 +368,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     ///
     /// The manager has a controller of that name, or is stopping; the name is empty; there is no source; the number of workers
     /// is zero or above 10,000.
-    pub fn complete(self, reconciler: impl Reconciler<Request = R>) -> Result<Handle<R>, AddError> {
+    pub fn complete(self, reconciler: impl Reconciler<Request = R>) -> Result<ControllerHandle<R>, AddError> {
         let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
         manager.add_controller(&name, &settings.clone(), |cache, metrics| {
             self.make(settings, reconciler, cache, metrics)
@@ -425,7 +425,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     }
 }
 
-impl<K: Object> Of<K> {
+impl<K: Object> ForKind<K> {
     fn log(&self, controller: &str) -> Log<ObjectKey<K>> {
         Log::of_kind(controller, self.kind.clone())
     }
@@ -447,8 +447,8 @@ impl fmt::Debug for Builder<'_> {
     }
 }
 
-impl<K: Object> fmt::Debug for Of<K> {
+impl<K: Object> fmt::Debug for ForKind<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Of").field(&self.kind.to_string()).finish()
+        f.debug_tuple("ForKind").field(&self.kind.to_string()).finish()
     }
 }

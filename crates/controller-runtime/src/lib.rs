@@ -140,7 +140,7 @@ pub mod telemetry;
 pub use kube_workqueue as workqueue;
 
 pub use self::{
-    builder::{Builder, ControllerBuilder, Of, OfNone},
+    builder::{Builder, ControllerBuilder, ForKind, ForRequests},
     cache::{
         Cached, DecodeError, Lazy, ReadError,
         objects::event::{Event, MetaEvent},
@@ -158,7 +158,7 @@ pub use self::{
     },
     predicate::Predicate,
     reconcile::{Action, Context, ObjectReconciler, Reconciler},
-    recorder::{Recorder, Report},
+    recorder::{EventReport, Recorder},
     request_queue::Enqueue,
     source::{Kind, Owns, Source},
 };

@@ -44,7 +44,7 @@ pub use self::{
     read::{
         cached::Cached,
         caches::{BuildError, CacheBuilder, Caches, NotDeclaredError},
-        events::Events,
+        event_stream::EventStream,
         index::Index,
         selection::Selection,
         until::UntilError,

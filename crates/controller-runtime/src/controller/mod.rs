@@ -1,14 +1,14 @@
 //! Controllers: a queue, the sources that fill it, and the workers that empty it.
 
 mod config;
-mod handle;
+mod controller_handle;
 mod log;
 mod options;
 mod settle;
 mod source_error;
+mod source_handle;
 mod sources;
 mod warm_up;
-mod watch;
 mod worker;
 mod worker_pool;
 
@@ -24,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     config::Config,
-    handle::Handle,
+    controller_handle::ControllerHandle,
     options::Options,
     source_error::SourceError,
-    watch::{NotSyncedError, Watch},
+    source_handle::{NotSyncedError, SourceHandle},
     worker_pool::WorkersError,
 };
 pub(crate) use self::{

@@ -34,7 +34,7 @@ type NewQueue<R> = Box<dyn FnOnce(&str, kube_workqueue::Options<R>) -> Queue<R> 
 impl<R: Request> Options<R> {
     /// Sets the number of workers, which is the number of requests that are reconciled at the same time; the same request is
     /// never reconciled twice at a time. 1 to 10,000; `complete` refuses other numbers.
-    /// [`Handle::set_max_concurrent_reconciles`] changes the number while the controller runs. Default: 16.
+    /// [`ControllerHandle::set_max_concurrent_reconciles`] changes the number while the controller runs. Default: 16.
     ///
     /// A reconcile spends most of its time waiting for the API server, so one worker, Go's default, leaves both idle: with
     /// requests of 5 ms and three of them in a reconcile, it needs 15 s for 1,000 objects after a start, and 16 workers 1 s.
@@ -44,7 +44,7 @@ impl<R: Request> Options<R> {
     /// Set 1 for a reconciler that must not run concurrently, for example because it chooses a free port or address from the
     /// objects in its cache: two reconciles could choose the same one.
     ///
-    /// [`Handle::set_max_concurrent_reconciles`]: super::Handle::set_max_concurrent_reconciles
+    /// [`ControllerHandle::set_max_concurrent_reconciles`]: super::ControllerHandle::set_max_concurrent_reconciles
     #[doc(alias = "MaxConcurrentReconciles")]
     pub fn max_concurrent_reconciles(mut self, workers: usize) -> Self {
         self.config = self.config.max_concurrent_reconciles(workers);

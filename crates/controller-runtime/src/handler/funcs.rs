@@ -13,14 +13,14 @@ use crate::{
 /// One function per type of event; types without a function enqueue nothing.
 ///
 /// ```
-/// use controller_runtime::{Kind, ObjectKey, handler::Funcs};
+/// use controller_runtime::{Kind, ObjectKey, handler::HandlerFuncs};
 /// use k8s_openapi::api::core::v1::Node;
 ///
 /// // Reacts only to deleted nodes.
-/// let nodes: Kind<Node, ObjectKey<Node>> = Kind::new(Funcs::new().on_delete(|node, queue| queue.add(node.key())));
+/// let nodes: Kind<Node, ObjectKey<Node>> = Kind::new(HandlerFuncs::new().on_delete(|node, queue| queue.add(node.key())));
 /// ```
 #[must_use]
-pub struct Funcs<K: Object, R: Request> {
+pub struct HandlerFuncs<K: Object, R: Request> {
     create: Box<OnOne<K, R>>,
     update: Box<OnTwo<K, R>>,
     delete: Box<OnOne<K, R>>,
@@ -30,7 +30,7 @@ pub struct Funcs<K: Object, R: Request> {
 type OnOne<K, R> = dyn Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync;
 type OnTwo<K, R> = dyn Fn(&Lazy<K>, &Lazy<K>, &Enqueue<'_, R>) + Send + Sync;
 
-impl<K: Object, R: Request> Funcs<K, R> {
+impl<K: Object, R: Request> HandlerFuncs<K, R> {
     /// Starts without functions.
     pub fn new() -> Self {
         Self {
@@ -69,13 +69,13 @@ impl<K: Object, R: Request> Funcs<K, R> {
     }
 }
 
-impl<K: Object, R: Request> Default for Funcs<K, R> {
+impl<K: Object, R: Request> Default for HandlerFuncs<K, R> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K: Object, R: Request> EventHandler<K, R> for Funcs<K, R> {
+impl<K: Object, R: Request> EventHandler<K, R> for HandlerFuncs<K, R> {
     fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
         match event {
             Event::Create { object, .. } => (self.create)(object, queue),
@@ -86,8 +86,8 @@ impl<K: Object, R: Request> EventHandler<K, R> for Funcs<K, R> {
     }
 }
 
-impl<K: Object, R: Request> fmt::Debug for Funcs<K, R> {
+impl<K: Object, R: Request> fmt::Debug for HandlerFuncs<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Funcs").finish_non_exhaustive()
+        f.debug_struct("HandlerFuncs").finish_non_exhaustive()
     }
 }

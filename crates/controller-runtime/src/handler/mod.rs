@@ -10,7 +10,7 @@ mod owner;
 use std::collections::BTreeSet;
 
 pub use self::{
-    funcs::Funcs,
+    funcs::HandlerFuncs,
     map::{MapFn, MapMeta, TryMapFn, TryMapMeta},
     owner::ForOwner,
 };
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn each_event_has_its_function_and_what_has_none_asks_for_nothing() {
-        let handler = Funcs::new()
+        let handler = HandlerFuncs::new()
             .on_update(|old: &Lazy<ConfigMap>, _, queue| queue.add(old.key()))
             .on_delete(|_, queue| queue.add(ObjectKey::<ConfigMap>::new("a", "deleted")));
         let object = map("x", &[]);

@@ -156,7 +156,7 @@ impl Cluster {
     /// Removes the cluster from its manager, and waits until its lists and watches have ended and its caches are empty.
     ///
     /// Event handlers receive a [`Delete`](crate::Event::Delete) with `state_unknown` for each object of the cluster, and then
-    /// the sources of the cluster end. A source removed before ([`controller::Watch::remove`](crate::controller::Watch::remove))
+    /// the sources of the cluster end. A source removed before ([`controller::SourceHandle::remove`](crate::controller::SourceHandle::remove))
     /// delivers no deletions.
     ///
     /// From the call on, reads of the caches return [`ReadError::ClusterRemoved`](crate::ReadError::ClusterRemoved), which is

@@ -47,7 +47,7 @@ impl Manager {
     /// waiting and by which rule, running, or done; the events that led to it, and the outcomes of its last runs.
     ///
     /// `request` is its `Debug` form: `Deployment default/web`, or `default/web` for short. With the controller's
-    /// [`Handle`](crate::controller::Handle) you can pass the request itself. If metrics are served to
+    /// [`ControllerHandle`](crate::controller::ControllerHandle) you can pass the request itself. If metrics are served to
     /// [authorized clients](crate::serving::AllowedTo::Authorized), the metrics server answers the same at `/explain`:
     ///
     /// ```console

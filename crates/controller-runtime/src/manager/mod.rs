@@ -328,7 +328,7 @@ impl Manager {
         name: &str,
         settings: &Settings,
         make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
-    ) -> Result<controller::Handle<R>, AddError> {
+    ) -> Result<controller::ControllerHandle<R>, AddError> {
         let registry = &self.shared.registry;
         let group = if settings.needs_leader_election { Group::LeaderElected } else { Group::Others };
         let mut made = None;
@@ -379,8 +379,8 @@ impl Manager {
         &self,
         controller: &Controller<R>,
         runnables: Vec<RunnableHandle>,
-    ) -> controller::Handle<R> {
-        controller::Handle::new(controller, Arc::clone(&self.shared.cache), runnables)
+    ) -> controller::ControllerHandle<R> {
+        controller::ControllerHandle::new(controller, Arc::clone(&self.shared.cache), runnables)
     }
 
     /// Wall time for this manager and its runnables.

@@ -4,7 +4,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use super::Manager;
 use crate::{
-    controller::{Controller, Handle},
+    controller::{Controller, ControllerHandle},
     manager,
     reconcile::Request,
     runnable::ReservedName,
@@ -44,10 +44,10 @@ impl<R: Request> UnmanagedController<R> {
         self.manager.run_alone(&self.controller, shutdown).await
     }
 
-    /// A handle of the controller, for explanations and further sources. Its [`remove`](Handle::remove) has no effect:
+    /// A handle of the controller, for explanations and further sources. Its [`remove`](ControllerHandle::remove) has no effect:
     /// end the run instead.
     #[must_use]
-    pub fn handle(&self) -> Handle<R> {
+    pub fn handle(&self) -> ControllerHandle<R> {
         self.manager.handle_of(&self.controller, Vec::new())
     }
 }

@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 
 use super::Labels;
-use crate::reconcile::{Cause, Causes, Change};
+use crate::reconcile::{Cause, Causes, ChangeType};
 
 /// The family `controller_runtime_reconcile_reasons_total`.
 #[derive(Clone, Default)]
@@ -35,7 +35,7 @@ impl ReasonFamily {
 }
 
 /// A source and the type of its event, with their counter.
-type Reason = (Arc<str>, Change, Counter);
+type Reason = (Arc<str>, ChangeType, Counter);
 
 /// Counters of one controller.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl fmt::Debug for Reasons {
 mod tests {
     use super::*;
 
-    fn causes(of: &[(Change, &str, &str)]) -> Causes {
+    fn causes(of: &[(ChangeType, &str, &str)]) -> Causes {
         let mut causes = Causes::default();
         for (change, source, object) in of {
             causes.add(Cause {
@@ -101,12 +101,12 @@ mod tests {
         let reasons = ReasonFamily::default().of("web");
         reasons.count(&Causes::default());
         reasons.count(&causes(&[
-            (Change::Updated, "pods", "a"),
-            (Change::Updated, "pods", "b"),
-            (Change::Deleted, "pods", "a"),
-            (Change::Updated, "secrets", "a"),
+            (ChangeType::Updated, "pods", "a"),
+            (ChangeType::Updated, "pods", "b"),
+            (ChangeType::Deleted, "pods", "a"),
+            (ChangeType::Updated, "secrets", "a"),
         ]));
-        reasons.clone().count(&causes(&[(Change::Updated, "pods", "c")]));
+        reasons.clone().count(&causes(&[(ChangeType::Updated, "pods", "c")]));
         let counted = |source, change| reasons.family.counter("web", source, change).get();
         assert_eq!(counted("", "none"), 1);
         assert_eq!((counted("pods", "updated"), counted("pods", "deleted")), (2, 1));

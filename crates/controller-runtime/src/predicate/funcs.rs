@@ -11,18 +11,18 @@ use crate::{
 /// One function per type of event; types without a function pass.
 ///
 /// ```
-/// use controller_runtime::{Predicate, predicate::Funcs};
+/// use controller_runtime::{Predicate, predicate::PredicateFuncs};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
 /// // Drops objects of the initial list, and updates without a new generation.
-/// let predicate: Funcs<Pod> = Funcs::new()
+/// let predicate: PredicateFuncs<Pod> = PredicateFuncs::new()
 ///     .on_create(|_, in_initial_list| !in_initial_list)
 ///     .on_update(|old, new| old.meta().generation() != new.meta().generation());
 /// # fn accepted(_: impl Predicate<Pod>) {}
 /// # accepted(predicate);
 /// ```
 #[must_use]
-pub struct Funcs<K: Object> {
+pub struct PredicateFuncs<K: Object> {
     create: Box<OnCreate<K>>,
     update: Box<OnTwo<K>>,
     delete: Box<OnOne<K>>,
@@ -33,7 +33,7 @@ type OnCreate<K> = dyn Fn(&Lazy<K>, bool) -> bool + Send + Sync;
 type OnOne<K> = dyn Fn(&Lazy<K>) -> bool + Send + Sync;
 type OnTwo<K> = dyn Fn(&Lazy<K>, &Lazy<K>) -> bool + Send + Sync;
 
-impl<K: Object> Funcs<K> {
+impl<K: Object> PredicateFuncs<K> {
     /// Starts without functions: all events pass.
     pub fn new() -> Self {
         Self {
@@ -69,13 +69,13 @@ impl<K: Object> Funcs<K> {
     }
 }
 
-impl<K: Object> Default for Funcs<K> {
+impl<K: Object> Default for PredicateFuncs<K> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K: Object> Predicate<K> for Funcs<K> {
+impl<K: Object> Predicate<K> for PredicateFuncs<K> {
     fn test(&self, event: &Event<K>) -> bool {
         match event {
             Event::Create { object, in_initial_list } => (self.create)(object, *in_initial_list),
@@ -86,8 +86,8 @@ impl<K: Object> Predicate<K> for Funcs<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Funcs<K> {
+impl<K: Object> fmt::Debug for PredicateFuncs<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Funcs").finish_non_exhaustive()
+        f.debug_struct("PredicateFuncs").finish_non_exhaustive()
     }
 }

@@ -18,7 +18,7 @@ mod labels;
 pub use self::{
     changed::{AnnotationChanged, Changed, GenerationChanged, LabelChanged, ResourceVersionChanged},
     combine::{And, Not, Or},
-    funcs::Funcs,
+    funcs::PredicateFuncs,
 };
 use crate::{
     cache::{Event, LabelSelector, MetaEvent},
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn functions_decide_on_their_kind_of_event_and_others_pass() {
         let object = deployment(&json!({ "generation": 1 }));
-        let funcs = Funcs::new()
+        let funcs = PredicateFuncs::new()
             .on_create(|_, in_initial_list| !in_initial_list)
             .on_update(|old: &Lazy<Deployment>, new| old.meta().generation() != new.meta().generation());
         assert!(!funcs.test(&Event::Create { object: object.clone(), in_initial_list: true }));

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 #[non_exhaustive]
 pub struct Cause {
     /// Type of the event.
-    pub change: Change,
+    pub change: ChangeType,
     /// Source of the event: a resource, e.g. `configmaps`, or the name of another source.
     #[serde(serialize_with = "text")]
     pub source: Arc<str>,
@@ -23,7 +23,7 @@ pub struct Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Change {
+pub enum ChangeType {
     /// The object was created, or is part of an initial list.
     Created,
     /// The object was updated.
@@ -34,7 +34,7 @@ pub enum Change {
     Generic,
 }
 
-impl Change {
+impl ChangeType {
     /// The type's name in metrics and explanations.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -54,10 +54,10 @@ impl fmt::Display for Cause {
             write!(f, " {object}")?;
         }
         f.write_str(match self.change {
-            Change::Created => " created",
-            Change::Updated => " updated",
-            Change::Deleted => " deleted",
-            Change::Generic => " sent an event",
+            ChangeType::Created => " created",
+            ChangeType::Updated => " updated",
+            ChangeType::Deleted => " deleted",
+            ChangeType::Generic => " sent an event",
         })
     }
 }
@@ -172,7 +172,7 @@ fn optional_text<S: Serializer>(text: &Option<Arc<str>>, to: S) -> Result<S::Ok,
 mod tests {
     use super::*;
 
-    fn cause(change: Change, object: Option<&str>) -> Cause {
+    fn cause(change: ChangeType, object: Option<&str>) -> Cause {
         Cause { change, source: Arc::from("configmaps"), object: object.map(Arc::from) }
     }
 
@@ -181,10 +181,10 @@ mod tests {
         let mut causes = Causes::default();
         assert_eq!(causes.to_string(), "no event");
         assert_eq!(Causes::none(WithoutEvent::Requested).to_string(), "requested by the run before");
-        causes.add(cause(Change::Created, None));
+        causes.add(cause(ChangeType::Created, None));
         assert_eq!(causes.to_string(), "1 event: configmaps created");
         for object in ["a/a", "a/b", "a/b", "a/c", "a/d"] {
-            causes.add(cause(Change::Updated, Some(object)));
+            causes.add(cause(ChangeType::Updated, Some(object)));
         }
         assert_eq!(
             causes.to_string(),

@@ -29,13 +29,13 @@ use super::{Action, Context, Error, Reconciler, Request};
 ///
 /// A closure cannot capture variables, because its future would borrow from it: [`from_fn_with`] passes them as an argument.
 #[doc(alias = "reconcile.Func")]
-pub fn from_fn<R, F>(function: F) -> FromFn<R, F>
+pub fn from_fn<R, F>(function: F) -> FnReconciler<R, F>
 where
     R: Request,
     // The first bound lets the compiler infer the argument types of a closure, the second one requires its future to be `Send`.
     F: AsyncFn(&R, &Context) -> Result<Action, Error> + for<'a> ReconcileFn<'a, R> + Send + Sync + 'static,
 {
-    FromFn { function, request: PhantomData }
+    FnReconciler { function, request: PhantomData }
 }
 
 /// Like [`from_fn`], with a value that each call borrows: caches, settings, clients of other systems.
@@ -58,7 +58,7 @@ where
 /// # Ok(())
 /// # }
 /// ```
-pub fn from_fn_with<S, R, F>(state: S, function: F) -> FromFnWith<S, R, F>
+pub fn from_fn_with<S, R, F>(state: S, function: F) -> FnReconcilerWith<S, R, F>
 where
     S: Send + Sync + 'static,
     R: Request,
@@ -68,7 +68,7 @@ where
         + Sync
         + 'static,
 {
-    FromFnWith { state, function, request: PhantomData }
+    FnReconcilerWith { state, function, request: PhantomData }
 }
 
 /// Functions accepted by [`from_fn`]: implemented for every function and closure with a future that is `Send`.
@@ -103,12 +103,12 @@ where
 }
 
 /// A function as a reconciler. Made by [`from_fn`].
-pub struct FromFn<R, F> {
+pub struct FnReconciler<R, F> {
     function: F,
     request: PhantomData<fn(R)>,
 }
 
-impl<R, F> Reconciler for FromFn<R, F>
+impl<R, F> Reconciler for FnReconciler<R, F>
 where
     R: Request,
     F: for<'a> ReconcileFn<'a, R> + Send + Sync + 'static,
@@ -120,20 +120,20 @@ where
     }
 }
 
-impl<R, F> fmt::Debug for FromFn<R, F> {
+impl<R, F> fmt::Debug for FnReconciler<R, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromFn").finish_non_exhaustive()
+        f.debug_struct("FnReconciler").finish_non_exhaustive()
     }
 }
 
 /// A function and its state as a reconciler. Made by [`from_fn_with`].
-pub struct FromFnWith<S, R, F> {
+pub struct FnReconcilerWith<S, R, F> {
     state: S,
     function: F,
     request: PhantomData<fn(R)>,
 }
 
-impl<S, R, F> Reconciler for FromFnWith<S, R, F>
+impl<S, R, F> Reconciler for FnReconcilerWith<S, R, F>
 where
     S: Send + Sync + 'static,
     R: Request,
@@ -146,8 +146,8 @@ where
     }
 }
 
-impl<S, R, F> fmt::Debug for FromFnWith<S, R, F> {
+impl<S, R, F> fmt::Debug for FnReconcilerWith<S, R, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromFnWith").finish_non_exhaustive()
+        f.debug_struct("FnReconcilerWith").finish_non_exhaustive()
     }
 }

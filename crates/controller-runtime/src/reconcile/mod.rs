@@ -13,10 +13,10 @@ use std::{fmt, future::Future, hash::Hash};
 
 pub use self::{
     action::Action,
-    cause::{Cause, Causes, Change, WithoutEvent},
+    cause::{Cause, Causes, ChangeType, WithoutEvent},
     context::Context,
     error::Error,
-    from_fn::{FromFn, FromFnWith, ReconcileFn, ReconcileFnWith, from_fn, from_fn_with},
+    from_fn::{FnReconciler, FnReconcilerWith, ReconcileFn, ReconcileFnWith, from_fn, from_fn_with},
     object::{AsReconciler, ObjectReconciler, as_reconciler},
 };
 pub(crate) use self::{

@@ -20,7 +20,7 @@ use kube_clock::Clock;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 pub(crate) use self::publisher::Publisher;
-pub use self::report::Report;
+pub use self::report::EventReport;
 use crate::object::TypedObject;
 
 /// Largest number of events waiting to be written.
@@ -46,7 +46,7 @@ pub struct Recorder {
 struct Record {
     controller: Arc<str>,
     regarding: ObjectReference,
-    report: Report,
+    report: EventReport,
 }
 
 impl Recorder {
@@ -62,28 +62,28 @@ impl Recorder {
         Self { controller: Arc::from(controller), ..self.clone() }
     }
 
-    /// Records a normal event: [`Recorder::record`] of a [`Report::normal`].
+    /// Records a normal event: [`Recorder::record`] of an [`EventReport::normal`].
     pub fn normal(&self, object: &impl TypedObject, reason: &str, action: &str, note: impl Into<String>) {
-        self.record(object, Report::normal(reason, action, note));
+        self.record(object, EventReport::normal(reason, action, note));
     }
 
-    /// Records a warning: [`Recorder::record`] of a [`Report::warning`].
+    /// Records a warning: [`Recorder::record`] of an [`EventReport::warning`].
     pub fn warning(&self, object: &impl TypedObject, reason: &str, action: &str, note: impl Into<String>) {
-        self.record(object, Report::warning(reason, action, note));
+        self.record(object, EventReport::warning(reason, action, note));
     }
 
     /// Records an event about an object. For an object of a kind known at run time, pass the kind with it:
     ///
     /// ```
-    /// use controller_runtime::{DynamicKind, Recorder, Report};
+    /// use controller_runtime::{DynamicKind, EventReport, Recorder};
     /// use kube::core::DynamicObject;
     ///
     /// fn report(events: &Recorder, kind: &DynamicKind, widget: &DynamicObject) {
-    ///     events.record(&kind.object(widget), Report::normal("Scaled", "Scale", "three pieces"));
+    ///     events.record(&kind.object(widget), EventReport::normal("Scaled", "Scale", "three pieces"));
     /// }
     /// ```
     #[doc(alias = "Eventf")]
-    pub fn record(&self, object: &impl TypedObject, report: Report) {
+    pub fn record(&self, object: &impl TypedObject, report: EventReport) {
         let controller = Arc::clone(&self.controller);
         match self.queue.try_send(Record { controller, regarding: object.reference(), report }) {
             Ok(()) => {}

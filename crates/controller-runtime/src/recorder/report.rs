@@ -10,11 +10,11 @@ use crate::object::TypedObject;
 /// Content of an event.
 ///
 /// ```
-/// use controller_runtime::{Recorder, Report};
+/// use controller_runtime::{EventReport, Recorder};
 /// use k8s_openapi::api::core::v1::{Pod, Secret};
 ///
 /// fn tell(events: &Recorder, pod: &Pod, secret: &Secret) {
-///     let report = Report::warning("FailedMount", "Mount", "the secret has no key `token`");
+///     let report = EventReport::warning("FailedMount", "Mount", "the secret has no key `token`");
 ///     events.record(pod, report.related(secret).annotation("example.com/key", "token"));
 /// }
 /// ```
@@ -22,7 +22,7 @@ use crate::object::TypedObject;
 /// Texts longer than the API server accepts are cut: reasons and actions to 128 bytes, notes to 1024.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a report has no effect until it is passed to `Recorder::record`"]
-pub struct Report {
+pub struct EventReport {
     pub(super) kind: EventType,
     pub(super) reason: String,
     pub(super) action: String,
@@ -38,7 +38,7 @@ pub(super) enum EventType {
     Warning,
 }
 
-impl Report {
+impl EventReport {
     /// A normal event. `reason` and `action` are single words in `CamelCase`, e.g. `Scaled` and `Scale`; `note` is a
     /// sentence for people.
     pub fn normal(reason: impl Into<String>, action: impl Into<String>, note: impl Into<String>) -> Self {

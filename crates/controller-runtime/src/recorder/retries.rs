@@ -79,10 +79,10 @@ mod tests {
     use k8s_openapi::api::core::v1::ObjectReference;
 
     use super::*;
-    use crate::recorder::Report;
+    use crate::recorder::EventReport;
 
     fn attempt(name: &str) -> Attempt {
-        let report = Report::normal("Fine", "Look", "nothing new");
+        let report = EventReport::normal("Fine", "Look", "nothing new");
         let record = Record { controller: Arc::from("c"), regarding: ObjectReference::default(), report };
         let seen = Seen { count: 1, last: Instant::now() };
         Attempt { name: name.to_owned(), record, is_new: true, seen, failures: 0 }

@@ -245,7 +245,7 @@ fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run]) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::{Cause, Change, WithoutEvent};
+    use crate::reconcile::{Cause, ChangeType, WithoutEvent};
 
     /// A run that ended at this second of Unix time, without an event.
     fn run(second: i64, attempt: u32, result: RunResult) -> Run {
@@ -262,7 +262,7 @@ mod tests {
 
     fn caused(mut run: Run) -> Run {
         run.causes = Causes::default();
-        run.causes.add(Cause { change: Change::Created, source: "widgets".into(), object: None });
+        run.causes.add(Cause { change: ChangeType::Created, source: "widgets".into(), object: None });
         run
     }
 

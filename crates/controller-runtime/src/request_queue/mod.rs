@@ -39,7 +39,7 @@ use crate::{
     pace::Pace,
     panics::panic_message,
     predicate::{EventFilter, required_labels},
-    reconcile::{Cause, Change, Request},
+    reconcile::{Cause, ChangeType, Request},
 };
 
 /// The queue of a controller, with causes, event filters and failed events.
@@ -144,7 +144,7 @@ impl<R: Request> RequestQueue<R> {
 
     /// Enqueues a request on behalf of `source`.
     pub(crate) fn add(&self, source: &Arc<str>, request: R, how: AddOptions) {
-        let cause = Cause { change: Change::Generic, source: Arc::clone(source), object: None };
+        let cause = Cause { change: ChangeType::Generic, source: Arc::clone(source), object: None };
         self.expect(&request, cause);
         self.enqueue(Class::AsSaid).add_with(request, how);
     }
@@ -205,14 +205,14 @@ impl<R: Request> Clone for RequestQueue<R> {
 }
 
 /// Type of the event; `None` for initial lists and resyncs, which report no change.
-fn change<K: Object>(event: &Event<K>) -> Option<Change> {
+fn change<K: Object>(event: &Event<K>) -> Option<ChangeType> {
     match event {
         Event::Create { in_initial_list: true, .. } => None,
         Event::Update { old, new } if old.meta().resource_version() == new.meta().resource_version() => None,
-        Event::Create { .. } => Some(Change::Created),
-        Event::Update { .. } => Some(Change::Updated),
-        Event::Delete { .. } => Some(Change::Deleted),
-        Event::Generic { .. } => Some(Change::Generic),
+        Event::Create { .. } => Some(ChangeType::Created),
+        Event::Update { .. } => Some(ChangeType::Updated),
+        Event::Delete { .. } => Some(ChangeType::Deleted),
+        Event::Generic { .. } => Some(ChangeType::Generic),
     }
 }
 

@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        reconcile::Change,
+        reconcile::ChangeType,
         request_queue::{RequestQueue, overview::Explain},
     };
 
@@ -200,7 +200,7 @@ mod tests {
     fn requests_are_formatted_while_no_lock_is_held() {
         let requests = RequestQueue::of(Queue::default());
         TRACKER.set(Some(Arc::clone(&requests.tracker)));
-        let cause = Cause { change: Change::Updated, source: Arc::from("x"), object: None };
+        let cause = Cause { change: ChangeType::Updated, source: Arc::from("x"), object: None };
         requests.tracker.expect(&Nosy("expected"), cause, false);
         let run = Run {
             ended: Timestamp::UNIX_EPOCH,
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_million_requests_is_freed_when_they_run() {
         let tracker = Tracker::default();
-        let cause = Cause { change: Change::Updated, source: Arc::from("x"), object: None };
+        let cause = Cause { change: ChangeType::Updated, source: Arc::from("x"), object: None };
         for request in 0..1_000_000_u32 {
             tracker.expect(&request, cause.clone(), false);
         }

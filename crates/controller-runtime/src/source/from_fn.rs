@@ -21,23 +21,23 @@ use crate::{error::BoxError, reconcile::Request};
 /// # accepted(hourly);
 /// ```
 #[doc(alias = "source.Func")]
-pub fn from_fn<R, F, Fut>(name: impl Into<String>, function: F) -> FromFn<F>
+pub fn from_fn<R, F, Fut>(name: impl Into<String>, function: F) -> FnSource<F>
 where
     R: Request,
     F: Fn(Sink<R>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), BoxError>> + Send,
 {
-    FromFn { name: name.into(), function }
+    FnSource { name: name.into(), function }
 }
 
 /// A function as a source. Made by [`from_fn`].
 #[derive(Clone)]
-pub struct FromFn<F> {
+pub struct FnSource<F> {
     name: String,
     function: F,
 }
 
-impl<R, F, Fut> Source<R> for FromFn<F>
+impl<R, F, Fut> Source<R> for FnSource<F>
 where
     R: Request,
     F: Fn(Sink<R>) -> Fut + Send + Sync + 'static,
@@ -52,8 +52,8 @@ where
     }
 }
 
-impl<F> fmt::Debug for FromFn<F> {
+impl<F> fmt::Debug for FnSource<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromFn").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("FnSource").field("name", &self.name).finish_non_exhaustive()
     }
 }

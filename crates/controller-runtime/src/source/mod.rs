@@ -15,7 +15,7 @@ mod stream;
 use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
 
 pub use self::{
-    from_fn::{FromFn, from_fn},
+    from_fn::{FnSource, from_fn},
     kind::Kind,
     owns::{MetadataOnly, Owns, Whole},
     sink::Sink,

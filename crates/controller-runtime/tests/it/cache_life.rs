@@ -42,7 +42,7 @@ fn told<K: Object>(event: &Event<K>) -> String {
 }
 
 /// Returns all events that a stream has by now.
-async fn drained<K: Object>(events: &mut controller_runtime::cache::Events<K>) -> Vec<String> {
+async fn drained<K: Object>(events: &mut controller_runtime::cache::EventStream<K>) -> Vec<String> {
     settle().await;
     let mut all = Vec::new();
     while let Some(Some(event)) = events.next().now_or_never() {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Client, Context, DynamicKind, Manager, ObjectKey, Reconciler, Recorder,
-    Report,
+    Action, BoxError, Builder, Client, Context, DynamicKind, EventReport, Manager, ObjectKey, Reconciler,
+    Recorder,
     manager::{Options, RunContext, Runnable},
     reconcile,
 };
@@ -256,9 +256,9 @@ impl Runnable for Tells {
         about.metadata.uid = Some("u1".to_owned());
         let mut secret = Secret::default();
         secret.metadata.name = Some("s".to_owned());
-        let report = Report::warning("R".repeat(200), "A".repeat(200), "é".repeat(600));
+        let report = EventReport::warning("R".repeat(200), "A".repeat(200), "é".repeat(600));
         events.record(&kind.object(&about), report.related(&secret).annotation("example.com/run", "17"));
-        events.record(&kind.object(&about), Report::warning("R".repeat(200), "A".repeat(200), ""));
+        events.record(&kind.object(&about), EventReport::warning("R".repeat(200), "A".repeat(200), ""));
 
         let metadata = ObjectMeta { name: Some("system:node".to_owned()), ..ObjectMeta::default() };
         events.normal(&ClusterRole { metadata, ..ClusterRole::default() }, "Looked", "Look", "all is well");

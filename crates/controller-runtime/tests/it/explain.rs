@@ -57,7 +57,7 @@ async fn run(
     env: &Environment,
     reconciler: impl Reconciler<Request = ObjectKey<Widget>>,
     options: Options<ObjectKey<Widget>>,
-) -> (Running, controller::Handle<ObjectKey<Widget>>) {
+) -> (Running, controller::ControllerHandle<ObjectKey<Widget>>) {
     let manager = manager(env);
     let controller = Builder::managed_by(&manager)
         .for_kind::<Widget>()

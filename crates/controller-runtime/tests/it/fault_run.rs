@@ -17,7 +17,7 @@ use std::{
 use controller_runtime::{
     Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler,
     cache::{self, Retain},
-    controller::{Handle, Options, RequestState},
+    controller::{ControllerHandle, Options, RequestState},
     manager, reconcile, set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -225,7 +225,7 @@ async fn start(
     seed: u64,
     retain: Retain,
     in_work: &Arc<Mutex<InWork>>,
-) -> (Manager, Handle<ObjectKey<Widget>>, Running) {
+) -> (Manager, ControllerHandle<ObjectKey<Widget>>, Running) {
     let cache = cache::Options::default().retain(retain);
     let manager = Manager::new(client, manager::Options::new(OPERATOR).seed(seed).cache(cache));
     let copies = Copies { client: manager.client(), widgets: manager.cached(), in_work: Arc::clone(in_work) };

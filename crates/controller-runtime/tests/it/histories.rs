@@ -14,7 +14,7 @@ use std::{
 
 use controller_runtime::{
     Builder, Cached, Client, DynamicKind, Event, Lazy, Manager, Object, ObjectKey, StaticObject,
-    cache::{Events, InNamespace},
+    cache::{EventStream, InNamespace},
     manager::Options,
 };
 use futures::{FutureExt, StreamExt};
@@ -360,7 +360,7 @@ fn entry<K: Object>(state: &Lazy<K>) -> (String, (String, u64)) {
 /// A cache, and the state it showed last.
 struct Reader<K: Object> {
     cached: Cached<K>,
-    events: Events<K>,
+    events: EventStream<K>,
     folded: Folded,
     /// Index of the first server state that equals the last visible state.
     at: usize,

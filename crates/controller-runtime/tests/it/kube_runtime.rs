@@ -9,7 +9,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Client, Manager, cache::Events, manager::Options, set_controller_reference,
+    Builder, Client, Manager, cache::EventStream, manager::Options, set_controller_reference,
 };
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -59,7 +59,7 @@ async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_went_before_i
 }
 
 /// Waits until the stream delivers the object.
-async fn seen(events: &mut Events<Widget>, name: &str) {
+async fn seen(events: &mut EventStream<Widget>, name: &str) {
     let told = async { while events.next().await.expect("it goes on").meta().name() != name {} };
     timeout(Duration::from_secs(3), told).await.unwrap_or_else(|_| panic!("nobody was woken for {name}"));
 }

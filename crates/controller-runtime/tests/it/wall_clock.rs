@@ -46,7 +46,7 @@ impl Reconciler for Times {
     }
 }
 
-async fn run(manager: Manager, times: &Times) -> (Running, controller::Handle<ObjectKey<Widget>>) {
+async fn run(manager: Manager, times: &Times) -> (Running, controller::ControllerHandle<ObjectKey<Widget>>) {
     let handle = Builder::managed_by(&manager).for_kind::<Widget>().complete(times.clone()).unwrap();
     (Running::start(manager).await, handle)
 }

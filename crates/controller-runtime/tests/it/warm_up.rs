@@ -38,7 +38,7 @@ fn with_controller(
     manager: &Manager,
     warms_up: bool,
     reconciler: impl Reconciler<Request = ObjectKey<Widget>>,
-) -> controller::Handle<ObjectKey<Widget>> {
+) -> controller::ControllerHandle<ObjectKey<Widget>> {
     let options = Options::default().enable_warmup(warms_up);
     Builder::managed_by(manager).for_kind::<Widget>().with_options(options).complete(reconciler).unwrap()
 }

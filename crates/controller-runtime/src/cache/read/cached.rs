@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{
-    events::Events,
+    event_stream::EventStream,
     index::Index,
     selection::Selection,
     until::{self, UntilError},
@@ -280,8 +280,8 @@ impl<K: Object> Cached<K> {
     /// Events that the reader has not taken are merged: for each object one event remains, which leads from the last
     /// state that the reader took to the latest one. A slow reader misses intermediate states but always receives the
     /// latest, and at most one event per object waits.
-    pub fn events(&self) -> Events<K> {
-        Events::new(&self.informer)
+    pub fn events(&self) -> EventStream<K> {
+        EventStream::new(&self.informer)
     }
 
     /// Resource version up to which the cache has received all changes; pass it to

@@ -2,7 +2,7 @@
 
 pub(super) mod cached;
 pub(super) mod caches;
-pub(super) mod events;
+pub(super) mod event_stream;
 pub(super) mod index;
 pub(super) mod selection;
 pub(super) mod until;

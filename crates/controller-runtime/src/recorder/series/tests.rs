@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::*;
-use crate::recorder::Report;
+use crate::recorder::EventReport;
 
 fn record(name: &str, reason: &str) -> Record {
     Record {
@@ -15,7 +15,7 @@ fn record(name: &str, reason: &str) -> Record {
             name: Some(name.to_owned()),
             ..ObjectReference::default()
         },
-        report: Report::normal(reason, "Act", "note"),
+        report: EventReport::normal(reason, "Act", "note"),
     }
 }
 
@@ -42,7 +42,7 @@ fn the_same_event_again_is_counted_and_another_is_new() {
 #[test]
 fn another_related_object_is_another_event_and_an_annotation_is_not() {
     let (mut series, now) = (Series::default(), Instant::now());
-    let mut count_of = |change: fn(Report) -> Report| {
+    let mut count_of = |change: fn(EventReport) -> EventReport| {
         let mut record = record("a", "R");
         record.report = change(record.report);
         count(&series.observe(&record, now, 1))

@@ -190,7 +190,7 @@ struct Hoards {
     _client: Client,
     _widgets: Cached<Widget>,
     _manager: WeakManager,
-    handle: Arc<Mutex<Option<controller::Handle<ObjectKey<Widget>>>>>,
+    handle: Arc<Mutex<Option<controller::ControllerHandle<ObjectKey<Widget>>>>>,
     _alive: Arc<()>,
 }
 

@@ -19,17 +19,17 @@ use crate::{
 
 /// Stream of the changes of a cache, returned by [`Cached::events`](crate::cache::Cached::events). It never ends.
 #[must_use = "streams do nothing unless polled"]
-pub struct Events<K: Object> {
+pub struct EventStream<K: Object> {
     place: Place<K>,
 }
 
-impl<K: Object> Events<K> {
+impl<K: Object> EventStream<K> {
     pub(in crate::cache) fn new(informer: &Arc<Informer<K>>) -> Self {
         Self { place: informer.subscribe() }
     }
 }
 
-impl<K: Object> Stream for Events<K> {
+impl<K: Object> Stream for EventStream<K> {
     type Item = Event<K>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event<K>>> {
@@ -37,8 +37,8 @@ impl<K: Object> Stream for Events<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Events<K> {
+impl<K: Object> fmt::Debug for EventStream<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("waiting", &self.place.mailbox.len()).finish()
+        f.debug_struct("EventStream").field("waiting", &self.place.mailbox.len()).finish()
     }
 }

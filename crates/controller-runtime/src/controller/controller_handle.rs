@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    Controller, Watch, WorkersError,
+    Controller, SourceHandle, WorkersError,
     sources::Sources,
     worker_pool::{self, WantedWorkers},
 };
@@ -36,7 +36,7 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub struct Handle<R: Request> {
+pub struct ControllerHandle<R: Request> {
     requests: RequestQueue<R>,
     sources: Arc<Sources<R>>,
     wanted_workers: Arc<WantedWorkers>,
@@ -46,7 +46,7 @@ pub struct Handle<R: Request> {
     runnables: Vec<RunnableHandle>,
 }
 
-impl<R: Request> Handle<R> {
+impl<R: Request> ControllerHandle<R> {
     pub(crate) fn new(controller: &Controller<R>, cache: Arc<Cache>, runnables: Vec<RunnableHandle>) -> Self {
         Self {
             requests: controller.requests.clone(),
@@ -80,15 +80,15 @@ impl<R: Request> Handle<R> {
 
     /// Adds a source of requests: it starts at once if the controller is running.
     ///
-    /// If it fails, the controller continues: [`Watch::synced`] and the log report the error, and the source is retried.
+    /// If it fails, the controller continues: [`SourceHandle::synced`] and the log report the error, and the source is retried.
     #[expect(clippy::must_use_candidate, reason = "the handle is needed only to remove the source")]
-    pub fn watch<C: Object>(&self, source: Kind<C, R>) -> Watch {
+    pub fn watch<C: Object>(&self, source: Kind<C, R>) -> SourceHandle {
         self.watch_raw_source(source.attach(&self.cache, &self.requests.required_labels()))
     }
 
     /// Like [`watch`](Self::watch), for a source of any type.
-    pub fn watch_raw_source(&self, source: impl Source<R>) -> Watch {
-        Watch::new(&self.sources, Arc::new(source))
+    pub fn watch_raw_source(&self, source: impl Source<R>) -> SourceHandle {
+        SourceHandle::new(&self.sources, Arc::new(source))
     }
 
     /// The number of workers that the controller has, or will have when it runs.
@@ -126,7 +126,7 @@ impl<R: Request> Handle<R> {
     }
 }
 
-impl<R: Request> Clone for Handle<R> {
+impl<R: Request> Clone for ControllerHandle<R> {
     fn clone(&self) -> Self {
         Self {
             requests: self.requests.clone(),
@@ -139,8 +139,8 @@ impl<R: Request> Clone for Handle<R> {
     }
 }
 
-impl<R: Request> fmt::Debug for Handle<R> {
+impl<R: Request> fmt::Debug for ControllerHandle<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("ControllerHandle").field("name", &self.name()).finish_non_exhaustive()
     }
 }

@@ -8,12 +8,12 @@ use super::sources::{Phase, Sources, Standing};
 use crate::{reconcile::Request, source::DynSource};
 
 /// Handle of a source that was added after its controller was made. Dropping it has no effect. Made by
-/// [`Handle::watch`](super::Handle::watch).
+/// [`ControllerHandle::watch`](super::ControllerHandle::watch).
 ///
 /// ```no_run
 /// # use controller_runtime::{MapMeta, ObjectKey, cache::Meta, controller::{self, NotSyncedError}, source::Kind};
 /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-/// # async fn example(controller: &controller::Handle<ObjectKey<Deployment>>) -> Result<(), NotSyncedError> {
+/// # async fn example(controller: &controller::ControllerHandle<ObjectKey<Deployment>>) -> Result<(), NotSyncedError> {
 /// let secrets = Kind::<Secret, _>::new(MapMeta(|secret: &Meta| {
 ///     secret.namespace().map(|namespace| ObjectKey::new(namespace, secret.name()))
 /// }));
@@ -25,7 +25,7 @@ use crate::{reconcile::Request, source::DynSource};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Watch {
+pub struct SourceHandle {
     name: Arc<str>,
     standing: watch::Receiver<Standing>,
     remove: Arc<dyn Fn() + Send + Sync>,
@@ -42,7 +42,7 @@ pub struct NotSyncedError {
     pub reason: String,
 }
 
-impl Watch {
+impl SourceHandle {
     pub(super) fn new<R: Request>(sources: &Arc<Sources<R>>, source: Arc<dyn DynSource<R>>) -> Self {
         let (id, name, standing) = sources.add(source);
         let sources = Arc::clone(sources);
@@ -87,8 +87,8 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for SourceHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("SourceHandle").field("name", &self.name).finish_non_exhaustive()
     }
 }
