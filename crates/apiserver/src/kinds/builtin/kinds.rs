@@ -1,4 +1,4 @@
-//! Builtin kinds as resources, combined from the data files and the table in `rows`.
+//! Builtin kinds as resources, combined from the data files and the table in `kind_table`.
 
 use std::sync::Arc;
 

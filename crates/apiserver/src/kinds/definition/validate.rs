@@ -106,7 +106,7 @@ fn unchecked_patterns(definition: &Value) -> Vec<String> {
             let pattern = Schema::unchecked_pattern(&version["schema"]["openAPIV3Schema"])?;
             let shown: String = pattern.chars().take(64).collect();
             Some(format!(
-                "spec.versions[{index}].schema.openAPIV3Schema: the pattern {} is too large for this cluster, which does \
+                "spec.versions[{index}].schema.openAPIV3Schema: the pattern {} is too large for this server, which does \
                  not check it",
                 quote(&shown)
             ))

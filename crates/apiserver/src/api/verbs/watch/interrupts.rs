@@ -117,7 +117,7 @@ impl Wake for Bell {
 }
 
 /// Waits until the listener of the watch, if it has one, or the server shuts down.
-async fn gone(closing: Option<Closing>, mut cluster: watch::Receiver<bool>) {
+async fn gone(closing: Option<Closing>, mut server: watch::Receiver<bool>) {
     let listener = async {
         match closing {
             Some(Closing(mut closing)) => {
@@ -130,6 +130,6 @@ async fn gone(closing: Option<Closing>, mut cluster: watch::Receiver<bool>) {
     tokio::select! {
         biased;
         () = listener => {}
-        _ = cluster.wait_for(|closed| *closed) => {}
+        _ = server.wait_for(|closed| *closed) => {}
     }
 }
