@@ -44,8 +44,7 @@ pub struct WeakManager {
 impl Manager {
     /// The manager for a [`RunContext`].
     pub(super) fn for_context(&self) -> Weak<dyn Any + Send + Sync> {
-        let shared = Arc::downgrade(&self.shared);
-        shared
+        Arc::downgrade(&self.shared) as _
     }
 
     /// A weak handle of the manager, for its own runnables.
