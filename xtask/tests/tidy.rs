@@ -114,6 +114,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 6] = [
             "health",
             "leader_election",
             "controller",
+            "webhook",
             // Composition.
             "manager",
             "builder",

@@ -14,6 +14,7 @@ use crate::{
     predicate::{EventFilter, Predicate, required_labels},
     reconcile::{Reconciler, Request},
     source::{DynSource, Kind, Owns, Source},
+    webhook::{Defaulter, Registration, Rule, Spokes, Validator},
 };
 
 /// Metadata of a kind known at run time.
@@ -199,9 +200,9 @@ impl<'m> Builder<'m> {
         own_source: Option<AttachSubject<R, S>>,
         log: fn(&S, &str) -> Log<R>,
     ) -> ControllerBuilder<'m, R, S> {
-        let (options, filters, sources) = (Options::default(), Vec::new(), Vec::new());
+        let (options, filters, sources, webhooks) = (Options::default(), Vec::new(), Vec::new(), Vec::new());
         let manager = self.manager;
-        ControllerBuilder { manager, name, options, subject, own_source, log, filters, sources }
+        ControllerBuilder { manager, name, options, subject, own_source, log, filters, sources, webhooks }
     }
 }
 
@@ -219,6 +220,7 @@ pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     log: fn(&S, &str) -> Log<R>,
     filters: Vec<Box<dyn EventFilter>>,
     sources: Vec<Attach<R>>,
+    webhooks: Vec<Registration>,
 }
 
 /// Declares the controller's own kind to the cache, with the labels that all sources require.
@@ -300,6 +302,54 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
     }
 }
 
+/// Webhooks of the controller's kind: see [`webhook`](crate::webhook).
+impl<K: StaticObject> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
+    /// Sets defaults of `K` in a mutating webhook.
+    #[doc(alias = "WithDefaulter")]
+    pub fn defaulted(self) -> Self
+    where
+        K: Defaulter,
+    {
+        self.defaulted_with(|rule| rule)
+    }
+
+    /// Like [`defaulted`](Self::defaulted), with a changed rule: path, failure policy, selectors or timeout.
+    #[doc(alias = "WithDefaulterCustomPath")]
+    pub fn defaulted_with(mut self, adapt: impl FnOnce(Rule) -> Rule) -> Self
+    where
+        K: Defaulter,
+    {
+        self.webhooks.push(Registration::defaulter::<K>(adapt));
+        self
+    }
+
+    /// Validates `K` in a validating webhook.
+    #[doc(alias = "WithValidator")]
+    pub fn validated(self) -> Self
+    where
+        K: Validator,
+    {
+        self.validated_with(|rule| rule)
+    }
+
+    /// Like [`validated`](Self::validated), with a changed rule: path, failure policy, selectors or timeout.
+    #[doc(alias = "WithValidatorCustomPath")]
+    pub fn validated_with(mut self, adapt: impl FnOnce(Rule) -> Rule) -> Self
+    where
+        K: Validator,
+    {
+        self.webhooks.push(Registration::validator::<K>(adapt));
+        self
+    }
+
+    /// Converts between `K`, the hub, and other versions of its kind, in a tuple: `converted::<(v1::Guestbook,)>()`.
+    #[doc(alias = "WithConverter")]
+    pub fn converted<S: Spokes<K>>(mut self) -> Self {
+        self.webhooks.push(Registration::converter::<K, S>());
+        self
+    }
+}
+
 impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// Reconciles the requests of `source`.
     #[doc(alias = "Watches")]
@@ -367,11 +417,13 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// # Errors
     ///
     /// The manager has a controller of that name, or is stopping; the name is empty; there is no source; the number of workers
-    /// is zero or above 10,000.
+    /// is zero or above 10,000; a webhook is refused.
     pub fn complete(self, reconciler: impl Reconciler<Request = R>) -> Result<ControllerHandle<R>, AddError> {
         let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
-        manager.add_controller(&name, &settings.clone(), |cache, metrics| {
-            self.make(settings, reconciler, cache, metrics)
+        self.with_webhooks(|builder| {
+            manager.add_controller(&name, &settings.clone(), |cache, metrics| {
+                builder.make(settings, reconciler, cache, metrics)
+            })
         })
     }
 
@@ -386,9 +438,22 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         reconciler: impl Reconciler<Request = R>,
     ) -> Result<UnmanagedController<R>, AddError> {
         let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
-        manager.unmanaged(&name, &settings.clone(), |cache, metrics| {
-            self.make(settings, reconciler, cache, metrics)
+        self.with_webhooks(|builder| {
+            manager.unmanaged(&name, &settings.clone(), |cache, metrics| {
+                builder.make(settings, reconciler, cache, metrics)
+            })
         })
+    }
+
+    /// Registers the webhooks of the kind, and removes them again if `add` fails.
+    fn with_webhooks<T>(mut self, add: impl FnOnce(Self) -> Result<T, AddError>) -> Result<T, AddError> {
+        let webhooks = std::mem::take(&mut self.webhooks);
+        if webhooks.is_empty() {
+            return add(self);
+        }
+        let all = self.manager.webhooks();
+        let registered = all.register(webhooks)?;
+        add(self).inspect_err(|_| all.unregister(registered))
     }
 
     fn settle(&self) -> Result<Settings, AddError> {
@@ -410,7 +475,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         cache: &Cache,
         metrics: &Metrics,
     ) -> Controller<R> {
-        let Self { manager, name, options, subject, own_source, log, filters, sources } = self;
+        let Self { manager, name, options, subject, own_source, log, filters, sources, webhooks: _ } = self;
         let clock = manager.clock();
         let log = log(&subject, &name);
         // Labels that all filters require narrow every watch of the controller.

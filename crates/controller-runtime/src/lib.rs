@@ -42,7 +42,7 @@
 //!
 //! [`reconcile`] (the trait to implement), [`source`], [`predicate`] and [`handler`] (from a change to a request),
 //! [`controller`] and [`manager`] (options and lifecycle), [`cache`] and [`client`] (reading and writing), [`leader_election`],
-//! [`metrics`], [`health`], [`serving`], [`workqueue`].
+//! [`webhook`] (defaults, validation and versions of a kind), [`metrics`], [`health`], [`serving`], [`workqueue`].
 //!
 //! # Features
 //!
@@ -93,7 +93,7 @@
 //!
 //! Parts of controller-runtime for Go that are missing:
 //!
-//! - webhooks and conversion, with their server, flags and metrics;
+//! - the flags of webhooks, webhooks for authentication, and certificates managed by the operator: see [`webhook`];
 //! - profiles (`PprofBindAddress`): an extra handler of the metrics server may serve them;
 //! - a cache of your own making (`NewCache`), and `GetControllerOptions`: the manager's options apply to each controller that
 //!   sets none of its own;
@@ -136,6 +136,7 @@ pub mod serving;
 pub mod source;
 #[cfg(feature = "opentelemetry")]
 pub mod telemetry;
+pub mod webhook;
 
 pub use kube_workqueue as workqueue;
 

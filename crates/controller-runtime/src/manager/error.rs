@@ -7,6 +7,7 @@ use crate::{
     controller::{SourceError, WorkersError},
     error::{BoxError, with_causes},
     runnable::Refusal,
+    webhook::RegisterError,
 };
 
 /// Error of a manager's run.
@@ -121,6 +122,9 @@ pub enum AddError {
     /// A controller's number of workers is zero or too high.
     #[error(transparent)]
     Workers(#[from] WorkersError),
+    /// A webhook of the controller's kind was refused.
+    #[error(transparent)]
+    Webhook(#[from] RegisterError),
     /// The manager is stopping or has stopped.
     #[error("{name} cannot be added, because the manager is stopping: add it earlier, or to another manager")]
     Stopping {

@@ -14,6 +14,7 @@ mod servers;
 mod signals;
 mod unmanaged;
 mod weak;
+mod webhooks;
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -27,6 +28,7 @@ use self::{
     clients::{Clients, connect, host_of, metered},
     cluster::Clusters,
     servers::Servers,
+    webhooks::ManagerWebhooks,
 };
 pub use self::{
     cluster::Cluster,
@@ -123,6 +125,7 @@ struct Shared {
     /// Names of reconciles and runnables that still run after the lease was lost, because they cannot be stopped.
     overdue: watch::Sender<Vec<String>>,
     servers: Servers,
+    webhooks: ManagerWebhooks,
 }
 
 /// This manager's part in a leader election.
@@ -170,6 +173,7 @@ impl Manager {
                 ungated: clients.ungated,
                 cache,
                 clusters: Clusters::default(),
+                webhooks: ManagerWebhooks::new(&options, &metrics),
                 metrics,
                 registry: Arc::new(Runnables::new(election.is_some())),
                 state: watch::Sender::new(State::Built),

@@ -10,6 +10,7 @@ use crate::{
     controller::Config,
     leader_election,
     serving::{Endpoint, MetricsServerOptions},
+    webhook,
 };
 
 /// Options of a manager.
@@ -36,6 +37,7 @@ pub struct Options {
     pub(super) client: AdaptClient,
     pub(super) controller: Config,
     pub(super) metrics: MetricsServerOptions,
+    pub(super) webhooks: webhook::Options,
     pub(super) health_probe: Endpoint,
     pub(super) liveness: String,
     pub(super) readiness: String,
@@ -69,6 +71,7 @@ impl Options {
             client: AdaptClient::default(),
             controller: Config::default(),
             metrics: MetricsServerOptions::default(),
+            webhooks: webhook::Options::default(),
             health_probe: Endpoint::Disabled,
             liveness: "/healthz".to_owned(),
             readiness: "/readyz".to_owned(),
@@ -180,6 +183,14 @@ impl Options {
     #[doc(alias = "Metrics")]
     pub fn metrics(mut self, server: MetricsServerOptions) -> Self {
         self.metrics = server;
+        self
+    }
+
+    /// Sets the address and TLS of the webhook server, which starts if there are webhooks. Default: port 9443 with certificates
+    /// from files ([`webhook::Options`]).
+    #[doc(alias = "WebhookServer")]
+    pub fn webhooks(mut self, options: webhook::Options) -> Self {
+        self.webhooks = options;
         self
     }
 

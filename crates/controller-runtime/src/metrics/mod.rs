@@ -19,6 +19,10 @@
 //! | `rest_client_requests_total` | counter: code, method, host |
 //! | `rest_client_…` | see [`Metrics::register_rest_client_metrics`] |
 //! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
+//! | `controller_runtime_webhook_requests_total` | counter: webhook (a path), code (HTTP status) |
+//! | `controller_runtime_webhook_latency_seconds` | histogram: webhook |
+//! | `controller_runtime_webhook_requests_in_flight` | gauge: webhook |
+//! | `controller_runtime_webhook_panics_total`, `controller_runtime_conversion_webhook_panics_total` | counter |
 //! | `process_cpu_seconds_total` | counter; on Linux |
 //! | `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds`, `process_virtual_memory_max_bytes` | gauge; on Linux |
 //! | `process_network_receive_bytes_total`, `process_network_transmit_bytes_total` | counter: of all processes in the network namespace, such as a pod's; on Linux |
@@ -49,7 +53,6 @@
 //!
 //! Not available:
 //!
-//! - `controller_runtime_webhook_…` and `controller_runtime_conversion_webhook_…`: there are no webhooks yet.
 //! - `rest_client_dns_resolution_duration_seconds`: [`kube::Client`] resolves names and does not report it.
 //! - Native histograms, which need the protobuf format.
 //! - The collector of the Go runtime (`go_…`).
@@ -67,6 +70,7 @@ mod process;
 mod queue;
 mod reasons;
 mod rest_client;
+mod webhook;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -81,7 +85,7 @@ use prometheus_client::{
 
 pub(crate) use self::{
     certificates::CertificateMetrics, controller::ControllerMetrics, election::ElectionMetrics,
-    failed_events::FailedEventMetrics, queue::QueueGauges,
+    failed_events::FailedEventMetrics, queue::QueueGauges, webhook::WebhookMetrics,
 };
 use self::{
     controller::ControllerFamilies, election::ElectionFamilies, failed_events::FailedEventFamilies,
@@ -115,6 +119,7 @@ struct Inner {
     elections: ElectionFamilies,
     rest_client: Arc<RestClientFamilies>,
     certificates: CertificateMetrics,
+    webhooks: WebhookMetrics,
 }
 
 impl Metrics {
@@ -195,6 +200,10 @@ impl Metrics {
         self.inner.certificates.clone()
     }
 
+    pub(crate) fn webhooks(&self) -> WebhookMetrics {
+        self.inner.webhooks.clone()
+    }
+
     pub(crate) fn election(&self, name: &str) -> ElectionMetrics {
         self.inner.elections.of(name)
     }
@@ -209,6 +218,7 @@ impl Default for Metrics {
         let elections = ElectionFamilies::register(&mut registry);
         let rest_client = Arc::new(RestClientFamilies::register(&mut registry));
         let certificates = CertificateMetrics::register(&mut registry);
+        let webhooks = WebhookMetrics::register(&mut registry);
         registry.register_collector(Box::new(process::ProcessCollector));
         let registry = Mutex::new(registry);
         Self {
@@ -220,6 +230,7 @@ impl Default for Metrics {
                 elections,
                 rest_client,
                 certificates,
+                webhooks,
             }),
         }
     }

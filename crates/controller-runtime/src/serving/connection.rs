@@ -7,7 +7,6 @@ use std::{
     convert::Infallible,
     future::{Future, pending},
     pin::{Pin, pin},
-    sync::Arc,
     time::Duration,
 };
 
@@ -24,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BoxHandler,
+    handler::ServerHandler,
     read_timeout::{ReadTimeout, TimedStream},
 };
 
@@ -41,7 +40,7 @@ pub(crate) const H2: &[u8] = b"h2";
 pub(super) async fn serve(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    handler: BoxHandler,
+    handler: ServerHandler,
     closing: CancellationToken,
 ) {
     let Some(tls) = tls else { return http1(stream, handler, closing).await };
@@ -56,30 +55,33 @@ pub(super) async fn serve(
     }
 }
 
-async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin, handler: BoxHandler, closing: CancellationToken) {
+async fn http1(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    handler: impl Into<ServerHandler>,
+    closing: CancellationToken,
+) {
+    let handler = handler.into();
     let read_timeout = ReadTimeout::new();
     let stream = TokioIo::new(TimedStream { stream, read_timeout: read_timeout.clone() });
     let mut builder = http1::Builder::new();
     // hyper's timeout is off, because `ReadTimeout` distinguishes idle time from the time of a request.
     builder.header_read_timeout(None).max_buf_size(MAX_HEADER_BYTES as usize);
     let timeout = read_timeout.clone();
-    let service = service_fn(move |request| answer(request, Arc::clone(&handler), timeout.clone()));
+    let service = service_fn(move |request| answer(request, handler.clone(), timeout.clone()));
     let connection = builder.serve_connection(stream, service);
     // No grace period: a client that has sent half a request expects no response.
     finish(connection, http1::Connection::graceful_shutdown, &closing, &read_timeout, Duration::ZERO).await;
 }
 
-/// Answers one request. Its body is not read.
+/// Answers one request. A handler that reads the body limits the time for that itself.
 async fn answer(
     request: http::Request<Incoming>,
-    handler: BoxHandler,
+    handler: ServerHandler,
     read_timeout: ReadTimeout,
 ) -> Result<http::Response<Full<Bytes>>, Infallible> {
     // Dropped with the response, which starts the idle time.
     let _running = read_timeout.request_begins();
-    let (head, _) = request.into_parts();
-    let answer = handler(http::Request::from_parts(head, ())).await;
-    Ok(answer.map(Full::new))
+    Ok(handler.handle(request).await.map(Full::new))
 }
 
 /// Drives a connection to its end. When the server closes, running requests are answered, and a client in the middle of a

@@ -4,6 +4,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use hyper::body::Incoming;
 
 /// A request. Its body is not read.
 pub type Request = http::Request<()>;
@@ -30,6 +31,40 @@ where
 /// Object-safe form of [`Handler`].
 pub(crate) type BoxHandler =
     Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync>;
+
+/// Handler that reads the bodies of requests, and limits their size and the time to read them.
+pub(crate) type BodyHandler =
+    Arc<dyn Fn(http::Request<Incoming>) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync>;
+
+/// Handler of all requests of a server.
+#[derive(Clone)]
+pub(crate) enum ServerHandler {
+    /// Does not read bodies.
+    WithoutBody(BoxHandler),
+    /// Reads bodies.
+    WithBody(BodyHandler),
+}
+
+impl ServerHandler {
+    pub(super) async fn handle(&self, request: http::Request<Incoming>) -> Response {
+        match self {
+            Self::WithoutBody(handler) => handler(request.map(drop)).await,
+            Self::WithBody(handler) => handler(request).await,
+        }
+    }
+}
+
+impl From<BoxHandler> for ServerHandler {
+    fn from(handler: BoxHandler) -> Self {
+        Self::WithoutBody(handler)
+    }
+}
+
+impl From<BodyHandler> for ServerHandler {
+    fn from(handler: BodyHandler) -> Self {
+        Self::WithBody(handler)
+    }
+}
 
 pub(crate) fn boxed(handler: impl Handler) -> BoxHandler {
     let handler = Arc::new(handler);

@@ -1,4 +1,4 @@
-//! Servers of a manager, for metrics and probes: addresses ([`Endpoint`]), TLS ([`Serving`]), handlers ([`Handler`]), and the
+//! Servers of a manager, for metrics, probes and webhooks: addresses ([`Endpoint`]), TLS ([`Serving`]), handlers ([`Handler`]), and the
 //! options of the metrics server ([`MetricsServerOptions`]).
 //!
 //! HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need no more, and HTTP/2 has attacks of its own.
@@ -22,17 +22,18 @@ use tracing::Instrument;
 #[doc(no_inline)]
 pub use tokio_rustls::rustls;
 
-use self::certificates::{AdaptTls, Certificates};
+pub(crate) use self::{
+    certificates::AdaptTls,
+    handler::{BodyHandler, BoxHandler, boxed, text},
+    listen::Listen,
+    metrics_server::ExtraHandlers,
+};
+use self::{certificates::Certificates, handler::ServerHandler};
 pub use self::{
     certificates::{CertFiles, CertificateError, Serving},
     endpoint::{Endpoint, EndpointError},
     handler::{Handler, Request, Response},
     metrics_server::{AllowedTo, MetricsServerOptions},
-};
-pub(crate) use self::{
-    handler::{BoxHandler, boxed, text},
-    listen::Listen,
-    metrics_server::ExtraHandlers,
 };
 use crate::{
     error::BoxError,
@@ -55,7 +56,7 @@ pub(crate) struct HttpServer {
     serving: Serving,
     offers_http2: bool,
     adapt_tls: AdaptTls,
-    handler: BoxHandler,
+    handler: ServerHandler,
     certificate_metrics: CertificateMetrics,
     /// Address that the server currently listens on.
     bound: Arc<watch::Sender<Option<SocketAddr>>>,
@@ -66,11 +67,11 @@ impl HttpServer {
         name: &'static str,
         listen: Listen,
         serving: Serving,
-        handler: BoxHandler,
+        handler: impl Into<ServerHandler>,
         certificate_metrics: CertificateMetrics,
         bound: Arc<watch::Sender<Option<SocketAddr>>>,
     ) -> Self {
-        let (offers_http2, adapt_tls) = (false, AdaptTls::default());
+        let (offers_http2, adapt_tls, handler) = (false, AdaptTls::default(), handler.into());
         Self { name, listen, serving, offers_http2, adapt_tls, handler, certificate_metrics, bound }
     }
 
@@ -143,7 +144,7 @@ impl HttpServer {
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
-                        let (handler, tls, closing) = (Arc::clone(&self.handler), tls.clone(), closing.clone());
+                        let (handler, tls, closing) = (self.handler.clone(), tls.clone(), closing.clone());
                         connections.spawn(connection::serve(stream, tls, handler, closing).in_current_span());
                     }
                     Err(error) => {

@@ -52,6 +52,7 @@ mod wall_clock;
 mod warm_up;
 mod watch_silence;
 mod watches;
+mod webhooks;
 
 /// Counts heap memory, for tests in [their own process](support::alone).
 #[global_allocator]

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{MAX_HEADER_BYTES, answer, finish};
-use crate::serving::{BoxHandler, read_timeout::ReadTimeout};
+use crate::serving::{handler::ServerHandler, read_timeout::ReadTimeout};
 
 /// Largest number of concurrent requests on an HTTP/2 connection: a scraper sends one at a time.
 const STREAMS: u32 = 16;
@@ -31,9 +31,10 @@ const WINDOW: u32 = (1 << 16) - 1;
 /// Serves the requests of an HTTP/2 connection, like [`crate::serving::connection::serve`].
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    handler: BoxHandler,
+    handler: impl Into<ServerHandler>,
     closing: CancellationToken,
 ) {
+    let handler = handler.into();
     let (read_timeout, requests) = (ReadTimeout::new(), Requests::default());
     let mut builder = http2::Builder::new(requests.executor());
     builder
@@ -45,7 +46,7 @@ pub(super) async fn serve(
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW);
     let timeout = read_timeout.clone();
-    let service = service_fn(move |request| answer(request, Arc::clone(&handler), timeout.clone()));
+    let service = service_fn(move |request| answer(request, handler.clone(), timeout.clone()));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     finish(connection, http2::Connection::graceful_shutdown, &closing, &read_timeout, FAREWELL).await;
 }

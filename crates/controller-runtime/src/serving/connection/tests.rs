@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::serving::{Response, boxed};
+use crate::serving::{BoxHandler, Response, boxed};
 
 const WHOLE: &str = "GET /0 HTTP/1.1\r\nHost: test\r\n\r\n";
 const HALF: &str = "GET /0 HTTP/1.1\r\nHost:";

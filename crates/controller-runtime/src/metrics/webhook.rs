@@ -1,0 +1,125 @@
+//! Metrics of webhooks.
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use tokio::time::Instant;
+
+use super::{Histograms, Labels, TEN_NANOSECONDS_TO_1000_SECONDS};
+
+/// Metric families of a manager's webhooks.
+#[derive(Clone)]
+pub(crate) struct WebhookMetrics {
+    latency: Histograms,
+    total: Family<Labels, Counter>,
+    in_flight: Family<Labels, Gauge>,
+    admission_panics: Counter,
+    conversion_panics: Counter,
+}
+
+/// Metrics of one path.
+pub(crate) struct WebhookPathMetrics {
+    path: String,
+    all: WebhookMetrics,
+}
+
+/// A running request.
+pub(crate) struct WebhookRequest {
+    metrics: WebhookPathMetrics,
+    began: Instant,
+    code: Option<u16>,
+}
+
+impl WebhookMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            latency: Family::new_with_constructor(|| Histogram::new(TEN_NANOSECONDS_TO_1000_SECONDS)),
+            total: Family::default(),
+            in_flight: Family::default(),
+            admission_panics: Counter::default(),
+            conversion_panics: Counter::default(),
+        };
+        let mut add =
+            |name: &str, help: &str, family: Family<Labels, Counter>| registry.register(name, help, family);
+        add(
+            "controller_runtime_webhook_requests",
+            "Webhook requests by path and HTTP status",
+            metrics.total.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_latency_seconds",
+            "Time to answer webhook requests",
+            metrics.latency.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_requests_in_flight",
+            "Webhook requests being answered",
+            metrics.in_flight.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_panics",
+            "Panics of admission webhook handlers",
+            metrics.admission_panics.clone(),
+        );
+        registry.register(
+            "controller_runtime_conversion_webhook_panics",
+            "Panics of conversions",
+            metrics.conversion_panics.clone(),
+        );
+        metrics
+    }
+
+    /// Metrics of a path, which show 0 from now on, as in Go.
+    pub(crate) fn of(&self, path: &str) -> WebhookPathMetrics {
+        let metrics = WebhookPathMetrics { path: path.to_owned(), all: self.clone() };
+        for code in [200, 500] {
+            let _ = self.total.get_or_create(&metrics.with_code(code));
+        }
+        let _ = self.in_flight.get_or_create(&metrics.labels());
+        metrics
+    }
+
+    pub(crate) fn admission_panicked(&self) {
+        self.admission_panics.inc();
+    }
+
+    pub(crate) fn conversion_panicked(&self) {
+        self.conversion_panics.inc();
+    }
+}
+
+impl WebhookPathMetrics {
+    /// Counts a request, until the returned value is dropped.
+    pub(crate) fn begin(self) -> WebhookRequest {
+        self.all.in_flight.get_or_create(&self.labels()).inc();
+        WebhookRequest { metrics: self, began: Instant::now(), code: None }
+    }
+
+    fn labels(&self) -> Labels {
+        vec![("webhook", self.path.clone())]
+    }
+
+    fn with_code(&self, code: u16) -> Labels {
+        vec![("webhook", self.path.clone()), ("code", code.to_string())]
+    }
+}
+
+impl WebhookRequest {
+    /// Counts the response.
+    pub(crate) fn end(mut self, code: u16) {
+        self.code = Some(code);
+    }
+}
+
+impl Drop for WebhookRequest {
+    fn drop(&mut self) {
+        let (metrics, labels) = (&self.metrics, self.metrics.labels());
+        metrics.all.in_flight.get_or_create(&labels).dec();
+        // A request whose client went away has no status.
+        if let Some(code) = self.code {
+            metrics.all.total.get_or_create(&metrics.with_code(code)).inc();
+            metrics.all.latency.get_or_create(&labels).observe(self.began.elapsed().as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Options of the webhook server.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use tokio_rustls::rustls::ServerConfig;
+
+use crate::serving::{AdaptTls, CertFiles, Endpoint, Listen, Serving};
+
+/// Options of the webhook server, which a manager starts when the first webhook is registered.
+///
+/// ```
+/// use controller_runtime::{manager, serving::{CertFiles, Serving}, webhook};
+///
+/// let webhooks = webhook::Options::default().serving(Serving::Files(CertFiles::in_dir("/certs")));
+/// let options = manager::Options::new("guestbook-operator").webhooks(webhooks);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Options {
+    pub(crate) listen: Listen,
+    pub(crate) serving: Serving,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) enable_http2: bool,
+    pub(crate) adapt_tls: AdaptTls,
+    pub(crate) max_conversion_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let folder = std::env::temp_dir().join("k8s-webhook-server/serving-certs");
+        Self {
+            listen: Listen::At(Endpoint::Port(9443)),
+            serving: Serving::Files(CertFiles::in_dir(folder)),
+            client_ca: None,
+            enable_http2: false,
+            adapt_tls: AdaptTls::default(),
+            max_conversion_bytes: 3 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// Sets the address of the server. Default: `:9443`, as in Go. [`Endpoint::Disabled`] starts no server;
+    /// [`Webhooks::answer`](super::Webhooks::answer) works without one.
+    #[doc(alias = "Port")]
+    #[doc(alias = "Host")]
+    pub fn bind_address(mut self, address: Endpoint) -> Self {
+        self.listen = Listen::At(address);
+        self
+    }
+
+    /// Sets the certificate. Default: `tls.crt` and `tls.key` in `k8s-webhook-server/serving-certs` below the folder for
+    /// temporary files, as in Go. The files are read again when they change.
+    #[doc(alias = "CertDir")]
+    pub fn serving(mut self, serving: Serving) -> Self {
+        self.serving = serving;
+        self
+    }
+
+    /// Accepts only clients with a certificate of this authority: a PEM file, which is read again within 10 s of a change.
+    /// Default: every client.
+    #[doc(alias = "ClientCAName")]
+    pub fn client_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.client_ca = Some(file.into());
+        self
+    }
+
+    /// Sets whether clients may negotiate HTTP/2. Default: HTTP/1.1 only, as in kubebuilder's scaffold.
+    #[cfg(feature = "http2")]
+    pub fn enable_http2(mut self, enable: bool) -> Self {
+        self.enable_http2 = enable;
+        self
+    }
+
+    /// Changes the TLS configuration after all other options. Several functions run in the order in which they were added.
+    #[doc(alias = "TLSOpts")]
+    pub fn tls(mut self, adapt: impl Fn(&mut ServerConfig) + Send + Sync + 'static) -> Self {
+        let AdaptTls(before) = self.adapt_tls;
+        self.adapt_tls = AdaptTls(Arc::new(move |config| {
+            before(config);
+            adapt(config);
+        }));
+        self
+    }
+
+    /// Sets the largest body of a conversion request. Default: 3 MiB. The API server sends all objects of a list in one request,
+    /// so a kind with many large objects needs more; Go has no limit.
+    pub fn max_conversion_bytes(mut self, bytes: usize) -> Self {
+        self.max_conversion_bytes = bytes;
+        self
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("listen", &self.listen)
+            .field("serving", &self.serving)
+            .field("client_ca", &self.client_ca)
+            .field("enable_http2", &self.enable_http2)
+            .field("max_conversion_bytes", &self.max_conversion_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! Rules: the requests that the API server sends to a webhook, and how it treats failures.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::admission::Operation;
+use crate::object::{DynamicKind, StaticObject};
+
+/// Treatment of an operation by the API server when the webhook cannot be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FailurePolicy {
+    /// The operation fails.
+    #[default]
+    Fail,
+    /// The operation is admitted as if there were no webhook.
+    Ignore,
+}
+
+impl FailurePolicy {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}
+
+/// The requests that a webhook receives, and the path that it is served at.
+///
+/// ```
+/// use std::time::Duration;
+/// use controller_runtime::webhook::{FailurePolicy, Operation, Rule};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let rule = Rule::of::<Pod>()
+///     .operations(&[Operation::Create])
+///     .failure_policy(FailurePolicy::Ignore)
+///     .timeout(Duration::from_secs(2));
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Rule {
+    pub(super) kind: DynamicKind,
+    pub(super) subresource: Option<String>,
+    pub(super) operations: Vec<Operation>,
+    pub(super) path: Option<String>,
+    pub(super) failure_policy: FailurePolicy,
+    pub(super) timeout: Duration,
+    pub(super) object_selector: Option<LabelSelector>,
+    pub(super) namespace_selector: Option<LabelSelector>,
+}
+
+impl Rule {
+    /// Creations and updates of objects of kind `K`.
+    pub fn of<K: StaticObject>() -> Self {
+        Self::of_dynamic(&DynamicKind::of::<K>())
+    }
+
+    /// Creations and updates of objects of a kind known at run time.
+    pub fn of_dynamic(kind: &DynamicKind) -> Self {
+        Self {
+            kind: kind.clone(),
+            subresource: None,
+            operations: vec![Operation::Create, Operation::Update],
+            path: None,
+            failure_policy: FailurePolicy::Fail,
+            timeout: Duration::from_secs(10),
+            object_selector: None,
+            namespace_selector: None,
+        }
+    }
+
+    /// Sets the operations. Default: creations and updates.
+    pub fn operations(self, operations: &[Operation]) -> Self {
+        Self { operations: operations.to_vec(), ..self }
+    }
+
+    /// Selects requests for a subresource, such as `status`, instead of those for the objects themselves.
+    pub fn subresource(self, name: impl Into<String>) -> Self {
+        Self { subresource: Some(name.into()), ..self }
+    }
+
+    /// Sets the path of the webhook, such as `/check-pods`. Default: that of controller-runtime, such as `/mutate--v1-pod` or
+    /// `/validate-example-com-v1-guestbook`.
+    #[doc(alias = "WithDefaulterCustomPath")]
+    #[doc(alias = "WithValidatorCustomPath")]
+    pub fn path(self, path: impl Into<String>) -> Self {
+        Self { path: Some(path.into()), ..self }
+    }
+
+    /// Sets whether an operation fails when the webhook cannot be called. Default: it fails.
+    pub fn failure_policy(self, failure_policy: FailurePolicy) -> Self {
+        Self { failure_policy, ..self }
+    }
+
+    /// Sets how long the API server waits, in whole seconds from 1 to 30; other values are rounded up or limited. Default: 10 s.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Selects requests whose object, old or new, has matching labels. Default: all.
+    pub fn object_selector(self, selector: LabelSelector) -> Self {
+        Self { object_selector: Some(selector), ..self }
+    }
+
+    /// Selects requests in namespaces with matching labels. Default: all.
+    pub fn namespace_selector(self, selector: LabelSelector) -> Self {
+        Self { namespace_selector: Some(selector), ..self }
+    }
+
+    /// Returns whether both can share a path: they differ in the operations at most.
+    pub(super) fn joins(&self, other: &Self) -> bool {
+        let parts = |rule: &Self| {
+            (
+                rule.failure_policy,
+                rule.timeout_seconds(),
+                rule.object_selector.clone(),
+                rule.namespace_selector.clone(),
+            )
+        };
+        (&self.kind, &self.subresource) == (&other.kind, &other.subresource) && parts(self) == parts(other)
+    }
+
+    pub(super) fn timeout_seconds(&self) -> i32 {
+        let whole = self.timeout.as_secs() + u64::from(self.timeout.subsec_nanos() > 0);
+        i32::try_from(whole.clamp(1, 30)).expect("at most 30")
+    }
+}
+
+/// Whether a webhook may change objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Mutating,
+    Validating,
+}
+
+impl Phase {
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutate",
+            Self::Validating => "validate",
+        }
+    }
+
+    /// The path of a rule: its own, or Go's `/mutate-<group>-<version>-<kind>`, with the subresource at the end if there is one.
+    pub(super) fn path(self, rule: &Rule) -> String {
+        rule.path.clone().unwrap_or_else(|| {
+            let resource = rule.kind.resource();
+            let (group, kind) = (resource.group.replace('.', "-"), resource.kind.to_lowercase());
+            let path = format!("/{}-{group}-{}-{kind}", self.verb(), resource.version);
+            rule.subresource
+                .iter()
+                .fold(path, |path, subresource| format!("{path}-{}", subresource.replace('/', "-")))
+        })
+    }
+}

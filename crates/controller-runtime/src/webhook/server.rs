@@ -1,0 +1,79 @@
+//! The webhook server as a runnable of a manager.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use futures::FutureExt;
+use tokio::sync::watch;
+
+use super::{Options, Webhooks, client_ca::ClientCa};
+use crate::{
+    error::BoxError,
+    metrics::CertificateMetrics,
+    runnable::{RunContext, Runnable},
+    serving::{AdaptTls, BodyHandler, HttpServer},
+};
+
+/// Serves webhooks, as soon as there are any.
+pub(crate) struct WebhookServer {
+    pub(crate) webhooks: Webhooks,
+    pub(crate) options: Options,
+    pub(crate) certificate_metrics: CertificateMetrics,
+    /// Address that the server currently listens on.
+    pub(crate) bound: Arc<watch::Sender<Option<SocketAddr>>>,
+}
+
+impl Runnable for WebhookServer {
+    fn name(&self) -> String {
+        "webhooks".to_owned()
+    }
+
+    fn needs_leader_election(&self) -> bool {
+        false
+    }
+
+    fn signals_ready(&self) -> bool {
+        true
+    }
+
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        if self.webhooks.registered().now_or_never().is_none() {
+            // Without webhooks no certificate is needed, and the start must not wait for one.
+            cx.set_ready();
+            tokio::select! {
+                biased;
+                () = cx.shutdown() => return Ok(()),
+                () = self.webhooks.registered() => {}
+            }
+        }
+        let Options { listen, serving, client_ca, enable_http2, adapt_tls, .. } = self.options.clone();
+        let client_ca = client_ca.as_deref().map(ClientCa::load).transpose()?;
+        let required = client_ca.clone();
+        let adapt_tls = AdaptTls(Arc::new(move |config| {
+            if let Some(client_ca) = &required {
+                client_ca.require(config);
+            }
+            // Last, so that the user's changes override all of the above.
+            (adapt_tls.0)(config);
+        }));
+        let webhooks = self.webhooks.clone();
+        let handler: BodyHandler = Arc::new(move |request| {
+            let webhooks = webhooks.clone();
+            Box::pin(async move { webhooks.serve(request).await })
+        });
+        let (metrics, bound) = (self.certificate_metrics.clone(), Arc::clone(&self.bound));
+        let server = HttpServer::new("webhooks", listen, serving, handler, metrics, bound)
+            .offering_http2(enable_http2)
+            .adapting_tls(adapt_tls);
+        let reload = async {
+            match &client_ca {
+                Some(client_ca) => client_ca.keep_up().await,
+                None => std::future::pending().await,
+            }
+        };
+        // The reload never completes; it stops with the server.
+        tokio::select! {
+            ended = server.start(cx) => ended,
+            () = reload => Ok(()),
+        }
+    }
+}

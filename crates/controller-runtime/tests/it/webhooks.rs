@@ -1,0 +1,267 @@
+//! The webhook server of a manager, over HTTPS on the loopback interface, and webhooks in the builder.
+
+use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
+
+use controller_runtime::{
+    Builder, Manager,
+    manager::{AddError, Options, State},
+    serving::{CertFiles, Endpoint, Serving},
+    webhook::{self, Admission, Defaulter, RegisterError, Rule, Validator, Verdict},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::CustomResource;
+use kube_envtest::Environment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::Notify,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+        version::{TLS12, TLS13},
+    },
+};
+
+use crate::{
+    access::{certificate, speaks_tls},
+    servers::{anywhere, connect, get},
+    support::{Notes, Running, Widget, environment, manager},
+};
+
+impl Defaulter for Widget {
+    async fn set_defaults(&mut self, _: &Admission) -> Verdict {
+        self.spec.size = self.spec.size.max(1);
+        Ok(())
+    }
+}
+
+impl Validator for Widget {}
+
+const MUTATE: &str = "/mutate-example-com-v1-widget";
+
+fn review() -> String {
+    let widget = json!({ "metadata": { "name": "a" }, "spec": { "size": 0 } });
+    let request = json!({ "uid": "7", "operation": "CREATE", "object": widget });
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request }).to_string()
+}
+
+/// Sends a request, and returns code and body.
+async fn post(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    );
+    stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_default())
+}
+
+fn with_webhooks(env: &Environment, options: webhook::Options) -> Manager {
+    let options = Options::new("test").webhooks(options.bind_address(anywhere()));
+    Manager::new(env.client(), options.health_probe_bind_address(anywhere()))
+}
+
+fn plain() -> webhook::Options {
+    webhook::Options::default().serving(Serving::Plain)
+}
+
+#[tokio::test]
+async fn webhooks_are_served_over_https_while_the_manager_runs() {
+    let env = environment().await;
+    let (folder, roots) = certificate();
+    let serving = Serving::Files(CertFiles::in_dir(folder.path()));
+    let manager = with_webhooks(&env, webhook::Options::default().serving(serving));
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .defaulted()
+        .validated()
+        .complete(Notes::done())
+        .unwrap();
+    let running = Running::start(manager.clone()).await;
+
+    let address = manager.webhook_address().expect("ready means listening");
+    // HTTP/2 is off, although the client prefers it.
+    let tls = speaks_tls(roots, &[&TLS12, &TLS13], &[b"h2", b"http/1.1"]);
+    let stream = tls.connect("localhost".try_into().unwrap(), connect(address).await).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let (code, answer) = post(stream, MUTATE, &review()).await;
+    assert_eq!((code, &answer["response"]["patchType"]), (200, &json!("JSONPatch")), "{answer}");
+    let counted =
+        format!("controller_runtime_webhook_requests_total{{webhook=\"{MUTATE}\",code=\"200\"}} 1\n");
+    assert!(manager.metrics().encode_prometheus().contains(&counted));
+    let ready = get(manager.health_probe_address().unwrap(), "/readyz?verbose", "").await;
+    assert!(ready.1.contains("[+]webhooks ok\n"), "{ready:?}");
+
+    running.stop().await.unwrap();
+    assert_eq!(manager.webhook_address(), None);
+}
+
+#[tokio::test]
+async fn a_missing_certificate_fails_the_start_of_a_manager_with_webhooks_only() {
+    let env = environment().await;
+    let missing = || {
+        let files = CertFiles::in_dir("/nowhere/at-all");
+        with_webhooks(&env, webhook::Options::default().serving(Serving::Files(files)))
+    };
+    let without = missing();
+    assert_eq!(without.webhooks().configurations(&webhook::WebhookService::new("a", "b")).mutating, None);
+    Running::start(without).await.stop().await.unwrap();
+
+    let with = missing();
+    with.webhooks().validating(Rule::of::<ConfigMap>(), async |_| Ok(())).unwrap();
+    let error = Running::begin(with).end().await.unwrap_err();
+    assert_eq!(
+        format!("{error:?}").lines().next(),
+        Some(
+            "webhooks failed: /nowhere/at-all/tls.crt cannot be read: No such file or directory (os error 2)"
+        )
+    );
+}
+
+#[tokio::test]
+async fn the_server_begins_to_listen_when_a_webhook_is_registered_later() {
+    let env = environment().await;
+    let manager = with_webhooks(&env, plain());
+    let _ = manager.webhooks();
+    let running = Running::start(manager.clone()).await;
+    assert_eq!(manager.webhook_address(), None, "there is nothing to serve");
+    manager.webhooks().validating(Rule::of::<ConfigMap>(), async |_| Ok(())).unwrap();
+    let address = listening(&manager).await;
+    assert_eq!(post(connect(address).await, "/validate--v1-configmap", &review()).await.0, 200);
+    running.stop().await.unwrap();
+}
+
+/// Waits until the webhook server listens.
+async fn listening(manager: &Manager) -> SocketAddr {
+    kube_envtest::eventually(Duration::from_secs(10), async || {
+        manager.webhook_address().ok_or_else(|| "it does not listen".to_owned())
+    })
+    .await
+    .unwrap()
+}
+
+/// A kind whose definition is missing, so that its cache does not become ready.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "example.com", version = "v1", kind = "Missing", namespaced)]
+struct MissingSpec {}
+
+#[tokio::test]
+async fn webhooks_answer_before_caches_are_ready_and_until_reconciles_have_ended() {
+    let env = environment().await;
+    let manager = with_webhooks(&env, plain());
+    let _waiting = manager.cached::<Missing>();
+    Builder::managed_by(&manager).for_kind::<Widget>().defaulted().complete(Notes::done()).unwrap();
+    let running = Running::begin(manager.clone());
+    let address = listening(&manager).await;
+    assert_eq!(post(connect(address).await, MUTATE, &review()).await.0, 200);
+    assert_eq!(*manager.state().borrow(), State::Starting);
+    drop(running);
+
+    let manager = with_webhooks(&env, plain());
+    let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, waits) = (Arc::clone(&began), Arc::clone(&go_on));
+    let reconcile = controller_runtime::reconcile::from_fn_with(
+        (begins, waits),
+        async |(begins, waits): &(Arc<Notify>, Arc<Notify>),
+               _: &controller_runtime::ObjectKey<Widget>,
+               _: &controller_runtime::Context| {
+            begins.notify_one();
+            waits.notified().await;
+            Ok(controller_runtime::Action::done())
+        },
+    );
+    Builder::managed_by(&manager).for_kind::<Widget>().defaulted().complete(reconcile).unwrap();
+    let running = Running::start(manager.clone()).await;
+    controller_runtime::Client::new(env.client(), "test")
+        .create(&crate::support::widget("a", 1))
+        .await
+        .unwrap();
+    began.notified().await;
+    let address = manager.webhook_address().unwrap();
+    let mut state = manager.state();
+    let asked = async {
+        state.wait_for(|state| *state == State::Draining).await.unwrap();
+        let code = post(connect(address).await, MUTATE, &review()).await.0;
+        go_on.notify_one();
+        code
+    };
+    let (stopped, code) = tokio::join!(running.stop(), asked);
+    stopped.unwrap();
+    assert_eq!(code, 200, "the reconcile still ran");
+}
+
+#[tokio::test]
+async fn clients_need_a_certificate_of_the_client_authority() {
+    let env = environment().await;
+    let (folder, roots) = certificate();
+    let made = rcgen::generate_simple_self_signed(["apiserver".to_owned()]).unwrap();
+    let ca = folder.path().join("ca.crt");
+    fs::write(&ca, made.cert.pem()).unwrap();
+    let serving = Serving::Files(CertFiles::in_dir(folder.path()));
+    let manager = with_webhooks(&env, webhook::Options::default().serving(serving).client_ca(ca));
+    Builder::managed_by(&manager).for_kind::<Widget>().defaulted().complete(Notes::done()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let address = manager.webhook_address().unwrap();
+
+    let stranger = speaks_tls(roots.clone(), &[&TLS12], &[]);
+    let refused = stranger.connect("localhost".try_into().unwrap(), connect(address).await).await;
+    assert!(refused.is_err(), "it has no certificate");
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let known = client(roots, made.cert.der().clone(), key);
+    let stream = known.connect("localhost".try_into().unwrap(), connect(address).await).await.unwrap();
+    assert_eq!(post(stream, MUTATE, &review()).await.0, 200);
+}
+
+fn client(
+    roots: RootCertStore,
+    certificate: tokio_rustls::rustls::pki_types::CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+) -> TlsConnector {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    TlsConnector::from(Arc::new(config.with_client_auth_cert(vec![certificate], key).unwrap()))
+}
+
+#[tokio::test]
+async fn a_refused_controller_leaves_no_webhook_behind() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let builder = || Builder::managed_by(&manager).for_kind::<Widget>();
+    builder().complete(Notes::done()).unwrap();
+    let refused = builder().defaulted().complete(Notes::done()).unwrap_err();
+    assert!(matches!(refused, AddError::DuplicateName { .. }), "{refused}");
+    builder()
+        .named("other")
+        .defaulted()
+        .complete(Notes::done())
+        .expect("the defaulter is not registered yet");
+    let twice = builder().named("third").validated().defaulted().complete(Notes::done()).unwrap_err();
+    let expected = RegisterError::Duplicate { kind: "widgets.example.com".to_owned(), role: "defaulter" };
+    assert_eq!(twice, AddError::Webhook(expected));
+    builder()
+        .named("third")
+        .validated()
+        .complete(Notes::done())
+        .expect("neither validator nor name are taken");
+}
+
+#[tokio::test]
+async fn a_disabled_server_leaves_webhooks_usable_in_process() {
+    let env = environment().await;
+    let options = webhook::Options::default().bind_address(Endpoint::Disabled);
+    let manager = Manager::new(env.client(), Options::new("test").webhooks(options));
+    Builder::managed_by(&manager).for_kind::<Widget>().defaulted().complete(Notes::done()).unwrap();
+    let running = Running::start(manager.clone()).await;
+    let request = http::Request::post(MUTATE).header("content-type", "application/json");
+    let response = manager.webhooks().answer(request.body(review().into()).unwrap()).await;
+    assert_eq!(response.status(), 200);
+    running.stop().await.unwrap();
+}
