@@ -15,6 +15,12 @@ const GO: &str = "
 certwatcher_read_certificate_errors_total counter
 certwatcher_read_certificate_total counter
 controller_runtime_active_workers gauge controller
+controller_runtime_conversion_webhook_panics_total counter
+controller_runtime_webhook_latency_seconds histogram webhook 1e-08 1e-07 1e-06 1e-05 0.0001 0.001 0.01 0.1 1 10 100 \
+     1000 +Inf
+controller_runtime_webhook_panics_total counter
+controller_runtime_webhook_requests_in_flight gauge webhook
+controller_runtime_webhook_requests_total counter code webhook
 controller_runtime_max_concurrent_reconciles gauge controller
 controller_runtime_reconcile_errors_total counter controller
 controller_runtime_reconcile_panics_total counter controller
@@ -54,14 +60,7 @@ workqueue_work_duration_seconds histogram controller name 1e-08 1e-07 1e-06 1e-0
 ";
 
 /// Families of Go that a manager of this crate lacks: see the module's documentation.
-const ABSENT: [&str; 6] = [
-    "controller_runtime_conversion_webhook_panics",
-    "controller_runtime_webhook_latency_seconds",
-    "controller_runtime_webhook_panics",
-    "controller_runtime_webhook_requests",
-    "controller_runtime_webhook_requests_in_flight",
-    "rest_client_dns_resolution_duration_seconds",
-];
+const ABSENT: [&str; 1] = ["rest_client_dns_resolution_duration_seconds"];
 
 /// Families that Go lacks.
 const OURS: &str = "
@@ -88,6 +87,7 @@ fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     let _queue = metrics.queue("web");
     let gauges = metrics.queue_gauges("web", true, kube_workqueue::Gauges::default);
     let _election = metrics.election("lease");
+    metrics.webhooks().of("/validate-v1-pod").begin().end(200);
     metrics.register_rest_client_metrics();
     let client = metrics.rest_client();
     client.request("200", "GET", "api:443");
