@@ -3,7 +3,9 @@
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use kube_workqueue::{Item, ItemFastSlow, Options, Queue, RateLimiter, Reason};
@@ -371,6 +373,33 @@ async fn drain_waits_for_ready_keys_and_for_those_being_processed() {
     assert_eq!(queue.shut_down_with_drain().await, ["late"]);
     assert_eq!(start.elapsed(), 3 * SECOND);
     workers.join_all().await;
+}
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_is_woken_by_the_last_key_only() {
+    let queue = Queue::default();
+    for key in ["a", "b"] {
+        queue.add(key);
+    }
+    let (a, b) = (queue.get().await, queue.get().await);
+    let mut drain = pin!(queue.shut_down_with_drain());
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    assert!(drain.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(a);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0, "b is still being processed");
+    drop(b);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -233,3 +233,16 @@ fn shrink(turns: &mut VecDeque<u32>) {
         turns.shrink_to(turns.len() * 2);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_that_shrink_keep_room_for_as_many_again() {
+        let mut turns = VecDeque::with_capacity(1000);
+        turns.extend(0..100);
+        shrink(&mut turns);
+        assert!((200..250).contains(&turns.capacity()), "{}", turns.capacity());
+    }
+}

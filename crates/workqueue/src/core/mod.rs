@@ -151,7 +151,7 @@ impl<K> Core<K> {
             let delay = self.options.rate_limiter.move_up(self.slab[id].key(), now.instant(self.epoch));
             let until = until.min(now.after(delay));
             (self.offered, self.offer_again) = (Some((until, id)), now.after(OFFER_EVERY));
-            if until < first.0 {
+            if until != first.0 {
                 self.order.move_up(id, until, &mut self.slab);
             }
             if let Some(past) = &mut self.slab[id].past {

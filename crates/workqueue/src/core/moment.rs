@@ -28,7 +28,7 @@ impl Moment {
     pub(crate) fn instant(self, epoch: Instant) -> Instant {
         let elapsed = Duration::from_nanos(self.0);
         // If the platform's instants end before this one, use the day after tomorrow: the waiting task then waits again.
-        epoch.checked_add(elapsed).unwrap_or_else(|| epoch + Duration::from_secs(2 * 24 * 60 * 60))
+        epoch.checked_add(elapsed).unwrap_or_else(|| epoch + Duration::from_hours(48))
     }
 
     #[inline]
