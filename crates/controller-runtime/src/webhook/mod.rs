@@ -43,7 +43,7 @@
 //!     async fn validate_create(&self, cx: &Admission) -> Verdict {
 //!         let mut errors = FieldErrors::new();
 //!         match self.spec.replicas.unwrap_or_default() {
-//!             0 => cx.warn("a guestbook without replicas serves nobody"),
+//!             0 => cx.warn("a guestbook without replicas answers no requests"),
 //!             1..=10 => {}
 //!             replicas => errors.invalid("spec.replicas", replicas, "must be at most 10"),
 //!         }
@@ -136,6 +136,7 @@ mod admission;
 mod client_ca;
 mod configurations;
 mod conversion;
+mod envelope;
 mod field_errors;
 mod options;
 mod registration;

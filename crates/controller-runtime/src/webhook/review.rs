@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     admission::{Admission, AdmissionRequest},
+    envelope,
     registration::{AdmissionPath, Hook},
     rejection::Rejection,
     rule::Phase,
@@ -17,16 +18,6 @@ use super::{
 const GROUP: &str = "admission.k8s.io";
 /// Version of responses to requests whose version is unknown.
 const V1: &str = "admission.k8s.io/v1";
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    request: Option<AdmissionRequest>,
-}
 
 /// A request that was read.
 pub(super) struct ReadReview {
@@ -44,27 +35,9 @@ pub(super) struct Reply {
 
 /// Reads an AdmissionReview of version v1 or v1beta1.
 pub(super) fn read(body: &[u8]) -> Result<ReadReview, Reply> {
-    let refuse = |message: String| Err(refusal(StatusCode::BAD_REQUEST, &message));
-    if body.is_empty() {
-        return refuse("request body is empty".to_owned());
-    }
-    let review: Review = match serde_json::from_slice(body) {
-        Ok(review) => review,
-        Err(error) => return refuse(format!("request body is not an AdmissionReview: {error}")),
-    };
-    let version = review.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    if review.kind != "AdmissionReview" || !matches!(version, Some("v1" | "v1beta1")) {
-        let (kind, version) = (&review.kind, &review.api_version);
-        return refuse(format!(
-            "request body is a {kind:?} of version {version:?}, expected an AdmissionReview of version {GROUP}/v1 or v1beta1"
-        ));
-    }
-    match review.request {
-        Some(request) => {
-            Ok(ReadReview { api_version: review.api_version, admission: Admission::new(request) })
-        }
-        None => refuse("the AdmissionReview has no request".to_owned()),
-    }
+    let (api_version, request) = envelope::read::<AdmissionRequest>(body, GROUP, "AdmissionReview")
+        .map_err(|why| refusal(StatusCode::BAD_REQUEST, &why))?;
+    Ok(ReadReview { api_version, admission: Admission::new(request) })
 }
 
 /// The response to a request that was not understood.

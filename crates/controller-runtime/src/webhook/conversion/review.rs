@@ -7,19 +7,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::AnyConverter;
-use crate::{pace::Pace, webhook::review::Reply};
+use crate::{
+    pace::Pace,
+    webhook::{envelope, review::Reply},
+};
 
 const GROUP: &str = "apiextensions.k8s.io";
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    request: Option<Request>,
-}
 
 #[derive(Deserialize)]
 struct Request {
@@ -38,25 +31,9 @@ pub(in crate::webhook) struct ConversionRequest {
 
 /// Reads a ConversionReview of version v1 or v1beta1.
 pub(in crate::webhook) fn read(body: &[u8]) -> Result<ConversionRequest, Reply> {
-    let refuse = |message: String| Err(plain(StatusCode::BAD_REQUEST, message));
-    if body.is_empty() {
-        return refuse("request body is empty".to_owned());
-    }
-    let review: Review = match serde_json::from_slice(body) {
-        Ok(review) => review,
-        Err(error) => return refuse(format!("request body is not a ConversionReview: {error}")),
-    };
-    let version = review.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    if review.kind != "ConversionReview" || !matches!(version, Some("v1" | "v1beta1")) {
-        let (kind, version) = (&review.kind, &review.api_version);
-        return refuse(format!(
-            "request body is a {kind:?} of version {version:?}, expected a ConversionReview of version {GROUP}/v1 or v1beta1"
-        ));
-    }
-    match review.request {
-        Some(request) => Ok(ConversionRequest { api_version: review.api_version, request }),
-        None => refuse("the ConversionReview has no request".to_owned()),
-    }
+    let (api_version, request) =
+        envelope::read(body, GROUP, "ConversionReview").map_err(|why| plain(StatusCode::BAD_REQUEST, why))?;
+    Ok(ConversionRequest { api_version, request })
 }
 
 /// A response to a request that was not understood.

@@ -1,0 +1,35 @@
+//! The part that AdmissionReviews and ConversionReviews share: kind, version, and the request inside. Pure.
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<T> {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<T>,
+}
+
+/// Reads a review of version v1 or v1beta1 of `group`. Returns its `apiVersion` and the request.
+///
+/// # Errors
+/// Why the body is no such review.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8], group: &str, kind: &str) -> Result<(String, T), String> {
+    if body.is_empty() {
+        return Err("request body is empty".to_owned());
+    }
+    let article = if kind.starts_with('A') { "an" } else { "a" };
+    let review: Envelope<T> = serde_json::from_slice(body)
+        .map_err(|error| format!("request body is not {article} {kind}: {error}"))?;
+    let version = review.api_version.strip_prefix(group).and_then(|rest| rest.strip_prefix('/'));
+    if review.kind != kind || !matches!(version, Some("v1" | "v1beta1")) {
+        let (given, version) = (&review.kind, &review.api_version);
+        return Err(format!(
+            "request body is a {given:?} of version {version:?}, expected {article} {kind} of version {group}/v1 or v1beta1"
+        ));
+    }
+    let request = review.request.ok_or_else(|| format!("the {kind} has no request"))?;
+    Ok((review.api_version, request))
+}
