@@ -18,8 +18,8 @@
 //!
 //! A [`Clock`] reads one of three sources:
 //!
-//! 1. With an [`Epoch`], it advances from there with [`tokio::time`]. A test that passes one epoch to its API server and to
-//!    every manager gets the same timestamps in each run.
+//! 1. With an [`Epoch`], of its own or [of the thread](Epoch::for_this_thread), it advances from there with [`tokio::time`]. A
+//!    test that passes one epoch to its API server and to every manager gets the same timestamps in each run.
 //! 2. Without an epoch and in paused time, it advances with [`tokio::time`] from one reading of the system clock that all
 //!    clocks of the process share. Clocks therefore agree to the nanosecond, even if they were created a virtual day apart.
 //! 3. Otherwise it reads the system clock at each call, so that a step by NTP or a resume after a suspend is visible at once.
@@ -38,7 +38,7 @@
 //! Waits and timeouts use [`tokio::time`]. Outside of paused time, wall time can jump in either direction. A thread
 //! without a tokio runtime reads the system clock, even while a test pauses the time of its runtime.
 
-use std::{hint::spin_loop, sync::OnceLock};
+use std::{cell::Cell, fmt, hint::spin_loop, marker::PhantomData, sync::OnceLock};
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -88,10 +88,12 @@ impl Clock {
 
     /// Returns the readings from which wall time is computed, or the current instant if the system clock is to be read.
     fn anchor(&self) -> Result<Epoch, Instant> {
-        match (self.epoch, paused()) {
-            (Some(epoch), _) => Ok(epoch),
-            (None, Paused::Yes) => Ok(*REFERENCE.get_or_init(Epoch::of_system)),
-            (None, Paused::No(now)) => Err(now),
+        if let Some(epoch) = self.epoch.or_else(|| OF_THREAD.get()) {
+            return Ok(epoch);
+        }
+        match paused() {
+            Paused::Yes => Ok(*REFERENCE.get_or_init(Epoch::of_system)),
+            Paused::No(now) => Err(now),
         }
     }
 }
@@ -138,9 +140,52 @@ impl Epoch {
         }
     }
 
+    /// Makes this epoch the one of all clocks without an epoch of their own, on this thread and until the guard is dropped.
+    ///
+    /// A simulation that runs on one thread sets it once, instead of passing an epoch to each component.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// use kube_clock::{Clock, Epoch};
+    ///
+    /// let new_year = "2026-01-01T00:00:00Z".parse().unwrap();
+    /// let _epoch = Epoch::starting_now(new_year).for_this_thread();
+    /// assert_eq!(Clock::default().now(), new_year);
+    /// # }
+    /// ```
+    #[must_use = "the epoch lasts as long as the guard"]
+    pub fn for_this_thread(self) -> ThreadEpoch {
+        ThreadEpoch { before: OF_THREAD.replace(Some(self)), _not_send: PhantomData }
+    }
+
     /// Reads the system's monotonic clock and wall clock. Paused time does not affect the result.
     fn of_system() -> Self {
         Self { instant: Instant::from_std(monotonic_time()), timestamp: system_time() }
+    }
+}
+
+thread_local! {
+    /// Epoch of the thread's clocks that have none of their own.
+    static OF_THREAD: Cell<Option<Epoch>> = const { Cell::new(None) };
+}
+
+/// Guard of an [epoch of the thread](Epoch::for_this_thread). Dropping it restores the one before.
+pub struct ThreadEpoch {
+    before: Option<Epoch>,
+    /// Restores the cell of the thread that created it, so it must stay there.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Drop for ThreadEpoch {
+    fn drop(&mut self) {
+        OF_THREAD.set(self.before);
+    }
+}
+
+impl fmt::Debug for ThreadEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadEpoch").field("before", &self.before).finish_non_exhaustive()
     }
 }
 

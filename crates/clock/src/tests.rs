@@ -121,3 +121,20 @@ proptest! {
         prop_assert_eq!(apart, expected);
     }
 }
+
+#[tokio::test]
+async fn an_epoch_of_the_thread_ends_with_its_guard_and_yields_to_an_own_one() {
+    pause();
+    let (of_thread, own) = (new_year(), "2030-01-01T00:00:00Z".parse().unwrap());
+    let without = Clock::default();
+    {
+        let _outer = Epoch::starting_now(own).for_this_thread();
+        let inner = Epoch::starting_now(of_thread).for_this_thread();
+        advance(DAY).await;
+        assert_eq!(without.now(), of_thread + SignedDuration::from_hours(24));
+        assert_eq!(Clock::new(Some(Epoch::starting_now(own))).now(), own);
+        drop(inner);
+        assert_eq!(without.now(), own + SignedDuration::from_hours(24));
+    }
+    assert_ne!(without.now(), own + SignedDuration::from_hours(24), "the reading of the system again");
+}
