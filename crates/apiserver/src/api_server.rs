@@ -22,7 +22,7 @@ use crate::listener::{ListenError, ListenOptions, Listener};
 use crate::state::clock::Clock;
 #[cfg(feature = "persistence")]
 use crate::state::persistence::{DataFile, DataFileError, Journal};
-use crate::state::{ClusterState, CommitObserver, Contents};
+use crate::state::{ClusterState, Commit, CommitObserver, Contents};
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
 use crate::{bootstrap, controllers};
 
@@ -243,6 +243,15 @@ impl ApiServer {
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.core.server.faults()
+    }
+
+    /// Calls `observe` for each commit from now on, within the call that made it: writes of clients and of the server's own
+    /// controllers. Returns `false`, and changes nothing, if there is an observer already. For simulations; it must not call the
+    /// server.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn observe_commits(&self, observe: impl Fn(&Commit) + Send + Sync + 'static) -> bool {
+        self.core.server.cluster.set_tap(Box::new(observe))
     }
 
     /// Listens with plain HTTP/1.1. Port 0 picks a free port.

@@ -177,6 +177,8 @@ pub use http::ApiService;
 pub use kube_clock::Epoch;
 pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use response::ResponseBody;
+#[doc(hidden)]
+pub use state::Commit;
 #[cfg(feature = "persistence")]
 pub use state::persistence::{DataFile, DataFileError};
 pub use user::UserInfo;

@@ -125,6 +125,7 @@ pub mod logging;
 pub mod manager;
 pub mod metrics;
 mod object;
+mod ordered_watch;
 mod pace;
 mod panics;
 pub mod predicate;

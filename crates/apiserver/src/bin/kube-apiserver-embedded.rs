@@ -142,6 +142,8 @@ fn terminated() -> Result<impl Future<Output = ()>, String> {
         signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
     Ok(async move {
         tokio::select! {
+            // Either signal ends the wait.
+            biased;
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
@@ -157,6 +159,8 @@ fn terminated() -> Result<impl Future<Output = ()>, String> {
         windows::ctrl_break().map_err(|error| format!("cannot wait for Ctrl-Break: {error}"))?;
     Ok(async move {
         tokio::select! {
+            // Either signal ends the wait.
+            biased;
             _ = ctrl_c.recv() => {}
             _ = ctrl_break.recv() => {}
         }

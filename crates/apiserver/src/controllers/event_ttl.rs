@@ -43,6 +43,8 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
         }
         let end = leases.next_end();
         tokio::select! {
+            // Either starts a round.
+            biased;
             news = changes.news() => if news.is_none() {
                 return;
             },

@@ -44,7 +44,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
     // The contents that a terminating namespace had at the last attempt: without a change there is nothing to do.
     let mut seen: BTreeMap<Key, u64> = BTreeMap::new();
     loop {
-        commits.borrow_and_update();
+        commits.see();
         let Some(namespaces) = cluster.registry().get("", "v1", "namespaces").cloned() else {
             return;
         };
@@ -85,9 +85,9 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
             }
         }
         tokio::select! {
-            changed = commits.changed() => if changed.is_err() {
-                return;
-            },
+            // Either starts a round.
+            biased;
+            () = commits.changed() => {}
             () = sleep(soonest.unwrap_or_default()), if soonest.is_some() => {}
         }
     }

@@ -21,7 +21,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
     let mut tables = tables.map(|table| cluster.changes(&table));
     loop {
-        commits.borrow_and_update();
+        commits.see();
         if tables.iter().any(Subscription::has_news) {
             for table in &mut tables {
                 // Mark before reading, so that later changes count as new.
@@ -34,9 +34,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
                 volume["status"]["phase"] != "Bound"
             });
         }
-        if commits.changed().await.is_err() {
-            return;
-        }
+        commits.changed().await;
     }
 }
 

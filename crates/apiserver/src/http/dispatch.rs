@@ -362,8 +362,7 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     if verb == Verb::Watch && call.query.flag("sendInitialEvents") != Some(true) {
         return Ok(());
     }
-    let mut commits = call.cluster.commits();
-    if timeout(FRESHNESS_TIMEOUT, commits.wait_for(|now| *now >= wanted)).await.is_ok() {
+    if timeout(FRESHNESS_TIMEOUT, call.cluster.commits().reached(wanted)).await.is_ok() {
         return Ok(());
     }
     let current = call.cluster.read(crate::store::Store::revision);

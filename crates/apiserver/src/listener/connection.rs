@@ -126,6 +126,8 @@ async fn speak<S>(
                 .with_upgrades();
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
+                // A connection that has ended needs no farewell.
+                biased;
                 ended = connection.as_mut() => ended,
                 () = closed(&mut closing) => {
                     connection.as_mut().graceful_shutdown();
@@ -150,6 +152,8 @@ async fn speak<S>(
                 .serve_connection(stream, answer);
             let mut connection = std::pin::pin!(connection);
             tokio::select! {
+                // A connection that has ended needs no farewell.
+                biased;
                 ended = connection.as_mut() => ended,
                 () = closed(&mut closing) => {
                     connection.as_mut().graceful_shutdown();

@@ -5,16 +5,18 @@
 
 mod changes;
 pub(crate) mod clock;
+mod commits;
 pub(crate) mod deletion;
 #[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
 pub(crate) mod persistence;
+mod tap;
 mod turns;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use kube_apimachinery::status::ApiError;
@@ -26,7 +28,11 @@ use tokio::time::Instant;
 use self::changes::Changes;
 pub(crate) use self::changes::Subscription;
 use self::clock::Clock;
+use self::commits::Commits;
+pub(crate) use self::commits::CommitsSubscription;
 use self::persistence::Journal;
+pub use self::tap::Commit;
+pub(crate) use self::tap::Tap;
 pub(crate) use self::turns::Turns;
 use crate::kind::registry::Registry;
 use crate::kind::resource::StorageKey;
@@ -62,7 +68,9 @@ pub(crate) struct ClusterState {
     /// Incremented with each registry; 0 precedes the first.
     registry_version: AtomicU64,
     /// Revision of the last commit to any table; controllers wait for it.
-    committed: watch::Sender<u64>,
+    committed: Arc<Commits>,
+    /// Receives a copy of each commit, once it is set.
+    tap: OnceLock<Tap>,
     /// Called after each commit, in this order.
     observers: Vec<Box<dyn CommitObserver>>,
     /// Set to true when the last handle is dropped, which ends watches.
@@ -110,7 +118,8 @@ impl ClusterState {
             // A restored server must not generate the UIDs of its existing objects again.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
-            committed: watch::Sender::new(store.revision()),
+            committed: Commits::new(store.revision()),
+            tap: OnceLock::new(),
             observers,
             closed: watch::Sender::new(false),
             state: Mutex::new(State { store, changes: BTreeMap::new() }),
@@ -218,7 +227,7 @@ impl ClusterState {
     }
 
     /// Applies a change if the object's revision is still `expected` and `guard` allows it. Both are checked under the lock. Then
-    /// notifies watches, controllers and observers, in this order.
+    /// notifies watches, controllers, the tap and observers, in this order.
     pub(crate) fn commit<E>(
         &self,
         storage: &StorageKey,
@@ -242,7 +251,11 @@ impl ClusterState {
         if let Some(changes) = changes {
             changes.notify();
         }
-        self.publish(event.revision);
+        // Commits may be published out of order.
+        self.committed.publish(event.revision);
+        if let Some(tap) = self.tap.get() {
+            tap(&Commit::new(storage, &event));
+        }
         for observer in &self.observers {
             observer.committed(self, storage);
         }
@@ -288,19 +301,14 @@ impl ClusterState {
         }
     }
 
-    /// Reports the revision of a commit to waiting controllers. Commits may be reported out of order; the reported revision
-    /// never decreases.
-    fn publish(&self, revision: u64) {
-        self.committed.send_if_modified(|latest| {
-            let later = revision > *latest;
-            *latest = revision.max(*latest);
-            later
-        });
-    }
-
     /// Whether the last write to the data file succeeded, or there is no data file.
     pub(crate) fn is_writable(&self) -> bool {
         self.journal.as_ref().is_none_or(Journal::is_writable)
+    }
+
+    /// Sets the function that receives each commit from now on. Returns `false` if there is one already.
+    pub(crate) fn set_tap(&self, tap: Tap) -> bool {
+        self.tap.set(tap).is_ok()
     }
 
     /// Subscribes to the commits of a table.
@@ -321,7 +329,7 @@ impl ClusterState {
     }
 
     /// Subscribes to the commits of all tables.
-    pub(crate) fn commits(&self) -> watch::Receiver<u64> {
+    pub(crate) fn commits(&self) -> CommitsSubscription {
         self.committed.subscribe()
     }
 
@@ -360,7 +368,6 @@ mod tests {
 
     use super::*;
     use crate::store::{Document, HistoryLimits};
-    use crate::testing;
 
     #[tokio::test]
     async fn observers_see_each_commit_and_may_commit_as_well() {
@@ -386,17 +393,5 @@ mod tests {
         put(&cluster, "originals");
         let copies = StorageKey { group: String::new(), plural: "copies".to_owned() };
         assert_eq!(cluster.read(|store| store.snapshot(&copies).len()), 1);
-    }
-
-    #[tokio::test]
-    async fn a_published_revision_never_goes_back() {
-        let server = testing::server();
-        let mut commits = server.commits();
-        let later = *commits.borrow() + 20;
-        server.publish(later);
-        assert_eq!(*commits.borrow_and_update(), later);
-        server.publish(later - 10);
-        assert_eq!(*commits.borrow(), later);
-        assert!(!commits.has_changed().unwrap(), "an older revision is no news");
     }
 }

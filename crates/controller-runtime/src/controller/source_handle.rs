@@ -2,10 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use tokio::sync::watch;
-
 use super::sources::{Phase, Sources, Standing};
-use crate::{reconcile::Request, source::DynSource};
+use crate::{ordered_watch, reconcile::Request, source::DynSource};
 
 /// Handle of a source that was added after its controller was made. Dropping it has no effect. Made by
 /// [`ControllerHandle::watch`](super::ControllerHandle::watch).
@@ -27,7 +25,7 @@ use crate::{reconcile::Request, source::DynSource};
 #[derive(Clone)]
 pub struct SourceHandle {
     name: Arc<str>,
-    standing: watch::Receiver<Standing>,
+    standing: ordered_watch::Receiver<Standing>,
     remove: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -65,7 +63,7 @@ impl SourceHandle {
         let mut standing = self.standing.clone();
         let decided = |standing: &Standing| !matches!(standing.phase, Phase::Idle | Phase::Waiting);
         let phase = match standing.wait_for(decided).await {
-            Ok(standing) => standing.phase.clone(),
+            Ok(standing) => standing.phase,
             Err(_) => Phase::Failing("the source was removed".to_owned()),
         };
         match phase {

@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::watch,
     task::{AbortHandle, JoinSet},
     time::{Duration, sleep},
 };
@@ -16,6 +15,7 @@ use tracing::Instrument;
 use super::{Log, SourceError};
 use crate::{
     cache::ForbiddenError,
+    ordered_watch,
     panics::recovered,
     reconcile::Request,
     request_queue::RequestQueue,
@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(crate) struct Sources<R: Request> {
     entries: Mutex<Entries<R>>,
     /// Number of changes, which notifies the run.
-    changed: watch::Sender<u64>,
+    changed: ordered_watch::Sender<u64>,
 }
 
 struct Entries<R: Request> {
@@ -50,7 +50,7 @@ struct Entry<R: Request> {
     name: Arc<str>,
     /// Whether the controller fails with the source.
     required: bool,
-    standing: watch::Sender<Standing>,
+    standing: ordered_watch::Sender<Standing>,
 }
 
 /// State of a source in its latest run. Runs are numbered, so that the rest of an earlier run cannot change it.
@@ -77,7 +77,7 @@ pub(super) enum Phase {
 impl<R: Request> Sources<R> {
     pub(super) fn new(all: Vec<Arc<dyn DynSource<R>>>) -> Self {
         let entries = Entries { all: BTreeMap::new(), next: 0, paused: false };
-        let sources = Self { entries: Mutex::new(entries), changed: watch::Sender::default() };
+        let sources = Self { entries: Mutex::new(entries), changed: ordered_watch::Sender::default() };
         for source in all {
             let required = source.is_required();
             sources.insert(source, required);
@@ -86,13 +86,16 @@ impl<R: Request> Sources<R> {
     }
 
     /// Adds a source that is not required. Returns its ID, name and state.
-    pub(super) fn add(&self, source: Arc<dyn DynSource<R>>) -> (u64, Arc<str>, watch::Receiver<Standing>) {
+    pub(super) fn add(
+        &self,
+        source: Arc<dyn DynSource<R>>,
+    ) -> (u64, Arc<str>, ordered_watch::Receiver<Standing>) {
         let (id, entry) = self.insert(source, false);
         (id, Arc::clone(&entry.name), entry.standing.subscribe())
     }
 
     fn insert(&self, source: Arc<dyn DynSource<R>>, required: bool) -> (u64, Arc<Entry<R>>) {
-        let (name, standing) = (Arc::from(source.name()), watch::Sender::default());
+        let (name, standing) = (Arc::from(source.name()), ordered_watch::Sender::default());
         let entry = Arc::new(Entry { source, name, required, standing });
         let mut entries = self.entries.lock();
         let id = entries.next;
@@ -190,6 +193,8 @@ impl<R: Request> Sources<R> {
                 }
             }
             tokio::select! {
+                // Changes first: the running sources follow the latest list.
+                biased;
                 changed = changed.changed() => {
                     let _ = changed; // the sender lives in `self`
                 }

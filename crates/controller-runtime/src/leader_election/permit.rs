@@ -1,24 +1,26 @@
 //! Permit to write, which ends before another process can get it.
 
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
+
+use crate::ordered_watch;
 
 /// Permit to write while the process leads.
 ///
 /// It ends at the time set by the last renewal; that needs no running task.
 #[derive(Debug, Clone)]
 pub(crate) struct Permit {
-    until: watch::Receiver<Option<Instant>>,
+    until: ordered_watch::Receiver<Option<Instant>>,
 }
 
 /// Grants and revokes a [`Permit`].
 #[derive(Debug)]
 pub(crate) struct Issuer {
-    until: watch::Sender<Option<Instant>>,
+    until: ordered_watch::Sender<Option<Instant>>,
 }
 
 impl Issuer {
     pub(crate) fn new() -> Self {
-        Self { until: watch::Sender::new(None) }
+        Self { until: ordered_watch::Sender::new(None) }
     }
 
     pub(crate) fn permit(&self) -> Permit {
@@ -46,7 +48,8 @@ impl Permit {
             let until = *self.until.borrow_and_update();
             let Some(until) = until.filter(|until| Instant::now() < *until) else { return };
             tokio::select! {
-                () = tokio::time::sleep_until(until) => {}
+                // A renewal at the last moment counts.
+                biased;
                 changed = self.until.changed() => {
                     if changed.is_err() {
                         // The issuer is gone and nothing renews the permit: it lasts until its granted end.
@@ -54,6 +57,7 @@ impl Permit {
                         return;
                     }
                 }
+                () = tokio::time::sleep_until(until) => {}
             }
         }
     }

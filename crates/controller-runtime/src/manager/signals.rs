@@ -63,6 +63,8 @@ mod system {
 
         pub(super) async fn next(&mut self) {
             tokio::select! {
+                // Either signal ends the wait.
+                biased;
                 _ = self.interrupt.recv() => {}
                 _ = self.terminate.recv() => {}
             }
@@ -89,6 +91,8 @@ mod system {
 
         pub(super) async fn next(&mut self) {
             tokio::select! {
+                // Either signal ends the wait.
+                biased;
                 _ = self.ctrl_c.recv() => {}
                 _ = self.ctrl_break.recv() => {}
             }

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::{
     DynRunnable, Runnable, State,
     lifecycle::{Effect, Group, Id, Input, Lifecycle, ReadyWhen, Running},
 };
-use crate::request_queue::Explain;
+use crate::{ordered_watch, request_queue::Explain};
 
 /// Whether a runnable is refused because a controller has its name.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub(crate) struct Runnables {
     /// Wakes the run.
     changed: Notify,
     /// Number of entries. A change wakes callers that wait for the end of a removed runnable.
-    entries: watch::Sender<usize>,
+    entries: ordered_watch::Sender<usize>,
 }
 
 struct Registrations {
@@ -102,7 +102,7 @@ impl Runnables {
             unmanaged: Vec::new(),
             effects: Vec::new(),
         };
-        Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
+        Self { inner: Mutex::new(inner), changed: Notify::new(), entries: ordered_watch::Sender::new(0) }
     }
 
     /// Adds the runnable that `make` returns; calls `make` only if it is accepted.

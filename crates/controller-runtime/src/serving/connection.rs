@@ -95,6 +95,8 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
 ) {
     let mut connection = pin!(connection);
     let ended = tokio::select! {
+        // A connection that has ended needs no farewell.
+        biased;
         ended = &mut connection => ended,
         () = closing.cancelled() => {
             shut_down(connection.as_mut());
@@ -106,6 +108,8 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
                 }
             };
             tokio::select! {
+                // A connection that has ended needs no message.
+                biased;
                 ended = connection => ended,
                 () = asks_on => {
                     tracing::debug!("closed the connection of a client that was still sending a request when the server stopped");

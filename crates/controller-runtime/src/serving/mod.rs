@@ -122,6 +122,8 @@ impl Runnable for HttpServer {
         };
         // The reload never completes; it stops with the server.
         tokio::select! {
+            // The server first: its end is the result.
+            biased;
             () = self.serve(&listener, tls, &cx) => {}
             () = reload => {}
         }

@@ -72,6 +72,8 @@ impl Runnable for WebhookServer {
         };
         // The reload never completes; it stops with the server.
         tokio::select! {
+            // The server first: its end is the result.
+            biased;
             ended = server.start(cx) => ended,
             () = reload => Ok(()),
         }

@@ -36,15 +36,13 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut collector = Collector::new();
     loop {
         // Before the store is read, so that a commit during this round starts another one.
-        commits.borrow_and_update();
+        commits.see();
         collector.catch_up(&cluster).await;
         let mut turns = Turns::default();
         while collector.collect_one(&cluster) {
             turns.pass().await;
         }
-        if commits.changed().await.is_err() {
-            return;
-        }
+        commits.changed().await;
     }
 }
 

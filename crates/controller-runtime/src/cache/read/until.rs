@@ -47,6 +47,8 @@ pub(in crate::cache) async fn until<K: Object>(
                 Err(error) => return Err(UntilError::Unreadable(error)),
             }
             tokio::select! {
+                // Either reads the object again.
+                biased;
                 () = changed => {}
                 listed = status.changed() => {
                     let _ = listed; // never an error: the sender is in the informer

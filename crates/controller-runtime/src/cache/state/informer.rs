@@ -9,7 +9,7 @@ use std::{
 use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
 use tokio::{
-    sync::{Notify, futures::OwnedNotified, watch},
+    sync::{Notify, futures::OwnedNotified},
     time::{Duration, Instant},
 };
 
@@ -47,6 +47,7 @@ use crate::{
         Object, ObjectKey,
         meta::{ResourceVersion, Uid},
     },
+    ordered_watch,
 };
 
 /// The objects of a query as one Rust type. A [`Feed`](crate::cache::watch::feed::Feed) keeps it up to date.
@@ -65,7 +66,7 @@ pub(crate) struct Informer<K: Object> {
     /// the same order, and a late one receives the initial list first. Taken before `store`, never while `store` is
     /// locked.
     writer: Mutex<Writer<K>>,
-    status: watch::Sender<Status>,
+    status: ordered_watch::Sender<Status>,
     /// Index by owner, built on first use.
     owners: OnceLock<Arc<Table<K, Uid>>>,
     /// Registration at the feed, dropped with the informer.
@@ -159,7 +160,7 @@ impl<K: Object> Informer<K> {
                 told_again: None,
                 tombstones: remembers.then(Tombstones::default),
             }),
-            status: watch::Sender::default(),
+            status: ordered_watch::Sender::default(),
             owners: OnceLock::new(),
             seat: OnceLock::new(),
             indexed: RwLock::default(),
@@ -197,7 +198,7 @@ impl<K: Object> Informer<K> {
         self.store.read().len()
     }
 
-    pub(crate) fn status(&self) -> watch::Receiver<Status> {
+    pub(crate) fn status(&self) -> ordered_watch::Receiver<Status> {
         self.status.subscribe()
     }
 
@@ -714,7 +715,7 @@ pub(crate) trait AnyInformer: Sink {
     fn resource(&self) -> String;
 
     /// Returns the sync status and current failures.
-    fn status(&self) -> watch::Receiver<Status>;
+    fn status(&self) -> ordered_watch::Receiver<Status>;
 
     /// Returns the number and size of the cached objects.
     fn stats(&self) -> Stats;
@@ -743,7 +744,7 @@ impl<K: Object> AnyInformer for Informer<K> {
         self.query.label()
     }
 
-    fn status(&self) -> watch::Receiver<Status> {
+    fn status(&self) -> ordered_watch::Receiver<Status> {
         Informer::status(self)
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use kube::core::ApiResource;
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use super::informer::{AnyInformer, Informer};
@@ -24,6 +24,7 @@ use crate::{
         watch::feed::{Feed, Sink, SinkId},
     },
     object::{DynamicKind, Object, StaticObject},
+    ordered_watch,
 };
 
 /// The informers of a manager.
@@ -44,7 +45,7 @@ pub(crate) struct Cache {
 pub(in crate::cache) struct Shared {
     entries: Mutex<Entries>,
     /// Number of feeds added, which wakes the task that runs them.
-    came: watch::Sender<u64>,
+    came: ordered_watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -271,6 +272,8 @@ impl Cache {
                 return;
             }
             tokio::select! {
+                // A removed cluster first: nothing more starts for it.
+                biased;
                 // The feeds end by themselves then.
                 () = removed(self.cluster.as_ref()), if !self.is_removed() => {}
                 changed = came.changed() => {

@@ -31,7 +31,7 @@ impl Cache {
         let decided = informers.iter().enumerate().map(|(place, informer)| {
             let mut status = informer.status();
             // Returns the status that ended the wait: it may change afterwards.
-            async move { (place, status.wait_for(Status::is_decided).await.map(|status| status.clone())) }
+            async move { (place, status.wait_for(Status::is_decided).await) }
         });
         let mut decided: FuturesUnordered<_> = decided.collect();
         let refused = async {

@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use tokio::{
-    sync::{futures::OwnedNotified, watch},
+    sync::futures::OwnedNotified,
     task::{JoinError, JoinSet, yield_now},
     time::{Duration, Instant, sleep_until},
 };
@@ -29,6 +29,7 @@ use crate::{
         query::{Part, Query},
     },
     object::meta::ResourceVersion,
+    ordered_watch,
     pace::{Pace, on_another_thread},
 };
 
@@ -145,9 +146,9 @@ pub(crate) struct Feed {
     pub(crate) query: Query,
     sinks: RwLock<Sinks>,
     /// Incremented when lists and watches must start again.
-    generation: watch::Sender<u64>,
+    generation: ordered_watch::Sender<u64>,
     /// Incremented when an own write is recorded in the store of a sink.
-    wrote: watch::Sender<u64>,
+    wrote: ordered_watch::Sender<u64>,
     /// Time of the last data from the API server, by part.
     heard: Mutex<BTreeMap<Part, Instant>>,
     /// Held while a dictionary is trained, so that the lists and watches of other parts wait for it as well.
@@ -177,7 +178,7 @@ pub(crate) type SinkId = (Reverse<Form>, u64);
 
 impl Feed {
     pub(crate) fn new(query: Query) -> Self {
-        let (generation, wrote) = (watch::Sender::default(), watch::Sender::default());
+        let (generation, wrote) = (ordered_watch::Sender::default(), ordered_watch::Sender::default());
         Self {
             query,
             sinks: RwLock::default(),
@@ -323,7 +324,7 @@ impl Feed {
         self.wrote.send_modify(|count| *count += 1);
     }
 
-    pub(in crate::cache) fn writes(&self) -> watch::Receiver<u64> {
+    pub(in crate::cache) fn writes(&self) -> ordered_watch::Receiver<u64> {
         self.wrote.subscribe()
     }
 
@@ -408,7 +409,8 @@ impl Feed {
                 let mut due: Option<Instant> = None;
                 self.each(|sink| due = due.into_iter().chain(sink.resync(Instant::now(), &mut rng)).min());
                 tokio::select! {
-                    () = sleep_until_some(due) => {}
+                    // A new generation first: everything starts again then.
+                    biased;
                     changed = generation.changed() => {
                         let _ = changed; // never an error: the sender is in `self`
                         break;
@@ -416,6 +418,7 @@ impl Feed {
                     () = namespaces.changed() => {}
                     () = self.query.removed() => {}
                     Some(end) = tasks.join_next() => rethrow(end),
+                    () = sleep_until_some(due) => {}
                 }
             }
             tasks.shutdown().await;

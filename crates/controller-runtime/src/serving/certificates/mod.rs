@@ -120,6 +120,8 @@ impl Certificates {
             // The first pass covers changes from before the files were watched.
             self.reload(files);
             tokio::select! {
+                // Either starts a read of the files; a change first.
+                biased;
                 () = changed.notified() => {
                     sleep(SETTLE).await;
                     // Notifications during the wait are covered by the next read.

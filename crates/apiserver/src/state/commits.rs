@@ -1,0 +1,108 @@
+//! Revision of the last commit, and the controllers and reads that wait for commits.
+//!
+//! All controllers of the server wait for each commit. They wake in the order in which they began to wait, so that their writes
+//! come in the same order in every run of a simulation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// Revision of the last commit to any table.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    latest: AtomicU64,
+    /// Wakes its waiters first in, first out.
+    changed: Notify,
+}
+
+impl Commits {
+    pub(crate) fn new(revision: u64) -> Arc<Self> {
+        Arc::new(Self { latest: AtomicU64::new(revision), changed: Notify::new() })
+    }
+
+    /// Records a commit. Commits may be reported out of order; the revision never decreases.
+    pub(crate) fn publish(&self, revision: u64) {
+        if self.latest.fetch_max(revision, Ordering::AcqRel) < revision {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Creates a subscription to which the commits so far are not new.
+    pub(crate) fn subscribe(self: &Arc<Self>) -> CommitsSubscription {
+        CommitsSubscription { seen: self.latest.load(Ordering::Acquire), commits: Arc::clone(self) }
+    }
+}
+
+/// One reader of the commits.
+#[derive(Debug)]
+pub(crate) struct CommitsSubscription {
+    commits: Arc<Commits>,
+    seen: u64,
+}
+
+impl CommitsSubscription {
+    /// Marks all commits so far as seen. Call it before reading the store, so that later commits count as new.
+    pub(crate) fn see(&mut self) {
+        self.seen = self.commits.latest.load(Ordering::Acquire);
+    }
+
+    /// Waits for a commit that is not seen yet, and marks it as seen. Cancel safe.
+    pub(crate) async fn changed(&mut self) {
+        self.reached(self.seen + 1).await;
+        self.see();
+    }
+
+    /// Waits until a revision is committed. Cancel safe.
+    pub(crate) async fn reached(&self, revision: u64) {
+        loop {
+            // Created before the check, so that a commit after the check ends the wait.
+            let changed = self.commits.changed.notified();
+            if self.commits.latest.load(Ordering::Acquire) >= revision {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use parking_lot::Mutex;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn waiters_wake_in_the_order_in_which_they_began_to_wait() {
+        let (commits, order) = (Commits::new(1), Arc::new(Mutex::new(Vec::new())));
+        let mut tasks = JoinSet::new();
+        for waiter in 0..64 {
+            let (mut subscription, order) = (commits.subscribe(), Arc::clone(&order));
+            tasks.spawn(async move {
+                subscription.changed().await;
+                order.lock().push(waiter);
+            });
+        }
+        // Twice, because a yield lets at most 61 tasks run.
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        commits.publish(2);
+        while tasks.join_next().await.is_some() {}
+        assert_eq!(*order.lock(), (0..64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_published_revision_never_goes_back() {
+        let commits = Commits::new(1);
+        let mut subscription = commits.subscribe();
+        assert!(subscription.changed().now_or_never().is_none(), "the first revision is not new");
+        commits.publish(20);
+        assert!(subscription.changed().now_or_never().is_some());
+        commits.publish(10);
+        assert!(subscription.changed().now_or_never().is_none(), "an older revision is no news");
+        assert!(subscription.reached(20).now_or_never().is_some());
+        assert!(subscription.reached(21).now_or_never().is_none());
+    }
+}

@@ -1,0 +1,49 @@
+//! A copy of each commit, for tools that follow the whole state of a server in its own process.
+
+use serde_json::Value;
+
+use crate::kind::resource::StorageKey;
+use crate::store::{Event, Stored};
+
+/// Function that receives each commit, within the call that made it and without a lock.
+pub(crate) type Tap = Box<dyn Fn(&Commit) + Send + Sync>;
+
+/// A change of one object.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Commit {
+    /// API group of the resource; empty for the core group.
+    pub group: String,
+    /// Plural name of the resource, such as `configmaps`.
+    pub resource: String,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// Revision of the commit: `metadata.resourceVersion`.
+    pub revision: u64,
+    /// Object before the commit, without `kind` and `apiVersion`; `None` if it was created.
+    pub before: Option<Value>,
+    /// Object after the commit, without `kind` and `apiVersion`; `None` if it was deleted.
+    pub after: Option<Value>,
+}
+
+impl Commit {
+    pub(crate) fn new(storage: &StorageKey, event: &Event) -> Self {
+        let value = |stored: &Stored| {
+            let mut text = Vec::with_capacity(stored.document.len() + 64);
+            stored.document.write(&mut text, None, stored.revision);
+            // Stored documents are JSON.
+            serde_json::from_slice(&text).unwrap_or_default()
+        };
+        Self {
+            group: storage.group.clone(),
+            resource: storage.plural.clone(),
+            namespace: event.key.namespace().to_owned(),
+            name: event.key.name().to_owned(),
+            revision: event.revision,
+            before: event.before.as_deref().map(value),
+            after: event.after.as_deref().map(value),
+        }
+    }
+}
