@@ -1,0 +1,73 @@
+//! Parts of a simulation, before it runs.
+
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
+
+use controller_runtime::{BoxError, Manager, StaticObject};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_envtest::Rights;
+use serde_json::Value;
+
+use crate::{remote::AnyRemote, similar::World, user::Step};
+
+/// Parts of a simulation. Each run makes its own world of them.
+#[derive(Clone)]
+pub(crate) struct Definition {
+    pub(crate) name: Rc<str>,
+    /// Makes the operator, as its `main` does.
+    pub(crate) operator: Rc<dyn Fn(kube::Client) -> Result<Manager, BoxError>>,
+    pub(crate) crds: Vec<CustomResourceDefinition>,
+    pub(crate) rights: Option<Rights>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) remotes: BTreeMap<Arc<str>, MakeRemote>,
+    pub(crate) checks: Vec<Check>,
+}
+
+/// Makes the remote system of this name for a run.
+pub(crate) type MakeRemote = Rc<dyn Fn(Arc<str>) -> Arc<dyn AnyRemote>>;
+
+/// A condition of the user's on the state of the world.
+#[derive(Clone)]
+pub(crate) struct Check {
+    pub(crate) name: Rc<str>,
+    pub(crate) when: When,
+    pub(crate) holds: Rc<dyn Fn(&Now<'_>) -> bool>,
+}
+
+/// When a [`Check`] must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// After each change.
+    Always,
+    /// Whenever the world is quiet.
+    Quiet,
+}
+
+/// State of the world at one moment, for checks. Reading it does not disturb the run.
+#[derive(Debug)]
+pub struct Now<'w> {
+    pub(crate) world: &'w World,
+}
+
+impl Now<'_> {
+    /// All objects of a kind, in the order of their namespaces and names. Objects that cannot be decoded are left out.
+    #[must_use]
+    pub fn all<K: StaticObject>(&self) -> Vec<K> {
+        let (group, plural) = (K::group(&()), K::plural(&()));
+        let resource = if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") };
+        let objects = self.world.objects.iter().filter(|(id, _)| id.resource == resource);
+        objects
+            .filter_map(|(_, object)| {
+                let mut object: Value = (**object).clone();
+                object["apiVersion"] = Value::String(K::api_version(&()).into_owned());
+                object["kind"] = Value::String(K::kind(&()).into_owned());
+                serde_json::from_value(object).ok()
+            })
+            .collect()
+    }
+
+    /// State of a remote system as JSON; `None` if there is none of this name.
+    #[must_use]
+    pub fn remote(&self, name: &str) -> Option<&Value> {
+        self.world.remotes.get(name)
+    }
+}

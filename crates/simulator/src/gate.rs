@@ -1,0 +1,130 @@
+//! The connection of one process to the API server: each request stops at the [hub](crate::hub) until the driver lets it pass.
+
+use std::{
+    fmt,
+    future::{Future, pending},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use kube_apiserver_embedded::{ApiServer, ResponseBody};
+use parking_lot::Mutex;
+use tokio::{sync::oneshot, task::JoinSet};
+use tower_service::Service;
+
+use crate::{
+    hub::{Answer, GateBody, Hub, Lines, Order, Told, WatchBody, Work, Working},
+    names::{Actor, CallName},
+    truth::Attributed,
+};
+
+/// The connection between a process and the server.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) hub: Hub,
+    pub(crate) actor: Actor,
+    pub(crate) server: ApiServer,
+    /// Tasks that read watches from the server.
+    pub(crate) pumps: Arc<Mutex<JoinSet<()>>>,
+}
+
+/// The connection broke before the answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConnectionLost;
+
+impl fmt::Display for ConnectionLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("connection reset by the simulation")
+    }
+}
+
+impl std::error::Error for ConnectionLost {}
+
+impl Gate {
+    /// Returns a client that sends its requests through the gate.
+    pub(crate) fn client(self) -> kube::Client {
+        kube::Client::new(self, "default")
+    }
+
+    fn add(&self, name: CallName, caller: &Arc<()>, request: Request<Full<Bytes>>, answers: Answers) {
+        let gate = self.clone();
+        let of_watch = name.clone();
+        let work: Work = Box::new(move |order| -> Working {
+            Box::pin(async move {
+                let response = match order {
+                    Order::CarryOut => {
+                        let mut server = gate.server.service();
+                        Attributed::new(gate.actor, server.call(request)).await.map_err(|_| ConnectionLost)
+                    }
+                    Order::Refuse => Err(ConnectionLost),
+                };
+                let answer: Answer = Box::new(move |told| {
+                    let response = match told {
+                        Told::Answer => response.map(|response| gate.open(of_watch, response)),
+                        Told::Lost => Err(ConnectionLost),
+                    };
+                    // Fails if the caller has given up.
+                    let _ = answers.send(response);
+                });
+                answer
+            })
+        });
+        self.hub.add(self.actor, name, caller, work);
+    }
+
+    /// Puts the lines of a watch under the driver's control; other responses pass as they are.
+    fn open(&self, name: CallName, response: Response<ResponseBody>) -> Response<GateBody> {
+        if !name.is_watch() || response.status() != StatusCode::OK {
+            return response.map(GateBody::Whole);
+        }
+        let id = self.hub.open(self.actor, name);
+        let (head, mut body) = response.into_parts();
+        let hub = self.hub.clone();
+        let pump = async move {
+            let mut lines = Lines::default();
+            while let Some(Ok(frame)) = body.frame().await {
+                if let Ok(chunk) = frame.into_data() {
+                    lines.split(&chunk).into_iter().for_each(|line| hub.push(id, line));
+                }
+            }
+            hub.end(id);
+        };
+        let pump = self.pumps.lock().spawn(pump);
+        self.hub.set_pump(id, pump);
+        Response::from_parts(head, GateBody::Watch(WatchBody { hub: self.hub.clone(), id }))
+    }
+}
+
+type Answers = oneshot::Sender<Result<Response<GateBody>, ConnectionLost>>;
+
+impl Service<Request<kube::client::Body>> for Gate {
+    type Response = Response<GateBody>;
+    type Error = ConnectionLost;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectionLost>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionLost>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let gate = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let Ok(body) = body.collect().await else { return Err(ConnectionLost) };
+            let (body, caller) = (body.to_bytes(), Arc::new(()));
+            let request = Request::from_parts(head, Full::new(body.clone()));
+            let name = CallName::of_request(&request, &body);
+            let (sender, answers) = oneshot::channel();
+            gate.add(name, &caller, request, sender);
+            match answers.await {
+                Ok(response) => response,
+                // The process is dead, or its call was dropped: nothing ever answers.
+                Err(_) => pending().await,
+            }
+        })
+    }
+}

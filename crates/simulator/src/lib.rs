@@ -1,0 +1,141 @@
+//! Operators under deterministic simulation: `cargo test` finds the crash that loses or doubles an object.
+//!
+//! ```
+//! use controller_runtime::{Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile};
+//! use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+//! use kube_simulator::{Explore, Simulation};
+//!
+//! /// Creates a ConfigMap in every namespace.
+//! struct Welcome {
+//!     namespaces: Cached<Namespace>,
+//! }
+//!
+//! impl Reconciler for Welcome {
+//!     type Request = ObjectKey<Namespace>;
+//!
+//!     async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Action, reconcile::Error> {
+//!         if self.namespaces.get(key)?.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()) {
+//!             return Ok(Action::done());
+//!         }
+//!         let mut welcome = ConfigMap::default();
+//!         welcome.metadata.namespace = Some(key.name().to_owned());
+//!         welcome.metadata.name = Some("welcome".to_owned());
+//!         cx.client().apply(&welcome).await?;
+//!         Ok(Action::done())
+//!     }
+//! }
+//!
+//! /// The function that `main` calls.
+//! fn add_to(manager: &Manager) -> Result<(), AddError> {
+//!     let welcome = Welcome { namespaces: manager.cached() };
+//!     Builder::managed_by(manager).for_kind::<Namespace>().complete(welcome)?;
+//!     Ok(())
+//! }
+//!
+//! // In a test: `#[test]`, because each run has a runtime of its own.
+//! let report = Simulation::new("welcome-operator", add_to)
+//!     .step("a team is created", async |user| {
+//!         user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
+//!     })
+//!     .explore(Explore::crashes());
+//! assert!(report.is_complete());
+//! ```
+//!
+//! # Mental model
+//!
+//! A run holds the operator, an embedded API server with its controllers, remote systems and a user, on one thread and in
+//! paused time. Every request, every answer, every remote effect and every line of a watch stops at the border of the process. When
+//! no task can run, the simulation lets one of them pass, and everything runs on until it is idle again. A fixed rule chooses: the
+//! oldest answer, then the oldest call, then the watch with the oldest unread line; then the next step of the user, if nothing
+//! has changed for a while; then time jumps to the next timer. That is the *run without faults*.
+//!
+//! A *plan* deviates from it at a call that it names: `crash after create configmaps default/page #1`. [`Explore`] says which
+//! plans are tried. A run violates a rule ([`Oracle`]) if it ends differently from the run without faults. Objects are compared up to
+//! renaming: uids, generated names, ids of remote systems and times may differ, but references must lead to the same objects. The
+//! crate makes no assumption about what an operator should do: its own run without faults is the specification.
+//!
+//! The run without faults is played three times. The first two have the same seed and must be equal, action by action; if they are
+//! not, the operator depends on hash order, random numbers, the system's clock, threads or statics, and the first action that
+//! differs is reported. The third has another seed and date and shows which values, such as ids of remote systems, differ
+//! from run to run.
+//!
+//! # What a finding says
+//!
+//! ```text
+//! at the end, configmaps default/welcome-page-*#2 is left over
+//!   violates: same objects; plan 3 of 8
+//!     2  STEP       a page is asked for
+//!     3  user       creates pages.corpus.dev default/welcome
+//!     4  operator   creates configmaps default/welcome-page-x7k2p
+//!     5  CRASH      operator dies without the answer to: create configmaps default/welcome-page-*
+//!     6  operator′  starts
+//!     7  operator′  creates configmaps default/welcome-page-q9d4m   ← not in the run without faults
+//!     8  operator′  changes pages.corpus.dev default/welcome .status
+//!   replay: crash after create configmaps default/welcome-page-* #1
+//! ```
+//!
+//! [`Simulation::replay`] plays the plan alone; put it into a test of its own, so that the bug stays mended.
+//!
+//! # What the operator must be
+//!
+//! It starts no thread, opens no socket, keeps nothing in statics, and takes time and randomness from tokio and from the
+//! [reconcile's context](controller_runtime::Context). A [`Remote`] stands for each system besides the API server.
+//!
+//! # Cancellation
+//!
+//! A crash drops the future of [`Manager::run`](controller_runtime::Manager::run) with everything in it, after the process's
+//! connection was cut, so that nothing that is sent by a `Drop` reaches the server. Calls that were carried out stay carried out.
+//!
+//! # Defaults and bounds
+//!
+//! | | |
+//! |---|---|
+//! | budget of a search | 10 s of real time |
+//! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s; 1 minute if no request waits in the operator's controllers |
+//! | longest time until quiet, after a step or crash | 1 virtual hour |
+//! | attempts of a step | 600, one a virtual second |
+//! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |
+//! | actions of a run, and without time passing | 200,000, and 5,000 |
+//!
+//! # Limitations
+//!
+//! - Requests of one process keep their order, watches never break, caches never list again, reads are never outdated, and a step
+//!   never begins before the world is quiet.
+//! - One operator in one replica, so no failover. No other actors: workloads have no pods.
+//! - The API server's controllers act at once after each commit. Webhooks of the operator are not called.
+//! - Plans have one deviation.
+//! - A runnable of the operator's own that acts less often than once a minute may be overlooked at the end of a run.
+//! - A task that is always ready, or that blocks the thread, stops the test.
+//! - The order in which tasks are polled is fixed, not explored: races between tasks within a process are not found.
+
+mod definition;
+mod explore;
+mod gate;
+mod hub;
+mod idle;
+mod names;
+mod oracle;
+mod plan;
+mod reconciles;
+mod remote;
+mod run;
+mod similar;
+mod simulation;
+mod trace;
+mod truth;
+mod user;
+
+pub use self::{
+    definition::Now,
+    explore::{Explore, Finding, Report},
+    oracle::Oracle,
+    plan::{Plan, PlanError},
+    remote::{Lost, Remote},
+    simulation::Simulation,
+    user::User,
+};
+
+/// Compiles and runs the examples of `docs/simulation.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/simulation.md")]
+struct Guide;

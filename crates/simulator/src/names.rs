@@ -1,0 +1,233 @@
+//! Names of processes, objects and calls, as they stand in plans and traces.
+
+use std::fmt;
+
+use http::{Method, Request, header};
+use serde_json::Value;
+
+/// Process, or another origin of calls and commits. Each life of a process has an actor of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Actor {
+    /// Steps of the simulation.
+    User,
+    /// Controllers of the API server.
+    Server,
+    /// The operator, in its n-th life, counted from 0.
+    Operator { life: u32 },
+}
+
+impl Actor {
+    pub(crate) fn is_operator(self) -> bool {
+        matches!(self, Self::Operator { .. })
+    }
+}
+
+/// Formats as `user`, `server`, `operator`, and the lives after a crash as `operator′` and `operator″3`.
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User => f.pad("user"),
+            Self::Server => f.pad("server"),
+            Self::Operator { life: 0 } => f.pad("operator"),
+            Self::Operator { life: 1 } => f.pad("operator′"),
+            Self::Operator { life } => f.pad(&format!("operator″{}", life + 1)),
+        }
+    }
+}
+
+/// Identity of an object: its resource, without the version, and its key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectId {
+    /// Plural name and group, such as `deployments.apps`.
+    pub(crate) resource: String,
+    /// Namespace and name, such as `default/web`.
+    pub(crate) key: String,
+}
+
+impl ObjectId {
+    pub(crate) fn new(group: &str, resource: &str, namespace: &str, name: &str) -> Self {
+        Self { resource: with_group(resource, group), key: key(namespace, name) }
+    }
+
+    /// The id with a generated name replaced by `prefix*`.
+    pub(crate) fn family(&self, object: &Value) -> Self {
+        let prefix = object["metadata"]["generateName"].as_str().unwrap_or_default();
+        let (namespace, name) = self.key.rsplit_once('/').map_or(("", &*self.key), |parts| parts);
+        if prefix.is_empty() || !name.starts_with(prefix) {
+            return self.clone();
+        }
+        Self { resource: self.resource.clone(), key: key(namespace, &format!("{prefix}*")) }
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.resource, self.key)
+    }
+}
+
+fn with_group(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+fn key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+/// Name of a request or of a remote effect: what it asks for, without values that differ from run to run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallName {
+    pub(crate) verb: String,
+    /// Resource with group and subresource, such as `guestbooks.example.com/status`; the remote system of an effect.
+    pub(crate) target: String,
+    /// Namespace and name; empty for collections of all namespaces.
+    pub(crate) key: String,
+}
+
+impl CallName {
+    /// Names a request. Creates are named by the object in `body`.
+    pub(crate) fn of_request<B>(request: &Request<B>, body: &[u8]) -> Self {
+        let path = request.uri().path();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => ("", &[][..]),
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if rest.len() > usize::from(is_namespace_part(rest)) => {
+                (*namespace, rest)
+            }
+            rest => ("", rest),
+        };
+        let (resource, name, subresource) = match rest {
+            [] => return Self { verb: "get".to_owned(), target: path.to_owned(), key: String::new() },
+            [resource] => (*resource, "", ""),
+            [resource, name] => (*resource, *name, ""),
+            [resource, name, subresource, ..] => (*resource, *name, *subresource),
+        };
+        let verb = verb(request, !name.is_empty());
+        let name = match (verb, name) {
+            ("create", "") => name_in(body),
+            _ => name.to_owned(),
+        };
+        let resource = with_group(resource, group);
+        let target = if subresource.is_empty() { resource } else { format!("{resource}/{subresource}") };
+        Self { verb: verb.to_owned(), target, key: key(namespace, &name) }
+    }
+
+    /// Names an effect on a remote system.
+    pub(crate) fn of_effect(remote: &str, effect: &str, detail: &str) -> Self {
+        Self { verb: effect.to_owned(), target: format!("at {remote}"), key: detail.to_owned() }
+    }
+
+    /// Whether the call changes something that a simulation compares: Events and leases do not count.
+    pub(crate) fn is_write(&self) -> bool {
+        let is_read = ["get", "list", "watch"].contains(&&*self.verb);
+        !is_read && !is_masked_resource(&self.target)
+    }
+
+    /// Whether it is an effect on a remote system.
+    pub(crate) fn is_effect(&self) -> bool {
+        self.target.starts_with("at ")
+    }
+
+    pub(crate) fn is_watch(&self) -> bool {
+        self.verb == "watch"
+    }
+}
+
+/// Formats as `create configmaps default/page-*`.
+impl fmt::Display for CallName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.target)?;
+        if self.key.is_empty() { Ok(()) } else { write!(f, " {}", self.key) }
+    }
+}
+
+/// Whether the part after `namespaces/<name>` belongs to the namespace itself, such as `finalize`.
+fn is_namespace_part(rest: &[&str]) -> bool {
+    matches!(rest, ["finalize" | "status"])
+}
+
+/// Resources whose objects a simulation does not compare.
+pub(crate) fn is_masked_resource(resource: &str) -> bool {
+    matches!(resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io")
+        || resource.ends_with(".authentication.k8s.io")
+        || resource.ends_with(".authorization.k8s.io")
+}
+
+fn verb<B>(request: &Request<B>, has_name: bool) -> &'static str {
+    let query = request.uri().query().unwrap_or_default();
+    let is_watch = query.split('&').any(|part| matches!(part, "watch=true" | "watch=1" | "watch"));
+    let is_apply = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.to_str().is_ok_and(|value| value.starts_with("application/apply-patch")));
+    match *request.method() {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH if is_apply => "apply",
+        Method::PATCH => "patch",
+        Method::DELETE if has_name => "delete",
+        Method::DELETE => "deletecollection",
+        _ if is_watch => "watch",
+        _ if has_name => "get",
+        _ => "list",
+    }
+}
+
+/// Name of the object in the body of a create; `prefix*` if the server generates it.
+fn name_in(body: &[u8]) -> String {
+    let object: Value = serde_json::from_slice(body).unwrap_or_default();
+    let metadata = &object["metadata"];
+    match (metadata["name"].as_str(), metadata["generateName"].as_str()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(prefix)) => format!("{prefix}*"),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: &str, uri: &str, body: &str, expected: &str) {
+        let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+        assert_eq!(CallName::of_request(&request, body.as_bytes()).to_string(), expected, "{method} {uri}");
+    }
+
+    #[test]
+    fn requests_are_named_by_verb_resource_and_object() {
+        check("GET", "/api/v1/configmaps?watch=true&x=y", "", "watch configmaps");
+        check("GET", "/api/v1/namespaces/a/configmaps", "", "list configmaps a/");
+        check("GET", "/api/v1/namespaces/a/configmaps/x", "", "get configmaps a/x");
+        check("GET", "/api/v1/namespaces/a", "", "get namespaces a");
+        check("PUT", "/api/v1/namespaces/a/finalize", "", "update namespaces/finalize a");
+        check("GET", "/version", "", "get /version");
+        let uri = "/apis/apps/v1/namespaces/a/deployments/web/status";
+        check("PATCH", uri, "", "patch deployments.apps/status a/web");
+        check("DELETE", "/apis/apps/v1/namespaces/a/deployments", "", "deletecollection deployments.apps a/");
+        let uri = "/api/v1/namespaces/a/configmaps";
+        check("POST", uri, r#"{"metadata":{"name":"x"}}"#, "create configmaps a/x");
+        check("POST", uri, r#"{"metadata":{"generateName":"x-"}}"#, "create configmaps a/x-*");
+        check("POST", uri, "not JSON", "create configmaps a/");
+    }
+
+    #[test]
+    fn an_apply_is_told_from_other_patches_by_its_content_type() {
+        let request = Request::patch("/api/v1/namespaces/a/configmaps/x")
+            .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(())
+            .unwrap();
+        assert_eq!(CallName::of_request(&request, b"").to_string(), "apply configmaps a/x");
+    }
+
+    #[test]
+    fn generated_names_form_a_family() {
+        let id = ObjectId::new("", "configmaps", "a", "page-x7k2p");
+        let generated = serde_json::json!({"metadata": {"generateName": "page-"}});
+        assert_eq!(id.family(&generated).to_string(), "configmaps a/page-*");
+        assert_eq!(id.family(&serde_json::json!({})).to_string(), "configmaps a/page-x7k2p");
+    }
+}

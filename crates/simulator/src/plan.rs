@@ -1,0 +1,217 @@
+//! Plans: lists of deviations from the run without faults, as text and back.
+
+use std::{fmt, str::FromStr};
+
+/// Deviations from the run without faults. The empty plan is that run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub(crate) deviations: Vec<Deviation>,
+}
+
+/// One deviation, at one call of the operator or at one line of its watches.
+///
+/// Deviations name calls by what they ask for and by the count of calls of that name, not by position or time, so a plan outlives
+/// small changes of the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Deviation {
+    pub(crate) what: What,
+    /// Name of the call, such as `create configmaps default/page-*`; of a line, such as `configmaps MODIFIED default/page`; the
+    /// resource, if the deviation concerns all its lines.
+    pub(crate) call: String,
+    /// Count of calls of this name since the start of the run, from 1, in all lives of the operator.
+    pub(crate) number: u32,
+}
+
+/// Event at a call or line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The operator dies with the call unsent.
+    CrashBefore(Restart),
+    /// The call is carried out, and the operator dies without the answer.
+    CrashAfter(Restart),
+    /// The call is carried out, and the connection breaks before the answer.
+    LoseAnswer,
+    /// The call is refused.
+    Refuse(Refusal),
+    /// From a line of a watch on, the operator receives nothing about the line's resource for a while.
+    Hold(Until),
+    /// The lines about a resource are handed over one by one.
+    Apart,
+}
+
+/// How long the lines about a resource are held back. Afterwards they are handed over as one chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Another line about the resource has arrived.
+    NextLine,
+    /// Lines about another resource were handed over.
+    OtherLines,
+    /// That many reconciles have ended.
+    Reconciles(u32),
+    /// The user's next step is done and nothing else changes.
+    NextStep,
+    /// A second has passed.
+    Second,
+}
+
+/// When an operator starts again after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restart {
+    AtOnce,
+    /// When the user's next step is done, or cannot be done without the operator.
+    AfterNextStep,
+}
+
+/// Answer of a call that is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Conflict,
+    TooManyRequests,
+    InternalError,
+    Unavailable,
+    /// The connection breaks before the call is carried out.
+    Reset,
+}
+
+impl Plan {
+    pub(crate) fn of(deviation: Deviation) -> Self {
+        Self { deviations: vec![deviation] }
+    }
+}
+
+const REFUSALS: [(Refusal, &str); 5] = [
+    (Refusal::Conflict, "409"),
+    (Refusal::TooManyRequests, "429"),
+    (Refusal::InternalError, "500"),
+    (Refusal::Unavailable, "503"),
+    (Refusal::Reset, "reset"),
+];
+
+const WHATS: [(What, &str); 13] = [
+    (What::CrashBefore(Restart::AfterNextStep), "crash, restart after the next step, before"),
+    (What::CrashAfter(Restart::AfterNextStep), "crash, restart after the next step, after"),
+    (What::CrashBefore(Restart::AtOnce), "crash before"),
+    (What::CrashAfter(Restart::AtOnce), "crash after"),
+    (What::LoseAnswer, "lose the answer of"),
+    (What::Hold(Until::NextLine), "hold for one line, from"),
+    (What::Hold(Until::OtherLines), "hold for lines of another resource, from"),
+    (What::Hold(Until::Reconciles(1)), "hold for 1 reconcile, from"),
+    (What::Hold(Until::Reconciles(2)), "hold for 2 reconciles, from"),
+    (What::Hold(Until::Reconciles(3)), "hold for 3 reconciles, from"),
+    (What::Hold(Until::NextStep), "hold until the next step is done, from"),
+    (What::Hold(Until::Second), "hold for a second, from"),
+    (What::Apart, "hand over one by one:"),
+];
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Refuse(refusal) = self {
+            let text = REFUSALS.iter().find(|(known, _)| known == refusal).map_or("", |(_, text)| *text);
+            return write!(f, "refuse with {text}");
+        }
+        f.write_str(WHATS.iter().find(|(known, _)| known == self).map_or("", |(_, text)| *text))
+    }
+}
+
+/// Formats as `crash after create configmaps default/page-* #1`.
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} #{}", self.what, self.call, self.number)
+    }
+}
+
+/// One deviation a line.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.deviations.iter().try_for_each(|deviation| writeln!(f, "{deviation}"))
+    }
+}
+
+/// A line is not a deviation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanError {
+    line: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not a deviation: {:?}; one is, for example, `crash after create configmaps default/page #1`",
+            self.line
+        )
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl FromStr for Deviation {
+    type Err = PlanError;
+
+    fn from_str(line: &str) -> Result<Self, PlanError> {
+        let parse = || {
+            let (rest, number) = line.rsplit_once(" #")?;
+            let refusals = REFUSALS
+                .iter()
+                .map(|(refusal, text)| (What::Refuse(*refusal), format!("refuse with {text}")));
+            let whats = WHATS.iter().map(|(what, text)| (*what, (*text).to_owned())).chain(refusals);
+            let (what, call) = whats
+                .filter_map(|(what, text)| Some((what, rest.strip_prefix(&*text)?.strip_prefix(' ')?)))
+                .next()?;
+            Some(Self { what, call: call.to_owned(), number: number.parse().ok()? })
+        };
+        parse()
+            .filter(|deviation| !deviation.call.is_empty())
+            .ok_or_else(|| PlanError { line: line.to_owned() })
+    }
+}
+
+impl FromStr for Plan {
+    type Err = PlanError;
+
+    /// Reads one deviation a line; empty lines are skipped.
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        Ok(Self { deviations: lines.map(str::parse).collect::<Result<_, _>>()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prelude::*, sample::select};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_plan_reads_as_it_is_written(
+            deviations in prop::collection::vec(
+                (select(all()), "[a-z]{3,8} [a-z.]{3,12}( [a-z/*-]{1,12})?", 1_u32..100),
+                0..4,
+            ),
+        ) {
+            let deviations =
+                deviations.into_iter().map(|(what, call, number)| Deviation { what, call, number }).collect();
+            let plan = Plan { deviations };
+            prop_assert_eq!(plan.to_string().parse(), Ok(plan));
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,80}") {
+            let _ = text.parse::<Plan>();
+        }
+    }
+
+    fn all() -> Vec<What> {
+        let refusals = REFUSALS.iter().map(|(refusal, _)| What::Refuse(*refusal));
+        WHATS.iter().map(|(what, _)| *what).chain(refusals).collect()
+    }
+
+    #[test]
+    fn a_line_that_is_no_deviation_is_quoted() {
+        for line in ["crash", "crash after #1", "crash after create x #", "explode before create x #1"] {
+            let error = line.parse::<Plan>().unwrap_err();
+            assert!(error.to_string().starts_with(&format!("not a deviation: {line:?}; ")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Log of one run.
+
+use std::fmt;
+
+use tokio::time::Duration;
+
+use crate::{
+    names::{Actor, CallName},
+    truth::{Change, Verb},
+};
+
+/// One action, and its time since the start of the run.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) at: Duration,
+    pub(crate) action: Action,
+}
+
+/// Action of the driver, or an event that followed.
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    /// An operator was started.
+    Start(Actor),
+    /// A call was carried out, and the commits since the entry before.
+    CarriedOut { actor: Actor, name: CallName },
+    /// A call was refused.
+    Refused { actor: Actor, name: CallName, how: String },
+    /// An answer was handed over.
+    Answered { actor: Actor, name: CallName },
+    /// A connection broke before the answer.
+    AnswerLost { actor: Actor, name: CallName },
+    /// Lines of a watch were handed over.
+    Delivered { actor: Actor, name: CallName, lines: Vec<String> },
+    /// A reconcile began.
+    ReconcileBegan { actor: Actor, label: String },
+    /// From now on the operator receives nothing about a resource.
+    Held { what: String },
+    /// The operator receives lines about a resource again.
+    Released { resource: String },
+    /// A commit.
+    Committed(Change),
+    /// An operator died.
+    Crashed { actor: Actor, at: String },
+    /// An operator ended by itself.
+    Ended { actor: Actor, reason: String },
+    /// The user began a step.
+    Step(String),
+    /// The step is done.
+    StepDone(String),
+    /// Nothing more happens by itself.
+    Quiet,
+}
+
+impl Action {
+    /// Whether the action changes or breaks something, so that a story may not leave it out.
+    pub(crate) fn is_notable(&self) -> bool {
+        match self {
+            Self::Committed(change) => change.is_visible,
+            Self::CarriedOut { name, .. } => name.is_effect(),
+            Self::Answered { .. }
+            | Self::Delivered { .. }
+            | Self::StepDone(_)
+            | Self::ReconcileBegan { .. } => false,
+            Self::Start(_)
+            | Self::Refused { .. }
+            | Self::AnswerLost { .. }
+            | Self::Crashed { .. }
+            | Self::Ended { .. }
+            | Self::Held { .. }
+            | Self::Released { .. }
+            | Self::Step(_)
+            | Self::Quiet => true,
+        }
+    }
+}
+
+impl Action {
+    /// Whether the action deviates from the run without faults, or ends an operator.
+    fn is_deviation(&self) -> bool {
+        matches!(
+            self,
+            Self::Crashed { .. }
+                | Self::AnswerLost { .. }
+                | Self::Refused { .. }
+                | Self::Held { .. }
+                | Self::Released { .. }
+                | Self::Ended { .. }
+        )
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(actor) => write!(f, "{actor:<10} starts"),
+            Self::CarriedOut { actor, name } => write!(f, "{actor:<10} {name}"),
+            Self::Refused { actor, name, how } => write!(f, "{actor:<10} {name}: {how}"),
+            Self::Answered { actor, name } => write!(f, "{actor:<10} is answered: {name}"),
+            Self::AnswerLost { actor, name } => write!(f, "{actor:<10} {name}: the answer is lost"),
+            Self::Delivered { actor, name, lines } => {
+                write!(f, "{actor:<10} receives from {name}: {}", lines.join(", "))
+            }
+            Self::ReconcileBegan { actor, label } => write!(f, "{actor:<10} begins to reconcile {label}"),
+            Self::Held { what } => write!(f, "HELD BACK  {what}"),
+            Self::Released { resource } => write!(f, "RELEASED   lines about {resource}"),
+            Self::Committed(change) => write!(f, "{change}"),
+            Self::Crashed { actor, at } => write!(f, "CRASH      {actor} dies {at}"),
+            Self::Ended { actor, reason } => write!(f, "{actor:<10} ends by itself: {reason}"),
+            Self::Step(name) => write!(f, "STEP       {name}"),
+            Self::StepDone(name) => write!(f, "user       is done: {name}"),
+            Self::Quiet => write!(f, "quiet"),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.verb {
+            Verb::Created => "creates",
+            Verb::Changed => "changes",
+            Verb::Deleted => "deletes",
+        };
+        write!(f, "{:<10} {verb} {}", self.actor, self.id)?;
+        if !self.paths.is_empty() {
+            write!(f, " {}", self.paths.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Formats with the time in seconds.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let revision = match &self.action {
+            Action::Committed(change) => format!("  rv {}", change.revision),
+            _ => String::new(),
+        };
+        write!(f, "{:>10.3} {}{revision}", self.at.as_secs_f64(), self.action)
+    }
+}
+
+/// Returns the first line at which two traces differ, as both runs have it.
+pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize, String, String)> {
+    let line = |trace: &[Entry], place: usize| {
+        trace.get(place).map_or_else(|| "(the run is over)".to_owned(), ToString::to_string)
+    };
+    let places = 0..one.len().max(other.len());
+    places.map(|place| (place + 1, line(one, place), line(other, place))).find(|(_, one, other)| one != other)
+}
+
+/// Maximum number of lines of a story.
+const STORY: usize = 9;
+
+/// Tells a run in a few lines, numbered by what changed or broke. The first change that the run without faults lacks is always among
+/// them, then come the deviations, the first difference, the steps, and what surrounds all these.
+pub(crate) fn story(run: &[Entry], without_faults: &[Entry]) -> Vec<String> {
+    let notable = |trace: &[Entry]| -> Vec<Action> {
+        let actions = trace.iter().map(|entry| &entry.action);
+        actions.filter(|action| action.is_notable()).cloned().collect()
+    };
+    let (run, without_faults) = (notable(run), notable(without_faults));
+    let guilty = guilty(&run, &without_faults);
+    let pairs = run.iter().zip(&without_faults);
+    let shared = pairs.take_while(|(one, other)| one.to_string() == other.to_string()).count();
+    let deviations: Vec<usize> = (0..run.len()).filter(|place| run[*place].is_deviation()).collect();
+    let importance = |place: usize| {
+        let is_next_to = |other: usize| place + 1 == other || place == other + 1;
+        match &run[place] {
+            _ if guilty == Some(place) => 0,
+            action if action.is_deviation() => 1,
+            _ if place == shared => 2,
+            Action::Step(_) => 3,
+            Action::Quiet => 6,
+            _ if guilty.into_iter().chain(deviations.iter().copied()).any(is_next_to) => 4,
+            _ => 5,
+        }
+    };
+    let mut places: Vec<usize> = (0..run.len()).collect();
+    places.sort_by_key(|place| (importance(*place), *place));
+    places.truncate(STORY);
+    places.sort_unstable();
+    let line = |place: usize| {
+        let mark = if guilty == Some(place) { "   ← not in the run without faults" } else { "" };
+        format!("{:>3}  {}{mark}", place + 1, run[place])
+    };
+    places.into_iter().map(line).collect()
+}
+
+/// Finds the first change or effect of an operator that the run without faults does not have as often.
+fn guilty(run: &[Action], without_faults: &[Action]) -> Option<usize> {
+    let label = |action: &Action| match action {
+        Action::Committed(change) if change.actor != Actor::User => {
+            Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths))
+        }
+        Action::CarriedOut { actor, name } if actor.is_operator() => Some(name.to_string()),
+        _ => None,
+    };
+    let mut left: Vec<String> = without_faults.iter().filter_map(label).collect();
+    run.iter().position(|action| {
+        label(action).is_some_and(|label| match left.iter().position(|other| *other == label) {
+            Some(place) => {
+                left.remove(place);
+                false
+            }
+            None => true,
+        })
+    })
+}
