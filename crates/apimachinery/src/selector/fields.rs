@@ -1,6 +1,7 @@
 //! Field selectors: `metadata.name=a,status.phase!=Running`.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde_json::Value;
 
@@ -49,30 +50,18 @@ impl FieldSelector {
     /// # Errors
     /// 400 for a syntax error, and for fields that the kind does not support.
     pub fn parse(text: &str, selectable: Selectable<'_>) -> Result<Self, ApiError> {
-        let mut parts = split(text);
-        // Go sorts the terms, so it reports the error of the smallest one.
-        parts.sort_unstable();
         let mut terms = Vec::new();
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            let Some((label, equal, value)) = term(part) else {
-                return Err(ApiError::bad_request(format!(
-                    "invalid selector: '{text}'; can't understand '{part}'"
-                )));
-            };
-            let value = unescape(value).map_err(ApiError::bad_request)?;
-            // A lone `==` has no effect.
-            if label.is_empty() && value.is_empty() {
-                continue;
-            }
-            let index = match label {
+        for term in field_terms(text) {
+            let FieldTerm { label, value, equal } = term.map_err(ApiError::bad_request)?;
+            let index = match &*label {
                 "metadata.name" => None,
                 "metadata.namespace" if !has_no_namespace(selectable) => None,
                 _ => {
                     let place = selectable.fields.iter().position(|field| field.label == label);
-                    Some(place.ok_or_else(|| unsupported(selectable, label))?)
+                    Some(place.ok_or_else(|| unsupported(selectable, &label))?)
                 }
             };
-            terms.push(Term { label: label.to_owned(), index, equal, value });
+            terms.push(Term { label, index, equal, value });
         }
         Ok(Self { terms })
     }
@@ -121,6 +110,47 @@ pub fn values(fields: &[SelectableField], object: &Value) -> Vec<String> {
 /// Other cluster-scoped kinds accept it and match nothing.
 fn has_no_namespace(selectable: Selectable<'_>) -> bool {
     !selectable.namespaced && (selectable.custom || !selectable.fields.is_empty())
+}
+
+/// Condition on one field, whatever the kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldTerm {
+    /// Name of the field: `spec.nodeName`.
+    pub label: String,
+    /// Value with which the field is compared.
+    pub value: String,
+    /// Whether the field must have the value, or must not have it.
+    pub equal: bool,
+}
+
+/// Returns the terms of a selector in Go's order, or the error of the first that cannot be understood.
+pub fn field_terms(text: &str) -> impl Iterator<Item = Result<FieldTerm, String>> {
+    let mut parts = split(text);
+    // Go sorts the terms, so it reports the error of the smallest one.
+    parts.sort_unstable();
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    let terms = parts.map(move |part| {
+        let Some((label, equal, value)) = term(part) else {
+            return Err(format!("invalid selector: '{text}'; can't understand '{part}'"));
+        };
+        Ok(FieldTerm { label: label.to_owned(), value: unescape(value)?, equal })
+    });
+    // A lone `==` has no effect.
+    terms.filter(|term| !term.as_ref().is_ok_and(|term| term.label.is_empty() && term.value.is_empty()))
+}
+
+/// `spec.nodeName=a`, with the characters escaped that have a meaning in a selector.
+impl fmt::Display for FieldTerm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.label, if self.equal { "=" } else { "!=" })?;
+        for character in self.value.chars() {
+            if matches!(character, '\\' | ',' | '=') {
+                f.write_str("\\")?;
+            }
+            write!(f, "{character}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Splits at commas that are not escaped by a backslash.
@@ -292,6 +322,12 @@ mod tests {
     }
 
     proptest::proptest! {
+        #[test]
+        fn a_printed_term_parses_to_the_same(label in "[a-z.]{1,8}", value in "[a-z,=\\\\!é]{0,8}", equal in proptest::bool::ANY) {
+            let term = FieldTerm { label, value, equal };
+            proptest::prop_assert_eq!(field_terms(&term.to_string()).collect::<Vec<_>>(), [Ok(term)]);
+        }
+
         #[test]
         fn no_text_makes_the_parser_panic(text in "[a-z.=!,\\\\é]{0,30}") {
             let _ = parse("configmaps", &text);

@@ -9,19 +9,19 @@ use super::parse;
 use crate::status::ApiError;
 
 /// A conjunction of requirements; an empty selector matches everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
 /// Condition on one label.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Requirement {
     pub(super) key: String,
     pub(super) condition: Condition,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Condition {
     Equals(String),
     /// Also matches if the label is absent.
@@ -71,6 +71,21 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
+    /// Returns a selector with sorted requirements, each once. Selectors with the same requirements are then equal.
+    #[must_use]
+    pub fn normalized(mut self) -> Self {
+        self.requirements.sort_unstable();
+        self.requirements.dedup();
+        self
+    }
+
+    /// Returns a normalized selector of the objects that both match.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.requirements.extend(other.requirements);
+        self.normalized()
+    }
+
     /// Whether the selector matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -95,7 +110,9 @@ impl LabelSelector {
         self.holds(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
     }
 
-    fn holds<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    /// Whether the selector matches an object for which `label` returns the value of a label.
+    #[must_use]
+    pub fn holds<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.condition.holds(label(&requirement.key)))
     }
 }

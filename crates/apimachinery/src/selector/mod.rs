@@ -6,5 +6,7 @@ mod fields;
 mod labels;
 mod parse;
 
-pub use fields::{FieldSelector, Selectable, SelectableField, values as field_values};
+pub use fields::{
+    FieldSelector, FieldTerm, Selectable, SelectableField, field_terms, values as field_values,
+};
 pub use labels::{LabelSelector, label_selector_text};
