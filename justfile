@@ -58,7 +58,7 @@ mutants *options:
     just mutants-of leader_election::elector src/leader_election/elector.rs {{options}}
     just mutants-of runnable::lifecycle src/runnable/lifecycle.rs {{options}}
     just mutants-of cache::watch::list_watch src/cache/watch/list_watch.rs {{options}}
-    just mutants-of cache::state::store src/cache/state/store.rs {{options}}
+    just mutants-of cache::state::store 'src/cache/state/store/*.rs' {{options}}
 
 # the same for one module of the runtime, with its own unit tests: `just mutants-of runnable::lifecycle src/runnable/lifecycle.rs`
 mutants-of module files *options:

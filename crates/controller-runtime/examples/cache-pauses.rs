@@ -12,9 +12,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Cached, Client, Manager, ObjectKey, cache,
-    cache::{Namespaces, Retain},
-    manager::Options,
+    Cached, Client, Manager, ManagerOptions, ObjectKey,
+    cache::{CacheOptions, Namespaces, Retain},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::Environment;
@@ -32,8 +31,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         map.data = Some([("text".to_owned(), "x".repeat(500))].into());
         client.create(&map).await?;
     }
-    let cache = cache::Options::default().retain(Retain::Decoded);
-    let manager = Manager::new(env.client(), Options::new("example").cache(cache));
+    let cache = CacheOptions::default().retain(Retain::Decoded);
+    let manager = Manager::new(env.client(), ManagerOptions::new("example").cache(cache));
     let namespaces = Namespaces::new(["default"]);
     let maps = manager.cache().of::<ConfigMap>().namespace_set(&namespaces).build()?;
     let ready = manager.ready();

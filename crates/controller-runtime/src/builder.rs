@@ -2,33 +2,32 @@
 
 use std::{fmt, sync::Arc};
 
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{DynamicObject, PartialObjectMeta};
 
 use crate::{
     cache::{Cache, Cached, LabelSelector},
-    controller::{Controller, ControllerHandle, GroupKind, Log, Options, Parts, Settings},
+    controller::{
+        Controller, ControllerHandle, ControllerOptions, ControllerSettings, GroupKind, Log, Parts,
+    },
     handler::{EventHandler, ForObject, ForOwner},
     manager::{AddError, Manager, UnmanagedController},
     metrics::Metrics,
-    object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
+    object::{DynamicKind, Object, ObjectKey, OwnableBy, RuntimeKind, StaticObject},
     predicate::{EventFilter, Predicate, required_labels},
     reconcile::{Reconciler, Request},
     source::{DynSource, Kind, Owns, Source},
     webhook::{Defaulter, Registration, Rule, Spokes, Validator},
 };
 
-/// Metadata of a kind known at run time.
-type DynamicMetadata = PartialObjectMeta<DynamicObject>;
-
 /// Starts the definition of a controller.
 ///
 /// ```
-/// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, Reconciler, predicate, reconcile};
+/// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, predicate};
 /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::{ConfigMap, Secret}};
 /// # struct MyReconciler;
 /// # impl Reconciler for MyReconciler {
 /// #     type Request = ObjectKey<Deployment>;
-/// #     async fn reconcile(&self, _: &ObjectKey<Deployment>, _: &Context) -> Result<Action, reconcile::Error> {
+/// #     async fn reconcile(&self, _: &ObjectKey<Deployment>, _: &Context) -> Result<Action, ReconcileError> {
 /// #         Ok(Action::done())
 /// #     }
 /// # }
@@ -46,9 +45,11 @@ type DynamicMetadata = PartialObjectMeta<DynamicObject>;
 /// Any other source can enqueue requests of any type that can be compared, ordered and hashed:
 ///
 /// ```
-/// # use controller_runtime::{Builder, Kind, Manager, MapMeta, cache::Meta, manager::Cluster, source::Requests};
+/// # use controller_runtime::{
+/// #     Builder, Kind, Manager, MapMeta, ReconcileError, cache::Meta, manager::Cluster, source::Requests,
+/// # };
 /// # use k8s_openapi::api::core::v1::{Namespace, Secret};
-/// # use controller_runtime::{Action, Context, Reconciler, reconcile};
+/// # use controller_runtime::{Action, Context, Reconciler};
 /// #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 /// struct Tenant(String);
 ///
@@ -59,7 +60,7 @@ type DynamicMetadata = PartialObjectMeta<DynamicObject>;
 /// # struct Quotas;
 /// # impl Reconciler for Quotas {
 /// #     type Request = Tenant;
-/// #     async fn reconcile(&self, _: &Tenant, _: &Context) -> Result<Action, reconcile::Error> { Ok(Action::done()) }
+/// #     async fn reconcile(&self, _: &Tenant, _: &Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
 /// # }
 /// # fn example(
 /// #     manager: &Manager, other_cluster: &Cluster, receiver: tokio::sync::mpsc::Receiver<Tenant>
@@ -134,15 +135,9 @@ impl<'m> Builder<'m> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn for_dynamic(
-        self,
-        kind: &DynamicKind,
-    ) -> ControllerBuilder<'m, ObjectKey<DynamicObject>, ForKind<DynamicObject>> {
-        self.of_dynamic(kind)
-    }
-
-    /// Like [`for_dynamic`](Self::for_dynamic), but watches and caches only the metadata of the kind, unless something else in
-    /// the manager reads whole objects of it.
+    ///
+    /// With [`DynamicKind::metadata`], only the metadata of the kind are watched and cached, unless something else in the manager
+    /// reads whole objects of it.
     ///
     /// ```
     /// use kube::core::{DynamicObject, PartialObjectMeta};
@@ -151,7 +146,7 @@ impl<'m> Builder<'m> {
     /// type Key = ObjectKey<PartialObjectMeta<DynamicObject>>;
     ///
     /// # fn example(manager: &Manager, kind: &DynamicKind) -> Result<(), Box<dyn std::error::Error>> {
-    /// Builder::managed_by(manager).for_dynamic_metadata(kind).complete(reconcile::from_fn_with(
+    /// Builder::managed_by(manager).for_dynamic(kind.metadata()).complete(reconcile::from_fn_with(
     ///     kind.clone(),
     ///     async |kind: &DynamicKind, key: &Key, cx: &Context| {
     ///         let whole = cx.client().of(kind.clone()).get(&key.whole()).await?; // if metadata do not suffice
@@ -161,19 +156,12 @@ impl<'m> Builder<'m> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn for_dynamic_metadata(
+    pub fn for_dynamic<D: RuntimeKind>(
         self,
-        kind: &DynamicKind,
-    ) -> ControllerBuilder<'m, ObjectKey<DynamicMetadata>, ForKind<DynamicMetadata>> {
-        self.of_dynamic(kind)
-    }
-
-    fn of_dynamic<K: Object<DynamicType = ApiResource>>(
-        self,
-        kind: &DynamicKind,
-    ) -> ControllerBuilder<'m, ObjectKey<K>, ForKind<K>> {
-        let own = Kind::dynamic(kind, ForObject);
-        self.of(kind.resource(), own, ForOwner::dynamic_controller(kind))
+        objects: D,
+    ) -> ControllerBuilder<'m, ObjectKey<D::Object>, ForKind<D::Object>> {
+        let kind = objects.into_kind();
+        self.of(kind.resource(), Kind::dynamic(&kind, ForObject), ForOwner::dynamic_controller(&kind))
     }
 
     fn of<K: Object>(
@@ -200,7 +188,8 @@ impl<'m> Builder<'m> {
         own_source: Option<AttachSubject<R, S>>,
         log: fn(&S, &str) -> Log<R>,
     ) -> ControllerBuilder<'m, R, S> {
-        let (options, filters, sources, webhooks) = (Options::default(), Vec::new(), Vec::new(), Vec::new());
+        let (options, filters, sources, webhooks) =
+            (ControllerOptions::default(), Vec::new(), Vec::new(), Vec::new());
         let manager = self.manager;
         ControllerBuilder { manager, name, options, subject, own_source, log, filters, sources, webhooks }
     }
@@ -213,7 +202,7 @@ impl<'m> Builder<'m> {
 pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     manager: &'m Manager,
     name: String,
-    options: Options<R>,
+    options: ControllerOptions<R>,
     subject: S,
     /// Starts the source that watches the controller's own kind, if it has one.
     own_source: Option<AttachSubject<R, S>>,
@@ -271,11 +260,11 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
     /// whole objects instead of metadata.
     ///
     /// ```
-    /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, reconcile};
+    /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, ReconcileError, reconcile};
     /// use controller_runtime::{Owns, predicate::GenerationChanged};
     /// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
     ///
-    /// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, reconcile::Error> { Ok(Action::done()) }
+    /// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
     /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
     /// Builder::managed_by(manager)
     ///     .for_kind::<Deployment>()
@@ -359,6 +348,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     }
 
     /// Reconciles the requests that `handler` returns for each `C` that changes. Watches and caches only the metadata of `C`.
+    ///
+    /// For a kind known at run time, [`watches`](Self::watches) takes a [`Kind::dynamic`] of `PartialObjectMeta<DynamicObject>`.
     #[doc(alias = "WatchesMetadata")]
     #[doc(alias = "OnlyMetadata")]
     pub fn watches_metadata<C: StaticObject>(
@@ -366,15 +357,6 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         handler: impl EventHandler<PartialObjectMeta<C>, R>,
     ) -> Self {
         self.watches(Kind::<PartialObjectMeta<C>, R>::new(handler))
-    }
-
-    /// Like [`watches_metadata`](Self::watches_metadata), but of a kind known at run time.
-    pub fn watches_metadata_dynamic(
-        self,
-        kind: &DynamicKind,
-        handler: impl EventHandler<DynamicMetadata, R>,
-    ) -> Self {
-        self.watches(Kind::dynamic(kind, handler))
     }
 
     /// Reconciles the requests of a source of any type.
@@ -404,7 +386,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     }
 
     /// Replaces the controller's options.
-    pub fn with_options(mut self, options: Options<R>) -> Self {
+    pub fn with_options(mut self, options: ControllerOptions<R>) -> Self {
         self.options = options;
         self
     }
@@ -456,7 +438,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         add(self).inspect_err(|_| all.unregister(registered))
     }
 
-    fn settle(&self) -> Result<Settings, AddError> {
+    fn settle(&self) -> Result<ControllerSettings, AddError> {
         // Checked before the manager is asked, so that a refused controller leaves nothing behind.
         if self.name.is_empty() {
             return Err(AddError::NoName);
@@ -470,7 +452,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
 
     fn make(
         self,
-        settings: Settings,
+        settings: ControllerSettings,
         reconciler: impl Reconciler<Request = R>,
         cache: &Cache,
         metrics: &Metrics,

@@ -5,9 +5,11 @@ use std::{borrow::Cow, fmt, future::Future, pin::Pin};
 use kube::core::DynamicObject;
 
 use crate::{
-    client::{Client, DynamicClient, Error, Requests, add_finalizers, has_finalizer, without_finalizer},
+    client::{
+        Client, ClientError, DynamicClient, ObjectRequests, add_finalizers, has_finalizer, without_finalizer,
+    },
     object::{Object, StaticObject},
-    reconcile,
+    reconcile::ReconcileError,
 };
 
 /// Clean-up before an object is deleted, such as deleting a bucket or a DNS record.
@@ -19,7 +21,7 @@ pub trait Finalizer<K>: Send + Sync + 'static {
     /// # Errors
     ///
     /// The clean-up is incomplete: the object stays, and the reconcile is retried.
-    fn finalize(&self, object: &K) -> impl Future<Output = Result<(), reconcile::Error>> + Send;
+    fn finalize(&self, object: &K) -> impl Future<Output = Result<(), ReconcileError>> + Send;
 }
 
 /// The finalizers of a controller, by name.
@@ -27,13 +29,13 @@ pub trait Finalizer<K>: Send + Sync + 'static {
 /// A call of [`Finalizers::finalize`] at the beginning of a reconcile handles all of them:
 ///
 /// ```
-/// use controller_runtime::{Client, finalizer::{Finalized, Finalizer, Finalizers}, reconcile};
+/// use controller_runtime::{Client, ReconcileError, finalizer::{Finalized, Finalizer, Finalizers}};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// struct Bucket;
 ///
 /// impl Finalizer<ConfigMap> for Bucket {
-///     async fn finalize(&self, map: &ConfigMap) -> Result<(), reconcile::Error> {
+///     async fn finalize(&self, map: &ConfigMap) -> Result<(), ReconcileError> {
 ///         println!("the bucket of {:?} is deleted", map.metadata.name);
 ///         Ok(())
 ///     }
@@ -80,7 +82,7 @@ pub enum Finalized<'o, K: Clone> {
 pub enum FinalizeError {
     /// The object could not be written.
     #[error(transparent)]
-    Client(#[from] Error),
+    Client(#[from] ClientError),
     /// Some finalizers failed. Those that succeeded are removed from the object.
     #[error("{}", list(.failed))]
     Finalizers {
@@ -144,7 +146,7 @@ impl<K: Object> Finalizers<K> {
 
     async fn finalize_by<'o>(
         &self,
-        client: &impl Requests<K>,
+        client: &impl ObjectRequests<K>,
         object: &'o K,
     ) -> Result<Finalized<'o, K>, FinalizeError> {
         if object.meta().deletion_timestamp.is_none() {
@@ -203,7 +205,7 @@ trait AnyFinalizer<K>: Send + Sync {
     fn finalize<'a>(
         &'a self,
         object: &'a K,
-    ) -> Pin<Box<dyn Future<Output = Result<(), reconcile::Error>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Result<(), ReconcileError>> + Send + 'a>>;
 }
 
 impl<K, F: Finalizer<K>> AnyFinalizer<K> for F
@@ -213,7 +215,7 @@ where
     fn finalize<'a>(
         &'a self,
         object: &'a K,
-    ) -> Pin<Box<dyn Future<Output = Result<(), reconcile::Error>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<(), ReconcileError>> + Send + 'a>> {
         Box::pin(Finalizer::finalize(self, object))
     }
 }

@@ -1,7 +1,7 @@
 //! Kubernetes controllers in Rust, with the concepts of Go's `controller-runtime`.
 //!
 //! ```
-//! use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, Reconciler, manager::Options, reconcile};
+//! use controller_runtime::{Action, Builder, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! struct PrintNames;
@@ -9,7 +9,7 @@
 //! impl Reconciler for PrintNames {
 //!     type Request = ObjectKey<ConfigMap>;
 //!
-//!     async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+//!     async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
 //!         println!("{key}");
 //!         Ok(Action::done())
 //!     }
@@ -18,7 +18,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let env = kube_envtest::Environment::builder().start().await?;
-//! let manager = Manager::new(env.client(), Options::new("print-names")); // operators use Manager::from_config
+//! let manager = Manager::new(env.client(), ManagerOptions::new("print-names")); // operators use Manager::from_config
 //! Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(PrintNames)?;
 //!
 //! let ready = manager.ready();
@@ -144,25 +144,41 @@ pub use kube_workqueue as workqueue;
 pub use self::{
     builder::{Builder, ControllerBuilder, ForKind, ForRequests},
     cache::{
-        Cached, DecodeError, Lazy, ReadError,
-        objects::event::{Event, MetaEvent},
+        objects::{
+            decode_error::DecodeError,
+            event::{Event, MetaEvent},
+            lazy::Lazy,
+        },
+        read::cached::Cached,
+        state::read_error::ReadError,
     },
     client::{
-        Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
+        helpers::{
+            finalizer_list::has_finalizer,
+            owner_reference::{OwnerError, is_controlled_by, set_controller_reference},
+        },
+        transport::{client::Client, error::ClientError},
     },
     conditions::set_condition,
     error::BoxError,
-    handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta, TryMapFn, TryMapMeta},
-    manager::Manager,
-    object::{
-        DynamicKind, DynamicNamespace, KindInfo, NamespaceOf, Object, ObjectKey, OwnableBy, Scope,
-        StaticObject, TypedObject, TypedRef,
+    handler::{
+        event_handler::{EventHandler, ForObject},
+        for_owner::ForOwner,
+        map::{MapFn, MapMeta, TryMapFn, TryMapMeta},
     },
-    predicate::Predicate,
-    reconcile::{Action, Context, ObjectReconciler, Reconciler},
+    manager::{manager_handle::Manager, options::ManagerOptions},
+    object::{
+        DynamicKind, DynamicNamespace, KindInfo, MetadataOf, NamespaceOf, Object, ObjectKey, OwnableBy,
+        RuntimeKind, Scope, StaticObject, TypedObject, TypedRef,
+    },
+    predicate::event_predicate::Predicate,
+    reconcile::{
+        action::Action, context::Context, error::ReconcileError, object::ObjectReconciler,
+        reconciler::Reconciler,
+    },
     recorder::{EventReport, Recorder},
     request_queue::Enqueue,
-    source::{Kind, Owns, Source},
+    source::{dyn_source::Source, kind::Kind, owns::Owns},
 };
 
 /// Compiles the examples of `docs/opentelemetry.md`.

@@ -1,11 +1,11 @@
 //! The log of an operator, with the feature `logging`: levels, a filter, text or JSON, and wall time.
 //!
 //! ```
-//! use controller_runtime::logging::{self, Format, Options};
+//! use controller_runtime::logging::{self, Format, LogOptions};
 //! use tracing::level_filters::LevelFilter;
 //!
 //! # fn main() -> Result<(), logging::InitError> {
-//! logging::init(&Options::default().level(LevelFilter::DEBUG).format(Format::Json))?;
+//! logging::init(&LogOptions::default().level(LevelFilter::DEBUG).format(Format::Json))?;
 //! tracing::info!("it works");
 //! # Ok(())
 //! # }
@@ -15,13 +15,13 @@
 //!
 //! # Levels
 //!
-//! [`Options::level`] applies to the operator and this library. Crates that carry requests (`tower`, `hyper`, `h2`, `rustls`,
+//! [`LogOptions::level`] applies to the operator and this library. Crates that carry requests (`tower`, `hyper`, `h2`, `rustls`,
 //! `kube_client` and the like) stay at `INFO` or above: at `DEBUG` they write several lines for each request, more than
 //! everything else together. A filter that names one of them shows its lines: `tower=debug`.
 //!
-//! The filter comes from [`Options::filter`], or else from the environment variable `RUST_LOG`. It has directives for
+//! The filter comes from [`LogOptions::filter`], or else from the environment variable `RUST_LOG`. It has directives for
 //! targets, separated by commas: `my_operator=debug,kube_client=warn`. A level without a target replaces
-//! [`Options::level`].
+//! [`LogOptions::level`].
 //!
 //! # Output
 //!
@@ -51,7 +51,7 @@ const TRANSPORT: [&str; 8] = ["h2", "hyper", "kube_client", "mio", "notify", "re
 /// Level, filter and format of the log. Default: text at level `INFO`.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Options {
+pub struct LogOptions {
     level: LevelFilter,
     filter: Option<Targets>,
     format: Format,
@@ -110,13 +110,13 @@ pub enum InitError {
     Taken(#[source] TryInitError),
 }
 
-impl Default for Options {
+impl Default for LogOptions {
     fn default() -> Self {
         Self { level: LevelFilter::INFO, filter: None, format: Format::Text }
     }
 }
 
-impl Options {
+impl LogOptions {
     /// Sets the level of all targets that the filter does not name. Default: `INFO`.
     pub fn level(mut self, level: LevelFilter) -> Self {
         self.level = level;
@@ -166,18 +166,18 @@ fn targets(level: LevelFilter, filter: Option<&Targets>) -> Targets {
 /// # Errors
 ///
 /// `RUST_LOG` is set and is not a valid filter, or the process has a subscriber already.
-pub fn init(options: &Options) -> Result<(), InitError> {
+pub fn init(options: &LogOptions) -> Result<(), InitError> {
     tracing_subscriber::registry().with(layer(options)?).try_init().map_err(InitError::Taken)
 }
 
 /// Makes a layer that logs to standard error, for a subscriber with further layers.
 ///
 /// ```
-/// use controller_runtime::logging;
+/// use controller_runtime::logging::{self, LogOptions};
 /// use tracing_subscriber::layer::SubscriberExt;
 ///
 /// # fn main() -> Result<(), logging::InitError> {
-/// let subscriber = tracing_subscriber::registry().with(logging::layer(&logging::Options::default())?);
+/// let subscriber = tracing_subscriber::registry().with(logging::layer(&LogOptions::default())?);
 /// # let _ = subscriber;
 /// # Ok(())
 /// # }
@@ -186,7 +186,7 @@ pub fn init(options: &Options) -> Result<(), InitError> {
 /// # Errors
 ///
 /// `RUST_LOG` is set and is not a valid filter.
-pub fn layer<S>(options: &Options) -> Result<Box<dyn Layer<S> + Send + Sync>, InitError>
+pub fn layer<S>(options: &LogOptions) -> Result<Box<dyn Layer<S> + Send + Sync>, InitError>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {

@@ -2,7 +2,7 @@
 //!
 //! A caught panic carries its message but not its place: only the process's panic hook learns that, while the panic unwinds. So
 //! the first worker of a process installs a hook in front of the existing one, and always calls that one as well: a program's
-//! own handling of panics stays in effect. The added hook records the place for the current thread while a [`Watch`] lives. It
+//! own handling of panics stays in effect. The added hook records the place for the current thread while a [`PanicWatch`] lives. It
 //! is the only process-wide state that this crate adds.
 
 use std::{
@@ -41,7 +41,7 @@ pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
     let mut future = pin!(future);
     poll_fn(|cx| {
         // Each poll may run on another thread, so the thread-local watch lasts for one poll.
-        let watch = Watch::begin();
+        let watch = PanicWatch::begin();
         match panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
@@ -57,12 +57,12 @@ thread_local! {
 }
 
 /// While it lives, the hook records the place of a panic on this thread.
-struct Watch {
+struct PanicWatch {
     /// Whether an outer watch exists: watches nest.
     outer: bool,
 }
 
-impl Watch {
+impl PanicWatch {
     fn begin() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -92,7 +92,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for PanicWatch {
     fn drop(&mut self) {
         WATCHED.set(self.outer);
     }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn caught(work: impl FnOnce() + panic::UnwindSafe) -> String {
-        let watch = Watch::begin();
+        let watch = PanicWatch::begin();
         let panic = panic::catch_unwind(work).expect_err("a panic");
         watch.describe(&*panic)
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_panic_that_nobody_watched_leaves_no_place_behind() {
         assert!(panic::catch_unwind(|| panic!("unseen")).is_err());
-        let watch = Watch::begin();
+        let watch = PanicWatch::begin();
         assert_eq!(watch.describe(&"told"), "told");
     }
 }

@@ -3,7 +3,7 @@
 //! An operator adds [`layer`] to its subscriber:
 //!
 //! ```
-//! use controller_runtime::{logging, telemetry};
+//! use controller_runtime::{logging::{self, LogOptions}, telemetry};
 //! use opentelemetry_sdk::trace::{SdkTracerProvider, SpanExporter};
 //! use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 //!
@@ -11,7 +11,7 @@
 //! fn init(exporter: impl SpanExporter + 'static) -> Result<SdkTracerProvider, logging::InitError> {
 //!     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
 //!     tracing_subscriber::registry()
-//!         .with(logging::layer(&logging::Options::default())?)
+//!         .with(logging::layer(&LogOptions::default())?)
 //!         .with(telemetry::layer(&provider))
 //!         .init();
 //!     Ok(provider) // call its shutdown() at the end of main, to send remaining spans

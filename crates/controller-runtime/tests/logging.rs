@@ -13,10 +13,12 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Cached, Client, Context, Event, Manager, ObjectKey, cache,
+    Action, BoxError, Builder, Cached, Client, Context, Event, Manager, ManagerOptions, ObjectKey,
+    ReconcileError,
+    cache::CacheOptions,
     client::Warnings,
-    controller::Options,
-    manager::{self, RunContext, Runnable},
+    controller::ControllerOptions,
+    manager::{RunContext, Runnable},
     reconcile,
     source::Requests,
 };
@@ -73,7 +75,7 @@ fn without_id(line: &str) -> String {
 async fn start() -> (Environment, Manager) {
     log();
     let env = Environment::builder().start().await.unwrap();
-    let manager = Manager::new(env.client(), manager::Options::new("test").seed(1));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
     (env, manager)
 }
 
@@ -99,7 +101,7 @@ async fn run(manager: Manager, work: impl Future<Output = ()>) {
 async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
     let (env, manager) = start().await;
     let fails = async |_: &ObjectKey<Lease>, cx: &Context| {
-        if cx.attempt() < 2 { Err(reconcile::Error::new("no luck")) } else { Ok(Action::done()) }
+        if cx.attempt() < 2 { Err(ReconcileError::new("no luck")) } else { Ok(Action::done()) }
     };
     Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(fails)).unwrap();
     run(manager, create_lease(&env)).await;
@@ -134,11 +136,11 @@ async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
     let fails = async |_: &ObjectKey<Lease>, cx: &Context| match cx.attempt() {
         0 => panic!("a bug"),
         1 => std::future::pending().await,
-        _ => Err(reconcile::Error::terminal("hopeless")),
+        _ => Err(ReconcileError::terminal("hopeless")),
     };
     Builder::managed_by(&manager)
         .for_kind::<Lease>()
-        .with_options(Options::default().reconciliation_timeout(Duration::from_millis(100)))
+        .with_options(ControllerOptions::default().reconciliation_timeout(Duration::from_millis(100)))
         .complete(reconcile::from_fn(fails))
         .unwrap();
     run(manager, create_lease(&env)).await;
@@ -198,7 +200,7 @@ async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
     {
         0 | 1 => Ok(Action::requeue()),
         2 => Ok(Action::requeue_after(Duration::from_nanos(300_022_307))),
-        3 => Err(reconcile::Error::retry_after("busy", Duration::from_nanos(200_022_307))),
+        3 => Err(ReconcileError::retry_after("busy", Duration::from_nanos(200_022_307))),
         _ => Ok(Action::done()),
     };
     let reconciler = reconcile::from_fn_with(AtomicUsize::new(0), goes_on);
@@ -229,7 +231,7 @@ async fn a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on() {
     let panics = async |_: &ObjectKey<Lease>, _: &Context| panic!("a bug");
     Builder::managed_by(&manager)
         .for_kind::<Lease>()
-        .with_options(Options::default().recover_panic(false))
+        .with_options(ControllerOptions::default().recover_panic(false))
         .complete(reconcile::from_fn(panics))
         .unwrap();
     create_lease(&env).await;
@@ -306,7 +308,7 @@ async fn requests_of_other_types_are_logged_by_their_debug_form() {
 #[tokio::test(start_paused = true)]
 async fn a_span_of_ones_own_takes_the_place_of_the_default() {
     let (env, manager) = start().await;
-    let options = Options::default().log_constructor(|key: &ObjectKey<Lease>, cx: &Context| {
+    let options = ControllerOptions::default().log_constructor(|key: &ObjectKey<Lease>, cx: &Context| {
         tracing::info_span!("mine", lease = %key, attempt = cx.attempt())
     });
     let done = async |_: &ObjectKey<Lease>, _: &Context| Ok(Action::done());
@@ -342,7 +344,7 @@ async fn a_failing_list_is_logged_with_the_name_of_its_cluster() {
     let (_env, manager) = start().await;
     let away = Environment::builder().start().await.unwrap();
     away.server().faults().add(Rule::new(Fault::Fail(Failure::Unavailable)).resource("", "endpoints"));
-    let east = manager.add_cluster("east", away.client(), cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", away.client(), CacheOptions::default()).unwrap();
     let _endpoints = east.cached::<Endpoints>();
     run(manager, async {}).await;
     let failed = lines("list failed: ");

@@ -1,7 +1,7 @@
 //! Operators under deterministic simulation: `cargo test` finds the crash that loses or doubles an object.
 //!
 //! ```
-//! use controller_runtime::{Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile};
+//! use controller_runtime::{Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError};
 //! use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 //! use kube_simulator::{Explore, Simulation};
 //!
@@ -13,7 +13,7 @@
 //! impl Reconciler for Welcome {
 //!     type Request = ObjectKey<Namespace>;
 //!
-//!     async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Action, reconcile::Error> {
+//!     async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Action, ReconcileError> {
 //!         if self.namespaces.get(key)?.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()) {
 //!             return Ok(Action::done());
 //!         }

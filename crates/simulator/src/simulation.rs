@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, rc::Rc, sync::Arc};
 
-use controller_runtime::{BoxError, Manager, manager::Options};
+use controller_runtime::{BoxError, Manager, ManagerOptions};
 use kube::CustomResourceExt;
 use kube_envtest::Rights;
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ impl Simulation {
     pub fn new<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> Self {
         let manager = name.to_owned();
         Self::made(name, move |client| {
-            let manager = Manager::new(client, Options::new(&*manager));
+            let manager = Manager::new(client, ManagerOptions::new(&*manager));
             add(&manager).map_err(Into::<BoxError>::into)?;
             Ok(manager)
         })

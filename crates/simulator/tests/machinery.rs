@@ -7,7 +7,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
+    Action, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_simulator::{Explore, Finding, Oracle, Simulation};
@@ -25,13 +25,13 @@ fn simulation<F>(
     reconcile: impl Fn(ObjectKey<Namespace>, Context) -> F + Clone + Send + Sync + 'static,
 ) -> Simulation
 where
-    F: Future<Output = Result<Action, reconcile::Error>> + Send + 'static,
+    F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
 {
     struct ByFn<R>(R);
     impl<R, F> Reconciler for ByFn<R>
     where
         R: Fn(ObjectKey<Namespace>, Context) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Action, reconcile::Error>> + Send + 'static,
+        F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
     {
         type Request = ObjectKey<Namespace>;
 
@@ -39,7 +39,7 @@ where
             &self,
             key: &ObjectKey<Namespace>,
             cx: &Context,
-        ) -> Result<Action, reconcile::Error> {
+        ) -> Result<Action, ReconcileError> {
             (self.0)(key.clone(), cx.clone()).await
         }
     }

@@ -13,11 +13,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Client, Context, Kind, Manager, MapMeta, Reconciler,
+    Action, BoxError, Builder, Client, Context, Kind, Manager, MapMeta, ReconcileError, Reconciler,
     cache::{LabelSelector, Meta},
     client::ResultExt,
     manager::{AddError, RunContext, Runnable},
-    reconcile,
     source::Requests,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -72,7 +71,7 @@ struct Mirror {
 impl Reconciler for Mirror {
     type Request = File;
 
-    async fn reconcile(&self, File(name): &File, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, File(name): &File, _: &Context) -> Result<Action, ReconcileError> {
         let mut map = ConfigMap::default();
         map.metadata.namespace = Some(NAMESPACE.to_owned());
         map.metadata.name = Some(name.clone());

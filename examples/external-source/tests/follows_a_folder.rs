@@ -2,7 +2,9 @@
 
 use std::{fs, time::Duration};
 
-use controller_runtime::{Client, Manager, ObjectKey, leader_election, manager::Options};
+use controller_runtime::{
+    Client, Manager, ManagerOptions, ObjectKey, leader_election::LeaderElectionOptions,
+};
 use external_source::{NAMESPACE, add_to};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::{Environment, Rights};
@@ -24,7 +26,7 @@ async fn config_maps_follow_files_that_come_change_and_go_and_other_hands_are_un
     let env = Environment::builder().start().await.expect("an API server starts");
     let manifests = include_str!("../manifests/rbac.yaml");
     let rights = Rights::of_manifests(manifests, "default").expect("manifests");
-    let options = Options::new("external-source").leader_election(leader_election::Options::new("lease"));
+    let options = ManagerOptions::new("external-source").leader_election(LeaderElectionOptions::new("lease"));
     let manager = Manager::new(rights.client(env.client()), options);
     add_to(&manager, folder.path()).expect("it is the only controller");
 

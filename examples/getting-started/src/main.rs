@@ -2,10 +2,10 @@
 
 use clap::{Parser, Subcommand};
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler,
     client::ResultExt,
     manager::{AddError, Flags},
-    reconcile, set_controller_reference,
+    set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{CustomResource, CustomResourceExt, ResourceExt};
@@ -38,7 +38,7 @@ struct TeamReconciler {
 impl Reconciler for TeamReconciler {
     type Request = ObjectKey<Team>;
 
-    async fn reconcile(&self, key: &ObjectKey<Team>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Team>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(team) = self.teams.get(key)? else {
             return Ok(Action::done()); // deleted: its ConfigMaps are garbage collected
         };

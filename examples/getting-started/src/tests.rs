@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Client, Manager, manager::Options};
+use controller_runtime::{Client, Manager, ManagerOptions};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
 use kube_envtest::{
@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 fn operator(client: kube::Client) -> Operator {
     Operator::new(client, |instance: Instance| async move {
-        let manager = Manager::new(instance.client(), Options::new("team-operator").seed(1));
+        let manager = Manager::new(instance.client(), ManagerOptions::new("team-operator").seed(1));
         add_to(&manager)?;
         Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)
     })
@@ -135,7 +135,7 @@ async fn timestamps_are_equal_in_every_run() -> anyhow::Result<()> {
     let env = Environment::builder().epoch(new_year).seed(1).crd::<Team>().start().await?;
     let epoch = env.epoch();
     let mut operator = Operator::new(env.client(), move |instance| async move {
-        let options = Options::new("team-operator").epoch(epoch).seed(1);
+        let options = ManagerOptions::new("team-operator").epoch(epoch).seed(1);
         let manager = Manager::new(instance.client(), options);
         add_to(&manager)?;
         Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)

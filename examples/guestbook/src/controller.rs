@@ -1,9 +1,9 @@
 //! The controller: makes the cluster match each Guestbook.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Lazy, Manager, ObjectKey, ReadError, Reconciler,
-    StaticObject, TryMapFn, has_finalizer, is_controlled_by, manager::AddError, predicate::GenerationChanged,
-    reconcile, set_condition,
+    Action, Builder, Cached, Client, Context, Kind, Lazy, Manager, ObjectKey, ReadError, ReconcileError,
+    Reconciler, StaticObject, TryMapFn, has_finalizer, is_controlled_by, manager::AddError,
+    predicate::GenerationChanged, set_condition,
 };
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::ConfigMap},
@@ -93,7 +93,7 @@ struct ThemeNotFound {
 impl Reconciler for GuestbookReconciler {
     type Request = ObjectKey<Guestbook>;
 
-    async fn reconcile(&self, key: &ObjectKey<Guestbook>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Guestbook>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(guestbook) = self.guestbooks.get(key)? else {
             return Ok(Action::done()); // deleted; its children are garbage collected
         };
@@ -152,7 +152,7 @@ impl GuestbookReconciler {
         guestbook: &Guestbook,
         style: Option<&str>,
         cx: &Context,
-    ) -> Result<(), reconcile::Error> {
+    ) -> Result<(), ReconcileError> {
         self.apply_child(guestbook, &children::page(guestbook, style)?, &self.config_maps, cx).await?;
         self.apply_child(guestbook, &children::deployment(guestbook)?, &self.deployments, cx).await
     }
@@ -164,7 +164,7 @@ impl GuestbookReconciler {
         child: &K,
         cached: &Cached<K>,
         cx: &Context,
-    ) -> Result<(), reconcile::Error> {
+    ) -> Result<(), ReconcileError> {
         let before = ObjectKey::of(child).map(|key| cached.get(&key)).transpose()?.flatten();
         if let Some(stranger) = before.as_deref().filter(|before| !is_controlled_by(*before, guestbook)) {
             let child = format!(
@@ -190,7 +190,7 @@ impl GuestbookReconciler {
     }
 
     /// Archives the greeting, then removes the finalizer. The children are garbage collected, because the Guestbook owns them.
-    async fn archive(&self, guestbook: &Guestbook, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn archive(&self, guestbook: &Guestbook, cx: &Context) -> Result<Action, ReconcileError> {
         if has_finalizer(guestbook, FINALIZER) {
             self.client.apply(&children::archive(guestbook)).await?;
             if self.client.remove_finalizer(guestbook, FINALIZER).await? {
@@ -208,7 +208,7 @@ impl GuestbookReconciler {
         ready: &str,
         reason: &str,
         message: &str,
-    ) -> Result<(), reconcile::Error> {
+    ) -> Result<(), ReconcileError> {
         let mut status = guestbook.status.clone().unwrap_or_default();
         status.observed_generation = guestbook.metadata.generation;
         let condition = Condition {

@@ -9,8 +9,9 @@ use std::{
 
 use clap::Parser;
 use controller_runtime::{
-    Manager, logging,
-    manager::{Options, Signals},
+    Manager, ManagerOptions,
+    logging::{self, LogOptions},
+    manager::Signals,
 };
 use guestbook::{
     cluster::Cluster,
@@ -75,7 +76,7 @@ async fn main() -> ExitCode {
 fn init_logs(args: &Args) -> Result<(), logging::InitError> {
     let logs = args.on_existing_cluster() && !args.demo;
     let level = if logs { LevelFilter::INFO } else { LevelFilter::OFF };
-    logging::init(&logging::Options::default().level(level))
+    logging::init(&LogOptions::default().level(level))
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
@@ -92,7 +93,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     };
     narrator.step("CustomResourceDefinition guestbooks.example.com is installed");
 
-    let manager = Manager::new(cluster.client.clone(), Options::new("guestbook-operator"));
+    let manager = Manager::new(cluster.client.clone(), ManagerOptions::new("guestbook-operator"));
     controller::add_to(&manager)?;
     if plays {
         narrator.listen(&manager)?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use k8s_openapi::api::events::v1::Event;
@@ -136,7 +136,7 @@ struct ShowGuestbooks {
 impl Reconciler for ShowGuestbooks {
     type Request = ObjectKey<Guestbook>;
 
-    async fn reconcile(&self, key: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, ReconcileError> {
         let state = self.guestbooks.get(key)?.map(|guestbook| describe(&guestbook));
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match &state {
@@ -172,7 +172,7 @@ struct ShowEvents {
 impl Reconciler for ShowEvents {
     type Request = ObjectKey<Event>;
 
-    async fn reconcile(&self, key: &ObjectKey<Event>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Event>, _: &Context) -> Result<Action, ReconcileError> {
         let Some(event) = self.events.get(key)? else {
             return Ok(Action::done());
         };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Client, Context, Manager, ObjectKey, Reconciler, manager::Options, reconcile,
+    Action, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
 };
 use guestbook::{
     api::{Guestbook, GuestbookSpec},
@@ -221,7 +221,7 @@ fn operator(client: kube::Client, attempts: &Attempts) -> Operator {
     Operator::new(client, move |instance| {
         let attempts = attempts.clone();
         async move {
-            let manager = Manager::new(instance.client(), Options::new("guestbook-operator").seed(1));
+            let manager = Manager::new(instance.client(), ManagerOptions::new("guestbook-operator").seed(1));
             let reconciler = Attempted { inner: GuestbookReconciler::new(&manager), attempts };
             controller::build(&manager, reconciler)?;
             Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)
@@ -252,7 +252,7 @@ struct Attempted {
 impl Reconciler for Attempted {
     type Request = ObjectKey<Guestbook>;
 
-    async fn reconcile(&self, key: &ObjectKey<Guestbook>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Guestbook>, cx: &Context) -> Result<Action, ReconcileError> {
         let result = self.inner.reconcile(key, cx).await;
         if result.is_err() {
             self.attempts.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(Instant::now());

@@ -1,8 +1,9 @@
 //! A candidate: a manager that takes part in a leader election, and a runnable that runs while it leads.
 
 use controller_runtime::{
-    BoxError, Manager, leader_election,
-    manager::{Options, RunContext, Runnable},
+    BoxError, Manager, ManagerOptions,
+    leader_election::LeaderElectionOptions,
+    manager::{RunContext, Runnable},
 };
 
 use crate::{Args, LEASE};
@@ -34,9 +35,9 @@ pub(crate) async fn run(args: &Args, name: &str) -> anyhow::Result<()> {
 }
 
 /// Options of a manager that takes part in the election.
-fn options(args: &Args) -> anyhow::Result<Options> {
+fn options(args: &Args) -> anyhow::Result<ManagerOptions> {
     let id = args.manager.leader_election_id.as_deref().unwrap_or(LEASE);
-    let mut election = leader_election::Options::new(id).timing(args.timing()?);
+    let mut election = LeaderElectionOptions::new(id).timing(args.timing()?);
     if let Some(namespace) = &args.manager.leader_election_namespace {
         election = election.namespace(namespace);
     }

@@ -4,8 +4,8 @@
 //! process, and ten thousand secrets take a few megabytes.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, client::ResultExt,
-    manager::AddError, reconcile,
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+    client::ResultExt, manager::AddError,
 };
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{ResourceExt, core::PartialObjectMeta};
@@ -35,11 +35,11 @@ pub fn add_to(manager: &Manager) -> Result<(), AddError> {
 impl Reconciler for Expiry {
     type Request = ObjectKey<SecretMeta>;
 
-    async fn reconcile(&self, key: &ObjectKey<SecretMeta>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<SecretMeta>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(secret) = self.secrets.get(key)? else { return Ok(Action::done()) };
         let Some(expires) = secret.annotations().get(EXPIRES) else { return Ok(Action::done()) };
         // A retry would read the same value, so the error is terminal: the secret is reconciled again when it changes.
-        let expires: Timestamp = expires.parse().map_err(reconcile::Error::terminal)?;
+        let expires: Timestamp = expires.parse().map_err(ReconcileError::terminal)?;
         match cx.wall_time().duration_until(expires).try_into() {
             Ok(left) => Ok(Action::requeue_after(left)),
             Err(_) => {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use controller_runtime::{Client, Manager, ObjectKey, leader_election, manager::Options};
+use controller_runtime::{
+    Client, Manager, ManagerOptions, ObjectKey, leader_election::LeaderElectionOptions,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube_envtest::{Environment, Rights};
@@ -29,7 +31,8 @@ async fn a_secret_goes_when_its_time_has_come_and_others_stay() {
     let env = Environment::builder().start().await.expect("an API server starts");
     let manifests = include_str!("../manifests/rbac.yaml");
     let rights = Rights::of_manifests(manifests, "default").expect("manifests");
-    let options = Options::new("metadata-watcher").leader_election(leader_election::Options::new("lease"));
+    let options =
+        ManagerOptions::new("metadata-watcher").leader_election(LeaderElectionOptions::new("lease"));
     let manager = Manager::new(rights.client(env.client()), options);
     add_to(&manager).expect("it is the only controller");
     let (client, secrets) = (Client::new(env.client(), "test"), manager.cached::<Secret>());

@@ -2,10 +2,9 @@
 
 use clap::Parser;
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler,
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler,
     client::ResultExt,
     manager::{AddError, Flags},
-    reconcile,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -25,7 +24,7 @@ struct PodLabeller {
 impl Reconciler for PodLabeller {
     type Request = ObjectKey<Pod>;
 
-    async fn reconcile(&self, key: &ObjectKey<Pod>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Pod>, _: &Context) -> Result<Action, ReconcileError> {
         let Some(pod) = self.pods.get(key)? else { return Ok(Action::done()) }; // deleted
         let asks = pod.annotations().contains_key(ASKS);
         let wanted = asks.then_some(key.name()).filter(|name| name.len() <= 63); // the limit of label values
@@ -65,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use controller_runtime::{leader_election, manager::Options};
+    use controller_runtime::{ManagerOptions, leader_election::LeaderElectionOptions};
     use kube_envtest::{Environment, Rights};
 
     use super::*;
@@ -79,7 +78,8 @@ mod tests {
         let env = Environment::builder().start().await.expect("an API server starts");
         let manifests = include_str!("../manifests/rbac.yaml");
         let rights = Rights::of_manifests(manifests, "default").expect("manifests");
-        let options = Options::new("pod-labeller").leader_election(leader_election::Options::new("lease"));
+        let options =
+            ManagerOptions::new("pod-labeller").leader_election(LeaderElectionOptions::new("lease"));
         let manager = Manager::new(rights.client(env.client()), options);
         add_to(&manager).expect("it is the only controller");
         let client = Client::new(env.client(), "test");

@@ -4,9 +4,10 @@
 //! the namespaces that request it in an index, without reading any namespace object.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Manager, ObjectKey, ReadError, Reconciler, TryMapMeta,
+    Action, Builder, Cached, Client, Context, Kind, Manager, ObjectKey, ReadError, ReconcileError,
+    Reconciler, TryMapMeta,
     cache::{Index, Meta},
-    reconcile, set_controller_reference,
+    set_controller_reference,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt;
@@ -52,7 +53,7 @@ fn wanted_by(
 impl Reconciler for SecretSync {
     type Request = ObjectKey<Namespace>;
 
-    async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Action, ReconcileError> {
         let Some(namespace) = self.namespaces.get(key)? else { return Ok(Action::done()) }; // deleted with its secrets
         let Some(wanted) = namespace.labels().get(WANTS).filter(|_| key.name() != VAULT) else {
             return Ok(Action::done()); // a copy from an earlier label stays

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use controller_runtime::{Client, Manager, ObjectKey, leader_election, manager::Options};
+use controller_runtime::{
+    Client, Manager, ManagerOptions, ObjectKey, leader_election::LeaderElectionOptions,
+};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Namespace, Secret},
@@ -44,7 +46,7 @@ async fn a_secret_is_copied_where_it_is_wanted_and_copies_follow_it() {
     let env = Environment::builder().start().await.expect("an API server starts");
     let manifests = include_str!("../manifests/rbac.yaml");
     let rights = Rights::of_manifests(manifests, "default").expect("manifests");
-    let options = Options::new("secret-sync").leader_election(leader_election::Options::new("lease"));
+    let options = ManagerOptions::new("secret-sync").leader_election(LeaderElectionOptions::new("lease"));
     let manager = Manager::new(rights.client(env.client()), options);
     add_to(&manager).expect("it is the only controller");
     let (client, secrets) = (Client::new(env.client(), "test"), manager.cached::<Secret>());

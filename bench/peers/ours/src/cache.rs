@@ -5,10 +5,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bench_peer::{Ask, Reply, once, per};
 use controller_runtime::{
-    Action, Builder, Cached, Context, Lazy, ObjectKey, Reconciler,
-    cache::{self, Index, Retain},
+    Action, Builder, Cached, Context, Lazy, ObjectKey, ReconcileError, Reconciler,
+    cache::{CacheOptions, Index, Retain},
     predicate::GenerationChanged,
-    reconcile,
 };
 use k8s_openapi::api::core::v1::Pod;
 use tokio::task::JoinSet;
@@ -28,7 +27,7 @@ struct Idle;
 impl Reconciler for Idle {
     type Request = ObjectKey<Pod>;
 
-    async fn reconcile(&self, _: &ObjectKey<Pod>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Pod>, _: &Context) -> Result<Action, ReconcileError> {
         Ok(Action::done())
     }
 }
@@ -46,7 +45,7 @@ impl PodCache {
             "decoded" => Retain::Decoded,
             other => anyhow::bail!("{other}: say budget, compact or decoded"),
         };
-        let manager = manager.with(|options| options.cache(cache::Options::default().retain(retain)));
+        let manager = manager.with(|options| options.cache(CacheOptions::default().retain(retain)));
         let pods = manager.cached::<Pod>();
         let by_slice = pods.index_by_meta(|meta| meta.labels().get("slice").map(Arc::from));
         Builder::managed_by(&manager).for_kind::<Pod>().with_predicate(GenerationChanged).complete(Idle)?;

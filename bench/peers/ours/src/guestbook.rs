@@ -2,9 +2,8 @@
 
 use bench_peer::guestbook::{Guestbook, page, server, status};
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, ObjectKey, Reconciler,
+    Action, Builder, Cached, Client, Context, ObjectKey, ReconcileError, Reconciler,
     predicate::GenerationChanged,
-    reconcile,
     serving::{Endpoint, MetricsServerOptions},
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
@@ -20,7 +19,7 @@ struct GuestbookReconciler {
 impl Reconciler for GuestbookReconciler {
     type Request = ObjectKey<Guestbook>;
 
-    async fn reconcile(&self, key: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, ReconcileError> {
         let Some(guestbook) = self.guestbooks.get(key)? else {
             return Ok(Action::done());
         };

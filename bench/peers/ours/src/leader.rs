@@ -2,7 +2,8 @@
 
 use bench_peer::{Ask, Reply};
 use controller_runtime::{
-    Action, Builder, Context, ObjectKey, Reconciler, leader_election, manager::Signals, reconcile,
+    Action, Builder, Context, ObjectKey, ReconcileError, Reconciler, leader_election::LeaderElectionOptions,
+    manager::Signals,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::watch;
@@ -20,7 +21,7 @@ struct Note(watch::Sender<bool>);
 impl Reconciler for Note {
     type Request = ObjectKey<ConfigMap>;
 
-    async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
         self.0.send_replace(true);
         Ok(Action::done())
     }
@@ -29,7 +30,7 @@ impl Reconciler for Note {
 impl Candidate {
     /// Runs a manager with leader election, until SIGTERM ends the process.
     pub(crate) fn start(manager: Unstarted, ask: &Ask, running: &mut JoinSet<()>) -> anyhow::Result<Self> {
-        let election = leader_election::Options::new("bench").namespace("default");
+        let election = LeaderElectionOptions::new("bench").namespace("default");
         let is_elected = ask.text("variant")? == "elected";
         let manager =
             manager.with(|options| if is_elected { options.leader_election(election) } else { options });

@@ -3,7 +3,8 @@
 use bench_peer::messages::Seen;
 use bench_peer::{Ask, Reply};
 use controller_runtime::{
-    Action, Builder, Cached, Context, ObjectKey, Reconciler, controller, manager, reconcile,
+    Action, Builder, Cached, Context, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    controller::ControllerOptions,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::JoinSet;
@@ -19,7 +20,7 @@ struct Read {
 impl Reconciler for Read {
     type Request = ObjectKey<ConfigMap>;
 
-    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
         if let Some(map) = self.maps.get(key)? {
             self.seen.reconciled(self.controller, &map);
         }
@@ -40,7 +41,7 @@ impl Messages {
         ask: &Ask,
         running: &mut JoinSet<()>,
     ) -> anyhow::Result<Self> {
-        let manager = manager.with(std::convert::identity::<manager::Options>);
+        let manager = manager.with(std::convert::identity::<ManagerOptions>);
         let (seen, controllers) = (Seen::default(), ask.number("controllers")?);
         let workers = ask.number("workers")?;
         for controller in 0..controllers {
@@ -48,7 +49,7 @@ impl Messages {
             Builder::managed_by(&manager)
                 .for_kind::<ConfigMap>()
                 .named(format!("messages-{controller}"))
-                .with_options(controller::Options::default().max_concurrent_reconciles(workers))
+                .with_options(ControllerOptions::default().max_concurrent_reconciles(workers))
                 .complete(read)?;
         }
         run(manager, running);

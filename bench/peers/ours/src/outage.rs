@@ -2,7 +2,7 @@
 
 use bench_peer::messages::{NAMESPACE, name};
 use bench_peer::{Reply, Succeeded, clock};
-use controller_runtime::{Action, Builder, Client, Context, ObjectKey, Reconciler, reconcile};
+use controller_runtime::{Action, Builder, Client, Context, ObjectKey, ReconcileError, Reconciler};
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ struct Read {
 impl Reconciler for Read {
     type Request = ObjectKey<ConfigMap>;
 
-    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
         self.client.get(key).await?;
         self.succeeded.add(key.name());
         Ok(Action::done())

@@ -11,11 +11,9 @@ mod server;
 use std::{error::Error, fs, io::Write as _, time::Duration};
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Lazy, Manager, ObjectKey, Reconciler,
-    cache::{self, Index, Retain},
-    manager::Options,
+    Action, Builder, Cached, Context, Lazy, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    cache::{CacheOptions, Index, Retain},
     predicate::GenerationChanged,
-    reconcile,
 };
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::{Instant, sleep};
@@ -28,7 +26,7 @@ struct Idle;
 impl Reconciler for Idle {
     type Request = ObjectKey<Pod>;
 
-    async fn reconcile(&self, _: &ObjectKey<Pod>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Pod>, _: &Context) -> Result<Action, ReconcileError> {
         Ok(Action::done())
     }
 }
@@ -57,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let server = Server::start(count, stream)?;
     let client = kube::Client::try_from(kube::Config::new(server.url.parse()?))?;
-    let options = Options::new("measure").seed(1).cache(cache::Options::default().retain(retain));
+    let options = ManagerOptions::new("measure").seed(1).cache(CacheOptions::default().retain(retain));
     let manager = Manager::new(client.clone(), options);
     let pods = manager.cached::<Pod>();
     let fifths = pods.index_by_meta(|meta| Some(meta.name().bytes().map(u64::from).sum::<u64>() % 5));

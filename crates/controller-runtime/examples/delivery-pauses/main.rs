@@ -24,11 +24,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Context, Kind, Manager, MapFn, ObjectKey, Reconciler,
-    cache::{self, Retain},
-    leader_election::{self, Timing},
-    manager::Options,
-    reconcile,
+    Action, Builder, Context, Kind, Manager, ManagerOptions, MapFn, ObjectKey, ReconcileError, Reconciler,
+    cache::{CacheOptions, Retain},
+    leader_election::{LeaderElectionOptions, Timing},
     serving::Endpoint,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -53,9 +51,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let probed = free_address()?;
     let timing = Timing::try_new(Duration::from_secs(15), Duration::from_secs(10), RENEW_EVERY)?;
-    let options = Options::new("example")
-        .cache(cache::Options::default().retain(retain))
-        .leader_election(leader_election::Options::new("example").timing(timing))
+    let options = ManagerOptions::new("example")
+        .cache(CacheOptions::default().retain(retain))
+        .leader_election(LeaderElectionOptions::new("example").timing(timing))
         .health_probe_bind_address(Endpoint::At(probed));
     let manager = Manager::new(kube::Client::new(server.clone(), "default"), options);
     let maps = manager.cached::<ConfigMap>();
@@ -128,7 +126,7 @@ struct Count(Arc<AtomicUsize>);
 impl Reconciler for Count {
     type Request = ObjectKey<ConfigMap>;
 
-    async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
         self.0.fetch_add(1, Relaxed);
         Ok(Action::done())
     }

@@ -10,10 +10,10 @@
 //!
 //! The folders are floors: each imports only from those before it.
 //!
-//! 1. `objects`: states of objects. Several types of one kind share the text of each object (`arrival`).
+//! 1. `objects`: states of objects. Several types of one kind share the text of each object (`incoming_object`).
 //! 2. `query`: which objects a cache holds: resource, namespaces, selectors, options.
-//! 3. `watch`: `list_watch` decides which request to send next (pure), `reflector` sends it, and `feed` passes the answers
-//!    to all informers that share the watch. `status` records why an informer is not synced (pure).
+//! 3. `watch`: `list_watch` decides which request to send next (pure), `reflector` sends it, and `shared_watch` passes the
+//!    answers to all informers that share the watch. `sync_status` records why an informer is not synced (pure).
 //! 4. `state`: an `informer` holds the objects as one Rust type. `store` combines the watched state with own writes (pure).
 //!    `registry` decides which informers share a watch, and `sync` whether a manager waits for it.
 //! 5. `read`: the handles of users.
@@ -21,28 +21,41 @@
 //! # Limitations
 //!
 //! - A resync interval cannot be set for a single namespace.
-//! - [`Options`] cannot be set for a single kind that is known only at run time: those for `DynamicObject` apply to all
+//! - [`CacheOptions`] cannot be set for a single kind that is known only at run time: those for `DynamicObject` apply to all
 //!   such kinds.
 //! - Cached lists have a [limit](Selection::limit), but no continue token.
 //! - Watches always ask for bookmarks, which every API server sends on request.
 
 pub(crate) mod objects;
 mod query;
-mod read;
-mod state;
+pub(crate) mod read;
+pub(crate) mod state;
 mod watch;
 
+pub(crate) use self::{
+    objects::{
+        decode_error::{DecodeError, Misfit},
+        event::{Event, MetaEvent},
+        lazy::Lazy,
+        stats::ResourceStats,
+    },
+    query::other_cluster::OtherCluster,
+    read::cached::Cached,
+    state::{
+        mailbox::Delivered, read_error::ReadError, registry::Cache, sync::NotSynced,
+        tombstones::DeletionReplay,
+    },
+};
 pub use self::{
-    objects::{decode_error::DecodeError, lazy::Lazy, retain::Retain, stats::Stats},
+    objects::{retain::Retain, stats::Stats},
     query::{
         Namespaces,
         in_namespace::InNamespace,
-        options::Options,
+        options::CacheOptions,
         resync::Resync,
         selector::{FieldSelector, LabelSelector, SelectorError},
     },
     read::{
-        cached::Cached,
         caches::{BuildError, CacheBuilder, Caches, NotDeclaredError},
         event_stream::EventStream,
         index::Index,
@@ -50,16 +63,6 @@ pub use self::{
         until::UntilError,
         view::View,
     },
-    state::read_error::ReadError,
-    watch::access::{ForbiddenError, MissingRight},
-};
-pub(crate) use self::{
-    objects::{
-        decode_error::Misfit,
-        event::{Event, MetaEvent},
-        stats::ResourceStats,
-    },
-    query::other_cluster::OtherCluster,
-    state::{mailbox::Delivered, registry::Cache, sync::NotSynced},
+    watch::missing_right::{ForbiddenError, MissingRight},
 };
 pub use crate::object::meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid};

@@ -37,12 +37,12 @@
 //! [`Patch::between`] two states of it. If the object has changed since, the request fails with a [`Conflict`]. Applies and
 //! patches written by hand apply to whichever object has the name.
 //!
-//! When the API server answers that it is busy (429, or 503 with `Retry-After`), the client waits and sends the request again,
-//! at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless the client or
-//! the request sets another ([`ClientBuilder::request_timeout`]). A write that exceeds it may or may not have been carried out
-//! ([`Error::is_outcome_unknown`]). Cached reads then show the state from before until the watch delivers a change. So the next
-//! attempt should read again before it decides. Objects that it creates should have a fixed name instead of a `generateName`,
-//! which would create a second object.
+//! When the API server answers that it is busy (429, or 503 with `Retry-After`), the client waits and sends the request
+//! again, at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless the
+//! client or the request sets another ([`ClientBuilder::request_timeout`]). A write that exceeds it may or may not have been
+//! carried out ([`ClientError::is_outcome_unknown`]). Cached reads then show the state from before until the watch delivers a
+//! change. So the next attempt should read again before it decides. Objects that it creates should have a fixed name instead
+//! of a `generateName`, which would create a second object.
 //!
 //! The reads of this module go to the API server. Cached reads belong to [`Cached`](crate::Cached), a type of its own, so that
 //! code shows where data may be stale. A write through this client is visible in the caches at once, provided the response is
@@ -66,21 +66,19 @@
 //! 4. `helpers`: create-or-update, finalizers, owner references, retries on conflicts.
 
 mod connection;
-mod helpers;
+pub(crate) mod helpers;
 mod requests;
-mod transport;
+pub(crate) mod transport;
 
 pub use self::{
     connection::{
-        config::{ConfigError, get_config},
         connect,
+        kubeconfig::{ConfigError, get_config},
     },
     helpers::{
         ensure::{Ensured, MutateError},
-        finalizer::has_finalizer,
-        owner::{
-            BlockOwnerDeletion, OwnerError, has_owner_reference, is_controlled_by,
-            remove_controller_reference, remove_owner_reference, set_controller_reference,
+        owner_reference::{
+            BlockOwnerDeletion, has_owner_reference, remove_controller_reference, remove_owner_reference,
             set_controller_reference_with, set_owner_reference,
         },
         result_ext::ResultExt,
@@ -97,25 +95,25 @@ pub use self::{
         write::{Apply, Change, Create, Update, Write},
     },
     transport::{
-        builder::ClientBuilder,
         call::{Answer, Call, FieldValidation, Verb},
-        client::Client,
+        client_builder::ClientBuilder,
         client_metrics::ClientMetrics,
         conflict::{Conflict, Expected},
         decode::FieldError,
-        error::{Error, ErrorKind},
+        error::ErrorKind,
         interceptor::{Intercepted, Interceptor, Next},
         warnings::{Warning, Warnings},
         write_gate::{PermitError, WriteGate, WritePermit},
     },
 };
 pub(crate) use self::{
-    helpers::finalizer::{add_finalizers, without_finalizer},
-    requests::object_requests::Requests,
+    helpers::finalizer_list::{add_finalizers, has_finalizer, without_finalizer},
+    requests::object_requests::ObjectRequests,
     transport::{
         call::uncompressed,
-        error::describe,
-        own_writes::{Extent, OwnWrites, Presumed, Removed},
+        client::Client,
+        error::{ClientError, describe},
+        own_writes::{Extent, OwnWrites, PresumedDeletion, ReportedDeletion},
         rbac::rule,
     },
 };

@@ -3,15 +3,16 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::worker_pool::{self, DEFAULT_WORKERS, WorkersError};
+use crate::request_queue::QueueOrder;
 
-/// Defaults for options that controllers of a manager do not set in their own [`Options`](super::Options), where each option is
-/// explained.
+/// Defaults for options that controllers of a manager do not set in their own
+/// [`ControllerOptions`](super::ControllerOptions), where each option is explained.
 ///
 /// ```
 /// use std::time::Duration;
-/// use controller_runtime::{controller::Config, manager::Options};
+/// use controller_runtime::{ManagerOptions, controller::Config};
 ///
-/// let options = Options::new("guestbook-operator").controller(
+/// let options = ManagerOptions::new("guestbook-operator").controller(
 ///     Config::default()
 ///         .group_kind_concurrency("Deployment.apps", 4)
 ///         .reconciliation_timeout(Duration::from_secs(300)),
@@ -33,7 +34,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// See [`Options::max_concurrent_reconciles`](super::Options::max_concurrent_reconciles). Default: 16.
+    /// See [`ControllerOptions::max_concurrent_reconciles`](super::ControllerOptions::max_concurrent_reconciles). Default: 16.
     pub fn max_concurrent_reconciles(mut self, workers: usize) -> Self {
         self.max_concurrent_reconciles = Some(workers);
         self
@@ -47,43 +48,44 @@ impl Config {
         self
     }
 
-    /// See [`Options::cache_sync_timeout`](super::Options::cache_sync_timeout). Default: that of the manager.
+    /// See [`ControllerOptions::cache_sync_timeout`](super::ControllerOptions::cache_sync_timeout). Default: that of the manager.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_sync_timeout = Some(timeout);
         self
     }
 
-    /// See [`Options::reconciliation_timeout`](super::Options::reconciliation_timeout). Default: none, as with zero.
+    /// See [`ControllerOptions::reconciliation_timeout`](super::ControllerOptions::reconciliation_timeout). Default: none, as
+    /// with zero.
     pub fn reconciliation_timeout(mut self, timeout: Duration) -> Self {
         self.reconciliation_timeout = Some(timeout);
         self
     }
 
-    /// See [`Options::recover_panic`](super::Options::recover_panic). Default: true.
+    /// See [`ControllerOptions::recover_panic`](super::ControllerOptions::recover_panic). Default: true.
     pub fn recover_panic(mut self, recover: bool) -> Self {
         self.recover_panic = Some(recover);
         self
     }
 
-    /// See [`Options::needs_leader_election`](super::Options::needs_leader_election). Default: true.
+    /// See [`ControllerOptions::needs_leader_election`](super::ControllerOptions::needs_leader_election). Default: true.
     pub fn needs_leader_election(mut self, needs: bool) -> Self {
         self.needs_leader_election = Some(needs);
         self
     }
 
-    /// See [`Options::use_priority_queue`](super::Options::use_priority_queue). Default: true.
+    /// See [`ControllerOptions::use_priority_queue`](super::ControllerOptions::use_priority_queue). Default: true.
     pub fn use_priority_queue(mut self, use_it: bool) -> Self {
         self.use_priority_queue = Some(use_it);
         self
     }
 
-    /// See [`Options::enable_warmup`](super::Options::enable_warmup). Default: false.
+    /// See [`ControllerOptions::enable_warmup`](super::ControllerOptions::enable_warmup). Default: false.
     pub fn enable_warmup(mut self, enable: bool) -> Self {
         self.enable_warmup = Some(enable);
         self
     }
 
-    /// See [`Options::skip_name_validation`](super::Options::skip_name_validation). Default: false.
+    /// See [`ControllerOptions::skip_name_validation`](super::ControllerOptions::skip_name_validation). Default: false.
     pub fn skip_name_validation(mut self, skip: bool) -> Self {
         self.skip_name_validation = Some(skip);
         self
@@ -100,12 +102,12 @@ impl Config {
         manager: &Self,
         cache_sync_timeout: Duration,
         subject: Option<&GroupKind>,
-    ) -> Result<Settings, WorkersError> {
+    ) -> Result<ControllerSettings, WorkersError> {
         let own = self;
         let said =
             |choice: fn(&Self) -> Option<bool>, default| choice(own).or(choice(manager)).unwrap_or(default);
         let needs_leader_election = said(|config| config.needs_leader_election, true);
-        Ok(Settings {
+        Ok(ControllerSettings {
             max_concurrent_reconciles: own.workers(name, manager, subject)?,
             cache_sync_timeout: own
                 .cache_sync_timeout
@@ -148,7 +150,7 @@ impl Config {
 
 /// Settings of a controller, from its options and those of the manager.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Settings {
+pub(crate) struct ControllerSettings {
     pub(crate) max_concurrent_reconciles: usize,
     pub(crate) cache_sync_timeout: Duration,
     pub(crate) reconciliation_timeout: Option<Duration>,
@@ -157,6 +159,12 @@ pub(crate) struct Settings {
     pub(crate) use_priority_queue: bool,
     pub(crate) warms_up: bool,
     pub(crate) skip_name_validation: bool,
+}
+
+impl ControllerSettings {
+    pub(crate) fn queue_order(&self) -> QueueOrder {
+        if self.use_priority_queue { QueueOrder::ByPriority } else { QueueOrder::Fifo }
+    }
 }
 
 /// The kind of a controller.
@@ -251,32 +259,32 @@ mod tests {
         let cases = [
             (
                 none.clone().cache_sync_timeout(second),
-                Settings { cache_sync_timeout: second, ..default() },
+                ControllerSettings { cache_sync_timeout: second, ..default() },
                 none.clone().cache_sync_timeout(MINUTE),
             ),
             (
                 none.clone().recover_panic(false),
-                Settings { recover_panic: false, ..default() },
+                ControllerSettings { recover_panic: false, ..default() },
                 none.clone().recover_panic(true),
             ),
             (
                 none.clone().needs_leader_election(false),
-                Settings { needs_leader_election: false, ..default() },
+                ControllerSettings { needs_leader_election: false, ..default() },
                 none.clone().needs_leader_election(true),
             ),
             (
                 none.clone().use_priority_queue(false),
-                Settings { use_priority_queue: false, ..default() },
+                ControllerSettings { use_priority_queue: false, ..default() },
                 none.clone().use_priority_queue(true),
             ),
             (
                 none.clone().enable_warmup(true),
-                Settings { warms_up: true, ..default() },
+                ControllerSettings { warms_up: true, ..default() },
                 none.clone().enable_warmup(false),
             ),
             (
                 none.clone().skip_name_validation(true),
-                Settings { skip_name_validation: true, ..default() },
+                ControllerSettings { skip_name_validation: true, ..default() },
                 none.clone().skip_name_validation(false),
             ),
         ];
@@ -300,7 +308,7 @@ mod tests {
     fn the_defaults_are_those_of_the_documents() {
         assert_eq!(
             Config::default().settle("web", &Config::default(), MINUTE, None).unwrap(),
-            Settings {
+            ControllerSettings {
                 max_concurrent_reconciles: 16,
                 cache_sync_timeout: MINUTE,
                 reconciliation_timeout: None,

@@ -20,12 +20,14 @@ use crate::{
 /// Handle of a controller of a manager. Dropping it has no effect.
 ///
 /// ```
-/// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile};
+/// # use controller_runtime::{
+/// #     Action, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
+/// # };
 /// # use k8s_openapi::api::core::v1::ConfigMap;
 /// # struct MyReconciler;
 /// # impl Reconciler for MyReconciler {
 /// #     type Request = ObjectKey<ConfigMap>;
-/// #     async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+/// #     async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
 /// #         Ok(Action::done())
 /// #     }
 /// # }

@@ -14,7 +14,7 @@ use crate::{
     client::{self, ErrorKind},
     finalizer::FinalizeError,
     object::{Object, ObjectKey},
-    reconcile::{Context, Error, Next, Outcome, Request, Retry},
+    reconcile::{Context, NextRun, Outcome, ReconcileError, Request, Retry},
 };
 
 /// Logs with the fields that all lines of a controller have.
@@ -143,9 +143,11 @@ const PASSING: u32 = 8;
 pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
     match outcome {
         Outcome::Returned(Ok(action)) => match action.next {
-            Next::Done => tracing::debug!("Reconcile successful"),
-            Next::Requeue => tracing::debug!(retryAfter = %Brief(retry), "Reconcile done, requeueing"),
-            Next::RequeueAfter(delay) => tracing::debug!("Reconcile done, requeueing after {}", Brief(delay)),
+            NextRun::Done => tracing::debug!("Reconcile successful"),
+            NextRun::Requeue => tracing::debug!(retryAfter = %Brief(retry), "Reconcile done, requeueing"),
+            NextRun::RequeueAfter(delay) => {
+                tracing::debug!("Reconcile done, requeueing after {}", Brief(delay));
+            }
         },
         Outcome::Returned(Err(error)) if error.is_terminal() => {
             tracing::error!(error = format_args!("terminal error: {error:#}"), "Reconciler error");
@@ -163,7 +165,7 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
 /// write without the lease when the controller has stopped, and a cache that is not synced soon is.
 ///
 /// Failures with a delay of their own do not count. They are no attempts, so they could persist unnoticed.
-fn is_passing(error: &Error) -> bool {
+fn is_passing(error: &ReconcileError) -> bool {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.get_ref());
     let causes = std::iter::from_fn(|| {
         let error = cause?;
@@ -180,7 +182,7 @@ fn is_passing_cause(error: &(dyn StdError + 'static)) -> bool {
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {
         return status.reason == "Conflict";
     }
-    let ours = error.downcast_ref::<client::Error>().or(match error.downcast_ref() {
+    let ours = error.downcast_ref::<client::ClientError>().or(match error.downcast_ref() {
         Some(FinalizeError::Client(error)) => Some(error),
         _ => None,
     });

@@ -25,13 +25,13 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     config::Config,
     controller_handle::ControllerHandle,
-    options::Options,
+    options::ControllerOptions,
     source_error::SourceError,
     source_handle::{NotSyncedError, SourceHandle},
     worker_pool::WorkersError,
 };
 pub(crate) use self::{
-    config::{GroupKind, Settings},
+    config::{ControllerSettings, GroupKind},
     log::Log,
     warm_up::WarmUp,
 };
@@ -41,7 +41,7 @@ use self::{
     worker_pool::{WantedWorkers, WorkerPool},
 };
 pub use crate::request_queue::{
-    Explanation, FailedEvent, Failing, Overview, RequestState, Rule, Run, RunResult,
+    DelayReason, Explanation, FailedEvent, Failing, Overview, RequestState, Run, RunResult,
 };
 use crate::{
     client::Client,
@@ -49,7 +49,7 @@ use crate::{
     metrics::{ControllerMetrics, Metrics, QueueGauges},
     pace::SharedPace,
     predicate::EventFilter,
-    reconcile::{Action, Context, Error, Reconciler, Request, Surroundings},
+    reconcile::{Action, Context, ReconcileError, Reconciler, Request, WorkerContext},
     request_queue::{FailedEvents, RequestQueue},
     runnable::{RunContext, Runnable},
     source::DynSource,
@@ -57,7 +57,7 @@ use crate::{
 
 /// A controller: its queue, and everything for a run.
 pub(crate) struct Controller<R: Request> {
-    settings: Settings,
+    settings: ControllerSettings,
     /// Outlives a run, so that requests that failed in one keep their back-off in the next.
     requests: RequestQueue<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
@@ -78,8 +78,8 @@ pub(crate) struct Controller<R: Request> {
 /// The parts of a controller.
 pub(crate) struct Parts<R: Request, T> {
     pub(crate) name: String,
-    pub(crate) options: Options<R>,
-    pub(crate) settings: Settings,
+    pub(crate) options: ControllerOptions<R>,
+    pub(crate) settings: ControllerSettings,
     pub(crate) log: Log<R>,
     pub(crate) filters: Vec<Box<dyn EventFilter>>,
     pub(crate) sources: Vec<Arc<dyn DynSource<R>>>,
@@ -91,7 +91,7 @@ pub(crate) struct Parts<R: Request, T> {
 impl<R: Request> Controller<R> {
     pub(crate) fn new<T: Reconciler<Request = R>>(parts: Parts<R, T>, metrics: &Metrics) -> Self {
         let Parts { name, options, settings, log, filters, sources, clock, reconciler, client } = parts;
-        let Options { queue, new_queue, make_span, .. } = options;
+        let ControllerOptions { queue, new_queue, make_span, .. } = options;
         let queue = new_queue(&name, queue.metrics(metrics.queue(&name)));
         let watched = queue.clone();
         Self {
@@ -102,7 +102,7 @@ impl<R: Request> Controller<R> {
             metrics: metrics.controller(&name, settings.max_concurrent_reconciles),
             _queue_metrics: metrics
                 .queue_gauges(&name, settings.use_priority_queue, move || watched.gauges()),
-            requests: RequestQueue::new(&name, queue, filters, settings.use_priority_queue, clock)
+            requests: RequestQueue::new(&name, queue, filters, settings.queue_order(), clock)
                 .with_failed_events(FailedEvents::new(metrics.failed_events(&name))),
             wanted_workers: Arc::new(WantedWorkers::new(settings.max_concurrent_reconciles)),
             in_use: tokio::sync::Mutex::default(),
@@ -126,7 +126,7 @@ impl<R: Request> Controller<R> {
         cx: &RunContext,
         draining: CancellationToken,
     ) -> impl Fn(usize) -> Worker<R> + use<'_, R> {
-        let surroundings = Arc::new(Surroundings {
+        let context = Arc::new(WorkerContext {
             client: self.client.clone(),
             recorder: cx.recorder.named(&self.requests.controller),
             draining,
@@ -140,7 +140,7 @@ impl<R: Request> Controller<R> {
             timeout: self.settings.reconciliation_timeout,
             needs_leader_election: self.settings.needs_leader_election,
             recover_panic: self.settings.recover_panic,
-            surroundings: Arc::clone(&surroundings),
+            context: Arc::clone(&context),
             current: Mutex::new(None),
             stopped: AtomicBool::new(false),
             rng: Mutex::new(rng.lock().fork()),
@@ -231,7 +231,7 @@ trait DynReconciler<R: Request>: Send + Sync {
         &'a self,
         request: &'a R,
         cx: &'a Context,
-    ) -> Pin<Box<dyn Future<Output = Result<Action, Error>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Result<Action, ReconcileError>> + Send + 'a>>;
 }
 
 impl<T: Reconciler> DynReconciler<T::Request> for T {
@@ -239,7 +239,7 @@ impl<T: Reconciler> DynReconciler<T::Request> for T {
         &'a self,
         request: &'a T::Request,
         cx: &'a Context,
-    ) -> Pin<Box<dyn Future<Output = Result<Action, Error>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Action, ReconcileError>> + Send + 'a>> {
         Box::pin(Reconciler::reconcile(self, request, cx))
     }
 }

@@ -8,20 +8,20 @@ use tracing::Span;
 use super::{Config, log::MakeSpan};
 use crate::reconcile::{Context, Request};
 
-/// Options of a controller, starting from [`Options::default`]. Options that are not set here have the manager's value for all
-/// its controllers ([`Config`]).
+/// Options of a controller, starting from [`ControllerOptions::default`]. Options that are not set here have the manager's
+/// value for all its controllers ([`Config`]).
 ///
 /// ```
 /// use std::time::Duration;
-/// use controller_runtime::{ObjectKey, controller::Options};
+/// use controller_runtime::{ObjectKey, controller::ControllerOptions};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// let options = Options::<ObjectKey<ConfigMap>>::default()
+/// let options = ControllerOptions::<ObjectKey<ConfigMap>>::default()
 ///     .max_concurrent_reconciles(4)
 ///     .reconciliation_timeout(Duration::from_secs(60));
 /// ```
 #[must_use]
-pub struct Options<R: Request> {
+pub struct ControllerOptions<R: Request> {
     pub(crate) config: Config,
     pub(crate) queue: kube_workqueue::Options<R>,
     pub(crate) new_queue: NewQueue<R>,
@@ -31,7 +31,7 @@ pub struct Options<R: Request> {
 /// Makes the queue of a controller from the controller's name and the queue's options.
 type NewQueue<R> = Box<dyn FnOnce(&str, kube_workqueue::Options<R>) -> Queue<R> + Send>;
 
-impl<R: Request> Options<R> {
+impl<R: Request> ControllerOptions<R> {
     /// Sets the number of workers, which is the number of requests that are reconciled at the same time; the same request is
     /// never reconciled twice at a time. 1 to 10,000; `complete` refuses other numbers.
     /// [`ControllerHandle::set_max_concurrent_reconciles`] changes the number while the controller runs. Default: 16.
@@ -61,7 +61,7 @@ impl<R: Request> Options<R> {
 
     /// Sets the time that a source has to deliver its initial state; nothing is reconciled before. If a source takes longer,
     /// the controller fails with an error that names the source and the obstacle. Default: the manager's
-    /// [`cache_sync_timeout`](crate::manager::Options::cache_sync_timeout), 2 minutes.
+    /// [`cache_sync_timeout`](crate::ManagerOptions::cache_sync_timeout), 2 minutes.
     #[doc(alias = "CacheSyncTimeout")]
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.config = self.config.cache_sync_timeout(timeout);
@@ -126,10 +126,10 @@ impl<R: Request> Options<R> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use controller_runtime::{ObjectKey, controller::Options, workqueue::Flow};
+    /// use controller_runtime::{ObjectKey, controller::ControllerOptions, workqueue::Flow};
     /// use k8s_openapi::api::core::v1::ConfigMap;
     ///
-    /// let options = Options::<ObjectKey<ConfigMap>>::default().queue(|queue| {
+    /// let options = ControllerOptions::<ObjectKey<ConfigMap>>::default().queue(|queue| {
     ///     queue
     ///         .fair_by(|key| Flow::from(key.namespace().unwrap_or_default()))
     ///         .debounce(Duration::from_millis(100), Duration::from_secs(1))
@@ -161,10 +161,10 @@ impl<R: Request> Options<R> {
     /// missing, because field names are fixed at compile time here.
     ///
     /// ```
-    /// use controller_runtime::{Context, ObjectKey, controller::Options};
+    /// use controller_runtime::{Context, ObjectKey, controller::ControllerOptions};
     /// use k8s_openapi::api::core::v1::ConfigMap;
     ///
-    /// let options = Options::default().log_constructor(|key: &ObjectKey<ConfigMap>, cx: &Context| {
+    /// let options = ControllerOptions::default().log_constructor(|key: &ObjectKey<ConfigMap>, cx: &Context| {
     ///     tracing::info_span!("settings", object = %key, reconcileID = %cx.id())
     /// });
     /// ```
@@ -175,7 +175,7 @@ impl<R: Request> Options<R> {
     }
 }
 
-impl<R: Request> Default for Options<R> {
+impl<R: Request> Default for ControllerOptions<R> {
     fn default() -> Self {
         Self {
             config: Config::default(),
@@ -186,9 +186,12 @@ impl<R: Request> Default for Options<R> {
     }
 }
 
-impl<R: Request> fmt::Debug for Options<R> {
+impl<R: Request> fmt::Debug for ControllerOptions<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { config, queue, .. } = self;
-        f.debug_struct("Options").field("config", config).field("queue", queue).finish_non_exhaustive()
+        f.debug_struct("ControllerOptions")
+            .field("config", config)
+            .field("queue", queue)
+            .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use kube_workqueue::{AddOptions, Priority};
 
 use crate::{
-    reconcile::{Action, Next, Outcome, Request, Retry},
+    reconcile::{Action, NextRun, Outcome, Request, Retry},
     request_queue::RequestQueue,
 };
 
@@ -25,12 +25,12 @@ pub(super) fn settle<R: Request>(
         requests.add_again(request, how.priority(priority.unwrap_or(ran_as.max(Priority::Normal))));
     };
     match outcome {
-        Outcome::Returned(Ok(Action { next: Next::Done, .. })) => queue.forget(request),
-        Outcome::Returned(Ok(Action { next: Next::RequeueAfter(delay), priority })) => {
+        Outcome::Returned(Ok(Action { next: NextRun::Done, .. })) => queue.forget(request),
+        Outcome::Returned(Ok(Action { next: NextRun::RequeueAfter(delay), priority })) => {
             queue.forget(request);
             add(*priority, AddOptions::default().after(*delay));
         }
-        Outcome::Returned(Ok(Action { next: Next::Requeue, priority })) => {
+        Outcome::Returned(Ok(Action { next: NextRun::Requeue, priority })) => {
             add(*priority, AddOptions::default().rate_limited());
         }
         Outcome::Returned(Err(error)) => match error.retry() {
@@ -55,7 +55,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::reconcile::Error;
+    use crate::reconcile::ReconcileError;
 
     /// Settles `outcome` for a request that has failed three times before. Returns the delay of its next run, and its failure
     /// count.
@@ -72,7 +72,7 @@ mod tests {
         (queue.when(&"a").map(|waiting| waiting.until - now), queue.num_requeues(&"a"))
     }
 
-    fn failed(error: Error) -> Outcome {
+    fn failed(error: ReconcileError) -> Outcome {
         Outcome::Returned(Err(error))
     }
 
@@ -92,7 +92,7 @@ mod tests {
     async fn requeue_and_failures_back_off_further() {
         let fourth = (Some(Duration::from_millis(40)), 4);
         assert_eq!(settled(Outcome::Returned(Ok(Action::requeue()))).await, fourth);
-        assert_eq!(settled(failed(Error::new("no luck"))).await, fourth);
+        assert_eq!(settled(failed(ReconcileError::new("no luck"))).await, fourth);
         assert_eq!(settled(Outcome::Panicked("no luck".to_owned())).await, fourth);
         assert_eq!(settled(Outcome::TimedOut).await, fourth);
     }
@@ -100,7 +100,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_error_that_says_when_waits_exactly_and_is_neither_counted_nor_forgets() {
         let minute = Duration::from_secs(60);
-        assert_eq!(settled(failed(Error::retry_after("busy", minute))).await, (Some(minute), 3));
+        assert_eq!(settled(failed(ReconcileError::retry_after("busy", minute))).await, (Some(minute), 3));
     }
 
     /// In Go zero means that the request is done; code ported from Go must not become a loop without pauses.
@@ -108,11 +108,11 @@ mod tests {
     async fn a_delay_of_zero_backs_off() {
         let fourth = (Some(Duration::from_millis(40)), 4);
         assert_eq!(settled(Outcome::Returned(Ok(Action::requeue_after(Duration::ZERO)))).await, fourth);
-        assert_eq!(settled(failed(Error::retry_after("busy", Duration::ZERO))).await, fourth);
+        assert_eq!(settled(failed(ReconcileError::retry_after("busy", Duration::ZERO))).await, fourth);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_terminal_error_is_not_retried_and_leaves_nothing_behind() {
-        assert_eq!(settled(failed(Error::terminal("hopeless"))).await, (None, 0));
+        assert_eq!(settled(failed(ReconcileError::terminal("hopeless"))).await, (None, 0));
     }
 }

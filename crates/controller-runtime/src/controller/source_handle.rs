@@ -2,14 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use super::sources::{Phase, Sources, Standing};
+use super::sources::{SourcePhase, SourceState, Sources};
 use crate::{ordered_watch, reconcile::Request, source::DynSource};
 
 /// Handle of a source that was added after its controller was made. Dropping it has no effect. Made by
 /// [`ControllerHandle::watch`](super::ControllerHandle::watch).
 ///
 /// ```no_run
-/// # use controller_runtime::{MapMeta, ObjectKey, cache::Meta, controller::{self, NotSyncedError}, source::Kind};
+/// # use controller_runtime::{Kind, MapMeta, ObjectKey, cache::Meta, controller::{self, NotSyncedError}};
 /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 /// # async fn example(controller: &controller::ControllerHandle<ObjectKey<Deployment>>) -> Result<(), NotSyncedError> {
 /// let secrets = Kind::<Secret, _>::new(MapMeta(|secret: &Meta| {
@@ -25,7 +25,7 @@ use crate::{ordered_watch, reconcile::Request, source::DynSource};
 #[derive(Clone)]
 pub struct SourceHandle {
     name: Arc<str>,
-    standing: ordered_watch::Receiver<Standing>,
+    state: ordered_watch::Receiver<SourceState>,
     remove: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -42,9 +42,9 @@ pub struct NotSyncedError {
 
 impl SourceHandle {
     pub(super) fn new<R: Request>(sources: &Arc<Sources<R>>, source: Arc<dyn DynSource<R>>) -> Self {
-        let (id, name, standing) = sources.add(source);
+        let (id, name, state) = sources.add(source);
         let sources = Arc::clone(sources);
-        Self { name, standing, remove: Arc::new(move || sources.remove(id)) }
+        Self { name, state, remove: Arc::new(move || sources.remove(id)) }
     }
 
     /// Name of the source.
@@ -57,17 +57,17 @@ impl SourceHandle {
     ///
     /// # Errors
     ///
-    /// The source failed, or has not synced within [`cache_sync_timeout`](super::Options::cache_sync_timeout). The controller
-    /// continues without it, and the source is retried.
+    /// The source failed, or has not synced within [`cache_sync_timeout`](super::ControllerOptions::cache_sync_timeout). The
+    /// controller continues without it, and the source is retried.
     pub async fn synced(&self) -> Result<(), NotSyncedError> {
-        let mut standing = self.standing.clone();
-        let decided = |standing: &Standing| !matches!(standing.phase, Phase::Idle | Phase::Waiting);
-        let phase = match standing.wait_for(decided).await {
-            Ok(standing) => standing.phase,
-            Err(_) => Phase::Failing("the source was removed".to_owned()),
+        let mut state = self.state.clone();
+        let decided = |state: &SourceState| !matches!(state.phase, SourcePhase::Idle | SourcePhase::Waiting);
+        let phase = match state.wait_for(decided).await {
+            Ok(state) => state.phase,
+            Err(_) => SourcePhase::Failing("the source was removed".to_owned()),
         };
         match phase {
-            Phase::Failing(reason) => Err(NotSyncedError { name: self.name.to_string(), reason }),
+            SourcePhase::Failing(reason) => Err(NotSyncedError { name: self.name.to_string(), reason }),
             _ => Ok(()),
         }
     }
@@ -81,7 +81,8 @@ impl SourceHandle {
     pub async fn remove(mut self) {
         (self.remove)();
         // An error means that nothing of the source is left.
-        let _ = self.standing.wait_for(|standing| matches!(standing.phase, Phase::Idle | Phase::Ended)).await;
+        let _ =
+            self.state.wait_for(|state| matches!(state.phase, SourcePhase::Idle | SourcePhase::Ended)).await;
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     ordered_watch,
     panics::recovered,
     reconcile::Request,
-    request_queue::RequestQueue,
+    request_queue::{Redelivery, RequestQueue},
     source::{DynSource, Sink},
 };
 
@@ -27,41 +27,41 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// The sources of a controller, which may change while it runs.
 pub(crate) struct Sources<R: Request> {
-    entries: Mutex<Entries<R>>,
+    entries: Mutex<SourceEntries<R>>,
     /// Number of changes, which notifies the run.
     changed: ordered_watch::Sender<u64>,
 }
 
-struct Entries<R: Request> {
-    all: BTreeMap<u64, Arc<Entry<R>>>,
+struct SourceEntries<R: Request> {
+    all: BTreeMap<u64, Arc<SourceEntry<R>>>,
     next: u64,
     /// Whether sources that deliver everything again stand still.
     paused: bool,
 }
 
-impl<R: Request> Entries<R> {
+impl<R: Request> SourceEntries<R> {
     fn may_run(&self, id: u64) -> bool {
         self.all.get(&id).is_some_and(|entry| !(self.paused && entry.source.delivers_again()))
     }
 }
 
-struct Entry<R: Request> {
+struct SourceEntry<R: Request> {
     source: Arc<dyn DynSource<R>>,
     name: Arc<str>,
     /// Whether the controller fails with the source.
     required: bool,
-    standing: ordered_watch::Sender<Standing>,
+    state: ordered_watch::Sender<SourceState>,
 }
 
 /// State of a source in its latest run. Runs are numbered, so that the rest of an earlier run cannot change it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Standing {
+pub(super) struct SourceState {
     run: u64,
-    pub(super) phase: Phase,
+    pub(super) phase: SourcePhase,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum SourcePhase {
     /// The source does not run.
     #[default]
     Idle,
@@ -76,7 +76,7 @@ pub(super) enum Phase {
 
 impl<R: Request> Sources<R> {
     pub(super) fn new(all: Vec<Arc<dyn DynSource<R>>>) -> Self {
-        let entries = Entries { all: BTreeMap::new(), next: 0, paused: false };
+        let entries = SourceEntries { all: BTreeMap::new(), next: 0, paused: false };
         let sources = Self { entries: Mutex::new(entries), changed: ordered_watch::Sender::default() };
         for source in all {
             let required = source.is_required();
@@ -89,14 +89,14 @@ impl<R: Request> Sources<R> {
     pub(super) fn add(
         &self,
         source: Arc<dyn DynSource<R>>,
-    ) -> (u64, Arc<str>, ordered_watch::Receiver<Standing>) {
+    ) -> (u64, Arc<str>, ordered_watch::Receiver<SourceState>) {
         let (id, entry) = self.insert(source, false);
-        (id, Arc::clone(&entry.name), entry.standing.subscribe())
+        (id, Arc::clone(&entry.name), entry.state.subscribe())
     }
 
-    fn insert(&self, source: Arc<dyn DynSource<R>>, required: bool) -> (u64, Arc<Entry<R>>) {
-        let (name, standing) = (Arc::from(source.name()), ordered_watch::Sender::default());
-        let entry = Arc::new(Entry { source, name, required, standing });
+    fn insert(&self, source: Arc<dyn DynSource<R>>, required: bool) -> (u64, Arc<SourceEntry<R>>) {
+        let (name, state) = (Arc::from(source.name()), ordered_watch::Sender::default());
+        let entry = Arc::new(SourceEntry { source, name, required, state });
         let mut entries = self.entries.lock();
         let id = entries.next;
         entries.next += 1;
@@ -139,9 +139,10 @@ impl<R: Request> Sources<R> {
             entries.all.values().filter(|entry| entry.source.delivers_again()).cloned().collect()
         };
         for entry in stopping {
-            let mut standing = entry.standing.subscribe();
+            let mut state = entry.state.subscribe();
             // The sender lives in the entry.
-            let _ = standing.wait_for(|standing| matches!(standing.phase, Phase::Idle | Phase::Ended)).await;
+            let _ =
+                state.wait_for(|state| matches!(state.phase, SourcePhase::Idle | SourcePhase::Ended)).await;
         }
         meanwhile.await;
     }
@@ -158,10 +159,10 @@ impl<R: Request> Sources<R> {
             entries.all.values().filter(|entry| entry.required).cloned().collect()
         };
         for entry in required {
-            let mut standing = entry.standing.subscribe();
+            let mut state = entry.state.subscribe();
             // The sender lives in the entry.
             let _ =
-                standing.wait_for(|standing| matches!(standing.phase, Phase::Synced | Phase::Ended)).await;
+                state.wait_for(|state| matches!(state.phase, SourcePhase::Synced | SourcePhase::Ended)).await;
         }
     }
 
@@ -187,7 +188,7 @@ impl<R: Request> Sources<R> {
                 });
                 for (id, entry) in entries.all.iter().filter(|(id, _)| entries.may_run(**id)) {
                     running.entry(*id).or_insert_with(|| {
-                        let run = Run::begin(Arc::clone(entry), requests.clone(), Arc::clone(log));
+                        let run = SourceRun::begin(Arc::clone(entry), requests.clone(), Arc::clone(log));
                         tasks.spawn(async move { run.until_it_ends(limit).await }.in_current_span())
                     });
                 }
@@ -212,17 +213,17 @@ impl<R: Request> Sources<R> {
 }
 
 /// One run of a source. Dropping it marks the source as not running.
-struct Run<R: Request> {
-    entry: Arc<Entry<R>>,
+struct SourceRun<R: Request> {
+    entry: Arc<SourceEntry<R>>,
     requests: RequestQueue<R>,
     log: Arc<Log<R>>,
     number: u64,
 }
 
-impl<R: Request> Run<R> {
-    fn begin(entry: Arc<Entry<R>>, requests: RequestQueue<R>, log: Arc<Log<R>>) -> Self {
-        let number = entry.standing.borrow().run + 1;
-        entry.standing.send_replace(Standing { run: number, phase: Phase::Waiting });
+impl<R: Request> SourceRun<R> {
+    fn begin(entry: Arc<SourceEntry<R>>, requests: RequestQueue<R>, log: Arc<Log<R>>) -> Self {
+        let number = entry.state.borrow().run + 1;
+        entry.state.send_replace(SourceState { run: number, phase: SourcePhase::Waiting });
         Self { entry, requests, log, number }
     }
 
@@ -238,7 +239,7 @@ impl<R: Request> Run<R> {
                 Err(error) => return Err(error),
                 Ok(()) => {
                     self.log.source_ended(&entry.name);
-                    self.enter(Phase::Ended);
+                    self.enter(SourcePhase::Ended);
                     return Ok(());
                 }
             }
@@ -246,10 +247,11 @@ impl<R: Request> Run<R> {
     }
 
     async fn once(&self, limit: Duration) -> Result<(), SourceError> {
-        let Entry { source, name, standing, required } = &*self.entry;
+        let SourceEntry { source, name, state, required } = &*self.entry;
         let (entry, number) = (Arc::clone(&self.entry), self.number);
-        let set_synced = Arc::new(move || entry.enter(number, Phase::Synced));
-        let sink = Sink::new(self.requests.of_source(source.delivers_again()), Arc::clone(name), set_synced);
+        let set_synced = Arc::new(move || entry.enter(number, SourcePhase::Synced));
+        let redelivery = if source.delivers_again() { Redelivery::NextRun } else { Redelivery::Never };
+        let sink = Sink::new(self.requests.of_source(redelivery), Arc::clone(name), set_synced);
         let run = async {
             let ended = recovered(Arc::clone(source).run(sink)).await;
             ended.unwrap_or_else(|panic| Err(format!("it panicked: {panic}").into())).map_err(|error| {
@@ -263,15 +265,15 @@ impl<R: Request> Run<R> {
         };
         let mut run = Box::pin(run);
         if !source.signals_synced() {
-            self.enter(Phase::Synced);
+            self.enter(SourcePhase::Synced);
         }
-        let mut standing = standing.subscribe();
+        let mut state = state.subscribe();
         tokio::select! {
             // The end first: its error is more specific than a timeout.
             biased;
             ended = &mut run => return ended,
             // The sender lives in the entry.
-            _ = standing.wait_for(|standing| standing.phase == Phase::Synced) => {}
+            _ = state.wait_for(|state| state.phase == SourcePhase::Synced) => {}
             () = sleep(limit) => {
                 let reason = source.trouble().unwrap_or_else(|| "the source has not reported that it is synced".to_owned());
                 let (name, controller) = (name.to_string(), self.controller());
@@ -291,31 +293,31 @@ impl<R: Request> Run<R> {
 
     /// Logs an error of the source. Repetitions of an error are not logged.
     fn complain(&self, error: &SourceError) {
-        let failing = Phase::Failing(error.to_string());
-        if self.entry.standing.borrow().phase != failing {
+        let failing = SourcePhase::Failing(error.to_string());
+        if self.entry.state.borrow().phase != failing {
             self.log.going_on_without(&self.entry.name, error);
             self.enter(failing);
         }
     }
 
-    fn enter(&self, phase: Phase) {
+    fn enter(&self, phase: SourcePhase) {
         self.entry.enter(self.number, phase);
     }
 }
 
-impl<R: Request> Drop for Run<R> {
+impl<R: Request> Drop for SourceRun<R> {
     fn drop(&mut self) {
-        self.enter(Phase::Idle);
+        self.enter(SourcePhase::Idle);
     }
 }
 
-impl<R: Request> Entry<R> {
+impl<R: Request> SourceEntry<R> {
     /// Sets the phase, unless a later run has begun.
-    fn enter(&self, run: u64, phase: Phase) {
-        self.standing.send_if_modified(|standing| {
-            let enters = standing.run == run && standing.phase != Phase::Ended && standing.phase != phase;
+    fn enter(&self, run: u64, phase: SourcePhase) {
+        self.state.send_if_modified(|state| {
+            let enters = state.run == run && state.phase != SourcePhase::Ended && state.phase != phase;
             if enters {
-                standing.phase = phase;
+                state.phase = phase;
             }
             enters
         });

@@ -24,7 +24,7 @@ use crate::{
     metrics::ControllerMetrics,
     pace::SharedPace,
     panics::caught,
-    reconcile::{Context, Outcome, Request, Surroundings, without_election},
+    reconcile::{Context, Outcome, Request, WorkerContext, without_election},
     request_queue::{RequestQueue, Run, RunResult},
 };
 
@@ -45,7 +45,7 @@ pub(super) struct Worker<R: Request> {
     pub(super) timeout: Option<Duration>,
     pub(super) needs_leader_election: bool,
     pub(super) recover_panic: bool,
-    pub(super) surroundings: Arc<Surroundings>,
+    pub(super) context: Arc<WorkerContext>,
     /// The running request, for the report of unfinished reconciles.
     pub(super) current: Mutex<Option<R>>,
     /// Whether the worker has stopped, at whichever point.
@@ -62,9 +62,9 @@ impl<R: Request> Worker<R> {
     ///
     /// Dropping the future drops the running reconcile at its `.await`; its request leaves the queue as processed.
     pub(super) async fn run(&self, mut wanted: watch::Receiver<usize>) -> Exit {
-        let _stopped = Stopped(&self.stopped);
+        let _stopped = MarkWorkerStopped(&self.stopped);
         let mut done = None;
-        let mut draining = pin!(self.surroundings.draining.cancelled());
+        let mut draining = pin!(self.context.draining.cancelled());
         let mut retired = pin!(async {
             // An error means that the controller has been dropped, and its draining with it.
             let _ = wanted.wait_for(|wanted| *wanted <= self.number).await;
@@ -132,7 +132,7 @@ impl<R: Request> Worker<R> {
             causes: beginning.causes,
             last_error: beginning.last_error,
             id,
-            surroundings: Arc::clone(&self.surroundings),
+            worker: Arc::clone(&self.context),
         };
         let span = self.log.span(request, &cx);
         #[cfg(feature = "opentelemetry")]
@@ -197,9 +197,9 @@ impl<R: Request> Worker<R> {
 }
 
 /// Marks a worker as stopped when dropped.
-struct Stopped<'w>(&'w AtomicBool);
+struct MarkWorkerStopped<'w>(&'w AtomicBool);
 
-impl Drop for Stopped<'_> {
+impl Drop for MarkWorkerStopped<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }

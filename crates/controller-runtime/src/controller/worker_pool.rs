@@ -16,7 +16,7 @@ use super::worker::{Exit, Worker};
 use crate::reconcile::Request;
 
 /// Default number of workers of a controller. See
-/// [`Options::max_concurrent_reconciles`](super::Options::max_concurrent_reconciles) for the reasons.
+/// [`ControllerOptions::max_concurrent_reconciles`](super::ControllerOptions::max_concurrent_reconciles) for the reasons.
 pub(super) const DEFAULT_WORKERS: usize = 16;
 
 /// Highest number of workers. Each is a task of one to two KiB, so that a number beyond this is a mistake.

@@ -75,7 +75,7 @@ where
 /// [`Manager::overview`](crate::Manager::overview) shows them.
 ///
 /// ```
-/// use controller_runtime::{Cached, Kind, Lazy, ObjectKey, ReadError, handler::TryMapFn};
+/// use controller_runtime::{Cached, Kind, Lazy, ObjectKey, ReadError, TryMapFn};
 /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 ///
 /// /// Enqueues all Deployments in the namespace of a ConfigMap.

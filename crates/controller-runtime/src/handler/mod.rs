@@ -3,68 +3,24 @@
 //! A handler runs in the task of its source, so it must not block. No lock is held: it may call every method of every cache. It
 //! adds requests to the queue, which holds each of them once however often it is added.
 
-mod funcs;
-mod map;
-mod owner;
+pub(crate) mod event_handler;
+pub(crate) mod for_owner;
+mod handler_funcs;
+pub(crate) mod map;
 
 use std::collections::BTreeSet;
 
-pub use self::{
-    funcs::HandlerFuncs,
-    map::{MapFn, MapMeta, TryMapFn, TryMapMeta},
-    owner::ForOwner,
+pub use self::handler_funcs::HandlerFuncs;
+pub(crate) use self::{
+    event_handler::{EventHandler, ForObject},
+    for_owner::ForOwner,
 };
 use crate::{
     cache::{Event, Lazy},
-    object::{Object, ObjectKey},
+    object::Object,
     reconcile::Request,
     request_queue::Enqueue,
 };
-
-/// Turns events of kind `K` into requests of type `R`.
-///
-/// Implemented by every `Fn(&Event<K>, &Enqueue<R>)`:
-///
-/// ```
-/// use std::time::Duration;
-/// use controller_runtime::{Enqueue, Event, Kind, ObjectKey};
-/// use k8s_openapi::api::batch::v1::Job;
-///
-/// // Reconciles jobs when they are created, and a minute after they were deleted.
-/// let jobs: Kind<Job, ObjectKey<Job>> =
-///     Kind::new(|event: &Event<Job>, queue: &Enqueue<'_, ObjectKey<Job>>| match event {
-///         Event::Create { object, .. } => queue.add(object.key()),
-///         Event::Delete { object, .. } => queue.add_after(object.key(), Duration::from_secs(60)),
-///         _ => {}
-///     });
-/// ```
-#[doc(alias = "TypedEventHandler")]
-pub trait EventHandler<K: Object, R: Request>: Send + Sync + 'static {
-    /// Adds the requests of the event to `queue`.
-    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>);
-}
-
-impl<K, R, F> EventHandler<K, R> for F
-where
-    K: Object,
-    R: Request,
-    F: Fn(&Event<K>, &Enqueue<'_, R>) + Send + Sync + 'static,
-{
-    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
-        self(event, queue);
-    }
-}
-
-/// Enqueues the object itself, as a controller does for events of its own kind.
-#[derive(Debug, Clone, Copy, Default)]
-#[doc(alias = "EnqueueRequestForObject")]
-pub struct ForObject;
-
-impl<K: Object> EventHandler<K, ObjectKey<K>> for ForObject {
-    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, ObjectKey<K>>) {
-        queue.add(event.key());
-    }
-}
 
 /// Enqueues the requests that `ask` collects from the states of the event, each once.
 fn add_each<K: Object, R: Request>(
@@ -88,6 +44,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::object::ObjectKey;
 
     /// A ConfigMap with owners given as kind and name; the first is the controller.
     fn map(name: &str, owners: &[(&str, &str)]) -> Lazy<ConfigMap> {

@@ -10,12 +10,12 @@
 //! |---|---|---|
 //! | both | `ping` | never |
 //! | `/healthz` | `leader-election` | the process acts as leader after its lease has expired, which its own tasks should have noticed; or a task that never reaches an `.await` still runs two seconds after the lease was lost |
-//! | `/healthz` | `workers` | a reconcile takes longer than [`stuck_after`](crate::manager::Options::stuck_after) |
-//! | `/readyz` | `caches` | a cache has not received its initial list, or its list or watch has failed for longer than [`stale_after`](crate::manager::Options::stale_after) |
+//! | `/healthz` | `workers` | a reconcile takes longer than [`stuck_after`](crate::ManagerOptions::stuck_after) |
+//! | `/readyz` | `caches` | a cache has not received its initial list, or its list or watch has failed for longer than [`stale_after`](crate::ManagerOptions::stale_after) |
 //! | `/readyz` | `started` | a server does not listen yet, a part of the manager has not started, or the manager is stopping |
 //!
-//! A manager whose webhooks have been used adds `webhooks` to `/readyz`, which fails while webhooks are registered and their server does
-//! not listen.
+//! A manager whose webhooks have been used adds `webhooks` to `/readyz`, which fails while webhooks are registered and their
+//! server does not listen.
 //!
 //! A standby of a leader election is ready. So is a manager of whose other [clusters](crate::manager::Cluster) one is down:
 //! `?verbose` has a line for that cluster, `warn: cluster east is not up to date: reason withheld`.
@@ -28,22 +28,22 @@ use tokio::time::timeout;
 
 use crate::{
     error::BoxError,
-    serving::{Request, Response, text},
+    serving::{HttpRequest, HttpResponse, text},
 };
 
 /// Timeout of one check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync>;
+type HealthCheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync>;
 
 /// Returns problems that are no failures.
-type Warnings = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+type HealthWarnings = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// The checks behind one endpoint.
 #[derive(Clone, Default)]
 pub(crate) struct Checks {
-    checks: Arc<RwLock<BTreeMap<String, Check>>>,
-    warnings: Arc<RwLock<Vec<Warnings>>>,
+    checks: Arc<RwLock<BTreeMap<String, HealthCheck>>>,
+    warnings: Arc<RwLock<Vec<HealthWarnings>>>,
 }
 
 impl Checks {
@@ -63,7 +63,7 @@ impl Checks {
     }
 
     /// Answers a request to the endpoint `root` or to a check below it; `None` for other paths.
-    pub(crate) async fn answer(&self, root: &str, request: &Request) -> Option<Response> {
+    pub(crate) async fn answer(&self, root: &str, request: &HttpRequest) -> Option<HttpResponse> {
         let rest = request.uri().path().strip_prefix(root)?;
         match rest.strip_prefix('/').unwrap_or(rest) {
             "" => Some(self.all(root, request.uri().query().unwrap_or_default()).await),
@@ -72,7 +72,7 @@ impl Checks {
         }
     }
 
-    async fn one(&self, name: &str) -> Response {
+    async fn one(&self, name: &str) -> HttpResponse {
         let check = self.checks.read().get(name).cloned();
         match check {
             None if name == "ping" => text(StatusCode::OK, "ok"),
@@ -82,7 +82,7 @@ impl Checks {
         }
     }
 
-    async fn all(&self, root: &str, query: &str) -> Response {
+    async fn all(&self, root: &str, query: &str) -> HttpResponse {
         let values = |wanted: &'static str| {
             query.split('&').filter_map(move |pair| {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -135,7 +135,7 @@ impl Checks {
 }
 
 /// Returns whether the check passes. The reason of a failure is logged.
-async fn run(name: &str, check: &Check) -> bool {
+async fn run(name: &str, check: &HealthCheck) -> bool {
     let result = match timeout(CHECK_TIMEOUT, check()).await {
         Ok(result) => result,
         Err(_) => Err(format!("no answer within {} s", CHECK_TIMEOUT.as_secs()).into()),

@@ -12,10 +12,10 @@ use tokio::{
 };
 
 use super::{
-    Options,
-    elector::{Answer, Elector, Event, Input, Moment, Output},
+    LeaderElectionOptions,
+    elector::{Elector, ElectorInput, LeadershipEvent, LeaseAnswer, Moment, Output},
     lease::{Lock, record},
-    permit::Issuer,
+    lease_permit::LeasePermitIssuer,
 };
 use crate::{host::hostname, metrics::ElectionMetrics, recorder::Recorder};
 
@@ -46,13 +46,13 @@ pub(crate) struct Candidate {
     lock: Lock,
     elector: Elector,
     epoch: Instant,
-    permit: Arc<Issuer>,
+    permit: Arc<LeasePermitIssuer>,
     leadership: watch::Sender<Leadership>,
     wishes: watch::Receiver<Wish>,
     metrics: ElectionMetrics,
     recorder: Recorder,
     identity: String,
-    options: Options,
+    options: LeaderElectionOptions,
     /// The lease as last seen; updates keep its metadata.
     last: Option<Lease>,
     /// The last failure logged, so that a repeated failure is logged once.
@@ -60,22 +60,22 @@ pub(crate) struct Candidate {
 }
 
 /// Dependencies of a candidate.
-pub(crate) struct Surroundings {
+pub(crate) struct CandidateContext {
     pub(crate) client: kube::Client,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clock: Clock,
     pub(crate) metrics: ElectionMetrics,
     pub(crate) recorder: Recorder,
-    pub(crate) permit: Arc<Issuer>,
+    pub(crate) permit: Arc<LeasePermitIssuer>,
     pub(crate) wishes: watch::Receiver<Wish>,
 }
 
-type InFlight = Pin<Box<dyn Future<Output = (Answer, Option<Lease>)> + Send>>;
-type Seen = BoxStream<'static, Result<Option<Lease>, String>>;
+type PendingAnswer = Pin<Box<dyn Future<Output = (LeaseAnswer, Option<Lease>)> + Send>>;
+type LeaseStream = BoxStream<'static, Result<Option<Lease>, String>>;
 
 impl Candidate {
-    pub(crate) fn new(options: Options, surroundings: Surroundings) -> Self {
-        let Surroundings { client, mut rng, clock, metrics, recorder, permit, wishes } = surroundings;
+    pub(crate) fn new(options: LeaderElectionOptions, context: CandidateContext) -> Self {
+        let CandidateContext { client, mut rng, clock, metrics, recorder, permit, wishes } = context;
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let identity = options.identity.clone().unwrap_or_else(|| default_identity(&mut rng));
         let lock = Lock {
@@ -109,8 +109,8 @@ impl Candidate {
     ///
     /// Dropping the future leaves the lease unchanged; the permit expires at its time.
     pub(crate) async fn run(mut self) {
-        let mut in_flight: Option<InFlight> = None;
-        let mut seen: Option<Seen> = None;
+        let mut in_flight: Option<PendingAnswer> = None;
+        let mut seen: Option<LeaseStream> = None;
         let mut watch_from = Instant::now();
         loop {
             let wake = self.elector.next_wake().map(|wake| self.epoch + wake);
@@ -121,20 +121,20 @@ impl Candidate {
                 biased;
                 Ok(()) = self.wishes.changed() => match *self.wishes.borrow_and_update() {
                     Wish::Wait => continue,
-                    Wish::Stand(_) => Input::Stand,
+                    Wish::Stand(_) => ElectorInput::Stand,
                     Wish::StepDown { release } => {
-                        Input::StepDown { release: release && self.options.release_on_cancel }
+                        ElectorInput::StepDown { release: release && self.options.release_on_cancel }
                     }
                 },
                 (answer, lease) = poll(&mut in_flight) => {
                     in_flight = None;
                     self.note(&answer);
                     self.last = lease.or(self.last.take());
-                    Input::Answer(answer)
+                    ElectorInput::Answer(answer)
                 }
                 next = next(&mut seen), if seen.is_some() => match next {
                     Some(Ok(lease)) => {
-                        let input = Input::Seen(lease.as_ref().map(record));
+                        let input = ElectorInput::Seen(lease.as_ref().map(record));
                         self.last = lease;
                         input
                     }
@@ -149,7 +149,7 @@ impl Candidate {
                     seen = Some(self.lock.watch());
                     continue;
                 }
-                () = until(wake) => Input::Wake,
+                () = until(wake) => ElectorInput::Wake,
             };
             let Output { request, events } = self.elector.step(input, self.now());
             if let Some(request) = request {
@@ -158,16 +158,16 @@ impl Candidate {
                 let sent = timeout(limit, self.lock.clone().send(request, self.last.clone()));
                 in_flight = Some(Box::pin(async move {
                     let late =
-                        || (Answer::Failed(format!("no answer within {} s", limit.as_secs_f32())), None);
+                        || (LeaseAnswer::Failed(format!("no answer within {} s", limit.as_secs_f32())), None);
                     sent.await.unwrap_or_else(|_| late())
                 }));
             }
             for event in events {
-                if let Event::Over { released } = event {
+                if let LeadershipEvent::Over { released } = event {
                     tracing::info!(lease = %self.lease(), released, "leader election ended");
                     return;
                 }
-                self.tell(event);
+                self.carry_out(event);
             }
         }
     }
@@ -180,10 +180,10 @@ impl Candidate {
         format!("{}/{}", self.lock.namespace, self.lock.name)
     }
 
-    fn tell(&self, event: Event) {
+    fn carry_out(&self, event: LeadershipEvent) {
         let (lease, identity) = (self.lease(), &*self.identity);
         match event {
-            Event::StartedLeading { until, transitions } => {
+            LeadershipEvent::StartedLeading { until, transitions } => {
                 // Grant the permit before announcing leadership, so that leaders can write at once.
                 self.permit.grant(self.epoch + until);
                 self.leadership.send_replace(Leadership::Leads { transitions });
@@ -191,8 +191,8 @@ impl Candidate {
                 tracing::info!(%lease, identity, transitions, "became leader");
                 self.record("StartLeading", "became leader");
             }
-            Event::Renewed { until } => self.permit.grant(self.epoch + until),
-            Event::StoppedLeading { reason } => {
+            LeadershipEvent::Renewed { until } => self.permit.grant(self.epoch + until),
+            LeadershipEvent::StoppedLeading { reason } => {
                 // Revoke the permit before announcing the loss, so that no write follows it.
                 self.permit.revoke();
                 self.metrics.leads(false);
@@ -200,9 +200,9 @@ impl Candidate {
                 self.record("StopLeading", "stopped leading");
                 self.leadership.send_replace(Leadership::Lost { reason });
             }
-            Event::NewLeader { identity: leader } => tracing::info!(%lease, leader, "new leader"),
-            Event::SlowPath => self.metrics.slow_path(),
-            Event::Over { .. } => {}
+            LeadershipEvent::NewLeader { identity: leader } => tracing::info!(%lease, leader, "new leader"),
+            LeadershipEvent::SlowPath => self.metrics.slow_path(),
+            LeadershipEvent::Over { .. } => {}
         }
     }
 
@@ -215,9 +215,9 @@ impl Candidate {
     }
 
     /// Logs a failure, once while it stays the same.
-    fn note(&mut self, answer: &Answer) {
+    fn note(&mut self, answer: &LeaseAnswer) {
         let failure = match answer {
-            Answer::Failed(reason) => Some(reason.clone()),
+            LeaseAnswer::Failed(reason) => Some(reason.clone()),
             _ => None,
         };
         if let Some(reason) = &failure
@@ -248,14 +248,14 @@ impl Drop for Candidate {
     }
 }
 
-async fn poll(in_flight: &mut Option<InFlight>) -> (Answer, Option<Lease>) {
+async fn poll(in_flight: &mut Option<PendingAnswer>) -> (LeaseAnswer, Option<Lease>) {
     match in_flight {
         Some(request) => request.await,
         None => std::future::pending().await,
     }
 }
 
-async fn next(seen: &mut Option<Seen>) -> Option<Result<Option<Lease>, String>> {
+async fn next(seen: &mut Option<LeaseStream>) -> Option<Result<Option<Lease>, String>> {
     match seen {
         Some(seen) => seen.next().await,
         None => std::future::pending().await,

@@ -25,7 +25,7 @@ pub(super) type Moment = Duration;
 
 /// A candidate's view of the lease object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct LeaseRecord {
     /// The object's resourceVersion.
     pub(super) version: String,
     /// Identity of the holder; empty if the lease is free.
@@ -37,7 +37,7 @@ pub(super) struct Record {
 
 /// Input of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum ElectorInput {
     /// The time returned by [`Elector::next_wake`] has come.
     Wake,
     /// Become a candidate: at the start, and again when everything that a lost leadership started has stopped.
@@ -45,16 +45,16 @@ pub(super) enum Input {
     /// Stop for good, and release the lease if asked to: everything that the leadership started has stopped.
     StepDown { release: bool },
     /// The watch reports the lease, or its deletion. It may lag.
-    Seen(Option<Record>),
+    Seen(Option<LeaseRecord>),
     /// Response to the request in flight, of which there is at most one.
-    Answer(Answer),
+    Answer(LeaseAnswer),
 }
 
 /// Outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum LeaseAnswer {
     /// The lease as read or written.
-    Lease(Record),
+    Lease(LeaseRecord),
     /// The lease does not exist.
     Absent,
     /// The lease differs from what the write expected.
@@ -65,7 +65,7 @@ pub(super) enum Answer {
 
 /// Request to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum LeaseRequest {
     Get,
     Create {
         holder: String,
@@ -85,12 +85,12 @@ pub(super) enum Request {
 
 /// Notifications to the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum LeadershipEvent {
     /// The candidate leads until this time.
     StartedLeading { until: Moment, transitions: i32 },
     /// The candidate continues to lead until this time.
     Renewed { until: Moment },
-    /// The candidate no longer leads. It expects [`Stand`](Input::Stand) when everything that leads has stopped.
+    /// The candidate no longer leads. It expects [`Stand`](ElectorInput::Stand) when everything that leads has stopped.
     StoppedLeading { reason: String },
     /// The lease has a new holder.
     NewLeader { identity: String },
@@ -103,8 +103,8 @@ pub(super) enum Event {
 /// Result of a step; at most one request is in flight.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Output {
-    pub(super) request: Option<Request>,
-    pub(super) events: Vec<Event>,
+    pub(super) request: Option<LeaseRequest>,
+    pub(super) events: Vec<LeadershipEvent>,
 }
 
 /// A candidate in an election.
@@ -113,9 +113,9 @@ pub(super) struct Elector {
     timing: Timing,
     identity: String,
     rng: fastrand::Rng,
-    phase: Phase,
+    phase: ElectionPhase,
     /// The lease as last seen.
-    lease: Option<Record>,
+    lease: Option<LeaseRecord>,
     /// Number of leader changes when the lease was last seen, kept after its deletion.
     transitions: Option<i32>,
     /// Time from which the lease may be taken from its holder.
@@ -124,14 +124,14 @@ pub(super) struct Elector {
     stale: bool,
     /// Whether a write that would make this candidate the holder may have been carried out.
     unsure: bool,
-    in_flight: Option<InFlight>,
+    in_flight: Option<RequestInFlight>,
     next_attempt: Moment,
     /// The holder reported last.
     leader: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ElectionPhase {
     /// Not a candidate: before the first election, and while the last leadership winds down.
     Resting,
     Standing,
@@ -146,7 +146,7 @@ enum Phase {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct InFlight {
+struct RequestInFlight {
     purpose: Purpose,
     sent: Moment,
     /// Number of requests before it in the same attempt.
@@ -169,7 +169,7 @@ impl Elector {
             timing,
             identity,
             rng,
-            phase: Phase::Resting,
+            phase: ElectionPhase::Resting,
             lease: None,
             transitions: None,
             free_at: Duration::ZERO,
@@ -182,10 +182,10 @@ impl Elector {
     }
 
     /// Processes `input` at time `now`, which never decreases.
-    pub(super) fn step(&mut self, input: Input, now: Moment) -> Output {
+    pub(super) fn step(&mut self, input: ElectorInput, now: Moment) -> Output {
         let mut output = Output::default();
         // Before any input: the permit has expired by now, whatever the input brings.
-        if let Phase::Leading { until } = self.phase
+        if let ElectionPhase::Leading { until } = self.phase
             && now >= until
         {
             self.lose(
@@ -194,16 +194,16 @@ impl Elector {
             );
         }
         match input {
-            Input::Wake => {}
-            Input::Stand => {
-                if self.phase == Phase::Resting {
-                    self.phase = Phase::Standing;
+            ElectorInput::Wake => {}
+            ElectorInput::Stand => {
+                if self.phase == ElectionPhase::Resting {
+                    self.phase = ElectionPhase::Standing;
                     self.next_attempt = now;
                 }
             }
-            Input::StepDown { release } => self.step_down(release, now, &mut output),
-            Input::Seen(lease) => self.seen(lease, now, &mut output),
-            Input::Answer(answer) => self.answered(answer, now, &mut output),
+            ElectorInput::StepDown { release } => self.step_down(release, now, &mut output),
+            ElectorInput::Seen(lease) => self.seen(lease, now, &mut output),
+            ElectorInput::Answer(answer) => self.answered(answer, now, &mut output),
         }
         // One request at a time; `answered` continues the attempt.
         if self.in_flight.is_none() && now >= self.next_attempt {
@@ -216,79 +216,79 @@ impl Elector {
     pub(super) fn next_wake(&self) -> Option<Moment> {
         let attempt = self.in_flight.is_none().then_some(self.next_attempt);
         match self.phase {
-            Phase::Resting | Phase::Over => None,
-            Phase::Standing | Phase::Releasing { .. } => attempt,
+            ElectionPhase::Resting | ElectionPhase::Over => None,
+            ElectionPhase::Standing | ElectionPhase::Releasing { .. } => attempt,
             // A leader also wakes at the end of its permit.
-            Phase::Leading { until } => Some(attempt.map_or(until, |attempt| attempt.min(until))),
+            ElectionPhase::Leading { until } => Some(attempt.map_or(until, |attempt| attempt.min(until))),
         }
     }
 
     /// Sends the next request of the phase, after `earlier` ones of the same attempt.
     fn attempt(&mut self, earlier: u8, now: Moment, output: &mut Output) {
         let (request, purpose) = match self.phase {
-            Phase::Resting | Phase::Over => return,
-            Phase::Releasing { by } if now >= by => return self.over(false, output),
+            ElectionPhase::Resting | ElectionPhase::Over => return,
+            ElectionPhase::Releasing { by } if now >= by => return self.over(false, output),
             // After a failure or a conflict, the state is unknown: read it before anything else.
-            _ if self.stale => (Request::Get, Purpose::Read),
-            Phase::Standing | Phase::Leading { .. } => match &self.lease {
+            _ if self.stale => (LeaseRequest::Get, Purpose::Read),
+            ElectionPhase::Standing | ElectionPhase::Leading { .. } => match &self.lease {
                 Some(lease) if self.may_take(now) => (self.hold(lease), Purpose::Hold),
                 None if self.may_take(now) => (
-                    Request::Create {
+                    LeaseRequest::Create {
                         holder: self.identity.clone(),
                         lease_seconds: self.timing.lease_seconds(),
                         transitions: self.transitions_of_new(),
                     },
                     Purpose::Hold,
                 ),
-                _ => (Request::Get, Purpose::Read),
+                _ => (LeaseRequest::Get, Purpose::Read),
             },
-            Phase::Releasing { .. } => match &self.lease {
+            ElectionPhase::Releasing { .. } => match &self.lease {
                 Some(lease) if self.is_ours() => (Self::give_back(lease), Purpose::Release),
                 _ => return self.over(false, output),
             },
         };
         // Set when the write is sent: even if the response is lost, the lease may be ours and must be released.
         self.unsure |= purpose == Purpose::Hold;
-        self.in_flight = Some(InFlight { purpose, sent: now, earlier });
+        self.in_flight = Some(RequestInFlight { purpose, sent: now, earlier });
         output.request = Some(request);
     }
 
-    fn answered(&mut self, answer: Answer, now: Moment, output: &mut Output) {
-        let Some(InFlight { purpose, sent, earlier }) = self.in_flight.take() else { return };
+    fn answered(&mut self, answer: LeaseAnswer, now: Moment, output: &mut Output) {
+        let Some(RequestInFlight { purpose, sent, earlier }) = self.in_flight.take() else { return };
         let next = earlier + 1;
         match answer {
-            Answer::Failed(_) => {
+            LeaseAnswer::Failed(_) => {
                 // The write may have been carried out, so the next attempt begins with a read.
                 self.stale = true;
                 return self.retry(sent, now);
             }
-            Answer::Conflict => {
+            LeaseAnswer::Conflict => {
                 self.stale = true;
                 // A conflict proves that this write was not carried out.
                 self.unsure &= purpose != Purpose::Hold;
-                output.events.push(Event::SlowPath);
+                output.events.push(LeadershipEvent::SlowPath);
                 return if next < LONGEST_ATTEMPT {
                     self.attempt(next, now, output);
                 } else {
                     self.retry(sent, now);
                 };
             }
-            Answer::Lease(lease) => self.observe(Some(lease), now, output),
-            Answer::Absent => self.observe(None, now, output),
+            LeaseAnswer::Lease(lease) => self.observe(Some(lease), now, output),
+            LeaseAnswer::Absent => self.observe(None, now, output),
         }
         self.stale = false;
         self.unsure = false;
         match (self.phase, purpose) {
-            (Phase::Releasing { .. }, Purpose::Release) => self.over(true, output),
-            (Phase::Standing | Phase::Leading { .. }, Purpose::Hold) if self.is_ours() => {
+            (ElectionPhase::Releasing { .. }, Purpose::Release) => self.over(true, output),
+            (ElectionPhase::Standing | ElectionPhase::Leading { .. }, Purpose::Hold) if self.is_ours() => {
                 self.won(sent, now, output);
             }
             // Another candidate has taken the lease although the permit is still valid.
-            (Phase::Leading { .. }, _) if self.lease.is_some() && !self.is_ours() => {
+            (ElectionPhase::Leading { .. }, _) if self.lease.is_some() && !self.is_ours() => {
                 self.lose(format!("{} holds the lease", self.holder()), output);
             }
             // Use the result of a read, or the absence found by a write, at once.
-            _ if self.may_take(now) || matches!(self.phase, Phase::Releasing { .. }) => {
+            _ if self.may_take(now) || matches!(self.phase, ElectionPhase::Releasing { .. }) => {
                 if next < LONGEST_ATTEMPT { self.attempt(next, now, output) } else { self.retry(sent, now) }
             }
             _ => self.retry(sent, now),
@@ -303,38 +303,40 @@ impl Elector {
             return self.retry(sent, now); // too late to rely on
         }
         output.events.push(match self.phase {
-            Phase::Leading { .. } => Event::Renewed { until },
-            _ => Event::StartedLeading {
+            ElectionPhase::Leading { .. } => LeadershipEvent::Renewed { until },
+            _ => LeadershipEvent::StartedLeading {
                 until,
                 transitions: self.lease.as_ref().map_or(0, |lease| lease.transitions),
             },
         });
-        self.phase = Phase::Leading { until };
+        self.phase = ElectionPhase::Leading { until };
         self.next_attempt = now + self.timing.retry_period();
     }
 
     /// Handles a report of the watch.
-    fn seen(&mut self, lease: Option<Record>, now: Moment, output: &mut Output) {
+    fn seen(&mut self, lease: Option<LeaseRecord>, now: Moment, output: &mut Output) {
         match self.phase {
             // A leader may know a newer state from its own writes than a lagging watch does, so a report only causes a read.
-            Phase::Leading { .. } => {
+            ElectionPhase::Leading { .. } => {
                 if lease.is_none_or(|lease| lease.holder != self.identity) && !self.stale {
                     self.stale = true;
                     self.next_attempt = now;
                 }
             }
-            Phase::Standing => {
+            ElectionPhase::Standing => {
                 self.observe(lease, now, output);
                 let free_at = if self.may_take(now) { now } else { self.free_at };
                 self.next_attempt = self.next_attempt.min(free_at);
             }
-            Phase::Resting | Phase::Releasing { .. } | Phase::Over => self.observe(lease, now, output),
+            ElectionPhase::Resting | ElectionPhase::Releasing { .. } | ElectionPhase::Over => {
+                self.observe(lease, now, output);
+            }
         }
     }
 
     /// Records the lease, and restarts its time if it has changed.
-    fn observe(&mut self, lease: Option<Record>, now: Moment, output: &mut Output) {
-        let version = |lease: &Option<Record>| lease.as_ref().map(|lease| lease.version.clone());
+    fn observe(&mut self, lease: Option<LeaseRecord>, now: Moment, output: &mut Output) {
+        let version = |lease: &Option<LeaseRecord>| lease.as_ref().map(|lease| lease.version.clone());
         // An unchanged version leaves `free_at` as it is: only a change is a sign of life.
         if version(&lease) != version(&self.lease) {
             if let Some(lease) = &lease {
@@ -347,20 +349,20 @@ impl Elector {
         }
         if !self.holder().is_empty() && self.holder() != self.leader {
             self.leader = self.holder().to_owned();
-            output.events.push(Event::NewLeader { identity: self.leader.clone() });
+            output.events.push(LeadershipEvent::NewLeader { identity: self.leader.clone() });
         }
     }
 
     fn step_down(&mut self, release: bool, now: Moment, output: &mut Output) {
-        if matches!(self.phase, Phase::Releasing { .. } | Phase::Over) {
+        if matches!(self.phase, ElectionPhase::Releasing { .. } | ElectionPhase::Over) {
             return;
         }
-        if let Phase::Leading { .. } = self.phase {
+        if let ElectionPhase::Leading { .. } = self.phase {
             self.lose("this process steps down".to_owned(), output);
         }
         // `unsure`: a lost response may hide that the lease is ours.
         if release && (self.is_ours() || self.unsure) {
-            self.phase = Phase::Releasing { by: now + self.timing.renew_deadline() };
+            self.phase = ElectionPhase::Releasing { by: now + self.timing.renew_deadline() };
             self.next_attempt = now;
         } else {
             self.over(false, output);
@@ -368,20 +370,20 @@ impl Elector {
     }
 
     fn lose(&mut self, reason: String, output: &mut Output) {
-        self.phase = Phase::Resting;
-        output.events.push(Event::StoppedLeading { reason });
+        self.phase = ElectionPhase::Resting;
+        output.events.push(LeadershipEvent::StoppedLeading { reason });
     }
 
     fn over(&mut self, released: bool, output: &mut Output) {
-        self.phase = Phase::Over;
-        output.events.push(Event::Over { released });
+        self.phase = ElectionPhase::Over;
+        output.events.push(LeadershipEvent::Over { released });
     }
 
     /// Schedules the next attempt, after one that was sent at `sent` and did not succeed.
     fn retry(&mut self, sent: Moment, now: Moment) {
         let period = self.timing.retry_period();
         self.next_attempt = match self.phase {
-            Phase::Standing => {
+            ElectionPhase::Standing => {
                 let retry = now + period.mul_f64(1.0 + self.rng.f64() * JITTER_FACTOR);
                 // Wake when the lease becomes free, if that is earlier.
                 if self.free_at > now { retry.min(self.free_at) } else { retry }
@@ -395,7 +397,7 @@ impl Elector {
         match &self.lease {
             Some(lease) => lease.holder.is_empty() || self.is_ours() || now >= self.free_at,
             // A leader may create its own deleted lease again at once.
-            None => now >= self.free_at || matches!(self.phase, Phase::Leading { .. }),
+            None => now >= self.free_at || matches!(self.phase, ElectionPhase::Leading { .. }),
         }
     }
 
@@ -407,9 +409,9 @@ impl Elector {
         self.lease.as_ref().map_or("", |lease| &lease.holder)
     }
 
-    fn hold(&self, lease: &Record) -> Request {
+    fn hold(&self, lease: &LeaseRecord) -> LeaseRequest {
         let acquired = !self.is_ours();
-        Request::Update {
+        LeaseRequest::Update {
             version: lease.version.clone(),
             holder: self.identity.clone(),
             lease_seconds: self.timing.lease_seconds(),
@@ -421,13 +423,13 @@ impl Elector {
     /// Number of leader changes in a lease that is created again. client-go starts from 0, so systems that compare fencing
     /// tokens take the next leaders for earlier ones; this candidate continues from the count it saw before the deletion.
     fn transitions_of_new(&self) -> i32 {
-        let hands = i32::from(!matches!(self.phase, Phase::Leading { .. }));
+        let hands = i32::from(!matches!(self.phase, ElectionPhase::Leading { .. }));
         self.transitions.map_or(0, |transitions| transitions.saturating_add(hands))
     }
 
     /// Releases the lease as client-go does: no holder, and a duration of a second.
-    fn give_back(lease: &Record) -> Request {
-        Request::Update {
+    fn give_back(lease: &LeaseRecord) -> LeaseRequest {
+        LeaseRequest::Update {
             version: lease.version.clone(),
             holder: String::new(),
             lease_seconds: 1,
@@ -443,45 +445,45 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn lease(version: &str, holder: &str, transitions: i32) -> Record {
+    fn lease(version: &str, holder: &str, transitions: i32) -> LeaseRecord {
         let lease_duration = 15 * SECOND;
-        Record { version: version.to_owned(), holder: holder.to_owned(), lease_duration, transitions }
+        LeaseRecord { version: version.to_owned(), holder: holder.to_owned(), lease_duration, transitions }
     }
 
-    fn create(transitions: i32) -> Option<Request> {
-        Some(Request::Create { holder: "me".to_owned(), lease_seconds: 15, transitions })
+    fn create(transitions: i32) -> Option<LeaseRequest> {
+        Some(LeaseRequest::Create { holder: "me".to_owned(), lease_seconds: 15, transitions })
     }
 
     fn standing() -> Elector {
         let mut elector = Elector::new(Timing::default(), "me".to_owned(), fastrand::Rng::with_seed(1));
-        assert_eq!(elector.step(Input::Stand, Duration::ZERO).request, Some(Request::Get));
+        assert_eq!(elector.step(ElectorInput::Stand, Duration::ZERO).request, Some(LeaseRequest::Get));
         elector
     }
 
     #[test]
     fn the_first_lease_has_not_changed_hands() {
         let mut elector = standing();
-        assert_eq!(elector.step(Input::Answer(Answer::Absent), SECOND).request, create(0));
+        assert_eq!(elector.step(ElectorInput::Answer(LeaseAnswer::Absent), SECOND).request, create(0));
     }
 
     #[test]
     fn a_lease_that_was_deleted_goes_on_counting() {
         let mut elector = standing();
-        elector.step(Input::Answer(Answer::Lease(lease("7", "other", 4))), SECOND);
+        elector.step(ElectorInput::Answer(LeaseAnswer::Lease(lease("7", "other", 4))), SECOND);
         assert_eq!(
-            elector.step(Input::Seen(None), 2 * SECOND).request,
+            elector.step(ElectorInput::Seen(None), 2 * SECOND).request,
             None,
             "it is taken until it would expire"
         );
-        let output = elector.step(Input::Wake, 16 * SECOND);
+        let output = elector.step(ElectorInput::Wake, 16 * SECOND);
         assert_eq!(output.request, create(5));
-        let output = elector.step(Input::Answer(Answer::Lease(lease("9", "me", 5))), 17 * SECOND);
-        let led = [Event::NewLeader { identity: "me".to_owned() }];
+        let output = elector.step(ElectorInput::Answer(LeaseAnswer::Lease(lease("9", "me", 5))), 17 * SECOND);
+        let led = [LeadershipEvent::NewLeader { identity: "me".to_owned() }];
         assert_eq!(output.events[..1], led);
-        assert!(matches!(output.events[1], Event::StartedLeading { transitions: 5, .. }));
+        assert!(matches!(output.events[1], LeadershipEvent::StartedLeading { transitions: 5, .. }));
 
         // A leader that creates its own lease again does not change the leader.
-        elector.step(Input::Seen(None), 18 * SECOND);
-        assert_eq!(elector.step(Input::Answer(Answer::Absent), 18 * SECOND).request, create(5));
+        elector.step(ElectorInput::Seen(None), 18 * SECOND);
+        assert_eq!(elector.step(ElectorInput::Answer(LeaseAnswer::Absent), 18 * SECOND).request, create(5));
     }
 }

@@ -13,7 +13,7 @@ use kube::{
 };
 use kube_clock::Clock;
 
-use super::elector::{Answer, Record, Request};
+use super::elector::{LeaseAnswer, LeaseRecord, LeaseRequest};
 use crate::client::describe;
 
 /// The lease on the API server.
@@ -28,14 +28,18 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Sends `request`; `last` is the lease as last seen, and an update keeps its metadata.
-    pub(super) async fn send(self, request: Request, last: Option<Lease>) -> (Answer, Option<Lease>) {
+    pub(super) async fn send(
+        self,
+        request: LeaseRequest,
+        last: Option<Lease>,
+    ) -> (LeaseAnswer, Option<Lease>) {
         let params = PostParams::default();
         let result = match request {
-            Request::Get => self.leases.get(&self.name).await,
-            Request::Create { holder, lease_seconds, transitions } => {
+            LeaseRequest::Get => self.leases.get(&self.name).await,
+            LeaseRequest::Create { holder, lease_seconds, transitions } => {
                 self.leases.create(&params, &self.new_lease(holder, lease_seconds, transitions)).await
             }
-            Request::Update { version, holder, lease_seconds, transitions, acquired } => {
+            LeaseRequest::Update { version, holder, lease_seconds, transitions, acquired } => {
                 let mut lease = last.unwrap_or_default();
                 let now = MicroTime(self.clock.now());
                 lease.metadata.name = Some(self.name.clone());
@@ -55,11 +59,11 @@ impl Lock {
             }
         };
         match result {
-            Ok(lease) => (Answer::Lease(record(&lease)), Some(lease)),
+            Ok(lease) => (LeaseAnswer::Lease(record(&lease)), Some(lease)),
             // Distinguished from failures, because these responses prove the state of the lease.
-            Err(kube::Error::Api(status)) if status.code == 404 => (Answer::Absent, None),
-            Err(kube::Error::Api(status)) if status.code == 409 => (Answer::Conflict, None),
-            Err(error) => (Answer::Failed(describe(&error)), None),
+            Err(kube::Error::Api(status)) if status.code == 404 => (LeaseAnswer::Absent, None),
+            Err(kube::Error::Api(status)) if status.code == 409 => (LeaseAnswer::Conflict, None),
+            Err(error) => (LeaseAnswer::Failed(describe(&error)), None),
         }
     }
 
@@ -100,10 +104,10 @@ impl Lock {
 }
 
 /// The fields of a lease that a candidate reads.
-pub(super) fn record(lease: &Lease) -> Record {
+pub(super) fn record(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    Record {
+    LeaseRecord {
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
         holder: spec.holder_identity.unwrap_or_default(),
         lease_duration: Duration::from_secs(seconds.unwrap_or_default()),

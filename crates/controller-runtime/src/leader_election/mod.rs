@@ -2,10 +2,10 @@
 //!
 //! ```no_run
 //! # fn example(client: kube::Client) {
-//! use controller_runtime::{Manager, leader_election, manager::Options};
+//! use controller_runtime::{Manager, ManagerOptions, leader_election::LeaderElectionOptions};
 //!
-//! let election = leader_election::Options::new("guestbook-operator.example.com");
-//! let manager = Manager::new(client, Options::new("guestbook-operator").leader_election(election));
+//! let election = LeaderElectionOptions::new("guestbook-operator.example.com");
+//! let manager = Manager::new(client, ManagerOptions::new("guestbook-operator").leader_election(election));
 //! # }
 //! ```
 //!
@@ -51,20 +51,20 @@
 
 mod candidate;
 mod elector;
-mod gate;
 mod lease;
+mod lease_gate;
+mod lease_permit;
 mod options;
-mod permit;
 #[cfg(test)]
 mod simulation;
 mod timing;
 
 pub(crate) use self::{
-    candidate::{Candidate, Leadership, Surroundings, Wish},
-    gate::LeaseGate,
-    permit::Issuer,
+    candidate::{Candidate, CandidateContext, Leadership, Wish},
+    lease_gate::LeaseGate,
+    lease_permit::LeasePermitIssuer,
 };
 pub use self::{
-    options::Options,
+    options::LeaderElectionOptions,
     timing::{Timing, TimingError},
 };

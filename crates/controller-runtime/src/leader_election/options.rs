@@ -7,13 +7,13 @@ use super::Timing;
 /// The lease of an election, and how this candidate takes part.
 ///
 /// ```
-/// use controller_runtime::leader_election::Options;
+/// use controller_runtime::leader_election::LeaderElectionOptions;
 ///
-/// let options = Options::new("guestbook-operator.example.com").namespace("guestbook-system");
+/// let options = LeaderElectionOptions::new("guestbook-operator.example.com").namespace("guestbook-system");
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Options {
+pub struct LeaderElectionOptions {
     pub(super) id: String,
     pub(super) namespace: Option<String>,
     pub(super) identity: Option<String>,
@@ -23,7 +23,7 @@ pub struct Options {
     client: Option<kube::Client>,
 }
 
-impl Options {
+impl LeaderElectionOptions {
     /// Makes options for the lease of this name; one of its candidates leads at a time.
     #[doc(alias = "LeaderElectionID")]
     pub fn new(id: impl Into<String>) -> Self {
@@ -54,7 +54,7 @@ impl Options {
     }
 
     /// Sets the candidate's identity, which no other candidate may ever have, not even a later one in the same pod. Default:
-    /// the host's name and a random UUID. A manager with a [seed](crate::manager::Options::seed) has no default and does not
+    /// the host's name and a random UUID. A manager with a [seed](crate::ManagerOptions::seed) has no default and does not
     /// run without an identity, because all candidates with that seed would have the same one, and all of them would lead.
     #[doc(alias = "Identity")]
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
@@ -97,10 +97,10 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for LeaderElectionOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, namespace, identity, timing, release_on_cancel, labels, client } = self;
-        f.debug_struct("Options")
+        f.debug_struct("LeaderElectionOptions")
             .field("id", id)
             .field("namespace", namespace)
             .field("identity", identity)

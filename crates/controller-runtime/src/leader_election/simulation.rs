@@ -8,7 +8,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use super::{
     Timing,
-    elector::{Answer, Elector, Event, Input, Moment, Record, Request},
+    elector::{Elector, ElectorInput, LeadershipEvent, LeaseAnswer, LeaseRecord, LeaseRequest, Moment},
 };
 
 /// Real time in microseconds.
@@ -51,7 +51,7 @@ fn a_permit_counted_from_the_answer_would_break_it() {
     assert!(found, "the simulation would not notice a permit that ends too late");
 }
 
-struct Outcome {
+struct SimulationResult {
     /// Every moment at which a second permit became valid.
     overlaps: Vec<String>,
     terms: u64,
@@ -62,7 +62,7 @@ struct Outcome {
 struct World {
     now: Real,
     rng: fastrand::Rng,
-    lease: Option<Record>,
+    lease: Option<LeaseRecord>,
     version: u64,
     nodes: Vec<Node>,
     queue: BinaryHeap<Reverse<(Real, u64, Happening)>>,
@@ -97,23 +97,23 @@ enum Happening {
     Stand { node: usize, life: u32 },
     Seen { node: usize, life: u32, lease: Lease },
     Arrives { node: usize, life: u32, request: u64, what: Wire },
-    Answered { node: usize, life: u32, request: u64, answer: Reply },
+    Answered { node: usize, life: u32, request: u64, answer: LeaseReply },
     TimesOut { node: usize, life: u32, request: u64 },
     Fate { node: usize },
 }
 
-/// [`Record`] and [`Request`] with an order, for the event queue.
+/// [`LeaseRecord`] and [`LeaseRequest`] with an order, for the event queue.
 type Lease = Option<(String, String, Duration, i32)>;
 type Wire = (u8, String, String, i32, i32);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Reply {
+enum LeaseReply {
     Lease(Lease),
     Conflict,
 }
 
-fn record(lease: Lease) -> Option<Record> {
-    lease.map(|(version, holder, lease_duration, transitions)| Record {
+fn record(lease: Lease) -> Option<LeaseRecord> {
+    lease.map(|(version, holder, lease_duration, transitions)| LeaseRecord {
         version,
         holder,
         lease_duration,
@@ -169,7 +169,7 @@ impl World {
         self.queue.push(Reverse((at, self.pushed, happening)));
     }
 
-    fn play(mut self) -> Outcome {
+    fn play(mut self) -> SimulationResult {
         while let Some(Reverse((at, _, happening))) = self.queue.pop() {
             if at > END {
                 break;
@@ -179,7 +179,7 @@ impl World {
         }
         let leads_at_the_end =
             self.nodes.iter().any(|node| node.permit_until.is_some_and(|until| until > END));
-        Outcome { overlaps: self.overlaps, terms: self.terms, leads_at_the_end }
+        SimulationResult { overlaps: self.overlaps, terms: self.terms, leads_at_the_end }
     }
 
     fn happens(&mut self, happening: Happening) {
@@ -205,17 +205,17 @@ impl World {
             return self.push(self.nodes[node].paused_until, happening);
         }
         let input = match happening {
-            Wake { .. } => Input::Wake,
-            Stand { .. } => Input::Stand,
-            Seen { lease, .. } => Input::Seen(record(lease)),
+            Wake { .. } => ElectorInput::Wake,
+            Stand { .. } => ElectorInput::Stand,
+            Seen { lease, .. } => ElectorInput::Seen(record(lease)),
             Answered { request, answer, .. } if self.waits_for(node, request) => {
-                Input::Answer(match answer {
-                    Reply::Lease(lease) => record(lease).map_or(Answer::Absent, Answer::Lease),
-                    Reply::Conflict => Answer::Conflict,
+                ElectorInput::Answer(match answer {
+                    LeaseReply::Lease(lease) => record(lease).map_or(LeaseAnswer::Absent, LeaseAnswer::Lease),
+                    LeaseReply::Conflict => LeaseAnswer::Conflict,
                 })
             }
             TimesOut { request, .. } if self.waits_for(node, request) => {
-                Input::Answer(Answer::Failed("timeout".into()))
+                ElectorInput::Answer(LeaseAnswer::Failed("timeout".into()))
             }
             _ => return,
         };
@@ -237,20 +237,20 @@ impl World {
             .expect("a short simulation")
     }
 
-    fn step(&mut self, node: usize, input: Input) {
+    fn step(&mut self, node: usize, input: ElectorInput) {
         let (local, life) = (self.local(node), self.nodes[node].life);
         let sent = match &input {
-            Input::Answer(_) => self.nodes[node].waits_for.take().map(|(_, sent)| sent),
+            ElectorInput::Answer(_) => self.nodes[node].waits_for.take().map(|(_, sent)| sent),
             _ => None,
         };
         let output = self.nodes[node].elector.step(input, local);
         for event in output.events {
-            if let Event::StartedLeading { transitions, .. } = event {
+            if let LeadershipEvent::StartedLeading { transitions, .. } = event {
                 self.fenced((node, life), transitions);
             }
             match event {
-                Event::StartedLeading { until, .. } | Event::Renewed { until } => {
-                    self.terms += u64::from(matches!(event, Event::StartedLeading { .. }));
+                LeadershipEvent::StartedLeading { until, .. } | LeadershipEvent::Renewed { until } => {
+                    self.terms += u64::from(matches!(event, LeadershipEvent::StartedLeading { .. }));
                     let sent = sent.expect("a permit begins with an answer");
                     assert_eq!(
                         until,
@@ -260,13 +260,13 @@ impl World {
                     let until = if self.permit_from_answer { until + (local - sent) } else { until };
                     self.permitted(node, until);
                 }
-                Event::StoppedLeading { .. } => {
+                LeadershipEvent::StoppedLeading { .. } => {
                     self.nodes[node].permit_until = None;
                     let rest = self.now + self.rng.u64(..6 * SECOND);
                     self.push(rest, Happening::Stand { node, life });
                 }
-                Event::Over { .. } => self.restart(node),
-                Event::NewLeader { .. } | Event::SlowPath => {}
+                LeadershipEvent::Over { .. } => self.restart(node),
+                LeadershipEvent::NewLeader { .. } | LeadershipEvent::SlowPath => {}
             }
         }
         if let Some(request) = output.request {
@@ -298,7 +298,7 @@ impl World {
         self.nodes[node].permit_until = Some(self.real(node, until));
     }
 
-    fn send(&mut self, node: usize, request: Request, local: Moment) {
+    fn send(&mut self, node: usize, request: LeaseRequest, local: Moment) {
         let (id, life) = (self.pushed, self.nodes[node].life);
         self.nodes[node].waits_for = Some((id, local));
         let timeout = self.real(node, local + Timing::default().request_timeout());
@@ -307,11 +307,11 @@ impl World {
             return;
         }
         let what = match request {
-            Request::Get => (0, String::new(), String::new(), 0, 0),
-            Request::Create { holder, lease_seconds, transitions } => {
+            LeaseRequest::Get => (0, String::new(), String::new(), 0, 0),
+            LeaseRequest::Create { holder, lease_seconds, transitions } => {
                 (1, String::new(), holder, lease_seconds, transitions)
             }
-            Request::Update { version, holder, lease_seconds, transitions, .. } => {
+            LeaseRequest::Update { version, holder, lease_seconds, transitions, .. } => {
                 (2, version, holder, lease_seconds, transitions)
             }
         };
@@ -332,10 +332,10 @@ impl World {
             self.version += 1;
             let lease_duration = Duration::from_secs(u64::try_from(seconds).expect("a positive duration"));
             self.lease =
-                Some(Record { version: self.version.to_string(), holder, lease_duration, transitions });
+                Some(LeaseRecord { version: self.version.to_string(), holder, lease_duration, transitions });
             self.tell_watchers();
         }
-        let answer = if allowed { Reply::Lease(self.wire_lease()) } else { Reply::Conflict };
+        let answer = if allowed { LeaseReply::Lease(self.wire_lease()) } else { LeaseReply::Conflict };
         if !self.is_lost(node) {
             let arrival = self.now + self.delay();
             self.push(arrival, Happening::Answered { node, life, request, answer });
@@ -380,7 +380,7 @@ impl World {
             5 => self.restart(node),
             6 if !self.nodes[node].quits => {
                 self.nodes[node].quits = true;
-                self.step(node, Input::StepDown { release: true });
+                self.step(node, ElectorInput::StepDown { release: true });
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    Error, Manager,
+    Manager, ManagerError,
     run::{FLUSH, own_or_named},
 };
 use crate::{
@@ -22,7 +22,7 @@ impl Manager {
         &self,
         runnable: &impl Runnable,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ManagerError> {
         let mut rng = self.shared.options.rng();
         let clock = self.clock();
         let kube = self.shared.client.kube().clone();
@@ -47,7 +47,7 @@ impl Manager {
             clock,
         };
         let work = runnable.start(cx);
-        let told = async {
+        let draining_began = async {
             shutdown.await;
             draining.cancel();
             // Never completes, so that the runnable itself ends the `select!`.
@@ -56,7 +56,7 @@ impl Manager {
         let ended = tokio::select! {
             biased;
             ended = work => ended,
-            ended = told => ended,
+            ended = draining_began => ended,
         };
         last_events.cancel();
         if timeout(FLUSH, publishing.join_next()).await.is_err() {

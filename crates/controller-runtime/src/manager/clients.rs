@@ -7,7 +7,7 @@ use http::{
     header::{HeaderValue, USER_AGENT},
 };
 
-use super::{Election, Options};
+use super::{Election, ManagerOptions};
 use crate::{
     cache::Cache,
     client::{self, Client, ClientBuilder, WriteGate},
@@ -28,7 +28,7 @@ impl Clients {
     pub(super) fn new(
         connection: kube::Client,
         host: &str,
-        options: &Options,
+        options: &ManagerOptions,
         metrics: &Metrics,
         election: Option<&Election>,
         gate: Option<Arc<dyn WriteGate>>,
@@ -51,7 +51,7 @@ impl Clients {
 pub(super) fn metered(
     connection: kube::Client,
     host: &str,
-    options: &Options,
+    options: &ManagerOptions,
     metrics: &Metrics,
 ) -> ClientBuilder {
     Client::builder(connection, Arc::clone(&options.name)).metrics(metrics.rest_client()).host(host)

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{AddError, Manager, clients::Clients};
 use crate::{
-    cache::{self, Cache, Cached, OtherCluster, ResourceStats},
+    cache::{self, Cache, Cached, DeletionReplay, OtherCluster, ResourceStats},
     client::{Call, Client, PermitError, WriteGate, WritePermit},
     error::BoxError,
     object::StaticObject,
@@ -49,25 +49,25 @@ impl Manager {
     /// # Names
     ///
     /// `name` identifies the cluster in messages and metrics, which name its resources as `east/secrets`. The name of a
-    /// [removed](Cluster::remove) cluster can be used again. The cluster's clients have the
-    /// options of the manager's ([`Options::client`](super::Options::client)); with leader election they write only while this
-    /// process leads.
+    /// [removed](Cluster::remove) cluster can be used again. The cluster's clients have the options of the manager's
+    /// ([`ManagerOptions::client`](super::ManagerOptions::client)); with leader election they write only while this process
+    /// leads.
     ///
     /// ```
     /// # use controller_runtime::{
-    /// #     Action, Builder, Context, Kind, Manager, MapMeta, ObjectKey, Reconciler, cache::{self, Meta},
-    /// #     reconcile,
+    /// #     Action, Builder, Context, Kind, Manager, MapMeta, ObjectKey, ReconcileError, Reconciler,
+    /// #     cache::{CacheOptions, Meta},
     /// # };
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     /// # struct Copies;
     /// # impl Reconciler for Copies {
     /// #     type Request = ObjectKey<ConfigMap>;
-    /// #     async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+    /// #     async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
     /// #         Ok(Action::done())
     /// #     }
     /// # }
     /// fn add(manager: &Manager, east: kube::Client) -> Result<(), controller_runtime::manager::AddError> {
-    ///     let east = manager.add_cluster("east", east, cache::Options::default())?;
+    ///     let east = manager.add_cluster("east", east, CacheOptions::default())?;
     ///     let of_the_same_name = MapMeta(|secret: &Meta| Some(ObjectKey::new(secret.namespace()?, secret.name())));
     ///     Builder::managed_by(manager)
     ///         .for_kind::<ConfigMap>()
@@ -85,11 +85,15 @@ impl Manager {
         &self,
         name: impl Into<Arc<str>>,
         client: kube::Client,
-        options: cache::Options,
+        options: cache::CacheOptions,
     ) -> Result<Cluster, AddError> {
         let shared = &self.shared;
         let origin = OtherCluster::new(name.into());
-        let cache = Arc::new(Cache::of_cluster(origin.clone(), options, shared.election.is_some()));
+        let cache = Arc::new(Cache::of_cluster(
+            origin.clone(),
+            options,
+            DeletionReplay::with(shared.election.as_ref()),
+        ));
         let (options, election) = (&shared.options, shared.election.as_ref());
         let gate = Some(Arc::new(RemovalGate(origin.clone())) as _);
         let clients = Clients::new(client, origin.name(), options, &shared.metrics, election, gate, &cache);
@@ -155,9 +159,9 @@ impl Cluster {
 
     /// Removes the cluster from its manager, and waits until its lists and watches have ended and its caches are empty.
     ///
-    /// Event handlers receive a [`Delete`](crate::Event::Delete) with `state_unknown` for each object of the cluster, and then
-    /// the sources of the cluster end. A source removed before ([`controller::SourceHandle::remove`](crate::controller::SourceHandle::remove))
-    /// delivers no deletions.
+    /// Event handlers receive a [`Delete`](crate::Event::Delete) with `state_unknown` for each object of the cluster, and
+    /// then the sources of the cluster end. A source removed before
+    /// ([`controller::SourceHandle::remove`](crate::controller::SourceHandle::remove)) delivers no deletions.
     ///
     /// From the call on, reads of the caches return [`ReadError::ClusterRemoved`](crate::ReadError::ClusterRemoved), which is
     /// terminal in a reconcile. [`Cluster::client`] and [`Cluster::ungated_client`] refuse writes, and writes in flight fail with

@@ -6,7 +6,7 @@ use crate::{
     cache::ForbiddenError,
     controller::{SourceError, WorkersError},
     error::{BoxError, with_causes},
-    runnable::Refusal,
+    runnable::RegistrationRefusal,
     webhook::RegisterError,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 /// Its `Debug` form is the message with its causes, because a `main` that returns the error prints that form.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ManagerError {
     /// A cache did not receive its initial list in time.
     #[error("the cache of {resource} has not received its initial list after {} s: {reason}", timeout.as_secs_f32())]
     CacheSync {
@@ -66,7 +66,7 @@ pub enum Error {
     /// A leader election candidate with a seed has no identity; another candidate with that seed would have the same.
     #[error(
         "the candidate for the lease {lease} has a seed but no identity: give each candidate its own with \
-         leader_election::Options::identity"
+         LeaderElectionOptions::identity"
     )]
     NoIdentity {
         /// Name of the lease.
@@ -77,7 +77,7 @@ pub enum Error {
     AlreadyRunning,
 }
 
-impl From<SourceError> for Error {
+impl From<SourceError> for ManagerError {
     fn from(error: SourceError) -> Self {
         match error {
             SourceError::Forbidden(error) => Self::Forbidden(error),
@@ -86,7 +86,7 @@ impl From<SourceError> for Error {
     }
 }
 
-impl fmt::Debug for Error {
+impl fmt::Debug for ManagerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         with_causes(self, f)
     }
@@ -135,11 +135,11 @@ pub enum AddError {
 
 impl AddError {
     /// The error for a runnable or controller `name` that was refused.
-    pub(super) fn refused(name: &str, refusal: Refusal) -> Self {
+    pub(super) fn refused(name: &str, refusal: RegistrationRefusal) -> Self {
         let name = name.to_owned();
         match refusal {
-            Refusal::DuplicateName => Self::DuplicateName { name },
-            Refusal::Stopping => Self::Stopping { name },
+            RegistrationRefusal::DuplicateName => Self::DuplicateName { name },
+            RegistrationRefusal::Stopping => Self::Stopping { name },
         }
     }
 }

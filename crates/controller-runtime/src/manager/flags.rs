@@ -7,7 +7,7 @@ use tracing::level_filters::LevelFilter;
 #[cfg(feature = "logging")]
 use tracing_subscriber::filter::Targets;
 
-use super::{Manager, Options};
+use super::{Manager, ManagerOptions};
 #[cfg(feature = "logging")]
 use crate::logging;
 use crate::{
@@ -91,7 +91,7 @@ pub struct Flags {
 
 impl Flags {
     /// Options of an operator named `name`, set from the flags. `election_id` is the default name of the lease.
-    pub fn options(&self, name: &str, election_id: &str) -> Options {
+    pub fn options(&self, name: &str, election_id: &str) -> ManagerOptions {
         let metrics = MetricsServerOptions::default().bind_address(self.metrics_bind_address);
         #[cfg(feature = "http2")]
         let metrics = metrics.enable_http2(self.enable_http2);
@@ -104,13 +104,14 @@ impl Flags {
             let serving = files.map_or(Serving::SelfSigned, Serving::Files);
             metrics = metrics.serving(serving).allowed_to(AllowedTo::Authorized);
         }
-        let options =
-            Options::new(name).metrics(metrics).health_probe_bind_address(self.health_probe_bind_address);
+        let options = ManagerOptions::new(name)
+            .metrics(metrics)
+            .health_probe_bind_address(self.health_probe_bind_address);
         if !self.leader_elect {
             return options;
         }
         let id = self.leader_election_id.as_deref().unwrap_or(election_id);
-        let election = leader_election::Options::new(id);
+        let election = leader_election::LeaderElectionOptions::new(id);
         options.leader_election(match &self.leader_election_namespace {
             Some(namespace) => election.namespace(namespace),
             None => election,
@@ -128,8 +129,8 @@ impl Flags {
     }
 
     #[cfg(feature = "logging")]
-    fn log_options(&self) -> logging::Options {
-        let options = logging::Options::default().level(self.zap_log_level).format(self.log_format);
+    fn log_options(&self) -> logging::LogOptions {
+        let options = logging::LogOptions::default().level(self.zap_log_level).format(self.log_format);
         match &self.log {
             Some(filter) => options.filter(filter.clone()),
             None => options,

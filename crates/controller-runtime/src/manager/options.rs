@@ -17,27 +17,27 @@ use crate::{
 ///
 /// ```
 /// use std::time::Duration;
-/// use controller_runtime::manager::{Options, Shutdown};
+/// use controller_runtime::{ManagerOptions, manager::Shutdown};
 ///
-/// let options = Options::new("guestbook-operator")
+/// let options = ManagerOptions::new("guestbook-operator")
 ///     .cache_sync_timeout(Duration::from_secs(30))
 ///     .graceful_shutdown_timeout(Shutdown::Within(Duration::from_secs(10)));
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Options {
+pub struct ManagerOptions {
     pub(super) name: Arc<str>,
     pub(super) cache_sync_timeout: Duration,
     pub(super) graceful_shutdown_timeout: Shutdown,
     pub(super) seed: Option<u64>,
     pub(super) epoch: Option<Epoch>,
     pub(super) host: Option<String>,
-    pub(super) leader_election: Option<leader_election::Options>,
-    pub(super) cache: cache::Options,
+    pub(super) leader_election: Option<leader_election::LeaderElectionOptions>,
+    pub(super) cache: cache::CacheOptions,
     pub(super) client: AdaptClient,
     pub(super) controller: Config,
     pub(super) metrics: MetricsServerOptions,
-    pub(super) webhooks: webhook::Options,
+    pub(super) webhooks: webhook::WebhookOptions,
     pub(super) health_probe: Endpoint,
     pub(super) liveness: String,
     pub(super) readiness: String,
@@ -56,7 +56,7 @@ pub enum Shutdown {
     Unbounded,
 }
 
-impl Options {
+impl ManagerOptions {
     /// Makes the options of an operator named `name`, which is also the field manager of its writes.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
@@ -67,11 +67,11 @@ impl Options {
             epoch: None,
             host: None,
             leader_election: None,
-            cache: cache::Options::default(),
+            cache: cache::CacheOptions::default(),
             client: AdaptClient::default(),
             controller: Config::default(),
             metrics: MetricsServerOptions::default(),
-            webhooks: webhook::Options::default(),
+            webhooks: webhook::WebhookOptions::default(),
             health_probe: Endpoint::Disabled,
             liveness: "/healthz".to_owned(),
             readiness: "/readyz".to_owned(),
@@ -98,7 +98,7 @@ impl Options {
     }
 
     /// Sets how caches store objects. Default: compressed, with up to 64 MiB of decoded objects.
-    pub fn cache(mut self, options: cache::Options) -> Self {
+    pub fn cache(mut self, options: cache::CacheOptions) -> Self {
         self.cache = options;
         self
     }
@@ -112,9 +112,9 @@ impl Options {
     /// leader election are not affected.
     ///
     /// ```
-    /// use controller_runtime::{client::Warnings, manager::Options};
+    /// use controller_runtime::{ManagerOptions, client::Warnings};
     ///
-    /// let options = Options::new("guestbook-operator").client(|client| {
+    /// let options = ManagerOptions::new("guestbook-operator").client(|client| {
     ///     let client = client.rate_limit(20.0, 30).expect("neither is zero"); // 20 requests a second, 30 at once
     ///     client.warnings(Warnings::LogOnce)
     /// });
@@ -154,14 +154,14 @@ impl Options {
     /// An API server in the same test takes the same epoch. `kube_envtest` has the one of its environment:
     ///
     /// ```
-    /// use controller_runtime::{Manager, manager::{Epoch, Options}};
+    /// use controller_runtime::{Manager, ManagerOptions, manager::Epoch};
     /// use kube_envtest::Environment;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let new_year = Epoch::starting_now("2026-01-01T00:00:00Z".parse()?);
     /// let env = Environment::builder().epoch(new_year).seed(1).start().await?;
-    /// let options = Options::new("guestbook-operator").epoch(env.epoch()).seed(1);
+    /// let options = ManagerOptions::new("guestbook-operator").epoch(env.epoch()).seed(1);
     /// let manager = Manager::new(env.client(), options);
     /// # Ok(())
     /// # }
@@ -174,7 +174,7 @@ impl Options {
     /// Turns on leader election: controllers, unless they opt out, run in one process at a time. Default: no election,
     /// everything runs.
     #[doc(alias = "LeaderElection")]
-    pub fn leader_election(mut self, election: leader_election::Options) -> Self {
+    pub fn leader_election(mut self, election: leader_election::LeaderElectionOptions) -> Self {
         self.leader_election = Some(election);
         self
     }
@@ -187,9 +187,9 @@ impl Options {
     }
 
     /// Sets the address and TLS of the webhook server, which starts if there are webhooks. Default: port 9443 with certificates
-    /// from files ([`webhook::Options`]).
+    /// from files ([`webhook::WebhookOptions`]).
     #[doc(alias = "WebhookServer")]
-    pub fn webhooks(mut self, options: webhook::Options) -> Self {
+    pub fn webhooks(mut self, options: webhook::WebhookOptions) -> Self {
         self.webhooks = options;
         self
     }

@@ -19,14 +19,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{Error, Manager, Shutdown};
+use super::{Manager, ManagerError, Shutdown};
 use crate::{
     controller::SourceError,
     error::BoxError,
-    leader_election::{Candidate, Leadership, Surroundings, Wish},
+    leader_election::{Candidate, CandidateContext, Leadership, Wish},
     panics::panic_message,
     recorder::Recorder,
-    runnable::{Effect, Failed, Group, Id, Input, Readiness, RegisteredRunnable, RunContext, State},
+    runnable::{
+        Effect, Group, Id, LifecycleInput, Readiness, RegisteredRunnable, RunContext, RunnableFailed, State,
+    },
 };
 
 /// Time for writing the remaining Kubernetes Events when the manager stops.
@@ -51,19 +53,19 @@ impl Manager {
     /// # Errors
     ///
     /// A cache did not receive its initial list in time, a runnable failed, or something did not finish in time at the stop.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
         // Checked here instead of in `new`, because only a run takes part in the election.
         if let Some(election) = &self.shared.election
             && self.shared.options.seed.is_some()
             && !election.options.has_identity()
         {
-            return Err(Error::NoIdentity { lease: election.options.id().to_owned() });
+            return Err(ManagerError::NoIdentity { lease: election.options.id().to_owned() });
         }
         let registry = &self.shared.registry;
-        registry.run().map_err(|_| Error::AlreadyRunning)?;
+        registry.run().map_err(|_| ManagerError::AlreadyRunning)?;
         // Callers of `ready` wait for this run, not for an earlier one.
         self.shared.readiness.send_replace(Readiness::NotYet);
-        let _stopped = Stopped(&self);
+        let _stopped = MarkManagerStopped(&self);
         let mut rng = self.shared.options.rng();
         let clock = self.clock();
         let kube = self.shared.client.kube().clone();
@@ -72,8 +74,8 @@ impl Manager {
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
         publishing.spawn(publisher.run(last_events.clone()).in_current_span());
 
-        let election = Standing::new(&self, &recorder, rng.fork(), clock);
-        let run = Run {
+        let election = ElectionHandle::new(&self, &recorder, rng.fork(), clock);
+        let run = ManagerRun {
             manager: &self,
             tasks: JoinSet::new(),
             tokens: BTreeMap::new(),
@@ -99,9 +101,9 @@ impl Manager {
 }
 
 /// Marks the manager as stopped when dropped, however the run ended.
-struct Stopped<'m>(&'m Manager);
+struct MarkManagerStopped<'m>(&'m Manager);
 
-impl Drop for Stopped<'_> {
+impl Drop for MarkManagerStopped<'_> {
     fn drop(&mut self) {
         self.0.shared.registry.stop();
         self.0.shared.publish_state();
@@ -109,18 +111,18 @@ impl Drop for Stopped<'_> {
 }
 
 /// State of one run. Each set of tasks aborts them when it is dropped, wherever the run stops.
-struct Run<'m> {
+struct ManagerRun<'m> {
     manager: &'m Manager,
     tasks: JoinSet<(Id, End)>,
     tokens: BTreeMap<Id, Tokens>,
     /// Failures of runnables that have not ended yet: at most one for each start.
-    failures: (mpsc::UnboundedSender<Failure>, mpsc::UnboundedReceiver<Failure>),
-    election: Standing,
+    failures: (mpsc::UnboundedSender<RunnableFailure>, mpsc::UnboundedReceiver<RunnableFailure>),
+    election: ElectionHandle,
     recorder: Recorder,
     rng: fastrand::Rng,
     clock: Clock,
     /// The first error.
-    error: Option<Error>,
+    error: Option<ManagerError>,
     shutdown_began: Option<Instant>,
     /// The group being stopped.
     stopping: Option<Group>,
@@ -133,7 +135,7 @@ struct Run<'m> {
 struct Losing {
     since: Instant,
     /// Whether those that still run have been logged.
-    told: bool,
+    is_logged: bool,
 }
 
 /// Tokens by which one start of a runnable is asked to finish, and aborted.
@@ -145,7 +147,7 @@ struct Tokens {
     lasts: Arc<()>,
 }
 
-type Failure = (Id, BoxError);
+type RunnableFailure = (Id, BoxError);
 
 /// Outcome of a runnable.
 enum End {
@@ -155,12 +157,12 @@ enum End {
     Aborted,
 }
 
-impl Run<'_> {
+impl ManagerRun<'_> {
     async fn until(
         mut self,
         shutdown: impl Future<Output = ()>,
         publishing: &mut JoinSet<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ManagerError> {
         let mut shutdown = pin!(shutdown);
         let registry = &self.manager.shared.registry;
         loop {
@@ -177,12 +179,12 @@ impl Run<'_> {
             self.look_at_loss();
             let (grace, patience) = (self.end_of_grace(), self.aborted.map(|aborted| aborted + ABORT));
             let overdue =
-                self.losing.as_ref().filter(|losing| !losing.told).map(|losing| losing.since + ABORT);
-            let Standing { candidate, leadership, .. } = &mut self.election;
+                self.losing.as_ref().filter(|losing| !losing.is_logged).map(|losing| losing.since + ABORT);
+            let ElectionHandle { candidate, leadership, .. } = &mut self.election;
             tokio::select! {
                 // Shutdown first: nothing new may begin if it coincides with another event.
                 biased;
-                () = &mut shutdown, if self.shutdown_began.is_none() => registry.step(Input::Shutdown),
+                () = &mut shutdown, if self.shutdown_began.is_none() => registry.step(LifecycleInput::Shutdown),
                 leadership = changed(leadership) => self.led(&leadership),
                 // Before the ends of tasks: the failure may belong to one that has ended as well.
                 Some((id, error)) = self.failures.1.recv() => self.failed(id, error),
@@ -197,8 +199,8 @@ impl Run<'_> {
                 }
                 ended = publishing.join_next(), if !publishing.is_empty() => {
                     let reason = ended.and_then(Result::err).map_or("it ended early".to_owned(), |error| error.to_string());
-                    self.fails(Error::TaskEnded { task: "the writer of Kubernetes Events".to_owned(), reason });
-                    registry.step(Input::Shutdown);
+                    self.fails(ManagerError::TaskEnded { task: "the writer of Kubernetes Events".to_owned(), reason });
+                    registry.step(LifecycleInput::Shutdown);
                 }
             }
         }
@@ -261,7 +263,7 @@ impl Run<'_> {
             ready: Arc::new(move || {
                 // The count is zero once this start has ended: a late call must not mark the next one as ready.
                 if let Some(registry) = registry.upgrade().filter(|_| lasts.strong_count() > 0) {
-                    registry.step(Input::Ready(id));
+                    registry.step(LifecycleInput::Ready(id));
                 }
             }),
             failed: Arc::new(move |error| {
@@ -304,19 +306,22 @@ impl Run<'_> {
             Ok(ended) => ended,
             // The task was cancelled, or panicked outside of the runnable.
             Err(error) => {
-                self.fails(Error::TaskEnded { task: "a runnable".to_owned(), reason: error.to_string() });
-                return registry.step(Input::Shutdown);
+                self.fails(ManagerError::TaskEnded {
+                    task: "a runnable".to_owned(),
+                    reason: error.to_string(),
+                });
+                return registry.step(LifecycleInput::Shutdown);
             }
         };
         let name = self.name(id);
         let error = match end {
             End::Returned(Ok(())) | End::Aborted => None,
             End::Returned(Err(error)) => Some(own_or_named(error, &name)),
-            End::Panicked(reason) => Some(Error::TaskEnded { task: name.clone(), reason }),
+            End::Panicked(reason) => Some(ManagerError::TaskEnded { task: name.clone(), reason }),
         };
         let failed = error.is_some_and(|error| self.counts(id, &name, error));
         self.tokens.remove(&id);
-        registry.step(Input::Ended(id, if failed { Err(Failed) } else { Ok(()) }));
+        registry.step(LifecycleInput::Ended(id, if failed { Err(RunnableFailed) } else { Ok(()) }));
     }
 
     /// Handles the failure of a controller that still has to finish its running reconciles, within the time of a shutdown.
@@ -324,17 +329,17 @@ impl Run<'_> {
         let name = self.name(id);
         let error = own_or_named(error, &name);
         if self.counts(id, &name, error) {
-            self.manager.shared.registry.step(Input::Shutdown);
+            self.manager.shared.registry.step(LifecycleInput::Shutdown);
         }
     }
 
     /// Records the failure of a runnable as the manager's error, unless the runnable was being stopped. Returns whether it was
     /// recorded.
-    fn counts(&mut self, id: Id, name: &str, error: Error) -> bool {
-        let told = self.tokens.get(&id).is_some_and(|tokens| tokens.draining.is_cancelled());
+    fn counts(&mut self, id: Id, name: &str, error: ManagerError) -> bool {
+        let is_draining = self.tokens.get(&id).is_some_and(|tokens| tokens.draining.is_cancelled());
         let led = self.manager.shared.registry.group(id) == Some(Group::LeaderElected);
         // The failure may be a consequence of losing the lease a moment ago.
-        if told || (led && self.manager.shared.has_lost()) {
+        if is_draining || (led && self.manager.shared.has_lost()) {
             tracing::warn!(runnable = name, "the runnable failed while it was being stopped: {error:?}");
             return false;
         }
@@ -352,27 +357,27 @@ impl Run<'_> {
         self.manager.shared.leads.send_replace(matches!(leadership, Leadership::Leads { .. }));
         match leadership {
             Leadership::Standby => {}
-            Leadership::Leads { .. } => registry.step(Input::Elected),
-            Leadership::Lost { .. } => registry.step(Input::Lost),
+            Leadership::Leads { .. } => registry.step(LifecycleInput::Elected),
+            Leadership::Lost { .. } => registry.step(LifecycleInput::Lost),
         }
     }
 
     fn election_ended(&mut self, ended: Result<(), tokio::task::JoinError>) {
         let registry = &self.manager.shared.registry;
-        registry.step(Input::ElectionOver);
+        registry.step(LifecycleInput::ElectionOver);
         if let Err(error) = ended {
-            self.fails(Error::TaskEnded {
+            self.fails(ManagerError::TaskEnded {
                 task: "the leader election".to_owned(),
                 reason: error.to_string(),
             });
-            registry.step(Input::Shutdown);
+            registry.step(LifecycleInput::Shutdown);
         }
     }
 
     fn look_at_loss(&mut self) {
         if self.manager.shared.registry.is_losing() {
-            self.losing.get_or_insert_with(|| Losing { since: Instant::now(), told: false });
-        } else if self.losing.take().is_some_and(|losing| losing.told) {
+            self.losing.get_or_insert_with(|| Losing { since: Instant::now(), is_logged: false });
+        } else if self.losing.take().is_some_and(|losing| losing.is_logged) {
             self.manager.shared.overdue.send_replace(Vec::new());
             tracing::info!("everything that still ran after the loss of the lease has stopped");
         }
@@ -381,7 +386,7 @@ impl Run<'_> {
     /// Logs and publishes the runnables that do not stop after the lease was lost. The run goes on: the liveness check fails,
     /// and the process is restarted from outside.
     fn name_overdue(&mut self) {
-        self.losing.iter_mut().for_each(|losing| losing.told = true);
+        self.losing.iter_mut().for_each(|losing| losing.is_logged = true);
         let overdue = self.holdouts(|tokens| tokens.aborting.is_cancelled());
         tracing::error!(
             "still running {} s after the lease was lost, because it does not reach an .await: {}",
@@ -409,10 +414,10 @@ impl Run<'_> {
             let asked = self.running(|tokens| tokens.draining.is_cancelled());
             let unfinished: Vec<_> = asked.iter().flat_map(|entry| entry.runnable.unfinished()).collect();
             if !unfinished.is_empty() {
-                self.fails(Error::ShutdownTimeout { unfinished, timeout });
+                self.fails(ManagerError::ShutdownTimeout { unfinished, timeout });
             }
         }
-        self.manager.shared.registry.step(Input::GraceOver);
+        self.manager.shared.registry.step(LifecycleInput::GraceOver);
     }
 
     /// Gives up on tasks that cannot be stopped.
@@ -420,7 +425,7 @@ impl Run<'_> {
         let unstoppable = self.holdouts(|_| true);
         if !unstoppable.is_empty() {
             // Otherwise only the leader election has not ended.
-            self.fails(Error::Unstoppable { unstoppable });
+            self.fails(ManagerError::Unstoppable { unstoppable });
         }
     }
 
@@ -440,20 +445,20 @@ impl Run<'_> {
     }
 
     /// Records the first error, which is the cause of later ones.
-    fn fails(&mut self, error: Error) {
+    fn fails(&mut self, error: ManagerError) {
         self.error.get_or_insert(error);
     }
 }
 
 /// Converts an error to one of the manager: errors of this crate as they are, others with the name of the runnable.
-pub(super) fn own_or_named(error: BoxError, name: &str) -> Error {
-    let error = match error.downcast::<Error>() {
+pub(super) fn own_or_named(error: BoxError, name: &str) -> ManagerError {
+    let error = match error.downcast::<ManagerError>() {
         Ok(own) => return *own,
         Err(error) => error,
     };
     match error.downcast::<SourceError>() {
-        Ok(error) => Error::from(*error),
-        Err(source) => Error::Runnable { name: name.to_owned(), source },
+        Ok(error) => ManagerError::from(*error),
+        Err(source) => ManagerError::Runnable { name: name.to_owned(), source },
     }
 }
 
@@ -465,21 +470,21 @@ async fn at(time: Option<Instant>) {
 }
 
 /// This manager's part in a leader election, if there is one.
-struct Standing {
+struct ElectionHandle {
     candidate: JoinSet<()>,
     leadership: Option<watch::Receiver<Leadership>>,
     wishes: watch::Sender<Wish>,
     stood: u64,
 }
 
-impl Standing {
+impl ElectionHandle {
     fn new(manager: &Manager, recorder: &Recorder, rng: fastrand::Rng, clock: Clock) -> Self {
         let (wishes, wished) = watch::channel(Wish::Wait);
         let mut candidate = JoinSet::new();
         let leadership = manager.shared.election.as_ref().map(|election| {
             let it = Candidate::new(
                 election.options.clone(),
-                Surroundings {
+                CandidateContext {
                     client: election.client.clone(),
                     rng,
                     clock,

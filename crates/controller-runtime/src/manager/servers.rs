@@ -5,12 +5,12 @@ use std::{future::Future, net::SocketAddr, sync::Arc};
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::{Manager, explain};
+use super::{Manager, explain_lookup};
 use crate::{
     error::BoxError,
     health::Checks,
     runnable::{Group, State},
-    serving::{Endpoint, ExtraHandlers, Handler, HttpServer, Listen, Request, Serving, boxed, text},
+    serving::{Endpoint, ExtraHandlers, Handler, HttpRequest, HttpServer, Listen, Serving, boxed, text},
 };
 
 /// Addresses of the manager's servers, and their checks and handlers.
@@ -65,18 +65,19 @@ impl Manager {
         self.shared.servers.ready.add(name, check);
     }
 
-    /// Serves `path` of the metrics server with `handler`, in place of an earlier handler; at once if the
-    /// server is running. `/metrics` cannot be replaced. Access is controlled as for the metrics
-    /// ([`MetricsServerOptions::allowed_to`](crate::serving::MetricsServerOptions::allowed_to)). Without a metrics server nothing is served.
+    /// Serves `path` of the metrics server with `handler`, in place of an earlier handler; at once if the server is running.
+    /// `/metrics` cannot be replaced. Access is controlled as for the metrics
+    /// ([`MetricsServerOptions::allowed_to`](crate::serving::MetricsServerOptions::allowed_to)). Without a metrics server
+    /// nothing is served.
     ///
     /// For handlers that are known when the manager is made, prefer
     /// [`MetricsServerOptions::extra_handler`](crate::serving::MetricsServerOptions::extra_handler).
     ///
     /// ```
-    /// use controller_runtime::{Manager, serving::{Request, Response}};
+    /// use controller_runtime::{Manager, serving::{HttpRequest, HttpResponse}};
     ///
     /// # fn example(manager: &Manager) {
-    /// manager.add_metrics_server_extra_handler("/version", async |_: Request| Response::new("1.2.3".into()));
+    /// manager.add_metrics_server_extra_handler("/version", async |_: HttpRequest| HttpResponse::new("1.2.3".into()));
     /// # }
     /// ```
     #[doc(alias = "AddMetricsServerExtraHandler")]
@@ -91,14 +92,14 @@ impl Manager {
         if !options.metrics.listen.is_nowhere() {
             let client = self.shared.ungated.kube().clone();
             let (registry, guarded) = (Arc::downgrade(&self.shared.registry), options.metrics.is_guarded());
-            let explained = boxed(move |request: Request| {
+            let explained = boxed(move |request: HttpRequest| {
                 let answer = match guarded {
-                    true => explain::answer(&registry, &request),
-                    false => explain::not_for_everybody(),
+                    true => explain_lookup::answer(&registry, &request),
+                    false => explain_lookup::not_for_everybody(),
                 };
                 std::future::ready(answer)
             });
-            servers.extra.insert(explain::PATH.to_owned(), explained);
+            servers.extra.insert(explain_lookup::PATH.to_owned(), explained);
             let (metrics, extra) = (self.shared.metrics.clone(), servers.extra.clone());
             let handler = options.metrics.handler(metrics, extra, client, options.rng());
             let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
@@ -111,7 +112,7 @@ impl Manager {
         if options.health_probe != Endpoint::Disabled {
             let (live, ready) = (servers.live.clone(), servers.ready.clone());
             let paths = Arc::new((options.liveness.clone(), options.readiness.clone()));
-            let handler = boxed(move |request: Request| {
+            let handler = boxed(move |request: HttpRequest| {
                 let (live, ready, paths) = (live.clone(), ready.clone(), Arc::clone(&paths));
                 async move {
                     if let Some(answer) = live.answer(&paths.0, &request).await {

@@ -7,7 +7,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{Error, Manager};
+use super::{Manager, ManagerError};
 
 /// The signals that ask a process to end: SIGINT and SIGTERM, or on Windows Ctrl-C and Ctrl-Break.
 ///
@@ -25,7 +25,7 @@ use super::{Error, Manager};
 /// ```
 #[derive(Debug)]
 #[doc(alias = "SetupSignalHandler")]
-pub struct Signals(system::Signals);
+pub struct Signals(system::OsSignals);
 
 impl Signals {
     /// Starts listening. Must be called within a tokio runtime.
@@ -34,7 +34,7 @@ impl Signals {
     ///
     /// The system refuses to deliver the signals.
     pub fn listen() -> io::Result<Self> {
-        system::Signals::listen().map(Self)
+        system::OsSignals::listen().map(Self)
     }
 
     /// Waits for the next of these signals.
@@ -50,12 +50,12 @@ mod system {
     use tokio::signal::unix::{Signal, SignalKind, signal};
 
     #[derive(Debug)]
-    pub(super) struct Signals {
+    pub(super) struct OsSignals {
         interrupt: Signal,
         terminate: Signal,
     }
 
-    impl Signals {
+    impl OsSignals {
         pub(super) fn listen() -> io::Result<Self> {
             let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
             Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
@@ -79,12 +79,12 @@ mod system {
     use tokio::signal::windows::{CtrlBreak, CtrlC, ctrl_break, ctrl_c};
 
     #[derive(Debug)]
-    pub(super) struct Signals {
+    pub(super) struct OsSignals {
         ctrl_c: CtrlC,
         ctrl_break: CtrlBreak,
     }
 
-    impl Signals {
+    impl OsSignals {
         pub(super) fn listen() -> io::Result<Self> {
             Ok(Self { ctrl_c: ctrl_c()?, ctrl_break: ctrl_break()? })
         }
@@ -106,9 +106,9 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// As [`Manager::run`]; and [`Error::Runnable`] if the system refuses to deliver signals.
-    pub async fn run_until_signal(self) -> Result<(), Error> {
-        let refused = |source: io::Error| Error::Runnable {
+    /// As [`Manager::run`]; and [`ManagerError::Runnable`] if the system refuses to deliver signals.
+    pub async fn run_until_signal(self) -> Result<(), ManagerError> {
+        let refused = |source: io::Error| ManagerError::Runnable {
             name: "the wait for signals".to_owned(),
             source: source.into(),
         };

@@ -39,8 +39,8 @@ impl<R: Request> UnmanagedController<R> {
     /// # Errors
     ///
     /// A source was not synced in time, or failed; or a reconcile panicked and panics are not
-    /// [recovered](crate::controller::Options::recover_panic).
-    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), manager::Error> {
+    /// [recovered](crate::controller::ControllerOptions::recover_panic).
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), manager::ManagerError> {
         self.manager.run_alone(&self.controller, shutdown).await
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use super::{Manager, RunContext, Shared};
+use super::{Manager, ManagerShared, RunContext};
 
 /// Handle of a manager that does not keep it alive.
 ///
@@ -14,7 +14,7 @@ use super::{Manager, RunContext, Shared};
 /// ever be dropped. So reconcilers and runnables that need it, for example to add controllers, hold this instead.
 ///
 /// ```
-/// use controller_runtime::{Action, Context, ObjectKey, Reconciler, manager::WeakManager, reconcile};
+/// use controller_runtime::{Action, Context, ObjectKey, ReconcileError, Reconciler, manager::WeakManager};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// struct Installs {
@@ -24,7 +24,7 @@ use super::{Manager, RunContext, Shared};
 /// impl Reconciler for Installs {
 ///     type Request = ObjectKey<ConfigMap>;
 ///
-///     async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+///     async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
 ///         let Some(manager) = self.manager.upgrade() else { return Ok(Action::done()) };
 ///         // … add a controller to it …
 /// #       let _ = manager;
@@ -38,7 +38,7 @@ use super::{Manager, RunContext, Shared};
 /// ```
 #[derive(Clone)]
 pub struct WeakManager {
-    shared: Weak<Shared>,
+    shared: Weak<ManagerShared>,
 }
 
 impl Manager {

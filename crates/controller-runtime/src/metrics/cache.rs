@@ -8,11 +8,11 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
-use super::Labels;
+use super::LabelPairs;
 use crate::cache::{ResourceStats, Stats};
 
 /// The cached resources.
-pub(super) type Look = Box<dyn Fn() -> Caches + Send + Sync>;
+pub(super) type Look = Box<dyn Fn() -> StatsByResource + Send + Sync>;
 
 /// A value, with the form of objects for a family that distinguishes forms.
 type Sample = (Option<&'static str>, usize);
@@ -32,11 +32,11 @@ impl Collector for CacheCollector {
         })?;
         let decoded = "Cached states that are currently decoded";
         gauge(&caches, &mut encoder, "controller_runtime_cache_decoded_objects", decoded, |stats| {
-            vec![(None, stats.hot)]
+            vec![(None, stats.decoded)]
         })?;
         let bytes = "Memory of cached states: decoded (estimated), and as text (compressed where it is)";
         gauge(&caches, &mut encoder, "controller_runtime_cache_bytes", bytes, |stats| {
-            vec![(Some("decoded"), stats.hot_bytes), (Some("text"), stats.cold_bytes)]
+            vec![(Some("decoded"), stats.decoded_bytes), (Some("text"), stats.text_bytes)]
         })?;
         let decodes = "Decodings of cached states";
         counter(&caches, &mut encoder, "controller_runtime_cache_decodes", decodes, |stats| stats.decodes)?;
@@ -63,16 +63,16 @@ impl Collector for CacheCollector {
         let mut family = encoder.encode_descriptor(name, age, None, MetricType::Gauge)?;
         caches.iter().try_for_each(|(resource, look)| {
             let Some(silence) = look.silence else { return Ok(()) };
-            let labels: Labels = vec![("resource", resource.clone())];
+            let labels: LabelPairs = vec![("resource", resource.clone())];
             ConstGauge::new(silence.as_secs_f64()).encode(family.encode_family(&labels)?)
         })
     }
 }
 
-type Caches = BTreeMap<String, ResourceStats>;
+type StatsByResource = BTreeMap<String, ResourceStats>;
 
 fn gauge(
-    caches: &Caches,
+    caches: &StatsByResource,
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -81,7 +81,7 @@ fn gauge(
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     caches.iter().try_for_each(|(resource, look)| {
         values(&look.stats).into_iter().try_for_each(|(form, value)| {
-            let mut labels: Labels = vec![("resource", resource.clone())];
+            let mut labels: LabelPairs = vec![("resource", resource.clone())];
             labels.extend(form.map(|form| ("form", form.to_owned())));
             let value = i64::try_from(value).unwrap_or(i64::MAX);
             ConstGauge::new(value).encode(family.encode_family(&labels)?)
@@ -90,7 +90,7 @@ fn gauge(
 }
 
 fn counter(
-    caches: &Caches,
+    caches: &StatsByResource,
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -98,7 +98,7 @@ fn counter(
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     caches.iter().try_for_each(|(resource, look)| {
-        let labels: Labels = vec![("resource", resource.clone())];
+        let labels: LabelPairs = vec![("resource", resource.clone())];
         let value = u64::try_from(value(&look.stats)).unwrap_or(u64::MAX);
         ConstCounter::new(value).encode(family.encode_family(&labels)?)
     })

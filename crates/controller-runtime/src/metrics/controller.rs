@@ -10,10 +10,10 @@ use prometheus_client::{
 #[cfg(feature = "opentelemetry")]
 use super::example::Trace;
 use super::{
-    Histograms, Labels, of_controller,
+    Histograms, LabelPairs, of_controller,
     reasons::{ReasonFamily, Reasons},
 };
-use crate::reconcile::{Action, Causes, Next, Outcome};
+use crate::reconcile::{Action, Causes, NextRun, Outcome};
 
 /// Go's buckets of `controller_runtime_reconcile_time_seconds`.
 const RECONCILE_TIME: [f64; 39] = [
@@ -24,20 +24,20 @@ const RECONCILE_TIME: [f64; 39] = [
 
 /// A histogram. If traces are exported, each bucket has its last trace as an exemplar.
 #[cfg(not(feature = "opentelemetry"))]
-type Times = Histogram;
+type TimeHistogram = Histogram;
 #[cfg(feature = "opentelemetry")]
-type Times = prometheus_client::metrics::exemplar::HistogramWithExemplars<Trace>;
+type TimeHistogram = prometheus_client::metrics::exemplar::HistogramWithExemplars<Trace>;
 
 /// Metric families of a manager's controllers.
 pub(super) struct ControllerFamilies {
-    total: Family<Labels, Counter>,
-    errors: Family<Labels, Counter>,
-    terminal_errors: Family<Labels, Counter>,
-    panics: Family<Labels, Counter>,
-    timeouts: Family<Labels, Counter>,
-    time: Family<Labels, Times, fn() -> Times>,
-    max_concurrent: Family<Labels, Gauge>,
-    active_workers: Family<Labels, Gauge>,
+    total: Family<LabelPairs, Counter>,
+    errors: Family<LabelPairs, Counter>,
+    terminal_errors: Family<LabelPairs, Counter>,
+    panics: Family<LabelPairs, Counter>,
+    timeouts: Family<LabelPairs, Counter>,
+    time: Family<LabelPairs, TimeHistogram, fn() -> TimeHistogram>,
+    max_concurrent: Family<LabelPairs, Gauge>,
+    active_workers: Family<LabelPairs, Gauge>,
     lag: Histograms,
     reasons: ReasonFamily,
 }
@@ -54,13 +54,15 @@ impl ControllerFamilies {
             terminal_errors: Family::default(),
             panics: Family::default(),
             timeouts: Family::default(),
-            time: Family::new_with_constructor(|| Times::new(RECONCILE_TIME.into_iter().chain([60.0]))),
+            time: Family::new_with_constructor(|| {
+                TimeHistogram::new(RECONCILE_TIME.into_iter().chain([60.0]))
+            }),
             max_concurrent: Family::default(),
             active_workers: Family::default(),
             lag: Family::new_with_constructor(|| Histogram::new(LAG)),
             reasons: ReasonFamily::register(registry),
         };
-        let mut counter = |name: &str, help: &str, family: &Family<Labels, Counter>| {
+        let mut counter = |name: &str, help: &str, family: &Family<LabelPairs, Counter>| {
             registry.register(format!("controller_runtime_{name}"), help, family.clone());
         };
         counter("reconcile", "Reconciles per controller and result", &families.total);
@@ -133,7 +135,7 @@ pub(crate) struct ControllerMetrics {
     terminal_errors: Counter,
     panics: Counter,
     timeouts: Counter,
-    time: Times,
+    time: TimeHistogram,
     max_concurrent: Gauge,
     active_workers: Gauge,
     lag: Histogram,
@@ -170,9 +172,9 @@ impl ControllerMetrics {
         match outcome {
             Outcome::Returned(Ok(Action { next, .. })) => {
                 match next {
-                    Next::Done => self.success.inc(),
-                    Next::Requeue => self.requeue.inc(),
-                    Next::RequeueAfter(_) => self.requeue_after.inc(),
+                    NextRun::Done => self.success.inc(),
+                    NextRun::Requeue => self.requeue.inc(),
+                    NextRun::RequeueAfter(_) => self.requeue_after.inc(),
                 };
                 return;
             }

@@ -43,11 +43,11 @@
 //!
 //! The label `host` is the API server's, as in Go, if the manager knows it: from its configuration
 //! ([`Manager::from_config`](crate::Manager::from_config)) or from its options
-//! ([`Options::host`](crate::manager::Options::host)). It is empty otherwise.
+//! ([`Options::host`](crate::ManagerOptions::host)). It is empty otherwise.
 //!
 //! The label `priority` has Go's numbers: `0` for events, `-100` for the initial list; `100` is what Go's users
 //! choose for more urgent requests. It is empty if the controller has no
-//! [priority queue](crate::controller::Options::use_priority_queue).
+//! [priority queue](crate::controller::ControllerOptions::use_priority_queue).
 //!
 //! # Limitations
 //!
@@ -62,10 +62,10 @@
 mod cache;
 mod certificates;
 mod controller;
-mod election;
+mod election_metrics;
 #[cfg(feature = "opentelemetry")]
 mod example;
-mod failed_events;
+mod failed_event_metrics;
 mod process;
 mod queue;
 mod reasons;
@@ -84,12 +84,12 @@ use prometheus_client::{
 };
 
 pub(crate) use self::{
-    certificates::CertificateMetrics, controller::ControllerMetrics, election::ElectionMetrics,
-    failed_events::FailedEventMetrics, queue::QueueGauges, webhook::WebhookMetrics,
+    certificates::CertificateMetrics, controller::ControllerMetrics, election_metrics::ElectionMetrics,
+    failed_event_metrics::FailedEventMetrics, queue::QueueGauges, webhook::WebhookMetrics,
 };
 use self::{
-    controller::ControllerFamilies, election::ElectionFamilies, failed_events::FailedEventFamilies,
-    queue::QueueFamilies, rest_client::RestClientFamilies,
+    controller::ControllerFamilies, election_metrics::ElectionFamilies,
+    failed_event_metrics::FailedEventFamilies, queue::QueueFamilies, rest_client::RestClientFamilies,
 };
 use crate::{cache::ResourceStats, client::ClientMetrics};
 
@@ -108,10 +108,10 @@ use crate::{cache::ResourceStats, client::ClientMetrics};
 /// ```
 #[derive(Clone)]
 pub struct Metrics {
-    inner: Arc<Inner>,
+    inner: Arc<MetricsInner>,
 }
 
-struct Inner {
+struct MetricsInner {
     registry: Mutex<Registry>,
     controllers: ControllerFamilies,
     failed_events: FailedEventFamilies,
@@ -222,7 +222,7 @@ impl Default for Metrics {
         registry.register_collector(Box::new(process::ProcessCollector));
         let registry = Mutex::new(registry);
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(MetricsInner {
                 registry,
                 controllers,
                 failed_events,
@@ -243,15 +243,15 @@ impl fmt::Debug for Metrics {
 }
 
 /// Label names and values.
-type Labels = Vec<(&'static str, String)>;
+type LabelPairs = Vec<(&'static str, String)>;
 
-type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+type Histograms = Family<LabelPairs, Histogram, fn() -> Histogram>;
 
 /// Go's `prometheus.ExponentialBuckets(10e-9, 10, 12)`.
 const TEN_NANOSECONDS_TO_1000_SECONDS: [f64; 12] =
     [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
-fn of_controller(controller: &str) -> Labels {
+fn of_controller(controller: &str) -> LabelPairs {
     vec![("controller", controller.to_owned())]
 }
 

@@ -16,12 +16,12 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Histograms, Labels, TEN_NANOSECONDS_TO_1000_SECONDS};
+use super::{Histograms, LabelPairs, TEN_NANOSECONDS_TO_1000_SECONDS};
 
 /// Metric families of a manager's queues.
 pub(super) struct QueueFamilies {
-    adds: Family<Labels, Counter>,
-    retries: Family<Labels, Counter>,
+    adds: Family<LabelPairs, Counter>,
+    retries: Family<LabelPairs, Counter>,
     queue_duration: Histograms,
     work_duration: Histograms,
     shown: Arc<Shown>,
@@ -211,7 +211,7 @@ impl fmt::Debug for QueueCollector {
     }
 }
 
-fn labels(controller: &str) -> Labels {
+fn labels(controller: &str) -> LabelPairs {
     vec![("name", controller.to_owned()), ("controller", controller.to_owned())]
 }
 

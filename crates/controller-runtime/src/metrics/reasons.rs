@@ -8,12 +8,12 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::Labels;
+use super::LabelPairs;
 use crate::reconcile::{Cause, Causes, ChangeType};
 
 /// The family `controller_runtime_reconcile_reasons_total`.
 #[derive(Clone, Default)]
-pub(super) struct ReasonFamily(Family<Labels, Counter>);
+pub(super) struct ReasonFamily(Family<LabelPairs, Counter>);
 
 impl ReasonFamily {
     pub(super) fn register(registry: &mut Registry) -> Self {
@@ -35,7 +35,7 @@ impl ReasonFamily {
 }
 
 /// A source and the type of its event, with their counter.
-type Reason = (Arc<str>, ChangeType, Counter);
+type ReasonCounter = (Arc<str>, ChangeType, Counter);
 
 /// Counters of one controller.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub(super) struct Reasons {
     family: ReasonFamily,
     no_event: Counter,
     /// Counters used so far. They are few, and found faster here than in the family.
-    met: Arc<Mutex<Vec<Reason>>>,
+    met: Arc<Mutex<Vec<ReasonCounter>>>,
 }
 
 impl Reasons {

@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Histograms, Labels};
+use super::{Histograms, LabelPairs};
 use crate::client::ClientMetrics;
 
 /// client-go's buckets of latencies.
@@ -20,7 +20,7 @@ const BYTES: [f64; 11] =
 
 /// Metric families of a manager's requests to the API server.
 pub(crate) struct RestClientFamilies {
-    requests: Family<Labels, Counter>,
+    requests: Family<LabelPairs, Counter>,
     /// Registered only on demand.
     detailed: Mutex<Option<Detailed>>,
 }
@@ -31,7 +31,7 @@ struct Detailed {
     rate_limiter_duration: Histograms,
     request_size: Histograms,
     response_size: Histograms,
-    retries: Family<Labels, Counter>,
+    retries: Family<LabelPairs, Counter>,
 }
 
 impl RestClientFamilies {

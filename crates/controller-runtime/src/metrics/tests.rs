@@ -8,7 +8,7 @@ use std::{
 use prometheus_client::metrics::{exemplar::HistogramWithExemplars, info::Info};
 
 use super::*;
-use crate::reconcile::{Action, Causes, Error, Outcome};
+use crate::reconcile::{Action, Causes, Outcome, ReconcileError};
 
 /// Names, types, labels and buckets as registered by Go's controller-runtime.
 const GO: &str = "
@@ -217,8 +217,8 @@ fn outcomes_are_counted_as_in_go() {
         Outcome::Returned(Ok(Action::done())),
         Outcome::Returned(Ok(Action::requeue())),
         Outcome::Returned(Ok(Action::requeue_after(Duration::from_secs(1)))),
-        Outcome::Returned(Err(Error::terminal("no"))),
-        Outcome::Returned(Err(Error::new("not yet"))),
+        Outcome::Returned(Err(ReconcileError::terminal("no"))),
+        Outcome::Returned(Err(ReconcileError::new("not yet"))),
         Outcome::Panicked("oh".to_owned()),
         Outcome::TimedOut,
     ];

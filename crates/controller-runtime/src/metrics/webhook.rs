@@ -6,14 +6,14 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use super::{Histograms, Labels, TEN_NANOSECONDS_TO_1000_SECONDS};
+use super::{Histograms, LabelPairs, TEN_NANOSECONDS_TO_1000_SECONDS};
 
 /// Metric families of a manager's webhooks.
 #[derive(Clone)]
 pub(crate) struct WebhookMetrics {
     latency: Histograms,
-    total: Family<Labels, Counter>,
-    in_flight: Family<Labels, Gauge>,
+    total: Family<LabelPairs, Counter>,
+    in_flight: Family<LabelPairs, Gauge>,
     admission_panics: Counter,
     conversion_panics: Counter,
 }
@@ -40,8 +40,9 @@ impl WebhookMetrics {
             admission_panics: Counter::default(),
             conversion_panics: Counter::default(),
         };
-        let mut add =
-            |name: &str, help: &str, family: Family<Labels, Counter>| registry.register(name, help, family);
+        let mut add = |name: &str, help: &str, family: Family<LabelPairs, Counter>| {
+            registry.register(name, help, family);
+        };
         add(
             "controller_runtime_webhook_requests",
             "Webhook requests by path and HTTP status",
@@ -96,11 +97,11 @@ impl WebhookPathMetrics {
         WebhookRequest { metrics: self, began: Instant::now(), code: None }
     }
 
-    fn labels(&self) -> Labels {
+    fn labels(&self) -> LabelPairs {
         vec![("webhook", self.path.clone())]
     }
 
-    fn with_code(&self, code: u16) -> Labels {
+    fn with_code(&self, code: u16) -> LabelPairs {
         vec![("webhook", self.path.clone()), ("code", code.to_string())]
     }
 }

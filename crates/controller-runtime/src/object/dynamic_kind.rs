@@ -3,11 +3,11 @@
 use std::{any::TypeId, fmt};
 
 use kube::{
-    core::{ApiResource, DynamicObject, NamespaceResourceScope},
+    core::{ApiResource, DynamicObject, NamespaceResourceScope, PartialObjectMeta},
     discovery::{ApiCapabilities, Scope as DiscoveredScope},
 };
 
-use crate::object::StaticObject;
+use crate::object::{Object, StaticObject};
 
 /// A kind known at run time only: its resource and scope.
 ///
@@ -45,6 +45,13 @@ impl DynamicKind {
         Self { resource: ApiResource::erase::<K>(&()), is_namespaced }
     }
 
+    /// The metadata of the kind's objects, as an argument of [`Caches::of_dynamic`](crate::cache::Caches::of_dynamic) and
+    /// [`Builder::for_dynamic`](crate::Builder::for_dynamic).
+    #[must_use]
+    pub fn metadata(&self) -> MetadataOf<'_> {
+        MetadataOf(self)
+    }
+
     /// The resource, as `kube` represents it.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
@@ -61,6 +68,42 @@ impl DynamicKind {
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         <DynamicObject as kube::Resource>::url_path(&self.resource, namespace)
     }
+}
+
+/// Metadata of the objects of a kind known at run time. Returned by [`DynamicKind::metadata`].
+#[derive(Debug, Clone, Copy)]
+pub struct MetadataOf<'k>(&'k DynamicKind);
+
+/// Objects of a kind known at run time: `&DynamicKind` for whole objects, [`DynamicKind::metadata`] for their metadata alone.
+pub trait RuntimeKind: sealed::Sealed {
+    /// Rust type of the objects.
+    type Object: Object<DynamicType = ApiResource>;
+
+    /// Returns the kind.
+    fn into_kind(self) -> DynamicKind;
+}
+
+impl RuntimeKind for &DynamicKind {
+    type Object = DynamicObject;
+
+    fn into_kind(self) -> DynamicKind {
+        self.clone()
+    }
+}
+
+impl RuntimeKind for MetadataOf<'_> {
+    type Object = PartialObjectMeta<DynamicObject>;
+
+    fn into_kind(self) -> DynamicKind {
+        self.0.clone()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for &super::DynamicKind {}
+    impl Sealed for super::MetadataOf<'_> {}
 }
 
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {

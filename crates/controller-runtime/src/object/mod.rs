@@ -24,7 +24,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::meta::Meta;
 pub use self::{
-    dynamic_kind::DynamicKind,
+    dynamic_kind::{DynamicKind, MetadataOf, RuntimeKind},
     typed_object::{TypedObject, TypedRef},
 };
 

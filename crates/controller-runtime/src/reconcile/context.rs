@@ -17,12 +17,12 @@ pub struct Context {
     pub(crate) causes: Causes,
     pub(crate) last_error: Option<String>,
     pub(crate) id: Uuid,
-    pub(crate) surroundings: Arc<Surroundings>,
+    pub(crate) worker: Arc<WorkerContext>,
 }
 
 /// Shared by all runs of a worker.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct WorkerContext {
     pub(crate) client: Client,
     pub(crate) recorder: Recorder,
     pub(crate) draining: CancellationToken,
@@ -32,7 +32,7 @@ pub(crate) struct Surroundings {
 impl Context {
     /// Number of runs of this request since its last success that failed or asked for
     /// [`Action::requeue`](super::Action::requeue); 0 in the first run. Errors with a delay of their own
-    /// ([`Error::retry_after`](super::Error::retry_after)) do not count.
+    /// ([`ReconcileError::retry_after`](super::ReconcileError::retry_after)) do not count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -60,7 +60,7 @@ impl Context {
 
     /// The client for the writes of this reconcile: the manager's, with the write permission that fits the controller.
     ///
-    /// - A controller that [needs leader election](crate::controller::Options::needs_leader_election), which is the default,
+    /// - A controller that [needs leader election](crate::controller::ControllerOptions::needs_leader_election), which is the default,
     ///   gets [`Manager::client`](crate::Manager::client): while this process does not hold the lease, writes fail with
     ///   [`ErrorKind::NotPermitted`](crate::client::ErrorKind::NotPermitted).
     /// - A controller without leader election gets [`Manager::ungated_client`](crate::Manager::ungated_client), which writes at
@@ -70,7 +70,7 @@ impl Context {
     /// [`Cluster::client`](crate::manager::Cluster::client).
     ///
     /// ```
-    /// use controller_runtime::{Action, Cached, Context, ObjectKey, Reconciler, reconcile};
+    /// use controller_runtime::{Action, Cached, Context, ObjectKey, ReconcileError, Reconciler};
     /// use k8s_openapi::api::core::v1::ConfigMap;
     ///
     /// struct Collector { maps: Cached<ConfigMap> }
@@ -78,7 +78,7 @@ impl Context {
     /// impl Reconciler for Collector {
     ///     type Request = ObjectKey<ConfigMap>;
     ///
-    ///     async fn reconcile(&self, key: &ObjectKey<ConfigMap>, cx: &Context) -> Result<Action, reconcile::Error> {
+    ///     async fn reconcile(&self, key: &ObjectKey<ConfigMap>, cx: &Context) -> Result<Action, ReconcileError> {
     ///         match self.maps.get(key)? {
     ///             Some(map) if map.data.is_none() => cx.client().delete(&*map).await?,
     ///             _ => return Ok(Action::done()),
@@ -90,30 +90,30 @@ impl Context {
     #[must_use]
     #[doc(alias = "GetClient")]
     pub fn client(&self) -> &Client {
-        &self.surroundings.client
+        &self.worker.client
     }
 
     /// Records Kubernetes Events on behalf of the controller, without waiting for the API server.
     #[must_use]
     pub fn events(&self) -> &Recorder {
-        &self.surroundings.recorder
+        &self.worker.recorder
     }
 
     /// Cancelled when the manager shuts down or the controller has failed: a long reconcile may use it to finish early.
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
-        &self.surroundings.draining
+        &self.worker.draining
     }
 
     /// Wall time, for timestamps in API objects such as those of conditions.
     ///
     /// Reads the system clock at each call. While tokio's time is paused it advances with tokio's time instead, and agrees with
     /// the clocks of other managers and of an embedded API server in this process; see
-    /// [`Options::epoch`](crate::manager::Options::epoch).
+    /// [`Options::epoch`](crate::ManagerOptions::epoch).
     ///
     /// It may jump when the system clock is set. Measure durations with [`tokio::time::Instant`].
     #[must_use]
     pub fn wall_time(&self) -> Timestamp {
-        self.surroundings.clock.now()
+        self.worker.clock.now()
     }
 }

@@ -6,30 +6,30 @@ use crate::cache::{DecodeError, Misfit, ReadError};
 
 /// Error of a reconcile.
 ///
-/// Made from any error by `?`. Retried with back-off, except in three cases: an error made by [`Error::terminal`] is not
-/// retried; one made by [`Error::retry_after`] has a delay of its own; and a [`DecodeError`], or a
+/// Made from any error by `?`. Retried with back-off, except in three cases: an error made by [`ReconcileError::terminal`] is not
+/// retried; one made by [`ReconcileError::retry_after`] has a delay of its own; and a [`DecodeError`], or a
 /// [`ReadError::OutsideNamespaces`] of a cache with a fixed set of namespaces, is terminal.
 ///
 /// `?` converts every error that is [`Send`] and [`Sync`]: types that implement [`std::error::Error`], boxed errors, texts,
 /// `anyhow::Error` and `eyre::Report`. For that reason this type does not implement [`std::error::Error`] itself.
 ///
 /// ```
-/// use controller_runtime::reconcile::Error;
+/// use controller_runtime::ReconcileError;
 ///
-/// fn parse(port: &str) -> Result<u16, Error> {
+/// fn parse(port: &str) -> Result<u16, ReconcileError> {
 ///     Ok(port.parse::<u16>()?) // retried
 /// }
 ///
-/// fn parse_once(port: &str) -> Result<u16, Error> {
-///     port.parse::<u16>().map_err(Error::terminal) // not retried until the object changes
+/// fn parse_once(port: &str) -> Result<u16, ReconcileError> {
+///     port.parse::<u16>().map_err(ReconcileError::terminal) // not retried until the object changes
 /// }
 ///
-/// fn check(port: u16) -> Result<(), Error> {
+/// fn check(port: u16) -> Result<(), ReconcileError> {
 ///     if port == 0 { Err("spec.port must not be 0")? }
 ///     Ok(())
 /// }
 ///
-/// fn with_anyhow(port: &str) -> Result<u16, Error> {
+/// fn with_anyhow(port: &str) -> Result<u16, ReconcileError> {
 ///     use anyhow::Context;
 ///     let port = port.parse::<u16>().context("spec.port is no number")?; // an anyhow::Error
 ///     Ok(port)
@@ -40,7 +40,7 @@ use crate::cache::{DecodeError, Misfit, ReadError};
 /// assert_eq!(format!("{:#}", with_anyhow("http").unwrap_err()), "spec.port is no number: invalid digit found in string");
 /// assert!(parse_once("http").unwrap_err().is_terminal());
 /// ```
-pub struct Error {
+pub struct ReconcileError {
     source: Box<dyn StdError + Send + Sync>,
     retry: Retry,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Retry {
     Never,
 }
 
-impl Error {
+impl ReconcileError {
     /// Makes an error that is retried with back-off, from an error or a message.
     pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { source: error.into(), retry: Retry::WithBackOff }
@@ -76,11 +76,11 @@ impl Error {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use controller_runtime::{Action, reconcile::Error};
+    /// use controller_runtime::{Action, ReconcileError};
     ///
-    /// fn answered(code: u16, retry_after: u64) -> Result<Action, Error> {
+    /// fn answered(code: u16, retry_after: u64) -> Result<Action, ReconcileError> {
     ///     match code {
-    ///         429 => Err(Error::retry_after("the registry is busy", Duration::from_secs(retry_after))),
+    ///         429 => Err(ReconcileError::retry_after("the registry is busy", Duration::from_secs(retry_after))),
     ///         _ => Ok(Action::done()),
     ///     }
     /// }
@@ -116,9 +116,9 @@ impl Error {
     }
 }
 
-/// A decoding error of an object is [terminal](Error::terminal), also as the cause of another error: decoding fails again until
-/// the object changes, and a change of a watched object enqueues a request.
-impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
+/// A decoding error of an object is [terminal](ReconcileError::terminal), also as the cause of another error: decoding fails
+/// again until the object changes, and a change of a watched object enqueues a request.
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for ReconcileError {
     fn from(error: E) -> Self {
         let error = Self::new(error);
         // Also causes of the error: user code often wraps it with context.
@@ -138,7 +138,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
 }
 
 /// Prints the underlying error; with `{:#}` also its causes, after colons.
-impl fmt::Display for Error {
+impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.source, f)?;
         if f.alternate() {
@@ -152,7 +152,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
+impl fmt::Debug for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.source, f)
     }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn question_mark_makes_a_retried_error() {
-        let print = || -> Result<(), Error> { Ok(Err(printer())?) };
+        let print = || -> Result<(), ReconcileError> { Ok(Err(printer())?) };
         let error = print().unwrap_err();
         assert!(!error.is_terminal());
         assert!(error.downcast_ref::<Printer>().is_some());
@@ -180,13 +180,13 @@ mod tests {
 
     #[test]
     fn terminal_errors_say_so() {
-        assert!(Error::terminal(printer()).is_terminal());
-        assert!(Error::terminal("spec.replicas must not be negative").is_terminal());
+        assert!(ReconcileError::terminal(printer()).is_terminal());
+        assert!(ReconcileError::terminal("spec.replicas must not be negative").is_terminal());
     }
 
     #[test]
     fn display_prints_one_level_and_the_alternate_form_all() {
-        let error = Error::new(printer());
+        let error = ReconcileError::new(printer());
         assert_eq!(error.to_string(), "cannot reach the printer");
         assert_eq!(format!("{error:#}"), "cannot reach the printer: out of paper");
     }

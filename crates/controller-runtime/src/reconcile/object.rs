@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Future, sync::Arc};
 
-use super::{Action, Context, Error, Reconciler};
+use super::{Action, Context, ReconcileError, Reconciler};
 use crate::{
     cache::Cached,
     object::{Object, ObjectKey},
@@ -12,7 +12,7 @@ use crate::{
 ///
 /// ```
 /// use std::sync::Arc;
-/// use controller_runtime::{Action, Builder, Context, Manager, ObjectReconciler, reconcile};
+/// use controller_runtime::{Action, Builder, Context, Manager, ObjectReconciler, ReconcileError, reconcile};
 /// use k8s_openapi::api::core::v1::Node;
 ///
 /// struct PrintNodes;
@@ -20,7 +20,7 @@ use crate::{
 /// impl ObjectReconciler for PrintNodes {
 ///     type Object = Node;
 ///
-///     async fn reconcile(&self, node: Arc<Node>, _: &Context) -> Result<Action, reconcile::Error> {
+///     async fn reconcile(&self, node: Arc<Node>, _: &Context) -> Result<Action, ReconcileError> {
 ///         println!("{:?}", node.metadata.name);
 ///         Ok(Action::done())
 ///     }
@@ -46,7 +46,7 @@ pub trait ObjectReconciler: Send + Sync + 'static {
         &self,
         object: Arc<Self::Object>,
         cx: &Context,
-    ) -> impl Future<Output = Result<Action, Error>> + Send;
+    ) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
 /// Makes a reconciler that reads each object from `cached` and passes it to `reconciler`. A request for a deleted object is
@@ -65,7 +65,7 @@ pub struct AsReconciler<T: ObjectReconciler> {
 impl<T: ObjectReconciler> Reconciler for AsReconciler<T> {
     type Request = ObjectKey<T::Object>;
 
-    async fn reconcile(&self, key: &ObjectKey<T::Object>, cx: &Context) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &ObjectKey<T::Object>, cx: &Context) -> Result<Action, ReconcileError> {
         match self.cached.get(key)? {
             Some(object) => self.reconciler.reconcile(object, cx).await,
             None => Ok(Action::done()),

@@ -1,12 +1,12 @@
 //! Outcomes of a reconcile.
 
-use super::{Action, Error, Next};
+use super::{Action, NextRun, ReconcileError};
 
 /// Outcome of a reconcile.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The reconciler returned.
-    Returned(Result<Action, Error>),
+    Returned(Result<Action, ReconcileError>),
     /// The reconciler panicked: the message, and where.
     Panicked(String),
     /// The reconcile exceeded the controller's timeout and was dropped.
@@ -16,6 +16,6 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// Returns whether the request is done until the next event.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self, Self::Returned(Ok(Action { next: Next::Done, .. })))
+        matches!(self, Self::Returned(Ok(Action { next: NextRun::Done, .. })))
     }
 }

@@ -7,8 +7,8 @@
 mod limits;
 mod publisher;
 mod report;
-mod retries;
 mod series;
+mod write_retries;
 
 use std::sync::{
     Arc,
@@ -37,13 +37,13 @@ const CAPACITY: usize = 1000;
 #[doc(alias = "EventRecorder")]
 pub struct Recorder {
     controller: Arc<str>,
-    queue: mpsc::Sender<Record>,
+    queue: mpsc::Sender<EventRecord>,
     dropped: Arc<AtomicU64>,
 }
 
 /// An event to be written.
 #[derive(Debug, Clone, PartialEq)]
-struct Record {
+struct EventRecord {
     controller: Arc<str>,
     regarding: ObjectReference,
     report: EventReport,
@@ -85,7 +85,7 @@ impl Recorder {
     #[doc(alias = "Eventf")]
     pub fn record(&self, object: &impl TypedObject, report: EventReport) {
         let controller = Arc::clone(&self.controller);
-        match self.queue.try_send(Record { controller, regarding: object.reference(), report }) {
+        match self.queue.try_send(EventRecord { controller, regarding: object.reference(), report }) {
             Ok(()) => {}
             Err(TrySendError::Full(lost)) => {
                 let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     /// A recorder without a task that writes.
-    fn unwritten() -> (Recorder, mpsc::Receiver<Record>) {
+    fn unwritten() -> (Recorder, mpsc::Receiver<EventRecord>) {
         let (queue, records) = mpsc::channel(CAPACITY);
         (Recorder { controller: Arc::from("test"), queue, dropped: Arc::default() }, records)
     }

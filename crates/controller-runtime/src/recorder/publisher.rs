@@ -22,9 +22,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Record, limits,
-    retries::{Attempt, Retries},
-    series::{Publish, Seen, Series, Untold},
+    EventRecord, limits,
+    series::{Occurrences, Publish, Series, UnwrittenCount},
+    write_retries::{WriteAttempt, WriteRetries},
 };
 use crate::{client::describe, host::hostname};
 
@@ -32,9 +32,9 @@ use crate::{client::describe, host::hostname};
 pub(crate) struct Publisher {
     client: kube::Client,
     host: String,
-    records: mpsc::Receiver<Record>,
+    records: mpsc::Receiver<EventRecord>,
     series: Series,
-    retries: Retries,
+    retries: WriteRetries,
     rng: fastrand::Rng,
     clock: Clock,
 }
@@ -42,11 +42,11 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(super) fn new(
         client: kube::Client,
-        records: mpsc::Receiver<Record>,
+        records: mpsc::Receiver<EventRecord>,
         rng: fastrand::Rng,
         clock: Clock,
     ) -> Self {
-        let (series, retries) = (Series::default(), Retries::default());
+        let (series, retries) = (Series::default(), WriteRetries::default());
         Self { client, host: hostname(), records, series, retries, rng, clock }
     }
 
@@ -56,7 +56,7 @@ impl Publisher {
     /// Dropping the future loses the waiting events.
     pub(crate) async fn run(mut self, last: CancellationToken) {
         loop {
-            let (due, untold) = (self.retries.due(), self.series.due());
+            let (due, unwritten) = (self.retries.due(), self.series.due());
             tokio::select! {
                 biased;
                 // Closing keeps the records that are queued; `recv` returns `None` after them.
@@ -65,8 +65,8 @@ impl Publisher {
                 () = at(due) => if let Some(attempt) = self.retries.pop() {
                     self.attempt(attempt).await;
                 },
-                () = at(untold) => if let Some(untold) = self.series.untold(Instant::now()) {
-                    self.tell(untold).await;
+                () = at(unwritten) => if let Some(unwritten) = self.series.unwritten(Instant::now()) {
+                    self.write_count(unwritten).await;
                 },
                 record = self.records.recv() => match record {
                     Some(record) => self.publish(record).await,
@@ -82,7 +82,7 @@ impl Publisher {
         }
     }
 
-    async fn publish(&mut self, record: Record) {
+    async fn publish(&mut self, record: EventRecord) {
         let (suffix, last) = (self.rng.u64(..), Instant::now());
         let (name, count, is_new) = match self.series.observe(&record, last, suffix) {
             Publish::Create { name } => (name, 1, true),
@@ -91,18 +91,19 @@ impl Publisher {
             Publish::Repeat { name, count } => (name, count, false),
             Publish::Later => return,
         };
-        self.attempt(Attempt { name, record, is_new, seen: Seen { count, last }, failures: 0 }).await;
+        self.attempt(WriteAttempt { name, record, is_new, seen: Occurrences { count, last }, failures: 0 })
+            .await;
     }
 
     /// Writes a count that no repetition wrote.
-    async fn tell(&mut self, untold: Untold) {
-        let Untold { name, record, seen } = untold;
+    async fn write_count(&mut self, unwritten: UnwrittenCount) {
+        let UnwrittenCount { name, record, seen } = unwritten;
         // The waiting attempt is replaced by this one, which has the final count.
         let is_new = self.retries.take(&name).is_some_and(|waiting| waiting.is_new);
-        self.attempt(Attempt { name, record, is_new, seen, failures: 0 }).await;
+        self.attempt(WriteAttempt { name, record, is_new, seen, failures: 0 }).await;
     }
 
-    async fn attempt(&mut self, attempt: Attempt) {
+    async fn attempt(&mut self, attempt: WriteAttempt) {
         let Err(error) = self.write(&attempt).await else { return };
         if is_final(&error) {
             return self.lose(&attempt, &error);
@@ -113,15 +114,15 @@ impl Publisher {
         }
     }
 
-    fn lose(&mut self, attempt: &Attempt, error: &kube::Error) {
+    fn lose(&mut self, attempt: &WriteAttempt, error: &kube::Error) {
         let (event, failures) = (&attempt.name, attempt.failures);
         tracing::warn!(event, failures, "Kubernetes Event not written: {}", describe(error));
         // Otherwise repetitions would patch an event that does not exist.
         self.series.forget(&attempt.record, &attempt.name);
     }
 
-    async fn write(&self, attempt: &Attempt) -> Result<(), kube::Error> {
-        let Attempt { name, record, .. } = attempt;
+    async fn write(&self, attempt: &WriteAttempt) -> Result<(), kube::Error> {
+        let WriteAttempt { name, record, .. } = attempt;
         // More repetitions may have come meanwhile.
         let seen = self.series.seen(record, name).unwrap_or(attempt.seen);
         let written = if attempt.is_new {
@@ -140,7 +141,7 @@ impl Publisher {
         }
     }
 
-    async fn create(&self, record: &Record, name: &str, seen: Seen) -> Result<(), kube::Error> {
+    async fn create(&self, record: &EventRecord, name: &str, seen: Occurrences) -> Result<(), kube::Error> {
         let namespace = namespace_of(&record.regarding);
         let mut event = Event::default();
         event.metadata.name = Some(name.to_owned());
@@ -164,14 +165,14 @@ impl Publisher {
         within(events.create(&params, &event)).await
     }
 
-    async fn repeat(&self, record: &Record, name: &str, seen: Seen) -> Result<(), kube::Error> {
+    async fn repeat(&self, record: &EventRecord, name: &str, seen: Occurrences) -> Result<(), kube::Error> {
         let last = self.last_observed(seen);
         let patch = Patch::Merge(json!({ "series": { "count": seen.count, "lastObservedTime": last } }));
         let (events, params) = (self.events(namespace_of(&record.regarding)), PatchParams::default());
         within(events.patch(name, &params, &patch)).await
     }
 
-    fn last_observed(&self, seen: Seen) -> MicroTime {
+    fn last_observed(&self, seen: Occurrences) -> MicroTime {
         MicroTime(self.clock.at(seen.last))
     }
 

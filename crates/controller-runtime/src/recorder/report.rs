@@ -13,7 +13,7 @@ use crate::object::TypedObject;
 /// use controller_runtime::{EventReport, Recorder};
 /// use k8s_openapi::api::core::v1::{Pod, Secret};
 ///
-/// fn tell(events: &Recorder, pod: &Pod, secret: &Secret) {
+/// fn report(events: &Recorder, pod: &Pod, secret: &Secret) {
 ///     let report = EventReport::warning("FailedMount", "Mount", "the secret has no key `token`");
 ///     events.record(pod, report.related(secret).annotation("example.com/key", "token"));
 /// }

@@ -7,7 +7,7 @@ use tokio::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use super::{Record, limits::event_name, report::EventType};
+use super::{EventRecord, limits::event_name, report::EventType};
 
 /// Pause after which a series is over, as in client-go.
 const ENDS_AFTER: Duration = Duration::from_secs(6 * 60);
@@ -21,9 +21,9 @@ const CAPACITY: usize = 1000;
 /// The events of the last minutes.
 #[derive(Debug, Default)]
 pub(super) struct Series {
-    known: BTreeMap<Identity, Known>,
+    known: BTreeMap<Identity, RunningSeries>,
     /// Series that are over, or were dropped to make room, with a last count to write; in the order of their ends.
-    over: VecDeque<Untold>,
+    over: VecDeque<UnwrittenCount>,
 }
 
 /// Identity of an event. The note is not part of it: it often contains a number that changes.
@@ -41,30 +41,30 @@ struct Identity {
 type Reference = [Option<String>; 5];
 
 #[derive(Debug)]
-struct Known {
+struct RunningSeries {
     name: String,
-    seen: Seen,
+    seen: Occurrences,
     /// When its count was last written.
-    told: Instant,
+    written_at: Instant,
     /// The latest repetition, if its count has not been written.
-    untold: Option<Record>,
+    unwritten: Option<EventRecord>,
 }
 
 /// Number of repetitions of an event, and when it was seen last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct Occurrences {
     pub(super) count: u32,
     pub(super) last: Instant,
 }
 
 /// A count that must still be written.
 #[derive(Debug, PartialEq)]
-pub(super) struct Untold {
+pub(super) struct UnwrittenCount {
     /// Name of the event.
     pub(super) name: String,
     /// Its latest repetition.
-    pub(super) record: Record,
-    pub(super) seen: Seen,
+    pub(super) record: EventRecord,
+    pub(super) seen: Occurrences,
 }
 
 /// Action for a recorded event.
@@ -74,61 +74,62 @@ pub(super) enum Publish {
     Create { name: String },
     /// The event of this name has now been seen `count` times.
     Repeat { name: String, count: u32 },
-    /// Do nothing: a later repetition or [`Series::untold`] will report the count.
+    /// Do nothing: a later repetition or [`Series::unwritten`] will report the count.
     Later,
 }
 
 impl Series {
-    pub(super) fn observe(&mut self, record: &Record, now: Instant, suffix: u64) -> Publish {
+    pub(super) fn observe(&mut self, record: &EventRecord, now: Instant, suffix: u64) -> Publish {
         // End quiet series first, so that this record cannot extend one of them.
         self.end(now);
         let identity = Identity::of(record);
         if let Some(known) = self.known.get_mut(&identity) {
             let count = known.seen.count.saturating_add(1);
-            known.seen = Seen { count, last: now };
-            if !is_told(count) {
-                known.untold = Some(record.clone());
+            known.seen = Occurrences { count, last: now };
+            if !is_written_at(count) {
+                known.unwritten = Some(record.clone());
                 return Publish::Later;
             }
-            (known.told, known.untold) = (now, None);
+            (known.written_at, known.unwritten) = (now, None);
             return Publish::Repeat { name: known.name.clone(), count };
         }
         if self.known.len() == CAPACITY {
             self.forget_oldest();
         }
         let name = event_name(record.regarding.name.as_deref().unwrap_or_default(), suffix);
-        let seen = Seen { count: 1, last: now };
-        self.known.insert(identity, Known { name: name.clone(), seen, told: now, untold: None });
+        let seen = Occurrences { count: 1, last: now };
+        self.known
+            .insert(identity, RunningSeries { name: name.clone(), seen, written_at: now, unwritten: None });
         Publish::Create { name }
     }
 
     /// When a count must be written that no repetition wrote: of a series that is over, or that continues for long.
     pub(super) fn due(&self) -> Option<Instant> {
-        let of_known = self.known.values().filter_map(Known::due).min();
+        let of_known = self.known.values().filter_map(RunningSeries::due).min();
         // Counts of finished series are written at once.
         // A time in the past, so that the publisher wakes at once.
-        self.over.front().map(|untold| untold.seen.last).or(of_known)
+        self.over.front().map(|unwritten| unwritten.seen.last).or(of_known)
     }
 
     /// Takes a count that is [due](Self::due), and marks it as written.
-    pub(super) fn untold(&mut self, now: Instant) -> Option<Untold> {
+    pub(super) fn unwritten(&mut self, now: Instant) -> Option<UnwrittenCount> {
         self.end(now);
-        if let Some(untold) = self.over.pop_front() {
-            return Some(untold);
+        if let Some(unwritten) = self.over.pop_front() {
+            return Some(unwritten);
         }
         let known = self.known.values_mut().find(|known| known.due().is_some_and(|due| due <= now))?;
         // Marked before the write: a failed write is the publisher's to retry.
-        known.told = now;
-        known.take_untold()
+        known.written_at = now;
+        known.take_unwritten()
     }
 
     /// Count and last time of the event of this name, while its series continues.
-    pub(super) fn seen(&self, record: &Record, name: &str) -> Option<Seen> {
+    pub(super) fn seen(&self, record: &EventRecord, name: &str) -> Option<Occurrences> {
         self.known.get(&Identity::of(record)).filter(|known| known.name == name).map(|known| known.seen)
     }
 
     /// Drops the series of this event, which could not be written, so that the next repetition is new.
-    pub(super) fn forget(&mut self, record: &Record, name: &str) {
+    pub(super) fn forget(&mut self, record: &EventRecord, name: &str) {
         let identity = Identity::of(record);
         if self.known.get(&identity).is_some_and(|known| known.name == name) {
             self.known.remove(&identity);
@@ -138,37 +139,37 @@ impl Series {
     /// Ends the series without a repetition for long enough.
     fn end(&mut self, now: Instant) {
         let ended = self.known.extract_if(.., |_, known| now.duration_since(known.seen.last) >= ENDS_AFTER);
-        self.over.extend(ended.filter_map(|(_, mut known)| known.take_untold()));
+        self.over.extend(ended.filter_map(|(_, mut known)| known.take_unwritten()));
     }
 
     fn forget_oldest(&mut self) {
         let oldest =
             self.known.iter().min_by_key(|(_, known)| known.seen.last).map(|(identity, _)| identity.clone());
         let forgotten = oldest.and_then(|oldest| self.known.remove(&oldest));
-        self.over.extend(forgotten.and_then(|mut known| known.take_untold()));
+        self.over.extend(forgotten.and_then(|mut known| known.take_unwritten()));
     }
 }
 
-impl Known {
+impl RunningSeries {
     /// When the count must be written, unless a repetition does so before.
     fn due(&self) -> Option<Instant> {
-        self.untold.as_ref()?;
-        Some((self.seen.last + ENDS_AFTER).min(self.told + REFRESHED_AFTER))
+        self.unwritten.as_ref()?;
+        Some((self.seen.last + ENDS_AFTER).min(self.written_at + REFRESHED_AFTER))
     }
 
-    fn take_untold(&mut self) -> Option<Untold> {
-        let record = self.untold.take()?;
-        Some(Untold { name: self.name.clone(), record, seen: self.seen })
+    fn take_unwritten(&mut self) -> Option<UnwrittenCount> {
+        let record = self.unwritten.take()?;
+        Some(UnwrittenCount { name: self.name.clone(), record, seen: self.seen })
     }
 }
 
 /// Returns whether a repetition is written: a request that fails forever must not write events at the rate of its retries.
-fn is_told(count: u32) -> bool {
+fn is_written_at(count: u32) -> bool {
     count <= 10 || count.is_power_of_two()
 }
 
 impl Identity {
-    fn of(record: &Record) -> Self {
+    fn of(record: &EventRecord) -> Self {
         let report = &record.report;
         Self {
             controller: record.controller.to_string(),

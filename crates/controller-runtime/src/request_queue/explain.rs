@@ -64,7 +64,7 @@ pub enum RequestState {
         #[serde(serialize_with = "seconds")]
         left: Duration,
         /// The rule that set the time.
-        rule: Rule,
+        rule: DelayReason,
     },
     /// Being reconciled.
     #[serde(rename_all = "camelCase")]
@@ -78,9 +78,9 @@ pub enum RequestState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
-pub enum Rule {
+pub enum DelayReason {
     /// A reconcile asked to run again after a time ([`Action::requeue_after`](crate::Action::requeue_after),
-    /// [`Error::retry_after`](crate::reconcile::Error::retry_after)), or a handler asked for a delay.
+    /// [`Error::retry_after`](crate::ReconcileError::retry_after)), or a handler asked for a delay.
     Delay,
     /// The rate limiter set the delay, after failures or [`Action::requeue`](crate::Action::requeue).
     RateLimiter,
@@ -97,7 +97,7 @@ pub(crate) fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok
     to.serialize_f64(duration.as_secs_f64())
 }
 
-impl From<Reason> for Rule {
+impl From<Reason> for DelayReason {
     fn from(reason: Reason) -> Self {
         match reason {
             Reason::Delayed => Self::Delay,
@@ -144,7 +144,7 @@ impl RequestState {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for DelayReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Delay => "a reconcile or handler asked for the delay",

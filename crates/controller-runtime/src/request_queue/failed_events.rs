@@ -53,12 +53,12 @@ impl fmt::Display for FailedEvent {
 #[derive(Clone, Default)]
 pub(crate) struct FailedEvents {
     /// By run of a source, and object.
-    all: Arc<Mutex<BTreeMap<(u64, String), Entry>>>,
+    all: Arc<Mutex<BTreeMap<(u64, String), FailedEventEntry>>>,
     runs: Arc<AtomicU64>,
     metrics: FailedEventMetrics,
 }
 
-struct Entry {
+struct FailedEventEntry {
     source: Arc<str>,
     error: String,
     attempts: u32,
@@ -91,7 +91,7 @@ impl FailedEvents {
     pub(crate) fn first(&self, limit: usize, object: Option<&str>) -> Vec<FailedEvent> {
         let (all, now) = (self.all.lock(), Instant::now());
         let wanted = all.iter().filter(|((_, name), _)| object.is_none_or(|object| object == name));
-        let show = |((_, object), entry): (&(u64, String), &Entry)| FailedEvent {
+        let show = |((_, object), entry): (&(u64, String), &FailedEventEntry)| FailedEvent {
             source: entry.source.to_string(),
             object: object.clone(),
             error: entry.error.clone(),
@@ -135,7 +135,7 @@ impl FailedEventsOfSource {
                 ),
             }
         }
-        let entry = Entry { source: Arc::clone(&self.source), error, attempts, due };
+        let entry = FailedEventEntry { source: Arc::clone(&self.source), error, attempts, due };
         if self.all.all.lock().insert((self.run, object.to_string()), entry).is_none() {
             self.all.metrics.add_waiting(&self.source, 1);
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::Duration;
 
 use super::explain::seconds;
-use crate::reconcile::{Causes, Next, Outcome, Request, WithoutEvent};
+use crate::reconcile::{Causes, NextRun, Outcome, Request, WithoutEvent};
 
 /// Number of runs stored for a request.
 const RUNS: usize = 32;
@@ -69,9 +69,9 @@ impl RunResult {
     pub(crate) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Returned(Ok(action)) => match action.next {
-                Next::Done => Self::Done,
-                Next::Requeue => Self::Requeued,
-                Next::RequeueAfter(delay) => Self::RequeuedAfter(delay),
+                NextRun::Done => Self::Done,
+                NextRun::Requeue => Self::Requeued,
+                NextRun::RequeueAfter(delay) => Self::RequeuedAfter(delay),
             },
             Outcome::Returned(Err(error)) if error.is_terminal() => Self::FailedForGood(beginning(error)),
             Outcome::Returned(Err(error)) => Self::Failed(beginning(error)),
@@ -122,7 +122,7 @@ fn beginning(error: &dyn fmt::Display) -> String {
 pub(crate) struct History<R> {
     /// Place of each request in `slots`.
     places: HashTable<u32>,
-    slots: Vec<Slot<R>>,
+    slots: Vec<RequestSlot<R>>,
     /// Failing requests, and the others, each in the order of their last runs.
     failed: Order,
     settled: Order,
@@ -131,7 +131,7 @@ pub(crate) struct History<R> {
 
 /// A request that ran. It keeps its place until another request takes it.
 #[derive(Debug)]
-struct Slot<R> {
+struct RequestSlot<R> {
     request: R,
     hash: u64,
     runs: VecDeque<Run>,
@@ -212,7 +212,7 @@ impl<R: Request> History<R> {
         self.slots_of(&self.failed).map(|slot| &slot.request)
     }
 
-    fn slots_of(&self, order: &Order) -> impl Iterator<Item = &Slot<R>> {
+    fn slots_of(&self, order: &Order) -> impl Iterator<Item = &RequestSlot<R>> {
         let slot = |place: u32| &self.slots[place as usize];
         std::iter::successors(order.oldest.map(slot), move |last| last.after.map(slot))
     }
@@ -242,7 +242,14 @@ impl<R: Request> History<R> {
         } else {
             let request = request.clone();
             let runs = VecDeque::with_capacity(1);
-            self.slots.push(Slot { request, hash, runs, has_failed: false, before: None, after: None });
+            self.slots.push(RequestSlot {
+                request,
+                hash,
+                runs,
+                has_failed: false,
+                before: None,
+                after: None,
+            });
             u32::try_from(self.slots.len() - 1).expect("there are no more than REQUESTS")
         };
         self.places.insert_unique(hash, place, |&place| self.slots[place as usize].hash);
@@ -251,7 +258,7 @@ impl<R: Request> History<R> {
 
     /// Removes a slot from its order.
     fn unlink(&mut self, place: u32) {
-        let Slot { before, after, has_failed, .. } = self.slots[place as usize];
+        let RequestSlot { before, after, has_failed, .. } = self.slots[place as usize];
         let order = if has_failed { &mut self.failed } else { &mut self.settled };
         match before {
             Some(before) => self.slots[before as usize].after = after,

@@ -22,7 +22,7 @@ use kube_workqueue::{AddOptions, Queue};
 use self::{enqueue::Class, overview::FAILED_EVENTS};
 pub use self::{
     enqueue::Enqueue,
-    explain::{Explanation, RequestState, Rule},
+    explain::{DelayReason, Explanation, RequestState},
     failed_events::FailedEvent,
     history::{Run, RunResult},
     overview::{Failing, Overview},
@@ -31,7 +31,7 @@ pub(crate) use self::{
     enqueue::EventFailure,
     failed_events::{FailedEvents, FailedEventsOfSource},
     overview::Explain,
-    tracker::Tracker,
+    tracker::{Redelivery, Tracker},
 };
 use crate::{
     cache::{Event, LabelSelector},
@@ -42,6 +42,15 @@ use crate::{
     reconcile::{Cause, ChangeType, Request},
 };
 
+/// Order in which due requests are processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueOrder {
+    /// By arrival.
+    Fifo,
+    /// Requests caused by events before those of initial lists.
+    ByPriority,
+}
+
 /// The queue of a controller, with causes, event filters and failed events.
 pub(crate) struct RequestQueue<R: Request> {
     pub(crate) controller: Arc<str>,
@@ -49,10 +58,9 @@ pub(crate) struct RequestQueue<R: Request> {
     pub(crate) tracker: Arc<Tracker<R>>,
     /// Filters that every event of every source must pass.
     filters: Arc<[Box<dyn EventFilter>]>,
-    /// Whether requests have different priorities.
-    classes: bool,
-    /// Whether the source that uses this handle delivers everything again in its next run.
-    delivers_again: bool,
+    order: QueueOrder,
+    /// Of the source that uses this handle.
+    redelivery: Redelivery,
     /// The manager's clock.
     pub(crate) clock: Clock,
     pub(crate) failed_events: FailedEvents,
@@ -63,7 +71,7 @@ impl<R: Request> RequestQueue<R> {
         controller: &str,
         queue: Queue<R>,
         filters: Vec<Box<dyn EventFilter>>,
-        classes: bool,
+        order: QueueOrder,
         clock: Clock,
     ) -> Self {
         let (controller, filters) = (Arc::from(controller), Arc::from(filters));
@@ -72,8 +80,8 @@ impl<R: Request> RequestQueue<R> {
             queue,
             tracker: Arc::default(),
             filters,
-            classes,
-            delivers_again: false,
+            order,
+            redelivery: Redelivery::Never,
             clock,
             failed_events: FailedEvents::default(),
         }
@@ -83,14 +91,14 @@ impl<R: Request> RequestQueue<R> {
         Self { failed_events, ..self }
     }
 
-    /// A handle for a source that delivers everything again in its next run, or does not.
-    pub(crate) fn of_source(&self, delivers_again: bool) -> Self {
-        Self { delivers_again, ..self.clone() }
+    /// Returns a handle for one source.
+    pub(crate) fn of_source(&self, redelivery: Redelivery) -> Self {
+        Self { redelivery, ..self.clone() }
     }
 
-    /// An requests without a controller, for tests.
+    /// A queue without a controller, for tests.
     pub(crate) fn of(queue: Queue<R>) -> Self {
-        Self::new("", queue, Vec::new(), true, Clock::default())
+        Self::new("", queue, Vec::new(), QueueOrder::ByPriority, Clock::default())
     }
 
     /// Labels that an object must have for its events to lead to requests.
@@ -151,7 +159,7 @@ impl<R: Request> RequestQueue<R> {
 
     /// Records an event that leads to a run.
     fn expect(&self, request: &R, cause: Cause) {
-        self.tracker.expect(request, cause, !self.delivers_again);
+        self.tracker.expect(request, cause, self.redelivery);
     }
 
     /// Enqueues a request again on behalf of its last run.
@@ -159,7 +167,7 @@ impl<R: Request> RequestQueue<R> {
         self.enqueue(Class::AsSaid).add_with(request.clone(), how);
     }
 
-    /// Removes the requests that sources with [`delivers_again`](crate::source::Source::delivers_again) will add again, if
+    /// Removes the requests that sources with [`delivers_again`](crate::Source::delivers_again) will add again, if
     /// they are still due. Nothing may be processed meanwhile.
     pub(crate) async fn remove_repeatable(&self) {
         let mut pace = Pace::begin();
@@ -172,7 +180,10 @@ impl<R: Request> RequestQueue<R> {
     }
 
     fn enqueue(&self, class: Class) -> Enqueue<'_, R> {
-        Enqueue::to(&self.queue).in_class(if self.classes { class } else { Class::One })
+        Enqueue::to(&self.queue).in_class(match self.order {
+            QueueOrder::ByPriority => class,
+            QueueOrder::Fifo => Class::One,
+        })
     }
 
     /// Explains the state of `request`.
@@ -196,8 +207,8 @@ impl<R: Request> Clone for RequestQueue<R> {
             queue: self.queue.clone(),
             tracker: Arc::clone(&self.tracker),
             filters: Arc::clone(&self.filters),
-            classes: self.classes,
-            delivers_again: self.delivers_again,
+            order: self.order,
+            redelivery: self.redelivery,
             clock: self.clock,
             failed_events: self.failed_events.clone(),
         }
@@ -288,7 +299,8 @@ mod tests {
 
     #[test]
     fn without_classes_everything_is_of_one() {
-        let requests = RequestQueue::new("test", Queue::default(), Vec::new(), false, Clock::default());
+        let requests =
+            RequestQueue::new("test", Queue::default(), Vec::new(), QueueOrder::Fifo, Clock::default());
         let listed = Event::Create { object: map("1"), in_initial_list: true };
         assert_eq!(told(&listed, &requests).0, Priority::Normal);
         requests.add(&Arc::from("x"), listed.key(), AddOptions::default().priority(Priority::High));
@@ -301,8 +313,13 @@ mod tests {
     #[test]
     fn every_event_has_to_pass_the_filters_whatever_source_it_comes_from() {
         let created = |event: &MetaEvent<'_>| matches!(event, MetaEvent::Create { .. });
-        let requests =
-            RequestQueue::new("test", Queue::default(), vec![Box::new(created)], true, Clock::default());
+        let requests = RequestQueue::new(
+            "test",
+            Queue::default(),
+            vec![Box::new(created)],
+            QueueOrder::ByPriority,
+            Clock::default(),
+        );
         let tell = |event: &Event<ConfigMap>| {
             requests.receive(&Arc::from("x"), event, |queue| queue.add(event.key())).expect("no panic");
         };

@@ -14,10 +14,10 @@ use crate::reconcile::{Cause, Causes, Request};
 
 /// The causes of coming runs, and the past runs.
 #[derive(Debug)]
-pub(crate) struct Tracker<R>(Mutex<Inner<R>>);
+pub(crate) struct Tracker<R>(Mutex<TrackedRequests<R>>);
 
 #[derive(Debug)]
-struct Inner<R> {
+struct TrackedRequests<R> {
     /// Requests with events that no run has answered yet. At most as many as are in the queue. Shrinks with their number.
     pending: HashMap<R, Pending>,
     history: History<R>,
@@ -47,25 +47,34 @@ pub(crate) struct Beginning {
     pub(crate) before: Option<crate::telemetry::Before>,
 }
 
+/// Whether a source delivers an event again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Redelivery {
+    /// In its next run, like all other events.
+    NextRun,
+    Never,
+}
+
 impl<R> Default for Tracker<R> {
     fn default() -> Self {
-        Self(Mutex::new(Inner { pending: HashMap::new(), history: History::default() }))
+        Self(Mutex::new(TrackedRequests { pending: HashMap::new(), history: History::default() }))
     }
 }
 
 impl<R: Request> Tracker<R> {
     /// Records an event that leads to a run, and whether its source will not deliver it again. Must be called before the request
     /// is added to the queue, or the run may miss it.
-    pub(crate) fn expect(&self, request: &R, cause: Cause, only_once: bool) {
+    pub(crate) fn expect(&self, request: &R, cause: Cause, redelivery: Redelivery) {
         let pending = &mut self.0.lock().pending;
         match pending.get_mut(request) {
             Some(known) => {
                 known.causes.add(cause);
-                known.only_once |= only_once;
+                known.only_once |= redelivery == Redelivery::Never;
             }
             None => {
                 let mut causes = Causes::default();
                 causes.add(cause);
+                let only_once = redelivery == Redelivery::Never;
                 pending.insert(request.clone(), Pending { causes, since: Instant::now(), only_once });
             }
         }
@@ -153,7 +162,7 @@ impl<R: Request> Tracker<R> {
 /// Number of pending requests for which memory is kept.
 const KEPT: usize = 1024;
 
-impl<R: Request> Inner<R> {
+impl<R: Request> TrackedRequests<R> {
     /// Removes a pending request. If most of the memory is unused afterwards, half of it or more is freed, so the cost is
     /// proportional to the number of removals before.
     fn take_pending(&mut self, request: &R) -> Option<Pending> {
@@ -201,7 +210,7 @@ mod tests {
         let requests = RequestQueue::of(Queue::default());
         TRACKER.set(Some(Arc::clone(&requests.tracker)));
         let cause = Cause { change: ChangeType::Updated, source: Arc::from("x"), object: None };
-        requests.tracker.expect(&Nosy("expected"), cause, false);
+        requests.tracker.expect(&Nosy("expected"), cause, Redelivery::NextRun);
         let run = Run {
             ended: Timestamp::UNIX_EPOCH,
             took: std::time::Duration::ZERO,
@@ -224,7 +233,7 @@ mod tests {
         let tracker = Tracker::default();
         let cause = Cause { change: ChangeType::Updated, source: Arc::from("x"), object: None };
         for request in 0..1_000_000_u32 {
-            tracker.expect(&request, cause.clone(), false);
+            tracker.expect(&request, cause.clone(), Redelivery::NextRun);
         }
         let capacity = || tracker.0.lock().pending.capacity();
         assert!(capacity() >= 1_000_000);

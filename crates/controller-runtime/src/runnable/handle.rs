@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    lifecycle::{Id, Input},
+    lifecycle::{Id, LifecycleInput},
     runnables::Runnables,
 };
 
@@ -31,7 +31,7 @@ impl RunnableHandle {
     /// Dropping the future only ends the wait.
     pub async fn remove(self) {
         let Some(registry) = self.registry.upgrade() else { return };
-        registry.step(Input::Remove(self.id));
+        registry.step(LifecycleInput::Remove(self.id));
         registry.forgotten(self.id).await;
     }
 }

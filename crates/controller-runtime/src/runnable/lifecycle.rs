@@ -68,11 +68,11 @@ pub(crate) enum ReadyWhen {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Input {
+pub(crate) enum LifecycleInput {
     /// The runnable reports that it is ready.
     Ready(Id),
     /// The runnable ended, with an error or without.
-    Ended(Id, Result<(), Failed>),
+    Ended(Id, Result<(), RunnableFailed>),
     /// The runnable is to be removed.
     Remove(Id),
     Shutdown,
@@ -87,7 +87,7 @@ pub(crate) enum Input {
 
 /// Marks a failure; the shell has the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Failed;
+pub(crate) struct RunnableFailed;
 
 /// Action for the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,18 +109,18 @@ pub(crate) struct Refused;
 
 /// The manager is running already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Running;
+pub(crate) struct AlreadyRunning;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Lifecycle {
-    phase: Phase,
+    phase: LifecyclePhase,
     members: BTreeMap<Id, Member>,
     next_id: Id,
-    election: Option<Election>,
+    election: Option<ElectionState>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Phase {
+enum LifecyclePhase {
     Built,
     /// This group and those before it have been started.
     Starting(Group),
@@ -151,7 +151,7 @@ enum MemberState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Election {
+enum ElectionState {
     /// Not a candidate yet.
     Waiting,
     Standing,
@@ -166,30 +166,30 @@ enum Election {
 impl Lifecycle {
     pub(crate) fn new(with_election: bool) -> Self {
         Self {
-            phase: Phase::Built,
+            phase: LifecyclePhase::Built,
             members: BTreeMap::new(),
             next_id: 0,
-            election: with_election.then_some(Election::Waiting),
+            election: with_election.then_some(ElectionState::Waiting),
         }
     }
 
     pub(crate) fn state(&self) -> State {
         match self.phase {
-            Phase::Built => State::Built,
-            Phase::Starting(_) => State::Starting,
-            Phase::Ready => State::Ready,
-            Phase::Draining(_) | Phase::Aborting => State::Draining,
-            Phase::Stopped => State::Stopped,
+            LifecyclePhase::Built => State::Built,
+            LifecyclePhase::Starting(_) => State::Starting,
+            LifecyclePhase::Ready => State::Ready,
+            LifecyclePhase::Draining(_) | LifecyclePhase::Aborting => State::Draining,
+            LifecyclePhase::Stopped => State::Stopped,
         }
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {
-        matches!(self.phase, Phase::Draining(_) | Phase::Aborting | Phase::Stopped)
+        matches!(self.phase, LifecyclePhase::Draining(_) | LifecyclePhase::Aborting | LifecyclePhase::Stopped)
     }
 
     /// Returns whether the lease is lost while leader-elected runnables still run.
     pub(crate) fn is_losing(&self) -> bool {
-        self.election == Some(Election::Losing)
+        self.election == Some(ElectionState::Losing)
     }
 
     pub(crate) fn group(&self, id: Id) -> Option<Group> {
@@ -212,16 +212,16 @@ impl Lifecycle {
     }
 
     /// Starts a run. After an earlier run, everything starts again.
-    pub(crate) fn run(&mut self) -> Result<Vec<Effect>, Running> {
-        if !matches!(self.phase, Phase::Built | Phase::Stopped) {
-            return Err(Running);
+    pub(crate) fn run(&mut self) -> Result<Vec<Effect>, AlreadyRunning> {
+        if !matches!(self.phase, LifecyclePhase::Built | LifecyclePhase::Stopped) {
+            return Err(AlreadyRunning);
         }
         for member in self.members.values_mut() {
             debug_assert!(!member.removed, "removed members are dropped at the end of a run");
             member.state = MemberState::Queued;
         }
-        self.election = self.election.map(|_| Election::Waiting);
-        self.phase = Phase::Starting(Group::HttpServers);
+        self.election = self.election.map(|_| ElectionState::Waiting);
+        self.phase = LifecyclePhase::Starting(Group::HttpServers);
         let mut effects = Vec::new();
         // An empty group is ready at once; `advance` continues with the next.
         self.spawn_all(Group::HttpServers, &mut effects);
@@ -231,41 +231,41 @@ impl Lifecycle {
 
     /// Marks the run as ended, in whatever way; nothing of it is left.
     pub(crate) fn stop(&mut self) {
-        self.phase = Phase::Stopped;
-        self.election = self.election.map(|_| Election::Over);
+        self.phase = LifecyclePhase::Stopped;
+        self.election = self.election.map(|_| ElectionState::Over);
         self.members.retain(|_, member| !member.removed);
         for member in self.members.values_mut() {
             member.state = MemberState::Ended;
         }
     }
 
-    pub(crate) fn step(&mut self, input: Input) -> Vec<Effect> {
+    pub(crate) fn step(&mut self, input: LifecycleInput) -> Vec<Effect> {
         let mut effects = Vec::new();
         match input {
-            Input::Ready(id) => self.set_state(id, |state| match state {
+            LifecycleInput::Ready(id) => self.set_state(id, |state| match state {
                 MemberState::Starting => MemberState::Ready,
                 other => other,
             }),
-            Input::Ended(id, result) => self.ended(id, result, &mut effects),
-            Input::Remove(id) => self.remove(id, &mut effects),
-            Input::Shutdown => self.shut_down(&mut effects),
-            Input::Elected => {
+            LifecycleInput::Ended(id, result) => self.ended(id, result, &mut effects),
+            LifecycleInput::Remove(id) => self.remove(id, &mut effects),
+            LifecycleInput::Shutdown => self.shut_down(&mut effects),
+            LifecycleInput::Elected => {
                 // An election that was won during a shutdown starts nothing.
-                if self.phase == Phase::Ready && self.election == Some(Election::Standing) {
-                    self.election = Some(Election::Leading);
+                if self.phase == LifecyclePhase::Ready && self.election == Some(ElectionState::Standing) {
+                    self.election = Some(ElectionState::Leading);
                     self.spawn_all(Group::LeaderElected, &mut effects);
                 }
             }
-            Input::Lost => {
-                if matches!(self.election, Some(Election::Standing | Election::Leading)) {
-                    self.election = Some(Election::Losing);
+            LifecycleInput::Lost => {
+                if matches!(self.election, Some(ElectionState::Standing | ElectionState::Leading)) {
+                    self.election = Some(ElectionState::Losing);
                     self.abort(|group| group == Group::LeaderElected, &mut effects);
                 }
             }
-            Input::ElectionOver => self.election = self.election.map(|_| Election::Over),
-            Input::GraceOver => {
-                if matches!(self.phase, Phase::Draining(_)) {
-                    self.phase = Phase::Aborting;
+            LifecycleInput::ElectionOver => self.election = self.election.map(|_| ElectionState::Over),
+            LifecycleInput::GraceOver => {
+                if matches!(self.phase, LifecyclePhase::Draining(_)) {
+                    self.phase = LifecyclePhase::Aborting;
                     self.abort(|_| true, &mut effects);
                 }
             }
@@ -276,11 +276,11 @@ impl Lifecycle {
 
     /// Takes every transition that is possible without another input.
     fn advance(&mut self, effects: &mut Vec<Effect>) {
-        if self.election == Some(Election::Losing)
+        if self.election == Some(ElectionState::Losing)
             && self.has_ended(Group::LeaderElected)
             && !self.is_shutting_down()
         {
-            self.election = Some(Election::Standing);
+            self.election = Some(ElectionState::Standing);
             // Each leadership starts all runnables, including those that ended by themselves in the last one.
             for member in self.members.values_mut().filter(|member| member.group == Group::LeaderElected) {
                 member.state = MemberState::Queued;
@@ -288,25 +288,25 @@ impl Lifecycle {
             effects.push(Effect::Stand);
         }
         // Several groups in one call, if they are empty or ready at once.
-        while let Phase::Starting(group) = self.phase {
+        while let LifecyclePhase::Starting(group) = self.phase {
             if !self.all(group, |member| matches!(member.state, MemberState::Ready | MemberState::Ended)) {
                 return;
             }
             match group.next() {
                 // With an election, the last group starts when the lease is won; the manager is ready before.
                 Some(Group::LeaderElected) if self.election.is_some() => {
-                    self.election = Some(Election::Standing);
+                    self.election = Some(ElectionState::Standing);
                     effects.push(Effect::Stand);
-                    self.phase = Phase::Ready;
+                    self.phase = LifecyclePhase::Ready;
                 }
                 Some(next) => {
-                    self.phase = Phase::Starting(next);
+                    self.phase = LifecyclePhase::Starting(next);
                     self.spawn_all(next, effects);
                 }
-                None => self.phase = Phase::Ready,
+                None => self.phase = LifecyclePhase::Ready,
             }
         }
-        while let Phase::Draining(group) = self.phase {
+        while let LifecyclePhase::Draining(group) = self.phase {
             if !self.has_ended(group) {
                 return;
             }
@@ -314,34 +314,34 @@ impl Lifecycle {
             self.step_down_once_nothing_leads(effects);
             match group.previous() {
                 Some(previous) => {
-                    self.phase = Phase::Draining(previous);
+                    self.phase = LifecyclePhase::Draining(previous);
                     self.drain(previous, effects);
                 }
-                None if self.is_over() => self.phase = Phase::Stopped,
+                None if self.is_over() => self.phase = LifecyclePhase::Stopped,
                 // All runnables have ended, but the election has not: wait for `ElectionOver`.
                 None => return,
             }
         }
-        if self.phase == Phase::Aborting {
+        if self.phase == LifecyclePhase::Aborting {
             self.step_down_once_nothing_leads(effects);
             if self.is_over() {
-                self.phase = Phase::Stopped;
+                self.phase = LifecyclePhase::Stopped;
             }
         }
     }
 
     fn shut_down(&mut self, effects: &mut Vec<Effect>) {
         match self.phase {
-            Phase::Built => self.phase = Phase::Stopped,
-            Phase::Starting(_) | Phase::Ready => {
-                self.phase = Phase::Draining(Group::LeaderElected);
+            LifecyclePhase::Built => self.phase = LifecyclePhase::Stopped,
+            LifecyclePhase::Starting(_) | LifecyclePhase::Ready => {
+                self.phase = LifecyclePhase::Draining(Group::LeaderElected);
                 self.drain(Group::LeaderElected, effects);
             }
-            Phase::Draining(_) | Phase::Aborting | Phase::Stopped => {}
+            LifecyclePhase::Draining(_) | LifecyclePhase::Aborting | LifecyclePhase::Stopped => {}
         }
     }
 
-    fn ended(&mut self, id: Id, result: Result<(), Failed>, effects: &mut Vec<Effect>) {
+    fn ended(&mut self, id: Id, result: Result<(), RunnableFailed>, effects: &mut Vec<Effect>) {
         let Some(member) = self.members.get_mut(&id) else { return };
         // A runnable that was asked to stop may return an error without consequences.
         let unasked = matches!(member.state, MemberState::Starting | MemberState::Ready);
@@ -375,12 +375,15 @@ impl Lifecycle {
     /// Returns whether a runnable added to the group starts at once.
     fn is_started(&self, group: Group) -> bool {
         match self.phase {
-            Phase::Starting(started) => group <= started,
-            Phase::Ready => {
+            LifecyclePhase::Starting(started) => group <= started,
+            LifecyclePhase::Ready => {
                 group != Group::LeaderElected
-                    || self.election.is_none_or(|election| election == Election::Leading)
+                    || self.election.is_none_or(|election| election == ElectionState::Leading)
             }
-            Phase::Built | Phase::Draining(_) | Phase::Aborting | Phase::Stopped => false,
+            LifecyclePhase::Built
+            | LifecyclePhase::Draining(_)
+            | LifecyclePhase::Aborting
+            | LifecyclePhase::Stopped => false,
         }
     }
 
@@ -424,18 +427,18 @@ impl Lifecycle {
 
     fn step_down_once_nothing_leads(&mut self, effects: &mut Vec<Effect>) {
         let to_end = match self.election {
-            None | Some(Election::Ending | Election::Over) => return,
+            None | Some(ElectionState::Ending | ElectionState::Over) => return,
             Some(_) => self.has_ended(Group::LeaderElected),
         };
         if to_end {
-            self.election = Some(Election::Ending);
+            self.election = Some(ElectionState::Ending);
             effects.push(Effect::StepDown);
         }
     }
 
     fn is_over(&self) -> bool {
         self.members.values().all(|member| !member.is_running())
-            && self.election.is_none_or(|election| election == Election::Over)
+            && self.election.is_none_or(|election| election == ElectionState::Over)
     }
 
     fn has_ended(&self, group: Group) -> bool {

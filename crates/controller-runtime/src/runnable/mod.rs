@@ -1,7 +1,7 @@
 //! Runnables: components that a manager starts and stops, and the engine that does so.
 //!
-//! `lifecycle` decides the order (pure), `runnables` holds the runnables with their states. The shell that carries out the decisions
-//! is the run of a manager.
+//! `lifecycle` decides the order (pure), `runnables` holds the runnables with their states. The shell that carries out the
+//! decisions is the run of a manager.
 
 mod handle;
 mod lifecycle;
@@ -23,8 +23,8 @@ pub use self::{
     state::{NeverReadyError, State},
 };
 pub(crate) use self::{
-    lifecycle::{Effect, Failed, Group, Id, Input, ReadyWhen},
-    runnables::{ControllerName, Refusal, RegisteredRunnable, ReservedName, Runnables},
+    lifecycle::{Effect, Group, Id, LifecycleInput, ReadyWhen, RunnableFailed},
+    runnables::{ControllerName, RegisteredRunnable, RegistrationRefusal, ReservedName, Runnables},
     state::{Readiness, wait_until_ready},
 };
 use crate::{error::BoxError, recorder::Recorder};
@@ -76,7 +76,7 @@ pub trait Runnable: Send + Sync + 'static {
     /// # Cancellation
     ///
     /// The future is dropped when the lease is lost, and when it has not returned within
-    /// [`graceful_shutdown_timeout`](crate::manager::Options::graceful_shutdown_timeout) of the shutdown.
+    /// [`graceful_shutdown_timeout`](crate::ManagerOptions::graceful_shutdown_timeout) of the shutdown.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::{
     DynRunnable, Runnable, State,
-    lifecycle::{Effect, Group, Id, Input, Lifecycle, ReadyWhen, Running},
+    lifecycle::{AlreadyRunning, Effect, Group, Id, Lifecycle, LifecycleInput, ReadyWhen},
 };
 use crate::{ordered_watch, request_queue::Explain};
 
@@ -22,7 +22,7 @@ pub(crate) enum ControllerName<'n> {
 
 /// Reason for which a runnable is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum RegistrationRefusal {
     /// A controller has the name, which must be unique.
     DuplicateName,
     /// The manager is stopping or has stopped.
@@ -53,26 +53,26 @@ impl RegisteredRunnable {
 
 /// The runnables of a manager, and their lifecycle.
 pub(crate) struct Runnables {
-    inner: Mutex<Registrations>,
+    inner: Mutex<RegisteredRunnables>,
     /// Wakes the run.
     changed: Notify,
     /// Number of entries. A change wakes callers that wait for the end of a removed runnable.
     entries: ordered_watch::Sender<usize>,
 }
 
-struct Registrations {
+struct RegisteredRunnables {
     lifecycle: Lifecycle,
     /// Whether a run exists; it may still have to finish when the lifecycle has stopped.
     runs: bool,
     entries: BTreeMap<Id, RegisteredRunnable>,
     /// Controllers that their users run.
-    unmanaged: Vec<Named>,
+    unmanaged: Vec<NamedController>,
     /// Effects for the run to carry out.
     effects: Vec<Effect>,
 }
 
 /// A controller's name, and the explanations of its requests.
-type Named = (Arc<str>, Arc<dyn Explain>);
+type NamedController = (Arc<str>, Arc<dyn Explain>);
 
 /// Name of a controller that the manager does not run. Dropping it frees the name.
 pub(crate) struct ReservedName {
@@ -95,7 +95,7 @@ impl Drop for ReservedName {
 impl Runnables {
     pub(crate) fn new(with_election: bool) -> Self {
         let lifecycle = Lifecycle::new(with_election);
-        let inner = Registrations {
+        let inner = RegisteredRunnables {
             lifecycle,
             runs: false,
             entries: BTreeMap::new(),
@@ -112,11 +112,11 @@ impl Runnables {
         group: Group,
         ready: ReadyWhen,
         make: impl FnOnce() -> RegisteredRunnable,
-    ) -> Result<Id, Refusal> {
+    ) -> Result<Id, RegistrationRefusal> {
         let mut inner = self.inner.lock();
         inner.check(name)?;
         // The lifecycle decides before `make` is called, so that nothing is watched for a refused controller.
-        let (id, effects) = inner.lifecycle.add(group, ready).map_err(|_| Refusal::Stopping)?;
+        let (id, effects) = inner.lifecycle.add(group, ready).map_err(|_| RegistrationRefusal::Stopping)?;
         inner.entries.insert(id, make());
         inner.effects.extend(effects);
         drop(inner);
@@ -131,7 +131,7 @@ impl Runnables {
         name: &str,
         rule: ControllerName<'_>,
         make: impl FnOnce() -> Arc<dyn Explain>,
-    ) -> Result<ReservedName, Refusal> {
+    ) -> Result<ReservedName, RegistrationRefusal> {
         let mut inner = self.inner.lock();
         inner.check(rule)?;
         let name: Arc<str> = Arc::from(name);
@@ -140,18 +140,18 @@ impl Runnables {
     }
 
     /// Starts a run, which lasts until [`Runnables::stop`].
-    pub(crate) fn run(&self) -> Result<(), Running> {
+    pub(crate) fn run(&self) -> Result<(), AlreadyRunning> {
         let mut inner = self.inner.lock();
         // The lifecycle may be `Stopped` while the run still ends; a second run must wait for that.
         if inner.runs {
-            return Err(Running);
+            return Err(AlreadyRunning);
         }
         inner.effects = inner.lifecycle.run()?;
         inner.runs = true;
         Ok(())
     }
 
-    pub(crate) fn step(&self, input: Input) {
+    pub(crate) fn step(&self, input: LifecycleInput) {
         let mut inner = self.inner.lock();
         // Input and effects under one lock, so that effects of different threads keep the order of their inputs.
         let effects = inner.lifecycle.step(input);
@@ -169,8 +169,8 @@ impl Runnables {
         self.forget_removed(inner);
     }
 
-    fn forget_removed(&self, mut inner: MutexGuard<'_, Registrations>) {
-        let Registrations { lifecycle, entries, .. } = &mut *inner;
+    fn forget_removed(&self, mut inner: MutexGuard<'_, RegisteredRunnables>) {
+        let RegisteredRunnables { lifecycle, entries, .. } = &mut *inner;
         let removed: Vec<_> = entries.extract_if(.., |id, _| lifecycle.group(*id).is_none()).collect();
         let left = entries.len();
         drop(inner);
@@ -193,7 +193,7 @@ impl Runnables {
     }
 
     /// The controllers by name in order of addition, then those that their users run.
-    pub(crate) fn controllers(&self) -> Vec<Named> {
+    pub(crate) fn controllers(&self) -> Vec<NamedController> {
         let inner = self.inner.lock();
         let named = |entry: &RegisteredRunnable| {
             Some((Arc::clone(&entry.name), Arc::clone(entry.controller.as_ref()?)))
@@ -226,14 +226,14 @@ impl Runnables {
     }
 }
 
-impl Registrations {
+impl RegisteredRunnables {
     /// Refuses a unique name that a controller has.
-    fn check(&self, name: ControllerName<'_>) -> Result<(), Refusal> {
+    fn check(&self, name: ControllerName<'_>) -> Result<(), RegistrationRefusal> {
         let ControllerName::Unique(name) = name else { return Ok(()) };
         let managed =
             self.entries.values().filter(|entry| entry.controller.is_some()).map(|entry| &entry.name);
         if managed.chain(self.unmanaged.iter().map(|(name, _)| name)).any(|known| **known == *name) {
-            return Err(Refusal::DuplicateName);
+            return Err(RegistrationRefusal::DuplicateName);
         }
         Ok(())
     }

@@ -7,34 +7,34 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use hyper::body::Incoming;
 
 /// A request. Its body is not read.
-pub type Request = http::Request<()>;
+pub type HttpRequest = http::Request<()>;
 
 /// A response.
-pub type Response = http::Response<Bytes>;
+pub type HttpResponse = http::Response<Bytes>;
 
-/// Answers requests. Implemented by every `async` function from [`Request`] to [`Response`].
+/// Answers requests. Implemented by every `async` function from [`HttpRequest`] to [`HttpResponse`].
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
-    fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
+    fn handle(&self, request: HttpRequest) -> impl Future<Output = HttpResponse> + Send;
 }
 
 impl<F, A> Handler for F
 where
-    F: Fn(Request) -> A + Send + Sync + 'static,
-    A: Future<Output = Response> + Send,
+    F: Fn(HttpRequest) -> A + Send + Sync + 'static,
+    A: Future<Output = HttpResponse> + Send,
 {
-    fn handle(&self, request: Request) -> impl Future<Output = Response> + Send {
+    fn handle(&self, request: HttpRequest) -> impl Future<Output = HttpResponse> + Send {
         self(request)
     }
 }
 
 /// Object-safe form of [`Handler`].
 pub(crate) type BoxHandler =
-    Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync>;
+    Arc<dyn Fn(HttpRequest) -> Pin<Box<dyn Future<Output = HttpResponse> + Send>> + Send + Sync>;
 
 /// Handler that reads the bodies of requests, and limits their size and the time to read them.
 pub(crate) type BodyHandler =
-    Arc<dyn Fn(http::Request<Incoming>) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync>;
+    Arc<dyn Fn(http::Request<Incoming>) -> Pin<Box<dyn Future<Output = HttpResponse> + Send>> + Send + Sync>;
 
 /// Handler of all requests of a server.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ pub(crate) enum ServerHandler {
 }
 
 impl ServerHandler {
-    pub(super) async fn handle(&self, request: http::Request<Incoming>) -> Response {
+    pub(super) async fn handle(&self, request: http::Request<Incoming>) -> HttpResponse {
         match self {
             Self::WithoutBody(handler) => handler(request.map(drop)).await,
             Self::WithBody(handler) => handler(request).await,
@@ -75,8 +75,8 @@ pub(crate) fn boxed(handler: impl Handler) -> BoxHandler {
 }
 
 /// A response with plain text.
-pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response {
-    let mut response = Response::new(text.into());
+pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> HttpResponse {
+    let mut response = HttpResponse::new(text.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -1,5 +1,5 @@
-//! Servers of a manager, for metrics, probes and webhooks: addresses ([`Endpoint`]), TLS ([`Serving`]), handlers ([`Handler`]), and the
-//! options of the metrics server ([`MetricsServerOptions`]).
+//! Servers of a manager, for metrics, probes and webhooks: addresses ([`Endpoint`]), TLS ([`Serving`]), handlers
+//! ([`Handler`]), and the options of the metrics server ([`MetricsServerOptions`]).
 //!
 //! HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need no more, and HTTP/2 has attacks of its own.
 
@@ -32,7 +32,7 @@ use self::{certificates::Certificates, handler::ServerHandler};
 pub use self::{
     certificates::{CertFiles, CertificateError, Serving},
     endpoint::{Endpoint, EndpointError},
-    handler::{Handler, Request, Response},
+    handler::{Handler, HttpRequest, HttpResponse},
     metrics_server::{AllowedTo, MetricsServerOptions},
 };
 use crate::{
@@ -44,7 +44,7 @@ use crate::{
 /// Largest number of concurrent connections; further ones wait until one is closed.
 const MAX_CONNECTIONS: usize = 256;
 /// Time for running requests when the server stops, as in controller-runtime. A manager with a shorter shutdown
-/// ([`graceful_shutdown_timeout`](crate::manager::Options::graceful_shutdown_timeout)) drops them together with the server.
+/// ([`graceful_shutdown_timeout`](crate::ManagerOptions::graceful_shutdown_timeout)) drops them together with the server.
 const CLOSING: Duration = Duration::from_secs(60);
 /// Pause after the system refused to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);

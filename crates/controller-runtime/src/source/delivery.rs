@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     Sink,
-    retries::{Attempt, Retries},
+    delivery_retries::{DeliveryAttempt, DeliveryRetries},
     rules::Rules,
 };
 use crate::{
@@ -18,14 +18,14 @@ use crate::{
 pub(super) struct Delivery<'s, K: Object, R: Request> {
     sink: &'s Sink<R>,
     rules: &'s Rules<K, R>,
-    retries: Retries<K>,
+    retries: DeliveryRetries<K>,
     /// Failed events for metrics and explanations.
     report: FailedEventsOfSource,
 }
 
 impl<'s, K: Object, R: Request> Delivery<'s, K, R> {
     pub(super) fn new(sink: &'s Sink<R>, rules: &'s Rules<K, R>) -> Self {
-        Self { sink, rules, retries: Retries::new(), report: sink.failed_events() }
+        Self { sink, rules, retries: DeliveryRetries::new(), report: sink.failed_events() }
     }
 
     /// Delivers an event.
@@ -59,8 +59,8 @@ impl<'s, K: Object, R: Request> Delivery<'s, K, R> {
         }
     }
 
-    fn attempt(&mut self, key: &ObjectKey<K>, attempt: Attempt<K>) {
-        let Attempt { mut events, attempts } = attempt;
+    fn attempt(&mut self, key: &ObjectKey<K>, attempt: DeliveryAttempt<K>) {
+        let DeliveryAttempt { mut events, attempts } = attempt;
         let mut failed = Vec::new();
         let mut failure = None;
         // Every event is tried even if an earlier one fails; those that fail stay in order.
@@ -73,7 +73,8 @@ impl<'s, K: Object, R: Request> Delivery<'s, K, R> {
         let Some(failure) = failure else { return self.report.handled(key) };
         let attempts = attempts.saturating_add(1);
         let now = Instant::now();
-        let (delay, dropped) = self.retries.fail(key, Attempt { events: failed, attempts }, &failure, now);
+        let (delay, dropped) =
+            self.retries.fail(key, DeliveryAttempt { events: failed, attempts }, &failure, now);
         self.report.failed(key, &failure, attempts, delay.map(|delay| now + delay));
         if let Some(dropped) = dropped {
             self.report.dropped(&dropped);

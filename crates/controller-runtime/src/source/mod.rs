@@ -4,132 +4,23 @@
 //! stream or a channel. Anything else implements the trait [`Source`], or is a closure passed to [`from_fn`].
 
 mod delivery;
-mod from_fn;
-mod kind;
-mod owns;
-mod retries;
+mod delivery_retries;
+pub(crate) mod dyn_source;
+mod fn_source;
+pub(crate) mod kind;
+pub(crate) mod owns;
 mod rules;
 mod sink;
 mod stream;
 
-use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
-
-pub use self::{
-    from_fn::{FnSource, from_fn},
+pub(crate) use self::{
+    dyn_source::{DynSource, Source},
     kind::Kind,
-    owns::{MetadataOnly, Owns, Whole},
+    owns::Owns,
+};
+pub use self::{
+    fn_source::{FnSource, from_fn},
+    owns::{MetadataOnly, Whole},
     sink::Sink,
     stream::{Events, Requests},
 };
-use crate::{error::BoxError, reconcile::Request};
-
-/// Adds requests to the queue of a controller.
-///
-/// ```
-/// use std::time::Duration;
-/// use controller_runtime::{BoxError, source::{Sink, Source}};
-///
-/// /// Enqueues everything once an hour.
-/// struct Hourly;
-///
-/// impl Source<&'static str> for Hourly {
-///     fn name(&self) -> String {
-///         "hourly".to_owned()
-///     }
-///
-///     async fn run(&self, sink: Sink<&'static str>) -> Result<(), BoxError> {
-///         loop {
-///             tokio::time::sleep(Duration::from_secs(3600)).await;
-///             sink.add("everything");
-///         }
-///     }
-/// }
-/// ```
-pub trait Source<R: Request>: Send + Sync + 'static {
-    /// Name in messages and in the [causes](crate::reconcile::Cause) of requests. Default: the name of the type.
-    fn name(&self) -> String {
-        type_name::<Self>().to_owned()
-    }
-
-    /// Puts requests into `sink` until the source is exhausted; returning `Ok` then does not stop the controller.
-    ///
-    /// Called once in each run of the manager. If the controller needs leader election and does not
-    /// [warm up](crate::controller::Options::enable_warmup), called once each time the process becomes leader.
-    ///
-    /// # Cancellation
-    ///
-    /// The future is dropped when the controller stops: items taken but not put into the sink by then are lost.
-    ///
-    /// # Errors
-    ///
-    /// An error means that the controller cannot go on: it fails, and with it the manager, unless the controller
-    /// [does not require](Source::is_required) the source.
-    fn run(&self, sink: Sink<R>) -> impl Future<Output = Result<(), BoxError>> + Send;
-
-    /// Returns whether the source calls [`Sink::set_synced`] once it has delivered the initial state. Nothing is reconciled
-    /// before that, for as long as [`cache_sync_timeout`](crate::controller::Options::cache_sync_timeout) allows. Default: no.
-    #[doc(alias = "SyncingSource")]
-    fn signals_synced(&self) -> bool {
-        false
-    }
-
-    /// Returns whether each run delivers all objects that exist, so that the controller may end a run and begin another one. A
-    /// controller with [warm-up](crate::controller::Options::enable_warmup) does so on a standby whose queue has grown, to drop
-    /// requests of deleted objects. Default: no.
-    fn delivers_again(&self) -> bool {
-        false
-    }
-
-    /// The obstacle to being synced, for the message when that takes too long.
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether the controller requires the source. Default: yes. A [`Kind`] of another [`Cluster`](crate::manager::Cluster) is
-    /// not required.
-    ///
-    /// A controller starts without waiting for a source that it does not require. If such a source fails, the error is logged,
-    /// the controller continues, and the source is run again after 10 s, for as long as the controller runs. A source that was
-    /// added while the controller ran is treated in the same way.
-    fn is_required(&self) -> bool {
-        true
-    }
-}
-
-/// Object-safe form of [`Source`].
-pub(crate) trait DynSource<R: Request>: Send + Sync {
-    fn name(&self) -> String;
-    fn run(self: Arc<Self>, sink: Sink<R>) -> Running;
-    fn signals_synced(&self) -> bool;
-    fn delivers_again(&self) -> bool;
-    fn trouble(&self) -> Option<String>;
-    fn is_required(&self) -> bool;
-}
-
-pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
-
-impl<R: Request, S: Source<R>> DynSource<R> for S {
-    fn name(&self) -> String {
-        Source::name(self)
-    }
-
-    fn run(self: Arc<Self>, sink: Sink<R>) -> Running {
-        Box::pin(async move { Source::run(&*self, sink).await })
-    }
-
-    fn signals_synced(&self) -> bool {
-        Source::signals_synced(self)
-    }
-
-    fn delivers_again(&self) -> bool {
-        Source::delivers_again(self)
-    }
-
-    fn trouble(&self) -> Option<String> {
-        Source::trouble(self)
-    }
-
-    fn is_required(&self) -> bool {
-        Source::is_required(self)
-    }
-}

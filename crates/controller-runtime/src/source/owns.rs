@@ -16,11 +16,11 @@ use crate::{
 /// [`ControllerBuilder::owns_with`](crate::ControllerBuilder::owns_with).
 ///
 /// ```
-/// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, reconcile};
+/// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, ReconcileError, reconcile};
 /// use controller_runtime::{Owns, predicate::{Changed, GenerationChanged}};
 /// use k8s_openapi::api::{apps::v1::{Deployment, ReplicaSet}, core::v1::{Pod, Service}};
 ///
-/// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, reconcile::Error> { Ok(Action::done()) }
+/// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
 /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
 /// Builder::managed_by(manager)
 ///     .for_kind::<Deployment>()

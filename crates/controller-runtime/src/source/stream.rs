@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// A stream that one run at a time reads, and the next run continues.
-type Shared<T> = Mutex<Pin<Box<dyn Stream<Item = T> + Send>>>;
+type SharedStream<T> = Mutex<Pin<Box<dyn Stream<Item = T> + Send>>>;
 
-fn shared<T: 'static>(stream: impl Stream<Item = T> + Send + 'static) -> Shared<T> {
+fn shared<T: 'static>(stream: impl Stream<Item = T> + Send + 'static) -> SharedStream<T> {
     Mutex::new(Box::pin(stream.fuse()))
 }
 
@@ -37,12 +37,12 @@ fn received<T: Send + 'static>(mut receiver: mpsc::Receiver<T>) -> impl Stream<I
 /// let pushes = Requests::channel("pushes", receiver);
 /// // … pass `pushes` to a builder, and the sender to the code that receives pushes:
 /// sender.try_send("repository-1").unwrap();
-/// # fn accepted(_: impl controller_runtime::source::Source<&'static str>) {}
+/// # fn accepted(_: impl controller_runtime::Source<&'static str>) {}
 /// # accepted(pushes);
 /// ```
 pub struct Requests<R> {
     name: String,
-    stream: Shared<R>,
+    stream: SharedStream<R>,
 }
 
 impl<R: Request> Requests<R> {
@@ -102,7 +102,7 @@ impl<R> fmt::Debug for Requests<R> {
 #[doc(alias = "TypedChannel")]
 pub struct Events<K: Object, R: Request> {
     name: String,
-    stream: Shared<Event<K>>,
+    stream: SharedStream<Event<K>>,
     rules: Rules<K, R>,
 }
 

@@ -21,7 +21,7 @@ use k8s_openapi::{
 use super::{
     Webhooks,
     registration::{CONVERT, Hook},
-    rule::Phase,
+    rule::AdmissionPhase,
 };
 
 /// The Service in front of the webhook server.
@@ -79,7 +79,7 @@ impl Webhooks {
         let metadata = || ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
         let versions = || vec!["v1".to_owned()];
         let mutating: Vec<_> = self
-            .entries(Phase::Mutating, service)
+            .entries(AdmissionPhase::Mutating, service)
             .into_iter()
             .map(|entry| MutatingWebhook {
                 admission_review_versions: versions(),
@@ -96,7 +96,7 @@ impl Webhooks {
             })
             .collect();
         let validating: Vec<_> = self
-            .entries(Phase::Validating, service)
+            .entries(AdmissionPhase::Validating, service)
             .into_iter()
             .map(|entry| ValidatingWebhook {
                 admission_review_versions: versions(),
@@ -126,7 +126,7 @@ impl Webhooks {
     }
 
     /// One entry for each path.
-    fn entries(&self, phase: Phase, service: &WebhookService) -> Vec<Entry> {
+    fn entries(&self, phase: AdmissionPhase, service: &WebhookService) -> Vec<WebhookEntry> {
         self.look(|registrations| {
             let mut names: BTreeMap<String, u32> = BTreeMap::new();
             let paths = registrations.paths.iter().filter(|(_, place)| place.phase == phase);
@@ -137,7 +137,7 @@ impl Webhooks {
                     // Paths that differ only in characters that names do not have.
                     let same = names.entry(name.clone()).and_modify(|same| *same += 1).or_insert(1);
                     let name = if *same == 1 { name } else { format!("{same}-{name}") };
-                    Entry {
+                    WebhookEntry {
                         name,
                         client_config: WebhookClientConfig {
                             ca_bundle: service.ca_bundle.clone().map(ByteString),
@@ -159,7 +159,7 @@ impl Webhooks {
     }
 }
 
-struct Entry {
+struct WebhookEntry {
     name: String,
     client_config: WebhookClientConfig,
     failure_policy: String,

@@ -78,16 +78,16 @@ impl From<&Self> for FieldPath {
 /// ```
 #[derive(Debug, Clone, Default)]
 #[doc(alias = "ErrorList")]
-pub struct FieldErrors(Vec<FieldError>);
+pub struct FieldErrors(Vec<ListedFieldError>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldError {
+pub(super) struct ListedFieldError {
     field: String,
-    problem: Problem,
+    problem: FieldProblem,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Problem {
+enum FieldProblem {
     Required { detail: String },
     Invalid { value: String, detail: String },
     Forbidden { detail: String },
@@ -107,43 +107,43 @@ impl FieldErrors {
 
     /// Reports a missing field. `detail` may be empty.
     pub fn required(&mut self, field: impl Into<FieldPath>, detail: impl Into<String>) {
-        self.push(field, Problem::Required { detail: detail.into() });
+        self.push(field, FieldProblem::Required { detail: detail.into() });
     }
 
     /// Reports a value that is not allowed.
     pub fn invalid(&mut self, field: impl Into<FieldPath>, value: impl Serialize, detail: impl Into<String>) {
-        self.push(field, Problem::Invalid { value: json(&value), detail: detail.into() });
+        self.push(field, FieldProblem::Invalid { value: json(&value), detail: detail.into() });
     }
 
     /// Reports a field that must not be set, or not be changed.
     pub fn forbidden(&mut self, field: impl Into<FieldPath>, detail: impl Into<String>) {
-        self.push(field, Problem::Forbidden { detail: detail.into() });
+        self.push(field, FieldProblem::Forbidden { detail: detail.into() });
     }
 
     /// Reports a value other than the supported ones.
     pub fn not_supported(&mut self, field: impl Into<FieldPath>, value: impl Serialize, supported: &[&str]) {
         let supported = supported.iter().map(json).collect();
-        self.push(field, Problem::NotSupported { value: json(&value), supported });
+        self.push(field, FieldProblem::NotSupported { value: json(&value), supported });
     }
 
     /// Reports a value that occurs more than once.
     pub fn duplicate(&mut self, field: impl Into<FieldPath>, value: impl Serialize) {
-        self.push(field, Problem::Duplicate { value: json(&value) });
+        self.push(field, FieldProblem::Duplicate { value: json(&value) });
     }
 
     /// Reports a value that refers to something that does not exist.
     pub fn not_found(&mut self, field: impl Into<FieldPath>, value: impl Serialize) {
-        self.push(field, Problem::NotFound { value: json(&value) });
+        self.push(field, FieldProblem::NotFound { value: json(&value) });
     }
 
     /// Reports a text of more than `limit` bytes.
     pub fn too_long(&mut self, field: impl Into<FieldPath>, limit: usize) {
-        self.push(field, Problem::TooLong { limit });
+        self.push(field, FieldProblem::TooLong { limit });
     }
 
     /// Reports a list of `actual` elements where `limit` are allowed.
     pub fn too_many(&mut self, field: impl Into<FieldPath>, actual: usize, limit: usize) {
-        self.push(field, Problem::TooMany { actual, limit });
+        self.push(field, FieldProblem::TooMany { actual, limit });
     }
 
     /// Returns whether no error was reported.
@@ -165,12 +165,12 @@ impl FieldErrors {
         self.0.extend(others.0);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &FieldError> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ListedFieldError> {
         self.0.iter()
     }
 
-    fn push(&mut self, field: impl Into<FieldPath>, problem: Problem) {
-        self.0.push(FieldError { field: field.into().0, problem });
+    fn push(&mut self, field: impl Into<FieldPath>, problem: FieldProblem) {
+        self.0.push(ListedFieldError { field: field.into().0, problem });
     }
 }
 
@@ -190,7 +190,7 @@ impl fmt::Display for FieldErrors {
     }
 }
 
-impl FieldError {
+impl ListedFieldError {
     pub(super) fn field(&self) -> &str {
         &self.field
     }
@@ -202,16 +202,16 @@ impl FieldError {
             detail => format!("{problem}: {detail}"),
         };
         match &self.problem {
-            Problem::Required { detail } => with("Required value", detail),
-            Problem::Invalid { value, detail } => with(&format!("Invalid value: {value}"), detail),
-            Problem::Forbidden { detail } => with("Forbidden", detail),
-            Problem::NotSupported { value, supported } => {
+            FieldProblem::Required { detail } => with("Required value", detail),
+            FieldProblem::Invalid { value, detail } => with(&format!("Invalid value: {value}"), detail),
+            FieldProblem::Forbidden { detail } => with("Forbidden", detail),
+            FieldProblem::NotSupported { value, supported } => {
                 format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
             }
-            Problem::Duplicate { value } => format!("Duplicate value: {value}"),
-            Problem::NotFound { value } => format!("Not found: {value}"),
-            Problem::TooLong { limit } => format!("Too long: may not be more than {limit} bytes"),
-            Problem::TooMany { actual, limit } => {
+            FieldProblem::Duplicate { value } => format!("Duplicate value: {value}"),
+            FieldProblem::NotFound { value } => format!("Not found: {value}"),
+            FieldProblem::TooLong { limit } => format!("Too long: may not be more than {limit} bytes"),
+            FieldProblem::TooMany { actual, limit } => {
                 format!(
                     "Too many: {actual}: must have at most {limit} item{}",
                     if *limit == 1 { "" } else { "s" }
@@ -223,19 +223,19 @@ impl FieldError {
     /// Reason of the cause in a Status.
     pub(super) fn reason(&self) -> &'static str {
         match self.problem {
-            Problem::Required { .. } => "FieldValueRequired",
-            Problem::Invalid { .. } => "FieldValueInvalid",
-            Problem::Forbidden { .. } => "FieldValueForbidden",
-            Problem::NotSupported { .. } => "FieldValueNotSupported",
-            Problem::Duplicate { .. } => "FieldValueDuplicate",
-            Problem::NotFound { .. } => "FieldValueNotFound",
-            Problem::TooLong { .. } => "FieldValueTooLong",
-            Problem::TooMany { .. } => "FieldValueTooMany",
+            FieldProblem::Required { .. } => "FieldValueRequired",
+            FieldProblem::Invalid { .. } => "FieldValueInvalid",
+            FieldProblem::Forbidden { .. } => "FieldValueForbidden",
+            FieldProblem::NotSupported { .. } => "FieldValueNotSupported",
+            FieldProblem::Duplicate { .. } => "FieldValueDuplicate",
+            FieldProblem::NotFound { .. } => "FieldValueNotFound",
+            FieldProblem::TooLong { .. } => "FieldValueTooLong",
+            FieldProblem::TooMany { .. } => "FieldValueTooMany",
         }
     }
 }
 
-impl fmt::Display for FieldError {
+impl fmt::Display for ListedFieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
     }

@@ -4,8 +4,7 @@
 //! use std::collections::BTreeMap;
 //!
 //! use controller_runtime::{
-//!     Action, Builder, Context, Manager, ObjectKey, manager, reconcile,
-//!     serving::Endpoint,
+//!     Action, Builder, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, reconcile, serving::Endpoint,
 //!     webhook::{Admission, Defaulter, FieldErrors, Operation, Rejection, Validator, Verdict},
 //! };
 //! use http::Request;
@@ -75,7 +74,7 @@
 //!     }
 //! }
 //!
-//! async fn reconcile(_: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, reconcile::Error> {
+//! async fn reconcile(_: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, ReconcileError> {
 //!     Ok(Action::done())
 //! }
 //!
@@ -83,7 +82,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let env = kube_envtest::Environment::builder().start().await?;
 //! # let client = env.client();
-//! let manager = Manager::new(client, manager::Options::new("guestbook-operator"));
+//! let manager = Manager::new(client, ManagerOptions::new("guestbook-operator"));
 //! Builder::managed_by(&manager)
 //!     .for_kind::<Guestbook>()
 //!     .defaulted()
@@ -111,7 +110,7 @@
 //!
 //! # Server
 //!
-//! A manager with webhooks serves them by HTTPS on port 9443 ([`Options`]), at the paths of controller-runtime
+//! A manager with webhooks serves them by HTTPS on port 9443 ([`WebhookOptions`]), at the paths of controller-runtime
 //! (`/mutate-<group>-<version>-<kind>`, `/validate-…`, `/convert`). The server listens before caches start, because listing a kind
 //! may need its conversion, and stops after everything else. It runs on each replica, whether it leads or not.
 //!
@@ -133,6 +132,7 @@
 //! - No webhooks for authentication (TokenReview).
 
 mod admission;
+mod admission_review;
 mod client_ca;
 mod configurations;
 mod conversion;
@@ -141,7 +141,6 @@ mod field_errors;
 mod options;
 mod registration;
 mod rejection;
-mod review;
 mod rule;
 mod server;
 mod timeout;
@@ -156,7 +155,7 @@ pub use self::{
     configurations::{Configurations, WebhookService},
     conversion::{RoundTripError, Spoke, Spokes, check_round_trip},
     field_errors::{FieldErrors, FieldPath},
-    options::Options,
+    options::WebhookOptions,
     registration::RegisterError,
     rejection::{Rejection, Verdict},
     rule::{FailurePolicy, Rule},
@@ -166,7 +165,7 @@ pub use self::{
 use self::{
     conversion::AnyConverter,
     registration::Hook,
-    rule::Phase,
+    rule::AdmissionPhase,
     typed::{defaulter, validator},
 };
 pub(crate) use self::{registration::Registration, server::WebhookServer};
@@ -177,7 +176,7 @@ impl Registration {
     pub(crate) fn defaulter<K: Defaulter>(adapt: impl FnOnce(Rule) -> Rule) -> Self {
         let rule = adapt(Rule::of::<K>().operations(K::OPERATIONS));
         Self::Admission(Arc::new(Hook {
-            phase: Phase::Mutating,
+            phase: AdmissionPhase::Mutating,
             rule,
             role: Some("defaulter"),
             admit: defaulter::<K>(),
@@ -187,7 +186,7 @@ impl Registration {
     pub(crate) fn validator<K: Validator>(adapt: impl FnOnce(Rule) -> Rule) -> Self {
         let rule = adapt(Rule::of::<K>().operations(K::OPERATIONS));
         Self::Admission(Arc::new(Hook {
-            phase: Phase::Validating,
+            phase: AdmissionPhase::Validating,
             rule,
             role: Some("validator"),
             admit: validator::<K>(),

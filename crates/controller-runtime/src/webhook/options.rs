@@ -9,14 +9,14 @@ use crate::serving::{AdaptTls, CertFiles, Endpoint, Listen, Serving};
 /// Options of the webhook server, which a manager starts when the first webhook is registered.
 ///
 /// ```
-/// use controller_runtime::{manager, serving::{CertFiles, Serving}, webhook};
+/// use controller_runtime::{ManagerOptions, serving::{CertFiles, Serving}, webhook::WebhookOptions};
 ///
-/// let webhooks = webhook::Options::default().serving(Serving::Files(CertFiles::in_dir("/certs")));
-/// let options = manager::Options::new("guestbook-operator").webhooks(webhooks);
+/// let webhooks = WebhookOptions::default().serving(Serving::Files(CertFiles::in_dir("/certs")));
+/// let options = ManagerOptions::new("guestbook-operator").webhooks(webhooks);
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Options {
+pub struct WebhookOptions {
     pub(crate) listen: Listen,
     pub(crate) serving: Serving,
     pub(crate) client_ca: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Options {
     pub(crate) max_conversion_bytes: usize,
 }
 
-impl Default for Options {
+impl Default for WebhookOptions {
     fn default() -> Self {
         let folder = std::env::temp_dir().join("k8s-webhook-server/serving-certs");
         Self {
@@ -39,7 +39,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl WebhookOptions {
     /// Sets the address of the server. Default: `:9443`, as in Go. [`Endpoint::Disabled`] starts no server;
     /// [`Webhooks::answer`](super::Webhooks::answer) works without one.
     #[doc(alias = "Port")]
@@ -91,9 +91,9 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for WebhookOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("WebhookOptions")
             .field("listen", &self.listen)
             .field("serving", &self.serving)
             .field("client_ca", &self.client_ca)

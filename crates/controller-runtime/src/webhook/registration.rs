@@ -9,7 +9,7 @@ use super::{
     admission::Admission,
     conversion::AnyConverter,
     rejection::Rejection,
-    rule::{Phase, Rule},
+    rule::{AdmissionPhase, Rule},
 };
 
 /// A handler; returns the changed object, if it changed.
@@ -73,7 +73,7 @@ pub(crate) enum Registration {
 
 /// An admission webhook.
 pub(crate) struct Hook {
-    pub(super) phase: Phase,
+    pub(super) phase: AdmissionPhase,
     pub(super) rule: Rule,
     /// `defaulter` or `validator`, if the kind may have only one.
     pub(super) role: Option<&'static str>,
@@ -82,21 +82,21 @@ pub(crate) struct Hook {
 
 /// Hooks that share a path.
 pub(super) struct AdmissionPath {
-    pub(super) phase: Phase,
+    pub(super) phase: AdmissionPhase,
     /// In order of registration.
     pub(super) hooks: Vec<(u64, Arc<Hook>)>,
 }
 
 /// All registered webhooks.
 #[derive(Default)]
-pub(super) struct Registrations {
+pub(super) struct WebhookRegistrations {
     next: u64,
     pub(super) paths: BTreeMap<String, AdmissionPath>,
     /// By group and kind.
     pub(super) converters: BTreeMap<(String, String), (u64, Arc<AnyConverter>)>,
 }
 
-impl Registrations {
+impl WebhookRegistrations {
     /// Registers all, or none if one is refused. Returns their number, by which they can be removed.
     pub(super) fn register(&mut self, all: Vec<Registration>) -> Result<u64, RegisterError> {
         let id = self.next;
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::webhook::Operation;
 
-    fn hook(phase: Phase, rule: Rule, role: Option<&'static str>) -> Registration {
+    fn hook(phase: AdmissionPhase, rule: Rule, role: Option<&'static str>) -> Registration {
         Registration::Admission(Arc::new(Hook {
             phase,
             rule,
@@ -196,12 +196,12 @@ mod tests {
         let widgets =
             crate::DynamicKind::namespaced("apps.example.com", "v1beta1", "WidgetSet", "widgetsets");
         assert_eq!(
-            Phase::Mutating.path(&Rule::of_dynamic(&widgets)),
+            AdmissionPhase::Mutating.path(&Rule::of_dynamic(&widgets)),
             "/mutate-apps-example-com-v1beta1-widgetset"
         );
-        assert_eq!(Phase::Validating.path(&Rule::of::<Pod>()), "/validate--v1-pod");
+        assert_eq!(AdmissionPhase::Validating.path(&Rule::of::<Pod>()), "/validate--v1-pod");
         assert_eq!(
-            Phase::Validating.path(&Rule::of::<Pod>().subresource("status")),
+            AdmissionPhase::Validating.path(&Rule::of::<Pod>().subresource("status")),
             "/validate--v1-pod-status"
         );
         for (path, valid) in [
@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn conflicting_registrations_are_refused_and_leave_nothing_behind() {
-        use Phase::{Mutating, Validating};
-        let mut all = Registrations::default();
+        use AdmissionPhase::{Mutating, Validating};
+        let mut all = WebhookRegistrations::default();
         let mut register = |hooks: Vec<Registration>| all.register(hooks).map_err(|error| error.to_string());
         let at = |rule: Rule| rule.path("/x");
         register(vec![hook(Validating, at(Rule::of::<Pod>()), None)]).expect("it is the first");

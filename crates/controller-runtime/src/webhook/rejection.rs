@@ -91,7 +91,7 @@ impl Rejection {
                 let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
                 let message = format!("{qualified} {name:?} is invalid: {errors}");
                 let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-                let cause = |error: &super::field_errors::FieldError| StatusCause {
+                let cause = |error: &super::field_errors::ListedFieldError| StatusCause {
                     field: Some(error.field().to_owned()),
                     message: Some(error.body()),
                     reason: Some(error.reason().to_owned()),

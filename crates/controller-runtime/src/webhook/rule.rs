@@ -130,12 +130,12 @@ impl Rule {
 
 /// Whether a webhook may change objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum AdmissionPhase {
     Mutating,
     Validating,
 }
 
-impl Phase {
+impl AdmissionPhase {
     pub(super) fn verb(self) -> &'static str {
         match self {
             Self::Mutating => "mutate",

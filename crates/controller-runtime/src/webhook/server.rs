@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use futures::FutureExt;
 use tokio::sync::watch;
 
-use super::{Options, Webhooks, client_ca::ClientCa};
+use super::{WebhookOptions, Webhooks, client_ca::ClientCa};
 use crate::{
     error::BoxError,
     metrics::CertificateMetrics,
@@ -16,7 +16,7 @@ use crate::{
 /// Serves webhooks, as soon as there are any.
 pub(crate) struct WebhookServer {
     pub(crate) webhooks: Webhooks,
-    pub(crate) options: Options,
+    pub(crate) options: WebhookOptions,
     pub(crate) certificate_metrics: CertificateMetrics,
     /// Address that the server currently listens on.
     pub(crate) bound: Arc<watch::Sender<Option<SocketAddr>>>,
@@ -45,7 +45,7 @@ impl Runnable for WebhookServer {
                 () = self.webhooks.registered() => {}
             }
         }
-        let Options { listen, serving, client_ca, enable_http2, adapt_tls, .. } = self.options.clone();
+        let WebhookOptions { listen, serving, client_ca, enable_http2, adapt_tls, .. } = self.options.clone();
         let client_ca = client_ca.as_deref().map(ClientCa::load).transpose()?;
         let required = client_ca.clone();
         let adapt_tls = AdaptTls(Arc::new(move |config| {

@@ -20,18 +20,18 @@ use tracing::Instrument;
 
 use super::{
     admission::Admission,
+    admission_review::{self, ReviewReply},
     conversion,
-    registration::{AdmitFn, CONVERT, Hook, RegisterError, Registration, Registrations},
+    registration::{AdmitFn, CONVERT, Hook, RegisterError, Registration, WebhookRegistrations},
     rejection::{Rejection, Verdict},
-    review::{self, Reply},
-    rule::{Phase, Rule},
+    rule::{AdmissionPhase, Rule},
     timeout::timeout_of,
 };
 use crate::{
     error::BoxError,
     metrics::WebhookMetrics,
     panics,
-    serving::{Response, text},
+    serving::{HttpResponse, text},
 };
 
 /// Largest body of an admission request, as in controller-runtime: twice the largest object of etcd, and room for the rest.
@@ -49,11 +49,11 @@ const UNIT: usize = 1 << 10;
 #[derive(Clone)]
 #[doc(alias = "webhook.Server")]
 pub struct Webhooks {
-    inner: Arc<Inner>,
+    inner: Arc<WebhooksInner>,
 }
 
-struct Inner {
-    registrations: RwLock<Registrations>,
+struct WebhooksInner {
+    registrations: RwLock<WebhookRegistrations>,
     /// Whether there are any.
     registered: watch::Sender<bool>,
     metrics: WebhookMetrics,
@@ -64,7 +64,7 @@ struct Inner {
 impl Webhooks {
     pub(crate) fn new(metrics: WebhookMetrics, max_conversion_bytes: usize) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(WebhooksInner {
                 registrations: RwLock::default(),
                 registered: watch::Sender::new(false),
                 metrics,
@@ -99,7 +99,7 @@ impl Webhooks {
         F: Fn(Admission) -> A + Send + Sync + 'static,
         A: Future<Output = Result<Option<Value>, Rejection>> + Send + 'static,
     {
-        self.add(Phase::Mutating, rule, Box::new(move |cx| handler(cx).boxed()))
+        self.add(AdmissionPhase::Mutating, rule, Box::new(move |cx| handler(cx).boxed()))
     }
 
     /// Adds a handler that validates operations. All handlers with the same rule run, and all must accept.
@@ -129,10 +129,10 @@ impl Webhooks {
         A: Future<Output = Verdict> + Send + 'static,
     {
         let admit: AdmitFn = Box::new(move |cx| handler(cx).map(|verdict| verdict.map(|()| None)).boxed());
-        self.add(Phase::Validating, rule, admit)
+        self.add(AdmissionPhase::Validating, rule, admit)
     }
 
-    fn add(&self, phase: Phase, rule: Rule, admit: AdmitFn) -> Result<(), RegisterError> {
+    fn add(&self, phase: AdmissionPhase, rule: Rule, admit: AdmitFn) -> Result<(), RegisterError> {
         let hook = Hook { phase, rule, role: None, admit };
         self.register(vec![Registration::Admission(Arc::new(hook))]).map(drop)
     }
@@ -155,13 +155,13 @@ impl Webhooks {
     }
 
     /// Reads the registrations.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Registrations) -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&WebhookRegistrations) -> T) -> T {
         look(&self.inner.registrations.read())
     }
 
     /// Returns whether there is no webhook.
     pub(crate) fn is_empty(&self) -> bool {
-        self.look(Registrations::is_empty)
+        self.look(WebhookRegistrations::is_empty)
     }
 
     /// Waits until there is a webhook to serve.
@@ -175,12 +175,12 @@ impl Webhooks {
     /// # Cancellation
     ///
     /// Dropping the future drops the handlers at their next `.await`.
-    pub async fn answer(&self, request: http::Request<Bytes>) -> Response {
+    pub async fn answer(&self, request: http::Request<Bytes>) -> HttpResponse {
         self.serve(request.map(Full::new)).await
     }
 
     /// Answers a request whose body has not been read.
-    pub(crate) async fn serve<B>(&self, request: http::Request<B>) -> Response
+    pub(crate) async fn serve<B>(&self, request: http::Request<B>) -> HttpResponse
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
@@ -196,7 +196,7 @@ impl Webhooks {
         let measured = self.inner.metrics.of(&path).begin();
         let reply = self.reply(&path, request).instrument(span).await;
         measured.end(reply.status.as_u16());
-        let mut response = Response::new(reply.body.into());
+        let mut response = HttpResponse::new(reply.body.into());
         *response.status_mut() = reply.status;
         let is_json = response.body().first() == Some(&b'{');
         let kind = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
@@ -204,7 +204,7 @@ impl Webhooks {
         response
     }
 
-    async fn reply<B>(&self, path: &str, request: http::Request<B>) -> Reply
+    async fn reply<B>(&self, path: &str, request: http::Request<B>) -> ReviewReply
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
@@ -212,7 +212,11 @@ impl Webhooks {
         let is_conversion = path == CONVERT;
         let refuse = |status: StatusCode, message: &str| {
             tracing::warn!(status = status.as_u16(), "the webhook refused a request: {message}");
-            if is_conversion { conversion::plain(status, message) } else { review::refusal(status, message) }
+            if is_conversion {
+                conversion::plain(status, message)
+            } else {
+                admission_review::refusal(status, message)
+            }
         };
         let timeout = timeout_of(request.uri().query().unwrap_or_default());
         // From the request's head on, because the API server's time is running.
@@ -256,8 +260,8 @@ impl Webhooks {
         }
     }
 
-    async fn admit(&self, path: &str, body: &[u8], deadline: Instant, timeout: Duration) -> Reply {
-        let review = match review::read(body) {
+    async fn admit(&self, path: &str, body: &[u8], deadline: Instant, timeout: Duration) -> ReviewReply {
+        let review = match admission_review::read(body) {
             Ok(review) => review,
             Err(reply) => {
                 tracing::warn!("the webhook refused a request: {}", String::from_utf8_lossy(&reply.body));
@@ -267,7 +271,7 @@ impl Webhooks {
         let found =
             self.look(|registrations| registrations.paths.get(path).map(|path| (path.phase, path.hooks())));
         let Some((phase, hooks)) = found else {
-            return review::refusal(StatusCode::NOT_FOUND, "the webhook was removed");
+            return admission_review::refusal(StatusCode::NOT_FOUND, "the webhook was removed");
         };
         let cx = &review.admission;
         let (kind, resource) = (cx.kind(), cx.resource());
@@ -284,7 +288,8 @@ impl Webhooks {
             requestID = cx.uid(),
         );
         let admitted = async {
-            let handled = timeout_at(deadline, panics::recovered(review::admit(phase, &hooks, cx))).await;
+            let handled =
+                timeout_at(deadline, panics::recovered(admission_review::admit(phase, &hooks, cx))).await;
             let admitted = match handled {
                 Ok(Ok(admitted)) => admitted,
                 Ok(Err(panic)) => {
@@ -304,10 +309,10 @@ impl Webhooks {
             admitted
         };
         let admitted = admitted.instrument(span).await;
-        review::respond(&review, admitted)
+        admission_review::respond(&review, admitted)
     }
 
-    async fn convert(&self, body: &[u8], deadline: Instant, timeout: Duration) -> Reply {
+    async fn convert(&self, body: &[u8], deadline: Instant, timeout: Duration) -> ReviewReply {
         let request = match conversion::read(body) {
             Ok(request) => request,
             Err(reply) => {

@@ -10,8 +10,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Enqueue, Event, EventHandler, Kind, Manager, MapMeta, ObjectKey,
-    Reconciler, cache::Meta, controller::Options, manager, reconcile, source::Requests, workqueue::Bucket,
+    Action, Builder, Client, Context, Enqueue, Event, EventHandler, Kind, Manager, ManagerOptions, MapMeta,
+    ObjectKey, ReconcileError, Reconciler, cache::Meta, controller::ControllerOptions, source::Requests,
+    workqueue::Bucket,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_envtest::Environment;
@@ -36,10 +37,10 @@ async fn latencies(beside_a_failing_one: bool) -> Vec<Duration> {
     let note = Arc::clone(&seen);
     let notes = Notes::new(move |key, _| {
         note.lock().unwrap().push((key.name().to_owned(), Instant::now()));
-        if key.name() == "bad" { Err(reconcile::Error::new("no luck")) } else { Ok(Action::done()) }
+        if key.name() == "bad" { Err(ReconcileError::new("no luck")) } else { Ok(Action::done()) }
     });
     let manager = manager(&env);
-    let one = Options::default().max_concurrent_reconciles(1);
+    let one = ControllerOptions::default().max_concurrent_reconciles(1);
     Builder::managed_by(&manager).for_kind::<Widget>().with_options(one).complete(notes).unwrap();
     let _running = Running::start(manager).await;
     if beside_a_failing_one {
@@ -67,7 +68,7 @@ async fn one_that_always_fails_does_not_hold_up_the_others() {
 #[tokio::test(start_paused = true)]
 async fn caches_may_take_two_minutes_unless_told_otherwise() {
     let env = Environment::builder().start().await.unwrap(); // without the kind
-    let manager = Manager::new(env.client(), manager::Options::new("test"));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test"));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
     let began = Instant::now();
     manager.run(std::future::pending()).await.unwrap_err();
@@ -91,7 +92,7 @@ async fn a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_s
         noted.lock().unwrap().extend(resource.map(str::to_owned));
         Fault::Pass
     });
-    let (manager, notes) = (Manager::new(connection, manager::Options::new("test").seed(1)), Notes::done());
+    let (manager, notes) = (Manager::new(connection, ManagerOptions::new("test").seed(1)), Notes::done());
     let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     let by_map = controller.watch(Kind::<ConfigMap, _>::new(MapMeta(same_name)));
     client(&env).create(&config_map("of-a-map")).await.unwrap();
@@ -178,13 +179,13 @@ async fn three_controllers_under_one_bucket_retry_together_as_one_would() {
     let attempted = Arc::clone(&attempts);
     let notes = Notes::new(move |_, _| {
         attempted.lock().unwrap().push(Instant::now());
-        Err(reconcile::Error::new("no luck"))
+        Err(ReconcileError::new("no luck"))
     });
     for name in ["one", "two", "three"] {
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
             .named(name)
-            .with_options(Options::default().rate_limiter(bucket.clone()))
+            .with_options(ControllerOptions::default().rate_limiter(bucket.clone()))
             .complete(notes.clone())
             .unwrap();
     }
@@ -214,10 +215,10 @@ struct OnService {
 impl Reconciler for OnService {
     type Request = u32;
 
-    async fn reconcile(&self, _: &u32, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &u32, _: &Context) -> Result<Action, ReconcileError> {
         sleep(5 * MILLISECOND).await;
         if !self.is_up.load(SeqCst) {
-            return Err(reconcile::Error::new("the service is down"));
+            return Err(ReconcileError::new("the service is down"));
         }
         self.succeeded.fetch_add(1, SeqCst);
         Ok(Action::done())

@@ -8,9 +8,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Manager,
-    manager::Options,
-    serving::{AllowedTo, CertFiles, MetricsServerOptions, Request, Response, Serving},
+    Manager, ManagerOptions,
+    serving::{AllowedTo, CertFiles, HttpRequest, HttpResponse, MetricsServerOptions, Serving},
 };
 use kube_apiserver_embedded::{Tokens, UserInfo};
 use kube_envtest::Environment;
@@ -97,7 +96,7 @@ fn counted(env: &Environment, mut reviews: Reviews) -> (Manager, Asked) {
         }
     });
     let metrics = MetricsServerOptions::default().allowed_to(AllowedTo::Authorized).bind_address(anywhere());
-    (Manager::new(client, Options::new("test").seed(1).metrics(metrics)), asked)
+    (Manager::new(client, ManagerOptions::new("test").seed(1).metrics(metrics)), asked)
 }
 
 async fn guarded(reviews: Reviews) -> (Manager, Running, Asked) {
@@ -116,7 +115,8 @@ async fn metrics_are_shown_to_those_who_may_see_them() {
         assert_eq!(get(address, "/metrics", GOOD).await.0, 200);
     }
     assert_eq!(asked.lock().unwrap().len(), 2, "the answers are remembered");
-    manager.add_metrics_server_extra_handler("/late", async |_: Request| Response::new("late".into()));
+    manager
+        .add_metrics_server_extra_handler("/late", async |_: HttpRequest| HttpResponse::new("late".into()));
     assert_eq!(get(address, "/late", "").await.0, 401, "what is added is guarded as well");
     assert_eq!(get(address, "/late", GOOD).await.0, 200);
 }
@@ -246,8 +246,8 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
 async fn filters_decide_one_after_the_other_on_every_path() {
     let env = environment().await;
     let wants = |header: &'static str, code: u16| {
-        move |request: Request| {
-            let mut refusal = Response::new(header.into());
+        move |request: HttpRequest| {
+            let mut refusal = HttpResponse::new(header.into());
             *refusal.status_mut() = code.try_into().unwrap();
             std::future::ready(if request.headers().contains_key(header) {
                 Ok(request)
@@ -256,7 +256,7 @@ async fn filters_decide_one_after_the_other_on_every_path() {
             })
         }
     };
-    let hello = async |_: Request| Response::new("hello".into());
+    let hello = async |_: HttpRequest| HttpResponse::new("hello".into());
     let options = MetricsServerOptions::default().filter(wants("x-one", 418)).filter(wants("x-two", 403));
     let manager = serving(&env, options.extra_handler("/hello", hello));
     let _running = Running::start(manager.clone()).await;

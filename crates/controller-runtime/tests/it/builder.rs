@@ -11,10 +11,12 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Cached, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
-    controller::{Config, Options, SourceError},
-    manager, reconcile,
-    source::{Requests, Sink, Source, from_fn},
+    Action, BoxError, Builder, Cached, Client, Context, Manager, ManagerOptions, ObjectKey, ObjectReconciler,
+    ReconcileError, Reconciler, Source,
+    controller::{Config, ControllerOptions, SourceError},
+    manager::ManagerError,
+    reconcile,
+    source::{Requests, Sink, from_fn},
     workqueue::{Priority, Queue},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -43,7 +45,7 @@ async fn a_controller_needs_a_name_and_a_source() {
         "a controller needs a name, for its metrics and log: give it one with `named`"
     );
     builder().watches_raw_source(source()).complete(NoteAll::new()).unwrap();
-    let skip = || Options::default().skip_name_validation(true);
+    let skip = || ControllerOptions::default().skip_name_validation(true);
     let second =
         builder().watches_raw_source(source()).with_options(skip()).complete(NoteAll::new()).unwrap();
     builder().watches_raw_source(source()).complete(NoteAll::new()).unwrap_err();
@@ -60,7 +62,7 @@ async fn an_object_reconciler_is_given_objects_and_never_hears_of_those_that_are
     struct Sizes(Arc<Mutex<Vec<i32>>>);
     impl ObjectReconciler for Sizes {
         type Object = Widget;
-        async fn reconcile(&self, widget: Arc<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        async fn reconcile(&self, widget: Arc<Widget>, _: &Context) -> Result<Action, ReconcileError> {
             self.0.lock().unwrap().push(widget.spec.size);
             Ok(Action::done())
         }
@@ -99,12 +101,12 @@ async fn a_function_is_a_reconciler() {
 
 /// Converts a text into an error that is retried.
 trait IntoError {
-    fn into_error(self) -> reconcile::Error;
+    fn into_error(self) -> ReconcileError;
 }
 
 impl IntoError for &str {
-    fn into_error(self) -> reconcile::Error {
-        reconcile::Error::new(self)
+    fn into_error(self) -> ReconcileError {
+        ReconcileError::new(self)
     }
 }
 
@@ -113,11 +115,11 @@ async fn what_the_manager_says_of_all_controllers_holds_unless_one_says_otherwis
     let env = environment().await;
     let config =
         Config::default().max_concurrent_reconciles(2).group_kind_concurrency("Widget.example.com", 3);
-    let options = manager::Options::new("test").controller(config);
+    let options = ManagerOptions::new("test").controller(config);
     let manager = Manager::new(env.client(), options);
     let builder = |name| Builder::managed_by(&manager).for_kind::<Widget>().named(name);
     builder("by-kind").complete(Notes::done()).unwrap();
-    let own = Options::default().max_concurrent_reconciles(4);
+    let own = ControllerOptions::default().max_concurrent_reconciles(4);
     builder("own").with_options(own).complete(Notes::done()).unwrap();
     let source = Requests::stream("none", futures::stream::empty::<u32>());
     Builder::managed_by(&manager)
@@ -137,8 +139,7 @@ async fn what_the_manager_says_of_all_controllers_holds_unless_one_says_otherwis
 async fn what_the_manager_says_of_all_controllers_is_what_they_do() {
     let env = environment().await;
     client(&env).create(&widget("a", 1)).await.unwrap();
-    let manager =
-        |config| Manager::new(env.client(), manager::Options::new("test").seed(1).controller(config));
+    let manager = |config| Manager::new(env.client(), ManagerOptions::new("test").seed(1).controller(config));
 
     let fragile = manager(Config::default().recover_panic(false));
     Builder::managed_by(&fragile).for_kind::<Widget>().complete(Notes::new(|_, _| panic!("a bug"))).unwrap();
@@ -150,7 +151,7 @@ async fn what_the_manager_says_of_all_controllers_is_what_they_do() {
     builder.complete(Notes::done()).unwrap();
     let began = Instant::now();
     let error = hasty.run(pending()).await.unwrap_err();
-    assert!(matches!(error, manager::Error::Source(SourceError::NotSynced { .. })), "{error}");
+    assert!(matches!(error, ManagerError::Source(SourceError::NotSynced { .. })), "{error}");
     assert_eq!(began.elapsed(), Duration::from_secs(7));
 
     let careless = manager(Config::default().skip_name_validation(true));
@@ -186,7 +187,7 @@ async fn a_queue_of_ones_own_is_used_under_the_controllers_name_and_metrics() {
     let (manager, notes) = (manager(&env), Notes::done());
     let mine: Arc<Mutex<Option<Queue<ObjectKey<Widget>>>>> = Arc::default();
     let made = Arc::clone(&mine);
-    let options = Options::default().new_queue(move |name, options| {
+    let options = ControllerOptions::default().new_queue(move |name, options| {
         assert_eq!(name, "widget");
         let queue = Queue::new(options);
         *made.lock().unwrap() = Some(queue.clone());
@@ -221,7 +222,7 @@ async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever()
             notes.reconcile(request, cx).await
         };
         let slow = reconcile::from_fn_with((notes.clone(), AtomicUsize::new(0)), slow);
-        let options = Options::default().use_priority_queue(classes).max_concurrent_reconciles(1);
+        let options = ControllerOptions::default().use_priority_queue(classes).max_concurrent_reconciles(1);
         let handle =
             Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
         let _running = Running::start(manager).await;
@@ -246,11 +247,12 @@ async fn an_action_may_name_the_class_of_the_next_run_where_there_are_classes() 
         };
         let mine: Arc<Mutex<Option<Queue<&'static str>>>> = Arc::default();
         let made = Arc::clone(&mine);
-        let options = Options::default().use_priority_queue(classes).new_queue(move |_, options| {
-            let queue = Queue::new(options);
-            *made.lock().unwrap() = Some(queue.clone());
-            queue
-        });
+        let options =
+            ControllerOptions::default().use_priority_queue(classes).new_queue(move |_, options| {
+                let queue = Queue::new(options);
+                *made.lock().unwrap() = Some(queue.clone());
+                queue
+            });
         Builder::managed_by(&manager)
             .for_requests("names")
             .watches_raw_source(Requests::stream("one", futures::stream::iter(["x"])))
@@ -267,7 +269,7 @@ async fn an_action_may_name_the_class_of_the_next_run_where_there_are_classes() 
 #[tokio::test(start_paused = true)]
 async fn a_write_by_the_client_of_a_context_is_in_the_cache_at_once_and_in_the_name_of_the_manager() {
     let env = environment().await;
-    let manager = Manager::new(env.client(), manager::Options::new("the-operator"));
+    let manager = Manager::new(env.client(), ManagerOptions::new("the-operator"));
     let (maps, seen) = (manager.cached::<ConfigMap>(), Arc::<Mutex<Vec<String>>>::default());
     type State = (Cached<ConfigMap>, Arc<Mutex<Vec<String>>>);
     let write = async |(maps, seen): &State, key: &ObjectKey<Widget>, cx: &Context| {
@@ -332,7 +334,7 @@ struct Polled {
 impl Reconciler for Polled {
     type Request = u32;
 
-    async fn reconcile(&self, number: &u32, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, number: &u32, _: &Context) -> Result<Action, ReconcileError> {
         let mut waits =
             std::pin::pin!(async { if *number == 0 { self.go.notified().await } else { pending().await } });
         std::future::poll_fn(|cx| {
@@ -357,7 +359,7 @@ async fn a_reconcile_that_goes_on_wakes_no_other() {
     Builder::managed_by(&manager)
         .for_requests("numbers")
         .watches_raw_source(Requests::stream("numbers", futures::stream::iter(numbers)))
-        .with_options(Options::default().max_concurrent_reconciles(IN_FLIGHT))
+        .with_options(ControllerOptions::default().max_concurrent_reconciles(IN_FLIGHT))
         .complete(reconciler)
         .unwrap();
     let _running = Running::start(manager).await;
@@ -377,7 +379,7 @@ async fn a_panic_in_one_reconcile_leaves_the_others_and_later_ones() {
         assert!(key.name() != "bad", "a bug");
         Ok(Action::done())
     });
-    let options = Options::default().max_concurrent_reconciles(4);
+    let options = ControllerOptions::default().max_concurrent_reconciles(4);
     Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(notes.clone()).unwrap();
     let running = Running::start(manager).await;
     for name in ["bad", "a", "b"] {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Builder, Client, DynamicKind, Event, Manager, manager::Options};
+use controller_runtime::{Builder, Client, DynamicKind, Event, Manager, ManagerOptions};
 use kube::core::PartialObjectMeta;
 use kube_envtest::Environment;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::{
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn manager(client: kube::Client) -> Manager {
-    Manager::new(client, Options::new("test").seed(1))
+    Manager::new(client, ManagerOptions::new("test").seed(1))
 }
 
 /// Returns Widget `a` at a version, with a size that may not match its type.
@@ -99,7 +99,7 @@ async fn several_types_of_one_kind_share_one_watch_and_one_text_and_are_one_in_t
     drop((dynamic, metadata));
     let late = manager.cache().of_dynamic(&kind).build().unwrap();
     late.synced().await;
-    assert_eq!((late.len().unwrap(), late.stats().shared, late.stats().cold_bytes), (2, 2, 0));
+    assert_eq!((late.len().unwrap(), late.stats().shared, late.stats().text_bytes), (2, 2, 0));
     drop(widgets);
     client.merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
     settle().await;

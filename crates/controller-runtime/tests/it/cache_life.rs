@@ -10,9 +10,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, Event, Lazy, Manager, Object, ObjectKey,
+    Builder, Cached, Client, Event, Lazy, Manager, ManagerOptions, Object, ObjectKey,
     cache::{InNamespace, Namespaces, ResourceVersion},
-    manager::Options,
 };
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Namespace;
@@ -62,7 +61,7 @@ fn names(widgets: &Cached<Widget>) -> Vec<String> {
 }
 
 /// Returns a manager, and its requests about Widgets.
-fn watched(env: &Environment, options: Options) -> (Manager, Arc<Mutex<Vec<Seen>>>) {
+fn watched(env: &Environment, options: ManagerOptions) -> (Manager, Arc<Mutex<Vec<Seen>>>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&requests);
     let client = faulty(env.client(), move |seen| {
@@ -112,7 +111,7 @@ async fn namespaces_come_and_go_while_the_manager_runs() {
         widget.metadata.namespace = Some(namespace.to_owned());
         client.create(&widget).await.unwrap();
     }
-    let (manager, requests) = watched(&env, Options::new("test"));
+    let (manager, requests) = watched(&env, ManagerOptions::new("test"));
     let tenants = Namespaces::new(["red", "blue"]);
     let widgets = manager.cache().of::<Widget>().namespace_set(&tenants).build().unwrap();
     let mut events = widgets.events();
@@ -135,7 +134,7 @@ async fn namespaces_come_and_go_while_the_manager_runs() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_for_when_the_last_reader_has_gone() {
     let env = environment().await;
-    let (manager, requests) = watched(&env, Options::new("test"));
+    let (manager, requests) = watched(&env, ManagerOptions::new("test"));
     let widgets = manager.cached::<Widget>();
     let (other, index) = (widgets.clone(), widgets.index(|widget| Some(widget.spec.size)));
     let _running = Running::start(manager.clone()).await;
@@ -206,7 +205,7 @@ async fn a_missing_right_ends_the_start_at_once_and_names_the_rule_to_add() {
             true => Fault::Refuse(403, "Forbidden"),
             false => Fault::Pass,
         });
-        let manager = Manager::new(client, Options::new("test").seed(1));
+        let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
         let builder = manager.cache().of::<Widget>();
         let _widgets = match namespace {
             Some(namespace) => builder.namespaces([namespace]),
@@ -228,7 +227,7 @@ async fn a_missing_right_ends_the_start_at_once_and_names_the_rule_to_add() {
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_defined_later_is_read_as_soon_as_it_is() {
     let env = Environment::builder().start().await.unwrap();
-    let options = Options::new("test").cache_sync_timeout(Duration::from_secs(3600));
+    let options = ManagerOptions::new("test").cache_sync_timeout(Duration::from_secs(3600));
     let (manager, requests) = watched(&env, options);
     let widgets = manager.cached::<Widget>();
     let _running = Running::begin(manager);
@@ -254,7 +253,7 @@ async fn metadata_alone_is_asked_for_as_long_as_nobody_reads_more() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 7)).await.unwrap();
-    let (manager, requests) = watched(&env, Options::new("test"));
+    let (manager, requests) = watched(&env, ManagerOptions::new("test"));
     let metadata = manager.cached::<PartialObjectMeta<Widget>>();
     let mut events = metadata.events();
     let _running = Running::start(manager.clone()).await;
@@ -284,9 +283,9 @@ async fn metadata_of_a_kind_known_at_run_time_are_a_view_of_what_others_read() {
     client.create(&labelled("a", "web")).await.unwrap();
     client.create(&labelled("b", "db")).await.unwrap();
     let kind = client.discover("example.com", "v1", "Widget").await.unwrap();
-    let (manager, requests) = watched(&env, Options::new("test"));
+    let (manager, requests) = watched(&env, ManagerOptions::new("test"));
     let metadata =
-        manager.cache().of_dynamic_metadata(&kind).namespaces(["default"]).labels("app=web").build();
+        manager.cache().of_dynamic(kind.metadata()).namespaces(["default"]).labels("app=web").build();
     let metadata = metadata.unwrap();
     let _running = Running::start(manager.clone()).await;
     let asked = || {
@@ -327,7 +326,7 @@ async fn a_present_older_than_what_was_seen_before_a_restart_is_not_taken_over()
         (true, false) if !seen.is_watch() && counted.fetch_add(1, SeqCst) < 2 => Fault::Answer(old.clone()),
         _ => Fault::Pass,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let widgets = manager.cache().of::<Widget>().not_older_than(&seen_before).build().unwrap();
     let _running = Running::start(manager).await;
     assert_eq!((names(&widgets), asked.load(SeqCst)), (vec!["default/a".to_owned()], 3));
@@ -338,7 +337,7 @@ async fn a_present_older_than_what_was_seen_before_a_restart_is_not_taken_over()
 async fn a_cache_says_up_to_which_version_everything_has_been_told() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
-    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
     let widgets = manager.cache().of::<Widget>().namespaces(["default", "empty"]).build().unwrap();
     assert_eq!(widgets.resource_version(), None);
     let _running = Running::start(manager).await;
@@ -362,7 +361,7 @@ async fn a_cache_says_of_each_namespace_how_far_it_has_been_told() {
     let mut red = Namespace::default();
     red.metadata.name = Some("red".to_owned());
     client.create(&red).await.unwrap();
-    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
     let names = Namespaces::new(["default", "red"]);
     let some = manager.cache().of::<Widget>().namespace_set(&names).build().unwrap();
     let ours = InNamespace::default().fields("metadata.name!=nobody".parse().unwrap());

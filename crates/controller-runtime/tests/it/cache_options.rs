@@ -6,9 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, DynamicKind, Kind, Manager, MapMeta, ObjectKey,
-    cache::{self, InNamespace, Meta, Namespaces, Resync, Retain},
-    manager::Options,
+    Builder, Cached, Client, DynamicKind, Kind, Manager, ManagerOptions, MapMeta, ObjectKey,
+    cache::{self, CacheOptions, InNamespace, Meta, Namespaces, Resync, Retain},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::core::{DynamicObject, PartialObjectMeta};
@@ -23,8 +22,8 @@ use crate::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn manager(env: &Environment, cache: cache::Options) -> Manager {
-    Manager::new(env.client(), Options::new("test").seed(1).cache(cache))
+fn manager(env: &Environment, cache: CacheOptions) -> Manager {
+    Manager::new(env.client(), ManagerOptions::new("test").seed(1).cache(cache))
 }
 
 async fn namespace(client: &Client, name: &str) {
@@ -47,8 +46,8 @@ async fn objects_are_told_again_only_if_asked_for_and_the_server_is_not_asked() 
             *counted.lock().unwrap() += i32::from(seen.is_stream());
             Fault::Pass
         });
-        let cache = cache::Options::default().resync_kind::<Widget>(resync);
-        let manager = Manager::new(faulty, Options::new("test").seed(1).cache(cache));
+        let cache = CacheOptions::default().resync_kind::<Widget>(resync);
+        let manager = Manager::new(faulty, ManagerOptions::new("test").seed(1).cache(cache));
         let notes = Notes::done();
         Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
         let _running = Running::start(manager).await;
@@ -71,7 +70,7 @@ async fn what_a_transform_takes_away_is_not_held_neither_of_what_is_told_nor_of_
         object.as_object_mut().unwrap().remove("data");
         object["metadata"].as_object_mut().unwrap().remove("labels");
     };
-    let cache = cache::Options::default()
+    let cache = CacheOptions::default()
         .transform(without_data)
         .transform_kind::<Widget>(|widget| widget["spec"]["size"] = json!(7))
         .labels("app=web".parse().unwrap());
@@ -106,7 +105,7 @@ async fn what_is_said_for_all_kinds_holds_for_controllers_too_unless_a_cache_say
         widget.metadata.labels = Some([("app".to_owned(), app.to_owned())].into());
         client.create(&widget).await.unwrap();
     }
-    let cache = cache::Options::default()
+    let cache = CacheOptions::default()
         .namespaces(&Namespaces::new(["red"]))
         .labels("app=web".parse().unwrap())
         .fields("metadata.name!=z".parse().unwrap());
@@ -136,10 +135,10 @@ async fn controllers_of_kinds_known_at_run_time_keep_to_the_namespaces_of_all_ki
         noted.lock().unwrap().push(seen.path.split('?').next().unwrap_or_default().to_owned());
         Fault::Pass
     });
-    let cache = cache::Options::default()
+    let cache = CacheOptions::default()
         .namespaces(&Namespaces::new(["red"]))
         .in_namespace("red", InNamespace::default().labels("app=web".parse().unwrap()));
-    let manager = Manager::new(faulty, Options::new("test").seed(1).cache(cache));
+    let manager = Manager::new(faulty, ManagerOptions::new("test").seed(1).cache(cache));
     let notes = NoteAll::<ObjectKey<DynamicObject>>::new();
     Builder::managed_by(&manager)
         .for_dynamic(&DynamicKind::of::<Widget>())
@@ -164,7 +163,7 @@ async fn controllers_of_kinds_known_at_run_time_keep_to_the_namespaces_of_all_ki
 #[tokio::test]
 async fn of_a_kind_without_namespaces_none_can_be_chosen() {
     let env = environment().await;
-    let manager = manager(&env, cache::Options::default().namespaces(&Namespaces::new(["red"])));
+    let manager = manager(&env, CacheOptions::default().namespaces(&Namespaces::new(["red"])));
     let nodes = DynamicKind::cluster("", "v1", "Node", "nodes");
     let refused = manager.cache().of_dynamic(&nodes).namespaces(["red"]).build().unwrap_err();
     assert_eq!(
@@ -201,7 +200,7 @@ async fn a_namespace_may_have_selectors_and_a_transform_of_its_own() {
     }
     let tenants = Namespaces::new(["red", "blue"]);
     let web = || InNamespace::default().labels("app=web".parse().unwrap());
-    let cache = cache::Options::default()
+    let cache = CacheOptions::default()
         .namespaces(&tenants)
         .in_namespace("red", web())
         .in_namespace("green", web().transform(|widget| widget["spec"]["size"] = json!(7)));
@@ -260,8 +259,8 @@ async fn a_namespace_apart_is_watched_beside_all_the_others_and_who_selects_the_
         Fault::Pass
     });
     let web = || InNamespace::default().labels("app=web".parse().unwrap());
-    let cache = cache::Options::default().in_namespace("red", web());
-    let manager = Manager::new(client, Options::new("test").seed(1).cache(cache));
+    let cache = CacheOptions::default().in_namespace("red", web());
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1).cache(cache));
     let (all, metadata) = (manager.cached::<Widget>(), manager.cached::<PartialObjectMeta<Widget>>());
     let same = manager.cache().of::<Widget>().labels("").in_namespace("red", web()).build().unwrap();
     let _running = Running::start(manager).await;
@@ -298,7 +297,7 @@ async fn one_default_for_a_resource_is_what_everybody_reads() {
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
     client.create(&widget("b", 1)).await.unwrap();
-    let manager = manager(&env, cache::Options::default());
+    let manager = manager(&env, CacheOptions::default());
     manager.cache().of::<Widget>().fields("metadata.name=a").as_default().build().unwrap();
     let refused = manager.cache().of::<Widget>().labels("x=y").as_default().build().unwrap_err();
     assert_eq!(
@@ -316,7 +315,7 @@ async fn one_default_for_a_resource_is_what_everybody_reads() {
 #[tokio::test(start_paused = true)]
 async fn what_nobody_declared_is_not_watched_by_a_stray_read() {
     let env = environment().await;
-    let manager = manager(&env, cache::Options::default());
+    let manager = manager(&env, CacheOptions::default());
     let refused = manager.cache().declared::<Widget>().unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -336,7 +335,7 @@ async fn a_kind_is_held_as_it_was_chosen_for() {
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
     client.create(&config_map("a")).await.unwrap();
-    let held = async |options: cache::Options| {
+    let held = async |options: CacheOptions| {
         let manager = manager(&env, options);
         let (widgets, maps) = (manager.cached::<Widget>(), manager.cached::<ConfigMap>());
         let _running = Running::start(manager).await;
@@ -345,12 +344,12 @@ async fn a_kind_is_held_as_it_was_chosen_for() {
             widgets.get(&widget).unwrap().unwrap();
             maps.get(&map).unwrap().unwrap();
         }
-        let kept = |stats: cache::Stats| (stats.hot, stats.cold_bytes > 0, stats.decodes);
+        let kept = |stats: cache::Stats| (stats.decoded, stats.text_bytes > 0, stats.decodes);
         (kept(widgets.stats()), kept(maps.stats()))
     };
     let decoded = (1, false, 1);
     let (compact, lately) = ((0, true, 3), (1, true, 2));
-    let default = cache::Options::default();
+    let default = CacheOptions::default();
     assert_eq!(held(default.clone()).await, (lately, lately));
     assert_eq!(held(default.clone().retain(Retain::Decoded)).await, (decoded, decoded));
     assert_eq!(held(default.clone().retain_kind::<Widget>(Retain::Compact)).await, (compact, lately));
@@ -363,7 +362,7 @@ async fn the_selections_of_a_kind_share_its_budget() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let hot = async |bytes| {
-        let options = cache::Options::default().retain_kind::<Widget>(Retain::Budget(bytes));
+        let options = CacheOptions::default().retain_kind::<Widget>(Retain::Budget(bytes));
         let manager = manager(&env, options);
         let (all, some) =
             (manager.cached(), manager.cache().of::<Widget>().fields("metadata.name=a").build().unwrap());
@@ -372,7 +371,7 @@ async fn the_selections_of_a_kind_share_its_budget() {
             all.get(&key("a")).unwrap().unwrap();
             some.get(&key("a")).unwrap().unwrap();
         }
-        (all.stats().hot + some.stats().hot, all.stats().hot_bytes + some.stats().hot_bytes)
+        (all.stats().decoded + some.stats().decoded, all.stats().decoded_bytes + some.stats().decoded_bytes)
     };
     let (both, bytes) = hot(1 << 20).await;
     assert_eq!(both, 2);

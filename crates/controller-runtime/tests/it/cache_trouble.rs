@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Builder, Client, Manager, ObjectKey, cache::Namespaces, manager::Options};
+use controller_runtime::{Builder, Client, Manager, ManagerOptions, ObjectKey, cache::Namespaces};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace, Node},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -76,7 +76,7 @@ async fn a_kind_that_no_definition_makes_is_read_when_it_is_served() {
                 false => Fault::Pass,
             }
         });
-        let manager = Manager::new(client, Options::new("test").seed(1).cache_sync_timeout(HOUR));
+        let manager = Manager::new(client, ManagerOptions::new("test").seed(1).cache_sync_timeout(HOUR));
         let widgets = manager.cached::<Widget>();
         let _running = Running::begin(manager);
         sleep(Duration::from_secs(1000)).await;
@@ -101,7 +101,7 @@ async fn a_version_that_its_definition_gains_later_is_read_as_soon_as_it_does() 
         counted.fetch_add(1, SeqCst);
         Fault::Pass
     });
-    let manager = Manager::new(client, Options::new("test").seed(1).cache_sync_timeout(HOUR));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1).cache_sync_timeout(HOUR));
     let widgets = manager.cached::<Widget>();
     let _running = Running::begin(manager);
     sleep(Duration::from_secs(1000)).await;
@@ -125,7 +125,7 @@ async fn all_missing_rights_are_told_at_once_whatever_else_is_not_complete() {
         true => Fault::Refuse(403, "Forbidden"),
         false => Fault::Pass,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let _widgets = manager.cached::<Widget>();
     let _maps = manager.cache().of::<ConfigMap>().namespaces(["red", "blue"]).build().unwrap();
     let (_nodes, _metadata) = (manager.cached::<Node>(), manager.cached::<PartialObjectMeta<Node>>());
@@ -146,7 +146,7 @@ async fn a_watch_that_is_refused_ends_the_start_also_if_lists_are_granted() {
         true => Fault::Refuse(403, "Forbidden"),
         false => Fault::Pass,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let widgets = manager.cached::<Widget>();
     let _maps = manager.cached::<ConfigMap>();
     let started = Instant::now();
@@ -165,7 +165,7 @@ async fn a_watch_that_is_refused_ends_a_controller_that_is_added_when_its_kind_w
         true => Fault::Refuse(403, "Forbidden"),
         false => Fault::Pass,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let running = Running::start(manager.clone()).await;
     let widgets = manager.cached::<Widget>();
     sleep(Duration::from_secs(100)).await;
@@ -184,7 +184,7 @@ async fn a_right_that_was_granted_since_does_not_end_the_next_run_of_a_manager()
         true => Fault::Refuse(403, "Forbidden"),
         false => Fault::Pass,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let widgets = manager.cached::<Widget>();
     Running::begin(manager.clone()).end().await.expect_err("it may not");
     assert!(widgets.trouble().is_some());
@@ -202,7 +202,7 @@ async fn of_many_missing_rights_ten_are_said() {
         true => Fault::Refuse(403, "Forbidden"),
         false => Fault::Pass,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let many = (0..500).map(|number| format!("tenant-{number}"));
     let _maps = manager.cache().of::<ConfigMap>().namespaces(many).build().unwrap();
     let error = Running::begin(manager).end().await.expect_err("it may not").to_string();
@@ -224,7 +224,7 @@ async fn a_present_that_never_comes_to_its_end_is_trouble_all_the_time() {
         (true, true) => Fault::Answer(broken.clone() + "\n"),
         (true, false) => Fault::Hang,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1).cache_sync_timeout(HOUR));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1).cache_sync_timeout(HOUR));
     let widgets = manager.cached::<Widget>();
     let _running = Running::begin(manager);
     settle().await;
@@ -244,7 +244,7 @@ async fn what_works_in_one_namespace_does_not_hide_the_trouble_of_another() {
             true => Fault::Refuse(403, "Forbidden"),
             false => Fault::Pass,
         });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let widgets = manager.cache().of::<Widget>().namespaces(["red", "blue"]).build().unwrap();
     let _running = Running::start(manager).await;
     assert_eq!(widgets.trouble(), None);
@@ -274,7 +274,7 @@ async fn trouble_is_over_with_the_first_good_answer_even_if_that_tells_nothing()
             (true, false, false, true) => Fault::Open(Vec::new()),
         }
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let widgets = manager.cached::<Widget>();
     on.store(true, SeqCst);
     let _running = Running::begin(manager);
@@ -296,7 +296,7 @@ async fn trouble_is_over_with_the_first_good_answer_even_if_that_tells_nothing()
 async fn a_cache_is_not_complete_until_it_knows_a_namespace_that_was_just_added() {
     let env = environment().await;
     namespaces(&env, &["red", "green"]).await;
-    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
     let tenants = Namespaces::new(["red"]);
     let widgets = manager.cache().of::<Widget>().namespace_set(&tenants).build().unwrap();
     assert!(!widgets.has_synced());
@@ -318,7 +318,7 @@ async fn a_cache_is_not_complete_until_it_knows_a_namespace_that_was_just_added(
 async fn what_was_removed_between_two_runs_of_a_manager_is_gone_in_the_second() {
     let env = environment().await;
     namespaces(&env, &["red", "blue"]).await;
-    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
     let tenants = Namespaces::new(["red", "blue"]);
     let widgets = manager.cache().of::<Widget>().namespace_set(&tenants).build().unwrap();
     let running = Running::start(manager.clone()).await;
@@ -334,7 +334,7 @@ async fn what_was_removed_between_two_runs_of_a_manager_is_gone_in_the_second() 
 #[tokio::test(start_paused = true)]
 async fn a_cache_is_called_the_same_in_metrics_whatever_is_in_its_set_of_namespaces() {
     let env = environment().await;
-    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
     let tenants = Namespaces::new(["red", "blue"]);
     let _live = manager.cache().of::<Widget>().namespace_set(&tenants).build().unwrap();
     let many = |from: usize| (from..from + 500).map(|number| format!("tenant-{number}"));
@@ -372,7 +372,7 @@ async fn an_api_server_that_is_behind_is_named_as_what_keeps_a_start_from_its_en
                 (true, false, _) if !seen.is_watch() => Fault::Answer(old.clone()),
                 _ => Fault::Pass,
             });
-        let options = Options::new("test").seed(1).cache_sync_timeout(Duration::from_secs(2));
+        let options = ManagerOptions::new("test").seed(1).cache_sync_timeout(Duration::from_secs(2));
         let manager = Manager::new(client, options);
         let _widgets = manager.cache().of::<Widget>().not_older_than(&"1000000".into()).build().unwrap();
         let error = Running::begin(manager).end().await.expect_err("it is behind").to_string();
@@ -392,7 +392,7 @@ async fn whatever_a_list_is_refused_for_is_named_as_what_keeps_a_start_from_its_
             true => Fault::Refuse(code, reason),
             false => Fault::Pass,
         });
-        let options = Options::new("test").seed(1).cache_sync_timeout(Duration::from_secs(60));
+        let options = ManagerOptions::new("test").seed(1).cache_sync_timeout(Duration::from_secs(60));
         let manager = Manager::new(client, options);
         let _widgets = manager.cache().of::<Widget>().fields("spec.size=1").build().unwrap();
         let error = Running::begin(manager).end().await.expect_err("it is refused").to_string();
@@ -426,7 +426,7 @@ async fn nothing_comes_back_of_a_namespace_that_was_removed_while_its_objects_ar
         false => Fault::Pass,
     });
     let tenants = Namespaces::new(["red", "default"]);
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let widgets = manager.cache().of::<Widget>().namespace_set(&tenants).build().unwrap();
     let first = Arc::new(Notify::new());
     let came = Arc::clone(&first);

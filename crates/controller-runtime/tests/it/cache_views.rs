@@ -1,6 +1,6 @@
 //! Views of the same objects: as other types, as metadata, as results of a function, and by owner.
 
-use controller_runtime::{Cached, Client, Manager, Object, ObjectKey, cache, manager::Options};
+use controller_runtime::{Cached, Client, Manager, ManagerOptions, Object, ObjectKey, cache::CacheOptions};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
@@ -116,8 +116,8 @@ async fn who_manages_the_fields_is_held_only_of_the_kinds_for_which_that_was_ask
     let other = Client::new(env.client(), "somebody");
     other.apply(&widget("told", 1)).await.unwrap();
     other.create(&config_map("told")).await.unwrap();
-    let cache = cache::Options::default().keep_managed_fields::<Widget>();
-    let manager = Manager::new(env.client(), Options::new("test").seed(1).cache(cache));
+    let cache = CacheOptions::default().keep_managed_fields::<Widget>();
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1).cache(cache));
     let (widgets, maps) = (manager.cached::<Widget>(), manager.cached::<ConfigMap>());
     let own = manager.client();
     let _running = Running::start(manager).await;

@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, future::IntoFuture, time::Duration};
 
 use controller_runtime::{
-    Action, Builder, Client, Context, ObjectKey, Reconciler,
+    Action, Builder, Client, ClientError, Context, ObjectKey, ReconcileError, Reconciler,
     client::{self, ErrorKind},
-    reconcile,
 };
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -22,8 +21,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Returns the outcome of a request, which must come within an hour, and how long it took.
 async fn outcome<T>(
-    request: impl IntoFuture<Output = Result<T, client::Error>>,
-) -> (Result<T, client::Error>, Duration) {
+    request: impl IntoFuture<Output = Result<T, ClientError>>,
+) -> (Result<T, ClientError>, Duration) {
     let began = Instant::now();
     let outcome = timeout(HOUR, request.into_future()).await.expect("a request ends");
     (outcome, began.elapsed())
@@ -157,7 +156,7 @@ struct Writes(Client);
 impl Reconciler for Writes {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         let mut map = config_map(key.name());
         map.data = Some(BTreeMap::from([("of".to_owned(), key.name().to_owned())]));
         self.0.apply(&map).await?;

@@ -8,10 +8,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, DynamicKind, ObjectKey,
-    client::{Call, Deletion, Ensured, Error, Next, Verb},
+    Client, ClientError, DynamicKind, ObjectKey, ReconcileError,
+    client::{Call, Deletion, Ensured, Next, Verb},
     finalizer::{FinalizeError, Finalized, Finalizer, Finalizers},
-    reconcile,
 };
 use kube::core::DynamicObject;
 use kube_apiserver_embedded::faults::{Action, Failure, Rule, Verb as FaultVerb};
@@ -24,7 +23,7 @@ fn conflict() -> Rule {
     Rule::new(Action::Fail(Failure::Conflict))
 }
 
-async fn grow(client: &Client) -> Result<Widget, Error> {
+async fn grow(client: &Client) -> Result<Widget, ClientError> {
     let mut widget = client.get(&key("a")).await?.expect("it was created");
     widget.spec.size += 1;
     client.update(&widget).await
@@ -120,7 +119,7 @@ async fn what_is_of_a_kind_known_at_run_time_is_made_as_it_should_be_too() {
     let env = environment().await;
     let client = Client::new(env.client(), "test").of(DynamicKind::of::<Widget>());
     let begun = || DynamicObject::new("a", client.kind().resource()).within("default");
-    let outcome = |made: Result<(DynamicObject, Ensured), Error>| {
+    let outcome = |made: Result<(DynamicObject, Ensured), ClientError>| {
         let (object, done) = made.unwrap();
         (object.data["spec"]["size"].as_i64(), object.data["status"]["seen"].as_i64(), done)
     };
@@ -220,10 +219,10 @@ struct Cleanup {
 }
 
 impl Finalizer<Widget> for Cleanup {
-    async fn finalize(&self, _: &Widget) -> Result<(), reconcile::Error> {
+    async fn finalize(&self, _: &Widget) -> Result<(), ReconcileError> {
         self.log.lock().unwrap().push(self.name);
         let fails = *self.fails.lock().unwrap() && self.name == "example.com/a";
-        if fails { Err(reconcile::Error::new("the bucket is not empty")) } else { Ok(()) }
+        if fails { Err(ReconcileError::new("the bucket is not empty")) } else { Ok(()) }
     }
 }
 
@@ -271,7 +270,7 @@ async fn finalizers_are_added_at_once_and_removed_as_they_are_done() {
 struct CleanupOfAny(Arc<Mutex<Vec<String>>>);
 
 impl Finalizer<DynamicObject> for CleanupOfAny {
-    async fn finalize(&self, object: &DynamicObject) -> Result<(), reconcile::Error> {
+    async fn finalize(&self, object: &DynamicObject) -> Result<(), ReconcileError> {
         self.0.lock().unwrap().extend(object.metadata.name.clone());
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, DynamicKind, ObjectKey,
-    client::{Call, Deletion, Error, ErrorKind, Expected, Next, Verb},
+    Client, ClientError, DynamicKind, ObjectKey,
+    client::{Call, Deletion, ErrorKind, Expected, Next, Verb},
 };
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{autoscaling::v1::Scale, core::v1::Pod};
@@ -66,7 +66,7 @@ async fn a_delete_by_name_may_be_of_one_uid_or_one_version() {
     let first = client.create(&widget("a", 1)).await.unwrap();
     let (uid, version) = (first.metadata.uid.unwrap(), first.metadata.resource_version.unwrap());
     let second = client.merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
-    let expected = |error: Error| error.conflict().map(|conflict| conflict.expected.clone());
+    let expected = |error: ClientError| error.conflict().map(|conflict| conflict.expected.clone());
     let stale = client.delete_key(&key("a")).only_version(&version).await.unwrap_err();
     assert_eq!(expected(stale), Some(Expected::Version(version)));
     let other = client.delete_key(&key("a")).only_uid("another").await.unwrap_err();

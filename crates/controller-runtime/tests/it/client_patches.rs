@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use controller_runtime::{
-    Client, DynamicKind, ObjectKey,
-    client::{Call, Error, Expected, Next, Patch, Verb},
+    Client, ClientError, DynamicKind, ObjectKey,
+    client::{Call, Expected, Next, Patch, Verb},
 };
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale, core::v1::ConfigMap};
 use kube::core::DynamicObject;
@@ -23,7 +23,7 @@ pub(crate) async fn of_one_version(client: &Client, namespace: &str) {
         new.spec.size = size;
         Patch::between(old, &new)
     };
-    let expected = |error: Error| error.conflict().map(|conflict| conflict.expected.clone());
+    let expected = |error: ClientError| error.conflict().map(|conflict| conflict.expected.clone());
     let version =
         |widget: &Widget| Some(Expected::Version(widget.metadata.resource_version.clone().unwrap()));
     let uid = |widget: &Widget| Some(Expected::Uid(widget.metadata.uid.clone().unwrap()));

@@ -7,12 +7,11 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Client, Kind, Manager, MapMeta, ObjectKey,
-    cache::{self, Meta},
+    Builder, Client, Kind, Manager, ManagerOptions, MapMeta, ObjectKey, ReconcileError,
+    cache::{CacheOptions, Meta},
     client::ErrorKind,
-    leader_election,
-    manager::{AddError, Cluster, Options},
-    reconcile,
+    leader_election::LeaderElectionOptions,
+    manager::{AddError, Cluster},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::{Environment, eventually};
@@ -109,7 +108,7 @@ fn same_name() -> MapMeta<impl Fn(&Meta) -> Option<ObjectKey<Widget>> + Send + S
 async fn another_cluster_is_watched_and_written_to_as_long_as_the_manager_runs() {
     let (home, away) = (environment().await, environment().await);
     let (manager, notes) = (manager(&home), Notes::done());
-    let east = manager.add_cluster("east", away.client(), cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", away.client(), CacheOptions::default()).unwrap();
     let widgets = east.cached::<Widget>();
     Builder::managed_by(&manager)
         .for_kind::<Widget>()
@@ -136,7 +135,7 @@ async fn another_cluster_is_watched_and_written_to_as_long_as_the_manager_runs()
     Client::new(away.client(), "test").create(&config_map("after")).await.unwrap();
     settle().await;
     assert!(notes.names().is_empty());
-    let refused = manager.add_cluster("west", away.client(), cache::Options::default()).unwrap_err();
+    let refused = manager.add_cluster("west", away.client(), CacheOptions::default()).unwrap_err();
     assert_eq!(refused, AddError::Stopping { name: "cluster west".to_owned() });
 }
 
@@ -144,7 +143,7 @@ async fn another_cluster_is_watched_and_written_to_as_long_as_the_manager_runs()
 async fn the_name_of_a_cluster_is_free_again_once_it_was_removed() {
     let (home, away) = (environment().await, environment().await);
     let manager = manager(&home);
-    let add = || manager.add_cluster("east", away.client(), cache::Options::default());
+    let add = || manager.add_cluster("east", away.client(), CacheOptions::default());
     let east = add().unwrap();
     assert_eq!(add().unwrap_err(), AddError::DuplicateCluster { name: "east".to_owned() });
     east.remove().await;
@@ -158,8 +157,8 @@ async fn a_cluster_that_is_down_disturbs_no_other_and_its_events_arrive_when_it_
     let (to_east, to_west) = (Network::new(), Network::new());
     to_east.down();
     let (manager, notes) = (manager(&home), NoteAll::<InCluster>::new());
-    let east = manager.add_cluster("east", to_east.to(&in_east), cache::Options::default()).unwrap();
-    let west = manager.add_cluster("west", to_west.to(&in_west), cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", to_east.to(&in_east), CacheOptions::default()).unwrap();
+    let west = manager.add_cluster("west", to_west.to(&in_west), CacheOptions::default()).unwrap();
     watch_maps(&manager, &east, &west, &notes);
     for env in [&home, &in_east, &in_west] {
         create(env, "first").await;
@@ -200,7 +199,7 @@ async fn objects_of_a_cluster_that_is_removed_are_deleted_for_handlers_and_other
     let (home, in_east, in_west) = (environment().await, environment().await, environment().await);
     let (manager, notes) = (manager(&home), NoteAll::<InCluster>::new());
     let [east, west] = [("east", &in_east), ("west", &in_west)]
-        .map(|(name, env)| manager.add_cluster(name, env.client(), cache::Options::default()).unwrap());
+        .map(|(name, env)| manager.add_cluster(name, env.client(), CacheOptions::default()).unwrap());
     watch_maps(&manager, &east, &west, &notes);
     for env in [&home, &in_east, &in_west] {
         create(env, "a").await;
@@ -230,7 +229,7 @@ async fn reads_and_writes_of_a_removed_cluster_fail_with_its_name() {
         _ => Fault::Pass,
     });
     let manager = manager(&home);
-    let east = manager.add_cluster("east", unanswered, cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", unanswered, CacheOptions::default()).unwrap();
     let (maps, client, other) = (east.cached::<ConfigMap>(), east.client(), east.ungated_client());
     let running = Running::start(manager.clone()).await;
     maps.synced().await;
@@ -251,13 +250,13 @@ async fn reads_and_writes_of_a_removed_cluster_fail_with_its_name() {
         east.cached::<Widget>().get(&key("a")).unwrap_err(),
     ] {
         assert!(error.is_cluster_removed(), "{error}");
-        assert!(reconcile::Error::from(error).is_terminal());
+        assert!(ReconcileError::from(error).is_terminal());
     }
     maps.synced().await;
     assert!(!maps.has_synced());
 
     // Another cluster may have the name then.
-    let again = manager.add_cluster("east", away.client(), cache::Options::default()).unwrap();
+    let again = manager.add_cluster("east", away.client(), CacheOptions::default()).unwrap();
     let maps = again.cached::<ConfigMap>();
     maps.synced().await;
     assert!(maps.get(&ObjectKey::new("default", "a")).unwrap().is_none());
@@ -270,7 +269,7 @@ async fn a_cluster_that_is_removed_before_the_manager_runs_leaves_nothing_to_wai
     let (home, away) = (environment().await, environment().await);
     create(&away, "a").await;
     let (manager, notes) = (manager(&home), NoteAll::<InCluster>::new());
-    let east = manager.add_cluster("east", away.client(), cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", away.client(), CacheOptions::default()).unwrap();
     let maps = east.cached::<ConfigMap>();
     Builder::managed_by(&manager)
         .for_requests::<InCluster>("maps")
@@ -301,7 +300,7 @@ async fn a_cluster_without_permission_is_reported_and_ends_nothing() {
         false => Fault::Pass,
     });
     let manager = manager(&home);
-    let east = manager.add_cluster("east", forbidden, cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", forbidden, CacheOptions::default()).unwrap();
     let maps = east.cached::<ConfigMap>();
     let running = Running::start(manager.clone()).await;
     sleep(Duration::from_secs(3600)).await;
@@ -321,7 +320,7 @@ async fn a_cluster_comes_and_goes_while_the_manager_runs() {
     let (manager, notes) = (manager(&home), Notes::done());
     let handle = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     let running = Running::start(manager.clone()).await;
-    let east = manager.add_cluster("east", away.client(), cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", away.client(), CacheOptions::default()).unwrap();
     let maps = east.cached::<ConfigMap>();
     let watch = handle.watch(Kind::of(&maps, same_name()));
     watch.synced().await.unwrap();
@@ -340,9 +339,9 @@ async fn a_cluster_comes_and_goes_while_the_manager_runs() {
 #[tokio::test(start_paused = true)]
 async fn other_clusters_are_written_to_only_by_the_leader() {
     let (home, away) = (environment().await, environment().await);
-    let election = leader_election::Options::new("the-lease").identity("one");
-    let manager = Manager::new(home.client(), Options::new("test").seed(1).leader_election(election));
-    let east = manager.add_cluster("east", away.client(), cache::Options::default()).unwrap();
+    let election = LeaderElectionOptions::new("the-lease").identity("one");
+    let manager = Manager::new(home.client(), ManagerOptions::new("test").seed(1).leader_election(election));
+    let east = manager.add_cluster("east", away.client(), CacheOptions::default()).unwrap();
     let refused = east.client().create(&widget("a", 1)).await.unwrap_err();
     assert!(refused.to_string().contains("does not hold the lease"), "{refused}");
     east.ungated_client().create(&widget("a", 1)).await.unwrap();

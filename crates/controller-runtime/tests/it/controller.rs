@@ -7,11 +7,11 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Kind, MapFn, ObjectKey, Reconciler,
-    controller::{Options, RequestState, Rule},
+    Action, Builder, Client, Context, Kind, MapFn, ObjectKey, ReconcileError, Reconciler,
+    controller::{ControllerOptions, DelayReason, RequestState},
     is_controlled_by,
     predicate::GenerationChanged,
-    reconcile, set_controller_reference,
+    set_controller_reference,
     source::{Sink, from_fn},
     workqueue::ItemExponentialFailure,
 };
@@ -183,7 +183,7 @@ async fn failures_are_retried_after_5_10_20_40_milliseconds_and_success_starts_o
 #[tokio::test(start_paused = true)]
 async fn a_terminal_error_waits_for_the_next_event() {
     let env = environment().await;
-    let notes = Notes::new(|_, _| Err(reconcile::Error::terminal("hopeless")));
+    let notes = Notes::new(|_, _| Err(ReconcileError::terminal("hopeless")));
     let _running = run(&env, notes.clone()).await;
     client(&env).create(&widget("a", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -209,10 +209,10 @@ async fn a_panic_is_one_more_failure_and_the_controller_goes_on() {
 
 /// Returns a controller of Widgets that always fails with a back-off of 1000 s, after the first failure of an object.
 async fn in_back_off(env: &kube_envtest::Environment) -> (Running, Notes) {
-    let (manager, notes) = (manager(env), Notes::new(|_, _| Err(reconcile::Error::new("no luck"))));
+    let (manager, notes) = (manager(env), Notes::new(|_, _| Err(ReconcileError::new("no luck"))));
     let long = Duration::from_secs(1000);
     let limiter = ItemExponentialFailure::try_new(long, long).unwrap();
-    let options = Options::default().rate_limiter(limiter);
+    let options = ControllerOptions::default().rate_limiter(limiter);
     Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(notes.clone()).unwrap();
     let running = Running::start(manager).await;
     client(env).create(&widget("a", 0)).await.unwrap();
@@ -305,7 +305,7 @@ struct Slow {
 impl Reconciler for Slow {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         let result = self.notes.reconcile(key, cx).await;
         tokio::time::sleep(self.work).await;
         result
@@ -326,7 +326,7 @@ async fn sixteen_workers_by_default_and_as_many_as_asked_for() {
         create_many(&env, 20).await;
         let (manager, notes) = (manager(&env), Notes::done());
         let slow = Slow { notes: notes.clone(), work: Duration::from_secs(1) };
-        let options = Options::default();
+        let options = ControllerOptions::default();
         let options = match workers {
             Some(workers) => options.max_concurrent_reconciles(workers),
             None => options,
@@ -346,7 +346,7 @@ async fn a_number_of_workers_that_cannot_be_is_refused_at_build_and_while_runnin
     let build = |workers| {
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
-            .with_options(Options::default().max_concurrent_reconciles(workers))
+            .with_options(ControllerOptions::default().max_concurrent_reconciles(workers))
             .complete(Notes::done())
     };
     assert_eq!(
@@ -368,7 +368,7 @@ async fn workers_are_added_and_retired_while_the_controller_runs() {
     let (manager, notes) = (manager(&env), Notes::done());
     let metrics = manager.metrics().clone();
     let slow = Slow { notes: notes.clone(), work: Duration::from_secs(10) };
-    let options = Options::default().max_concurrent_reconciles(2);
+    let options = ControllerOptions::default().max_concurrent_reconciles(2);
     let handle =
         Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
     let running = Running::start(manager).await;
@@ -439,7 +439,7 @@ async fn a_reconcile_beyond_its_timeout_is_dropped_and_retried() {
     let manager = manager(&env);
     let notes = Notes::done();
     let slow = Slow { notes: notes.clone(), work: Duration::from_secs(60) };
-    let options = Options::default().reconciliation_timeout(Duration::from_secs(1));
+    let options = ControllerOptions::default().reconciliation_timeout(Duration::from_secs(1));
     Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
     client(&env).create(&widget("a", 0)).await.unwrap();
     let _running = Running::start(manager).await;
@@ -476,7 +476,7 @@ async fn an_error_that_says_when_is_retried_then_and_is_a_failure() {
     let runs = AtomicUsize::new(0);
     let notes = Notes::new(move |_, _| match runs.fetch_add(1, SeqCst) {
         0 => Err("busy".into_error()),
-        1 | 2 => Err(reconcile::Error::retry_after("come back in a minute", minute)),
+        1 | 2 => Err(ReconcileError::retry_after("come back in a minute", minute)),
         _ => Err("busy".into_error()),
     });
     let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
@@ -485,7 +485,7 @@ async fn an_error_that_says_when_is_retried_then_and_is_a_failure() {
     tokio::time::sleep(Duration::from_millis(6)).await;
     let why = controller.explain(&key("a"));
     let RequestState::Waiting { rule, .. } = why.standing else { panic!("{why}") };
-    assert_eq!((rule, why.attempt, controller.failing()), (Rule::Delay, 1, vec![key("a")]));
+    assert_eq!((rule, why.attempt, controller.failing()), (DelayReason::Delay, 1, vec![key("a")]));
     tokio::time::sleep(2 * minute + Duration::from_millis(5)).await;
     let back_off = Duration::from_millis(10);
     assert_eq!(notes.gaps()[..3], [Duration::from_millis(5), minute, minute]);
@@ -503,7 +503,7 @@ struct Long(Arc<AtomicUsize>);
 impl Reconciler for Long {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         assert!(!cx.draining().is_cancelled(), "it would not have begun");
         tokio::select! {
             () = cx.draining().cancelled() => {
@@ -554,11 +554,11 @@ async fn a_reconcile_hears_of_the_stop_and_of_its_controllers_failure_and_can_fi
 
 /// Converts a text into an error that is retried.
 trait IntoError {
-    fn into_error(self) -> reconcile::Error;
+    fn into_error(self) -> ReconcileError;
 }
 
 impl IntoError for &str {
-    fn into_error(self) -> reconcile::Error {
-        reconcile::Error::new(self)
+    fn into_error(self) -> ReconcileError {
+        ReconcileError::new(self)
     }
 }

@@ -7,10 +7,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Client, Context, DynamicKind, EventReport, Manager, ObjectKey, Reconciler,
-    Recorder,
-    manager::{Options, RunContext, Runnable},
-    reconcile,
+    Action, BoxError, Builder, Client, Context, DynamicKind, EventReport, Manager, ManagerOptions, ObjectKey,
+    ReconcileError, Reconciler, Recorder,
+    manager::{RunContext, Runnable},
 };
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event, rbac::v1::ClusterRole};
 use kube::{
@@ -33,12 +32,12 @@ struct Complains;
 impl Reconciler for Complains {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         let mut about = widget(key.name(), 1);
         about.metadata.uid = Some("u1".to_owned());
         cx.events().warning(&about, "Broken", "Inspect", format!("attempt {}", cx.attempt()));
         if cx.attempt() < 3 {
-            return Err(reconcile::Error::new("broken"));
+            return Err(ReconcileError::new("broken"));
         }
         cx.events().normal(&about, "Mended", "Mend", "it works");
         Ok(Action::done())
@@ -86,7 +85,7 @@ struct Reports(Arc<Mutex<Option<Recorder>>>);
 impl Reconciler for Reports {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         let mut about = widget(key.name(), 1);
         about.metadata.uid = Some("u1".to_owned());
         cx.events().normal(&about, "Fine", "Look", "nothing new");
@@ -113,7 +112,7 @@ fn with_event_faults(
 /// Returns a manager that records an event each minute while it runs.
 async fn reporting(env: &Environment, client: kube::Client) -> (Running, Arc<Mutex<Option<Recorder>>>) {
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let kept = Arc::default();
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Reports(Arc::clone(&kept))).unwrap();
     (Running::start(manager).await, kept)
@@ -172,7 +171,7 @@ async fn an_event_is_given_up_after_twelve_attempts_and_at_once_when_it_is_refus
             count.fetch_add(1, SeqCst);
             Fault::Refuse(code, reason)
         });
-        let manager = Manager::new(client, Options::new("test").seed(1));
+        let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
         manager.add(TellsOnce).unwrap();
         let _running = Running::start(manager).await;
         sleep(Duration::from_secs(600)).await;
@@ -187,7 +186,7 @@ async fn an_event_that_waits_is_tried_once_more_at_the_stop() {
         0 => Fault::Refuse(503, "ServiceUnavailable"),
         _ => Fault::Pass,
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     manager.add(TellsOnce).unwrap();
     let running = Running::start(manager).await;
     settle().await;
@@ -218,7 +217,7 @@ async fn the_last_count_of_an_event_that_came_often_is_written_six_minutes_later
         count.fetch_add(1, SeqCst);
         Fault::Pass
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     manager.add(TellsOften).unwrap();
     let _running = Running::start(manager).await;
     sleep(Duration::from_secs(999 + 359)).await;
@@ -269,7 +268,7 @@ impl Runnable for Tells {
 #[tokio::test(start_paused = true)]
 async fn events_are_about_kinds_known_at_run_time_and_cut_to_what_is_accepted() {
     let env = environment().await;
-    let manager = Manager::new(env.client(), Options::new("m".repeat(200)).seed(1));
+    let manager = Manager::new(env.client(), ManagerOptions::new("m".repeat(200)).seed(1));
     manager.add(Tells).unwrap();
     Running::start(manager).await.stop().await.unwrap();
 

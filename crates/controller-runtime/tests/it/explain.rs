@@ -6,8 +6,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, ObjectKey, Reconciler, controller, controller::Options, manager,
-    reconcile, set_controller_reference,
+    Action, Builder, Client, Context, ObjectKey, ReconcileError, Reconciler,
+    controller::{self, ControllerOptions, DelayReason},
+    manager::ManagerError,
+    set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::Environment;
@@ -25,7 +27,7 @@ struct Witness {
 impl Reconciler for Witness {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         let last_error = cx.last_error().unwrap_or("none");
         self.runs.lock().unwrap().push(format!("{} ({}): {last_error}", cx.attempt(), cx.causes()));
         if *self.failing.lock().unwrap() { Err("no luck".into_error()) } else { Ok(Action::done()) }
@@ -40,12 +42,12 @@ impl Witness {
 
 /// Converts messages into errors.
 trait IntoError {
-    fn into_error(self) -> reconcile::Error;
+    fn into_error(self) -> ReconcileError;
 }
 
 impl IntoError for &str {
-    fn into_error(self) -> reconcile::Error {
-        reconcile::Error::new(self)
+    fn into_error(self) -> ReconcileError {
+        ReconcileError::new(self)
     }
 }
 
@@ -56,7 +58,7 @@ fn client(env: &Environment) -> Client {
 async fn run(
     env: &Environment,
     reconciler: impl Reconciler<Request = ObjectKey<Widget>>,
-    options: Options<ObjectKey<Widget>>,
+    options: ControllerOptions<ObjectKey<Widget>>,
 ) -> (Running, controller::ControllerHandle<ObjectKey<Widget>>) {
     let manager = manager(env);
     let controller = Builder::managed_by(&manager)
@@ -73,7 +75,7 @@ async fn a_run_knows_what_led_to_it_and_what_went_wrong_before() {
     let env = environment().await;
     let owner = client(&env).create(&widget("a", 1)).await.unwrap();
     let witness = Witness::default();
-    let (_running, _) = run(&env, witness.clone(), Options::default()).await;
+    let (_running, _) = run(&env, witness.clone(), ControllerOptions::default()).await;
     settle().await;
     assert_eq!(witness.take(), ["0 (initial list, resync or source): none"]);
 
@@ -97,14 +99,14 @@ async fn a_failing_request_is_explained_with_its_runs_and_the_rule_it_waits_for(
         1 => panic!("a bug"),
         _ => Ok(Action::requeue_after(Duration::from_secs(60))),
     });
-    let (_running, controller) = run(&env, notes, Options::default()).await;
+    let (_running, controller) = run(&env, notes, ControllerOptions::default()).await;
     assert_eq!(controller.explain(&key("a")).standing, controller::RequestState::Idle);
 
     client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;
     let why = controller.explain(&key("a"));
     let controller::RequestState::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
-    assert_eq!((left, rule), (Duration::from_millis(5), controller::Rule::RateLimiter));
+    assert_eq!((left, rule), (Duration::from_millis(5), DelayReason::RateLimiter));
     assert_eq!(why.attempt, 1);
     assert_eq!(controller.failing(), [key("a")]);
     let text = why.to_string();
@@ -124,7 +126,7 @@ async fn a_failing_request_is_explained_with_its_runs_and_the_rule_it_waits_for(
     settle().await;
     let why = controller.explain(&key("a"));
     let controller::RequestState::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
-    assert_eq!((left, rule), (Duration::from_secs(60), controller::Rule::Delay));
+    assert_eq!((left, rule), (Duration::from_secs(60), DelayReason::Delay));
     assert_eq!((why.attempt, why.runs.len()), (0, 3));
     assert_eq!(controller.failing(), []);
     let program = serde_json::to_value(&why).unwrap();
@@ -136,9 +138,9 @@ async fn a_failing_request_is_explained_with_its_runs_and_the_rule_it_waits_for(
 async fn a_panic_that_is_not_to_be_recovered_ends_the_manager_with_the_name_of_the_controller() {
     let env = environment().await;
     let notes = Notes::new(|_, _| panic!("a bug"));
-    let (running, _) = run(&env, notes, Options::default().recover_panic(false)).await;
+    let (running, _) = run(&env, notes, ControllerOptions::default().recover_panic(false)).await;
     client(&env).create(&widget("a", 1)).await.unwrap();
-    let error: manager::Error = running.end().await.unwrap_err();
+    let error: ManagerError = running.end().await.unwrap_err();
     assert_eq!(error.to_string(), "widget failed");
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("a bug"), "{cause}");

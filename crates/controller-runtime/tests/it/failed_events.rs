@@ -9,8 +9,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Event, Kind, Manager, MapFn, ObjectKey, Reconciler, TryMapFn,
-    TryMapMeta, cache::Meta, reconcile, source,
+    Action, Builder, Cached, Client, Context, Event, Kind, Manager, MapFn, ObjectKey, ReconcileError,
+    Reconciler, TryMapFn, TryMapMeta, cache::Meta, reconcile, source,
 };
 use kube_envtest::Environment;
 use serde_json::json;
@@ -254,7 +254,7 @@ struct Reader {
 impl Reconciler for Reader {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         self.reads.fetch_add(1, SeqCst);
         self.widgets.get(key)?;
         Ok(Action::done())

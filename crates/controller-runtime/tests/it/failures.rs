@@ -9,11 +9,12 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Client, Context, Manager, ObjectKey, Reconciler,
-    controller::Options,
-    manager::{self, Shutdown, State},
+    Action, BoxError, Builder, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError,
+    Reconciler, Source,
+    controller::ControllerOptions,
+    manager::{Shutdown, State},
     reconcile,
-    source::{Requests, Source, from_fn},
+    source::{Requests, from_fn},
     workqueue::Queue,
 };
 use kube_envtest::Environment;
@@ -44,7 +45,7 @@ struct Slow(Arc<AtomicUsize>);
 impl Reconciler for Slow {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         tokio::time::sleep(MINUTE).await;
         self.0.fetch_add(1, SeqCst);
         Ok(Action::done())
@@ -59,7 +60,7 @@ async fn a_source_that_fails_later_ends_the_manager_although_workers_wait_for_wo
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
             .watches_raw_source(fails_when_told(&told))
-            .with_options(Options::default().max_concurrent_reconciles(number))
+            .with_options(ControllerOptions::default().max_concurrent_reconciles(number))
             .complete(Notes::done())
             .unwrap();
         let running = Running::start(manager).await;
@@ -76,7 +77,7 @@ async fn a_panic_that_is_not_recovered_ends_the_manager_although_other_workers_w
     for number in [1, 3] {
         let env = environment().await;
         let manager = manager(&env);
-        let options = Options::default().recover_panic(false).max_concurrent_reconciles(number);
+        let options = ControllerOptions::default().recover_panic(false).max_concurrent_reconciles(number);
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
             .with_options(options)
@@ -113,8 +114,7 @@ async fn an_unmanaged_controller_ends_when_a_source_fails_later() {
 /// reconciles.
 async fn failed_while_slow(shutdown: Shutdown) -> (Environment, Manager, Running, Arc<AtomicUsize>) {
     let (env, told, finished) = (environment().await, Arc::default(), Arc::default());
-    let manager =
-        Manager::new(env.client(), manager::Options::new("test").graceful_shutdown_timeout(shutdown));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").graceful_shutdown_timeout(shutdown));
     Builder::managed_by(&manager)
         .for_kind::<Widget>()
         .watches_raw_source(fails_when_told(&told))
@@ -155,7 +155,7 @@ struct PanicsWhenTold(Arc<Notify>);
 impl Reconciler for PanicsWhenTold {
     type Request = &'static str;
 
-    async fn reconcile(&self, _: &&'static str, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &&'static str, _: &Context) -> Result<Action, ReconcileError> {
         self.0.notified().await;
         panic!("a bug")
     }
@@ -165,7 +165,7 @@ impl Reconciler for PanicsWhenTold {
 async fn a_panic_is_noticed_after_another_worker_found_the_queue_shut_down() {
     let (env, told, queue) = (environment().await, Arc::default(), Arc::<Mutex<Option<Queue<_>>>>::default());
     let (manager, made) = (manager(&env), Arc::clone(&queue));
-    let options = Options::default().recover_panic(false).max_concurrent_reconciles(2);
+    let options = ControllerOptions::default().recover_panic(false).max_concurrent_reconciles(2);
     Builder::managed_by(&manager)
         .for_requests("names")
         .watches_raw_source(Requests::stream("one", futures::stream::iter(["x"])))

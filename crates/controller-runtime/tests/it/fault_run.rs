@@ -15,10 +15,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler,
-    cache::{self, Retain},
-    controller::{ControllerHandle, Options, RequestState},
-    manager, reconcile, set_controller_reference,
+    Action, Builder, Cached, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    cache::{CacheOptions, Retain},
+    controller::{ControllerHandle, ControllerOptions, RequestState},
+    set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt, api::ListParams};
@@ -124,7 +124,7 @@ impl Drop for Entered {
 impl Reconciler for Copies {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         let _entered = Entered::new(key, &self.in_work);
         let Some(widget) = self.widgets.get(key)? else { return Ok(Action::done()) };
         let size = widget.spec.size;
@@ -226,10 +226,10 @@ async fn start(
     retain: Retain,
     in_work: &Arc<Mutex<InWork>>,
 ) -> (Manager, ControllerHandle<ObjectKey<Widget>>, Running) {
-    let cache = cache::Options::default().retain(retain);
-    let manager = Manager::new(client, manager::Options::new(OPERATOR).seed(seed).cache(cache));
+    let cache = CacheOptions::default().retain(retain);
+    let manager = Manager::new(client, ManagerOptions::new(OPERATOR).seed(seed).cache(cache));
     let copies = Copies { client: manager.client(), widgets: manager.cached(), in_work: Arc::clone(in_work) };
-    let options = Options::default().max_concurrent_reconciles(8);
+    let options = ControllerOptions::default().max_concurrent_reconciles(8);
     let controller = Builder::managed_by(&manager)
         .for_kind::<Widget>()
         .owns::<ConfigMap>()

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use controller_runtime::{Client, Manager, manager::Options};
+use controller_runtime::{Client, Manager, ManagerOptions};
 use flate2::write::GzDecoder;
 use futures::{FutureExt, StreamExt};
 use http::{
@@ -87,7 +87,7 @@ async fn a_compressed_list_is_read_piece_by_piece_and_watches_are_asked_for_plai
     });
     let pieces = Arc::new(Mutex::new(Vec::new()));
     let client = kube::Client::new(Unzips { client, pieces: Arc::clone(&pieces) }, "default");
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let (maps, _widgets) = (manager.cached::<ConfigMap>(), manager.cached::<Widget>());
     let client = manager.client();
     let _running = Running::start(manager).await;

@@ -13,9 +13,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, DynamicKind, Event, Lazy, Manager, Object, ObjectKey, StaticObject,
+    Builder, Cached, Client, DynamicKind, Event, Lazy, Manager, ManagerOptions, Object, ObjectKey,
+    StaticObject,
     cache::{EventStream, InNamespace},
-    manager::Options,
 };
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -75,7 +75,7 @@ async fn what_is_told_twice_or_out_of_order_is_in_the_end_what_is() {
             let rule = Rule::new(Action::Watch(fault)).verb(Verb::Watch).resource("example.com", "widgets");
             faults.add(rule.when(When::Probability(0.5)));
         }
-        let manager = Manager::new(env.client(), Options::new("test").seed(seed));
+        let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(seed));
         let mut widgets = Reader::<Widget>::new(manager.cached());
         let metadata = Reader::<PartialObjectMeta<Widget>>::new(manager.cached());
         let _running = Running::start(manager).await;
@@ -145,7 +145,7 @@ impl<'e> History<'e> {
             true => Fault::Twice,
             false => Fault::Pass,
         });
-        let manager = Manager::new(client, Options::new("test").seed(seed));
+        let manager = Manager::new(client, ManagerOptions::new("test").seed(seed));
         let told = Arc::new(Mutex::new(Folded::default()));
         let fold = Arc::clone(&told);
         // The runtime recovers panics of predicates, so violations are recorded.

@@ -8,7 +8,7 @@ use std::sync::{
 use bytes::Bytes;
 use controller_runtime::{
     Manager,
-    serving::{AllowedTo, CertFiles, MetricsServerOptions, Request, Response, Serving},
+    serving::{AllowedTo, CertFiles, HttpRequest, HttpResponse, MetricsServerOptions, Serving},
 };
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{self, SendRequest};
@@ -164,9 +164,9 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 async fn who_takes_back_request_after_request_is_cut_off_and_others_are_served() {
     let handled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&handled);
-    let hello = move |_: Request| {
+    let hello = move |_: HttpRequest| {
         count.fetch_add(1, SeqCst);
-        std::future::ready(Response::new("hello".into()))
+        std::future::ready(HttpResponse::new("hello".into()))
     };
     let https =
         Https::serve(MetricsServerOptions::default().enable_http2(true).extra_handler("/", hello)).await;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Client, Manager, cache::EventStream, manager::Options, set_controller_reference,
+    Builder, Client, Manager, ManagerOptions, cache::EventStream, set_controller_reference,
 };
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -27,7 +27,7 @@ use crate::{
 };
 
 fn manager(client: kube::Client) -> Manager {
-    Manager::new(client, Options::new("test").seed(1))
+    Manager::new(client, ManagerOptions::new("test").seed(1))
 }
 
 /// In kube-runtime a subscriber that had not read an object before its deletion was never woken again.

@@ -7,8 +7,9 @@ use std::{
 };
 
 use controller_runtime::{
-    BoxError, Builder, Client, Manager, leader_election,
-    manager::{Options, RunContext, Runnable, Shutdown},
+    BoxError, Builder, Client, Manager, ManagerOptions,
+    leader_election::LeaderElectionOptions,
+    manager::{RunContext, Runnable, Shutdown},
 };
 use k8s_openapi::api::{coordination::v1::Lease, events::v1::Event};
 use kube::Api;
@@ -23,9 +24,9 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 
 fn candidate(client: kube::Client, name: &str) -> Manager {
-    let election = leader_election::Options::new("the-lease").identity(name);
+    let election = LeaderElectionOptions::new("the-lease").identity(name);
     let seed = name.len().try_into().unwrap();
-    Manager::new(client, Options::new("test").seed(seed).leader_election(election))
+    Manager::new(client, ManagerOptions::new("test").seed(seed).leader_election(election))
 }
 
 fn with_controller(client: kube::Client, name: &str) -> (Manager, Notes) {
@@ -189,8 +190,8 @@ impl Runnable for Deaf {
 #[tokio::test(start_paused = true)]
 async fn what_does_not_stop_in_time_is_dropped_before_the_lease_is_given_back() {
     let env = environment().await;
-    let election = leader_election::Options::new("the-lease").identity("one");
-    let options = Options::new("test").leader_election(election);
+    let election = LeaderElectionOptions::new("the-lease").identity("one");
+    let options = ManagerOptions::new("test").leader_election(election);
     let manager = Manager::new(env.client(), options.graceful_shutdown_timeout(Shutdown::Within(3 * SECOND)));
     manager.add(Deaf).unwrap();
     let running = Running::start(manager.clone()).await;
@@ -309,12 +310,12 @@ async fn a_leader_that_is_dropped_says_that_it_leads_no_longer() {
 #[tokio::test(start_paused = true)]
 async fn candidates_of_one_seed_need_identities_because_all_of_them_would_lead() {
     let env = environment().await;
-    let election = leader_election::Options::new("the-lease");
+    let election = LeaderElectionOptions::new("the-lease");
     let manager =
-        |election| Manager::new(env.client(), Options::new("test").seed(1).leader_election(election));
+        |election| Manager::new(env.client(), ManagerOptions::new("test").seed(1).leader_election(election));
     let error = manager(election.clone()).run(std::future::pending()).await.unwrap_err();
     let expected = "the candidate for the lease the-lease has a seed but no identity: give each candidate its own with \
-                    leader_election::Options::identity";
+                    LeaderElectionOptions::identity";
     assert_eq!(error.to_string(), expected);
     let _runs = Running::start(manager(election.identity("one"))).await;
 }
@@ -380,7 +381,7 @@ async fn without_an_election_nothing_that_went_is_told() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let made = client.create(&widget("a", 1)).await.unwrap();
-    let manager = Manager::new(env.client(), Options::new("test"));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test"));
     let _widgets = manager.cached::<Widget>();
     let _running = Running::start(manager.clone()).await;
     client.delete(&made).await.unwrap();

@@ -3,10 +3,9 @@
 use std::{sync::Mutex, time::Duration};
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey,
-    controller::{self, Config},
-    leader_election,
-    manager::Options,
+    Action, Builder, Client, Context, Manager, ManagerOptions, ObjectKey,
+    controller::{Config, ControllerOptions},
+    leader_election::LeaderElectionOptions,
     reconcile,
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
@@ -22,12 +21,12 @@ use crate::support::{Notes, Running, Widget, environment, key, settle, widget};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn election(identity: &str) -> leader_election::Options {
-    leader_election::Options::new("the-lease").identity(identity)
+fn election(identity: &str) -> LeaderElectionOptions {
+    LeaderElectionOptions::new("the-lease").identity(identity)
 }
 
-fn candidate(env: &Environment, election: leader_election::Options, seed: u64) -> Manager {
-    Manager::new(env.client(), Options::new("test").seed(seed).leader_election(election))
+fn candidate(env: &Environment, election: LeaderElectionOptions, seed: u64) -> Manager {
+    Manager::new(env.client(), ManagerOptions::new("test").seed(seed).leader_election(election))
 }
 
 /// Runs the manager until it leads, and continues to run it.
@@ -91,22 +90,21 @@ async fn a_controller_that_needs_no_leader_reconciles_on_a_standby_whoever_says_
     let _leader = leading(&leader).await;
 
     let everywhere = Config::default().needs_leader_election(false);
-    let options = Options::new("test").seed(2).leader_election(election("standby")).controller(everywhere);
+    let options =
+        ManagerOptions::new("test").seed(2).leader_election(election("standby")).controller(everywhere);
     let by_manager = Manager::new(env.client(), options);
     let by_itself = candidate(&env, election("other standby"), 3);
-    let add = |manager: &Manager, name: &str, options: controller::Options<_>| {
+    let add = |manager: &Manager, name: &str, options: ControllerOptions<_>| {
         let notes = Notes::done();
         let builder = Builder::managed_by(manager).for_kind::<Widget>().named(name);
         builder.with_options(options).complete(notes.clone()).unwrap();
         notes
     };
-    let says = |needs| controller::Options::default().needs_leader_election(needs);
+    let says = |needs| ControllerOptions::default().needs_leader_election(needs);
     let (silent, needs) =
-        (add(&by_manager, "silent", controller::Options::default()), add(&by_manager, "needs", says(true)));
-    let (needs_not, default) = (
-        add(&by_itself, "needs-not", says(false)),
-        add(&by_itself, "default", controller::Options::default()),
-    );
+        (add(&by_manager, "silent", ControllerOptions::default()), add(&by_manager, "needs", says(true)));
+    let (needs_not, default) =
+        (add(&by_itself, "needs-not", says(false)), add(&by_itself, "default", ControllerOptions::default()));
     let (_one, _other) = (Running::start(by_manager.clone()).await, Running::start(by_itself.clone()).await);
     settle().await;
     assert_eq!((silent.names().len(), needs.names().len()), (1, 0));
@@ -131,7 +129,7 @@ async fn a_client_that_needs_the_lease_is_refused_in_a_controller_without_electi
         Ok(Action::done())
     };
     let reconciler = reconcile::from_fn_with((clients, Mutex::new(sender)), writes);
-    let options = controller::Options::default().needs_leader_election(false);
+    let options = ControllerOptions::default().needs_leader_election(false);
     let builder = Builder::managed_by(&leader).for_kind::<Widget>().named("everywhere");
     builder.with_options(options).complete(reconciler).unwrap();
     let _leader = leading(&leader).await;
@@ -163,7 +161,7 @@ async fn the_client_of_a_context_writes_on_a_standby_only_where_the_controller_n
         // An unmanaged controller runs regardless of the leader.
         let mut controller = Builder::managed_by(&standby)
             .for_kind::<Widget>()
-            .with_options(controller::Options::default().needs_leader_election(needs))
+            .with_options(ControllerOptions::default().needs_leader_election(needs))
             .complete_unmanaged(reconcile::from_fn_with(Mutex::new(sender), writes))
             .unwrap();
         controller.run(settle()).await.unwrap();

@@ -7,10 +7,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Manager,
+    Manager, ManagerOptions,
     client::{Call, ErrorKind, Next, PermitError, Verb as CallVerb, WriteGate, WritePermit},
-    leader_election,
-    manager::Options,
+    leader_election::LeaderElectionOptions,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube_apiserver_embedded::faults::{Action, Injected, Rule, Verb};
@@ -37,9 +36,9 @@ impl WriteGate for Forbids {
 #[tokio::test(start_paused = true)]
 async fn what_is_said_of_the_client_holds_beside_what_the_manager_needs_of_it() {
     let env = environment().await;
-    let options = Options::new("test")
+    let options = ManagerOptions::new("test")
         .seed(1)
-        .leader_election(leader_election::Options::new("the-lease").identity("one"))
+        .leader_election(LeaderElectionOptions::new("the-lease").identity("one"))
         .client(|client| client.rate_limit(1.0, 1).unwrap().write_gate(Arc::new(Forbids)));
     let manager = Manager::new(env.client(), options);
     let cached = manager.cached::<Widget>();
@@ -70,7 +69,7 @@ async fn interceptors_of_the_options_see_the_calls_of_both_clients_and_of_no_cac
     let env = environment().await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
-    let options = Options::new("test").seed(1).client(move |client| {
+    let options = ManagerOptions::new("test").seed(1).client(move |client| {
         let notes = Arc::clone(&notes);
         client.interceptor(move |call: Call, next: Next| {
             notes.lock().unwrap().push(format!("{} {}", call.verb(), call.subject()));
@@ -97,8 +96,8 @@ async fn interceptors_of_the_options_see_the_calls_of_both_clients_and_of_no_cac
 async fn an_election_with_a_client_of_its_own_does_not_wait_for_that_of_the_manager() {
     let env = environment().await;
     let stuck = faulty(env.client(), |seen| if seen.is_about("leases") { Fault::Hang } else { Fault::Pass });
-    let election = leader_election::Options::new("the-lease").identity("one").client(env.client());
-    let manager = Manager::new(stuck, Options::new("test").seed(1).leader_election(election));
+    let election = LeaderElectionOptions::new("the-lease").identity("one").client(env.client());
+    let manager = Manager::new(stuck, ManagerOptions::new("test").seed(1).leader_election(election));
     let _running = Running::start(manager.clone()).await;
     let mut leads = manager.leads();
     let elected = leads.wait_for(|leads| *leads);
@@ -110,7 +109,7 @@ async fn an_election_with_a_client_of_its_own_does_not_wait_for_that_of_the_mana
 #[tokio::test(start_paused = true)]
 async fn the_metrics_of_a_manager_tell_how_long_its_requests_take_and_wait() {
     let env = environment().await;
-    let options = Options::new("test").host("api:443");
+    let options = ManagerOptions::new("test").host("api:443");
     let manager = Manager::new(env.client(), options.client(|client| client.rate_limit(2.0, 1).unwrap()));
     manager.metrics().register_rest_client_metrics();
     env.server().faults().add(Rule::new(Action::DelayBefore(Duration::from_secs(3))).verb(Verb::Create));
@@ -140,9 +139,10 @@ async fn a_manager_of_a_configuration_has_a_connection_for_its_work_and_one_for_
     let kubeconfig = Kubeconfig::from_yaml(env.kubeconfig().unwrap()).unwrap();
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let election = leader_election::Options::new("the-lease");
-    let renamed = Manager::from_config(config.clone(), Options::new("renamed").host("prod")).unwrap();
-    let manager = Manager::from_config(config, Options::new("test").leader_election(election)).unwrap();
+    let election = LeaderElectionOptions::new("the-lease");
+    let renamed = Manager::from_config(config.clone(), ManagerOptions::new("renamed").host("prod")).unwrap();
+    let manager =
+        Manager::from_config(config, ManagerOptions::new("test").leader_election(election)).unwrap();
     let _cached = manager.cached::<Widget>();
     let running = Running::start(manager.clone()).await;
     manager.leads().wait_for(|leads| *leads).await.unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler, leader_election, manager::Options,
-    reconcile, set_controller_reference,
+    Action, Builder, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    leader_election::LeaderElectionOptions, set_controller_reference,
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::Api;
@@ -19,7 +19,7 @@ struct Pages(Client);
 impl Reconciler for Pages {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         let Some(widget) = self.0.get(key).await? else { return Ok(Action::done()) };
         let mut page = config_map(key.name());
         set_controller_reference(&widget, &mut page)?;
@@ -36,7 +36,7 @@ fn page_key() -> ObjectKey<ConfigMap> {
 }
 
 /// The operator of [`Pages`].
-fn pages(env: &Environment, options: impl Fn() -> Options + Send + 'static) -> Operator {
+fn pages(env: &Environment, options: impl Fn() -> ManagerOptions + Send + 'static) -> Operator {
     Operator::new(env.client(), move |instance| {
         let manager = Manager::new(instance.client(), options());
         async move {
@@ -66,7 +66,7 @@ async fn a_manager_that_crashes_at_any_of_its_writes_converges_after_a_restart()
             let env = environment().await;
             let client = Client::new(env.client(), "test");
             client.create(&widget("a", 1)).await.unwrap();
-            let mut operator = pages(&env, || Options::new("test").seed(1));
+            let mut operator = pages(&env, || ManagerOptions::new("test").seed(1));
             match operator.crash_at(at(write)).await {
                 Ok(()) => crashes += 1,
                 Err(OperatorError::NotReached { .. }) => break,
@@ -85,8 +85,8 @@ async fn a_manager_that_crashes_at_any_of_its_writes_converges_after_a_restart()
 async fn a_crashed_leader_keeps_its_lease_and_a_stopped_one_returns_it() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
-    let election = || leader_election::Options::new("lease").namespace("default").identity("the-pod");
-    let mut operator = pages(&env, move || Options::new("test").seed(1).leader_election(election()));
+    let election = || LeaderElectionOptions::new("lease").namespace("default").identity("the-pod");
+    let mut operator = pages(&env, move || ManagerOptions::new("test").seed(1).leader_election(election()));
     client.create(&widget("a", 1)).await.unwrap();
     operator.crash_at(CrashPoint::after("create configmaps")).await.unwrap();
     let holder = async || {

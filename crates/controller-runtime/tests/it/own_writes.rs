@@ -318,7 +318,7 @@ async fn who_reads_metadata_alone_holds_no_more_of_what_is_written() {
     client.create(&large).await.unwrap();
     let key = ObjectKey::new("default", "large");
     assert!(metadata.get(&key).unwrap().is_some());
-    let held = || metadata.stats().cold_bytes;
+    let held = || metadata.stats().text_bytes;
     assert!(held() < 10_000, "{} bytes before the watch has told it", held());
     settle().await;
     assert!(held() < 10_000, "{} bytes after the watch has told it", held());

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use controller_runtime::{
-    Action, Builder, Context, Enqueue, Event, Kind, Manager, ObjectKey, Reconciler, cache::Namespaces,
-    manager::Options, reconcile,
+    Action, Builder, Context, Enqueue, Event, Kind, Manager, ManagerOptions, ObjectKey, ReconcileError,
+    Reconciler, cache::Namespaces,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -62,7 +62,7 @@ struct Count(Calls);
 impl Reconciler for Count {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         self.0.count();
         Ok(Action::done())
     }
@@ -109,7 +109,7 @@ async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
         (true, false) => Fault::Hang,
         (false, _) => Fault::Answer(list(counted.fetch_add(1, SeqCst) + 1)),
     });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     let namespaces = Namespaces::new(["default"]);
     let widgets = manager.cache().of::<Widget>().namespace_set(&namespaces).build().unwrap();
     let (handled, indexed, reconciled) = (Calls::default(), Calls::default(), Calls::default());
@@ -184,7 +184,7 @@ fn threads_of_a_training(paused: bool) -> usize {
             (true, false) => Fault::Hang,
             (false, _) => Fault::Answer(list(1)),
         });
-        let manager = Manager::new(client, Options::new("test").seed(1));
+        let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
         let widgets = manager.cached::<Widget>();
         let before = threads.load(SeqCst);
         let _running = Running::start(manager).await;

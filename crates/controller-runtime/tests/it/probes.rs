@@ -9,10 +9,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Context, Manager, ObjectKey, Reconciler, cache,
-    leader_election::{self, Timing},
-    manager::Options,
-    reconcile,
+    Action, Builder, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    cache::CacheOptions,
+    leader_election::{LeaderElectionOptions, Timing},
     serving::MetricsServerOptions,
 };
 use kube_envtest::{Environment, eventually};
@@ -51,7 +50,7 @@ async fn readiness_tells_of_a_cache_that_has_been_in_trouble_for_too_long() {
                 true => Fault::Refuse(403, "Forbidden"),
                 false => Fault::Pass,
             });
-        let options = Options::new("test").seed(1).health_probe_bind_address(anywhere());
+        let options = ManagerOptions::new("test").seed(1).health_probe_bind_address(anywhere());
         let manager = Manager::new(client, options.stale_after(limit));
         let widgets = manager.cached::<Widget>();
         let running = Running::start(manager.clone()).await;
@@ -87,7 +86,7 @@ async fn readiness_names_a_cluster_that_is_down_and_passes() {
     let (env, away) = (environment().await, environment().await);
     let down = faulty(away.client(), |_| Fault::Refuse(503, "ServiceUnavailable"));
     let manager = serving(&env, MetricsServerOptions::default());
-    let east = manager.add_cluster("east", down, cache::Options::default()).unwrap();
+    let east = manager.add_cluster("east", down, CacheOptions::default()).unwrap();
     let _widgets = (manager.cached::<Widget>(), east.cached::<Widget>());
     let _running = Running::start(manager.clone()).await;
     let probes = manager.health_probe_address().unwrap();
@@ -111,7 +110,7 @@ struct Stuck;
 impl Reconciler for Stuck {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         std::future::pending().await
     }
 }
@@ -119,7 +118,8 @@ impl Reconciler for Stuck {
 #[tokio::test]
 async fn a_reconcile_that_is_stuck_fails_liveness() {
     let env = environment().await;
-    let options = Options::new("test").health_probe_bind_address(anywhere()).stuck_after(Duration::ZERO);
+    let options =
+        ManagerOptions::new("test").health_probe_bind_address(anywhere()).stuck_after(Duration::ZERO);
     let manager = Manager::new(env.client(), options);
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Stuck).unwrap();
     let _running = Running::start(manager.clone()).await;
@@ -136,7 +136,7 @@ async fn a_reconcile_that_is_stuck_fails_liveness() {
 #[tokio::test]
 async fn probes_are_served_where_they_are_asked_for_and_checks_can_be_added_and_replaced() {
     let env = environment().await;
-    let options = Options::new("test").health_probe_bind_address(anywhere());
+    let options = ManagerOptions::new("test").health_probe_bind_address(anywhere());
     let options = options.liveness_endpoint("/live").readiness_endpoint("/ready");
     let manager = Manager::new(env.client(), options);
     manager.add_healthz_check("disk", || async { Ok(()) });
@@ -161,8 +161,11 @@ async fn probes_are_served_where_they_are_asked_for_and_checks_can_be_added_and_
 fn candidate(client: kube::Client) -> Manager {
     let timing = [1500, 1000, 200].map(Duration::from_millis);
     let timing = Timing::try_new(timing[0], timing[1], timing[2]).unwrap();
-    let election = leader_election::Options::new("the-lease").identity("one").timing(timing);
-    Manager::new(client, Options::new("test").leader_election(election).health_probe_bind_address(anywhere()))
+    let election = LeaderElectionOptions::new("the-lease").identity("one").timing(timing);
+    Manager::new(
+        client,
+        ManagerOptions::new("test").leader_election(election).health_probe_bind_address(anywhere()),
+    )
 }
 
 /// Returns a client that does not reach leases once `cut` is set.
@@ -240,7 +243,7 @@ struct Computes {
 impl Reconciler for Computes {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         self.began.fetch_add(1, SeqCst);
         while self.stop.load(SeqCst) == 0 {
             std::thread::yield_now();

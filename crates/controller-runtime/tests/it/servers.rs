@@ -3,10 +3,9 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use controller_runtime::{
-    Builder, Manager,
-    manager::{self, Options, Shutdown},
-    reconcile,
-    serving::{Endpoint, MetricsServerOptions, Request, Response, Serving},
+    Builder, Manager, ManagerOptions, ReconcileError,
+    manager::{ManagerError, Shutdown},
+    serving::{Endpoint, HttpRequest, HttpResponse, MetricsServerOptions, Serving},
 };
 use kube_envtest::{Environment, Transport, eventually};
 use serde_json::json;
@@ -51,14 +50,14 @@ pub(crate) async fn ask(
 }
 
 pub(crate) fn serving(env: &Environment, metrics: MetricsServerOptions) -> Manager {
-    let options = Options::new("test").metrics(metrics.bind_address(anywhere()));
+    let options = ManagerOptions::new("test").metrics(metrics.bind_address(anywhere()));
     Manager::new(env.client(), options.health_probe_bind_address(anywhere()))
 }
 
 #[tokio::test]
 async fn metrics_and_probes_are_served_while_the_manager_runs() {
     let env = environment().await;
-    let hello = async |_: Request| Response::new("hello".into());
+    let hello = async |_: HttpRequest| HttpResponse::new("hello".into());
     let manager = serving(&env, MetricsServerOptions::default().extra_handler("/hello", hello));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
     let running = Running::start(manager.clone()).await;
@@ -79,7 +78,7 @@ async fn metrics_and_probes_are_served_while_the_manager_runs() {
     assert_eq!(get(address, "/hello", "").await, (200, "hello".to_owned()));
     assert_eq!(get(address, "/other", "").await.0, 404);
     for (path, says) in [("/other", "late"), ("/hello", "late, too"), ("/metrics", "never")] {
-        let handler = async move |_: Request| Response::new(says.into());
+        let handler = async move |_: HttpRequest| HttpResponse::new(says.into());
         manager.add_metrics_server_extra_handler(path, handler);
     }
     assert_eq!(get(address, "/other", "").await, (200, "late".to_owned()));
@@ -104,7 +103,7 @@ async fn an_address_that_is_taken_ends_the_start_with_its_name() {
     let env = environment().await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let options = Options::new("test").health_probe_bind_address(Endpoint::At(address));
+    let options = ManagerOptions::new("test").health_probe_bind_address(Endpoint::At(address));
     let error = Manager::new(env.client(), options).run(std::future::pending()).await.unwrap_err();
     let expected = format!("health probe failed: the server of health probe cannot listen on {address}");
     assert!(format!("{error:?}").starts_with(&expected), "{error:?}");
@@ -114,7 +113,7 @@ async fn an_address_that_is_taken_ends_the_start_with_its_name() {
 async fn why_a_request_fails_is_explained_to_those_who_may_see_it() {
     let env = environment().await;
     let manager = guarded_on(&env, Reviews::default());
-    let fails = Notes::new(|_, _| Err(reconcile::Error::new("no luck")));
+    let fails = Notes::new(|_, _| Err(ReconcileError::new("no luck")));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(fails.clone()).unwrap();
     let _running = Running::start(manager.clone()).await;
     controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
@@ -175,7 +174,7 @@ async fn a_socket_that_was_given_is_served_on_in_every_run() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let metrics = MetricsServerOptions::default().listener(listener);
-    let manager = Manager::new(env.client(), Options::new("test").metrics(metrics));
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").metrics(metrics));
     for _ in 0..2 {
         let running = Running::begin(manager.clone());
         assert_eq!(get(address, "/metrics", "").await.0, 200);
@@ -231,19 +230,19 @@ fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
 
 /// Stops a manager while it answers a very long request for metrics. Returns its result, the seconds it took, and the
 /// answer that the client received.
-async fn stopped_while_answering(grace: Shutdown) -> (Result<(), manager::Error>, u64, String) {
+async fn stopped_while_answering(grace: Shutdown) -> (Result<(), ManagerError>, u64, String) {
     let env = environment().await;
     let asked = Arc::new(Notify::new());
     let begun = Arc::clone(&asked);
-    let slow = move |_: Request| {
+    let slow = move |_: HttpRequest| {
         begun.notify_one();
         async {
             tokio::time::sleep(Duration::from_secs(100_000)).await;
-            Response::new("late".into())
+            HttpResponse::new("late".into())
         }
     };
     let metrics = MetricsServerOptions::default().bind_address(anywhere()).extra_handler("/slow", slow);
-    let options = Options::new("test").metrics(metrics).graceful_shutdown_timeout(grace);
+    let options = ManagerOptions::new("test").metrics(metrics).graceful_shutdown_timeout(grace);
     let manager = Manager::new(env.client(), options);
     let running = Running::start(manager.clone()).await;
     let mut stream = connect(manager.metrics_address().unwrap()).await;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use controller_runtime::{
-    BoxError, Manager,
-    manager::{Options, RunContext, Runnable, Shutdown},
+    BoxError, Manager, ManagerOptions,
+    manager::{RunContext, Runnable, Shutdown},
 };
 use kube_envtest::Environment;
 use rustix::process::{Pid, Signal, kill_process};
@@ -111,7 +111,7 @@ async fn operator(role: &str) -> i32 {
         "without the kind" => Environment::builder().start().await.unwrap(),
         _ => environment().await,
     };
-    let options = Options::new("test").graceful_shutdown_timeout(Shutdown::Unbounded);
+    let options = ManagerOptions::new("test").graceful_shutdown_timeout(Shutdown::Unbounded);
     let manager = Manager::new(env.client(), options);
     let _widgets = manager.cached::<Widget>();
     if role == "deaf" {

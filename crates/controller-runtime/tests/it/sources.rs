@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    BoxError, Builder, Client, Event, ForObject, Kind, Lazy, Manager, MapMeta, ObjectKey,
+    BoxError, Builder, Client, Event, ForObject, Kind, Lazy, Manager, ManagerOptions, MapMeta, ObjectKey,
+    Source,
     cache::Meta,
-    controller::Options,
-    manager,
-    source::{Events, Requests, Sink, Source, from_fn},
+    controller::ControllerOptions,
+    source::{Events, Requests, Sink, from_fn},
 };
 use futures::stream;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -192,8 +192,8 @@ async fn a_source_that_is_never_synced_ends_the_start_with_its_name() {
     let env = environment().await;
     for (timeout, expected) in [(None, 120), (Some(7), 7)] {
         let manager = manager(&env);
-        let options = timeout.map_or_else(Options::default, |seconds| {
-            Options::default().cache_sync_timeout(Duration::from_secs(seconds))
+        let options = timeout.map_or_else(ControllerOptions::default, |seconds| {
+            ControllerOptions::default().cache_sync_timeout(Duration::from_secs(seconds))
         });
         let notes = Notes::done();
         Builder::managed_by(&manager)
@@ -258,7 +258,7 @@ async fn a_forbidden_kind_ends_a_controller_that_is_added_with_the_rule_to_add()
     let refused = faulty(env.client(), |seen| {
         if seen.is_about("secrets") { Fault::Refuse(403, "Forbidden") } else { Fault::Pass }
     });
-    let manager = Manager::new(refused, manager::Options::new("test"));
+    let manager = Manager::new(refused, ManagerOptions::new("test"));
     let running = Running::start(manager.clone()).await;
     Builder::managed_by(&manager).for_kind::<Widget>().owns::<Secret>().complete(Notes::done()).unwrap();
     let began = Instant::now();

@@ -7,9 +7,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Context, Manager, ObjectKey, Reconciler,
-    manager::{self, Options},
-    reconcile,
+    Action, Builder, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    manager::ManagerError, reconcile,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
@@ -55,13 +54,13 @@ pub(crate) fn key(name: &str) -> ObjectKey<Widget> {
 }
 
 pub(crate) fn manager(env: &Environment) -> Manager {
-    Manager::new(env.client(), Options::new("test").seed(1))
+    Manager::new(env.client(), ManagerOptions::new("test").seed(1))
 }
 
 /// A manager that runs in the background until it is stopped or dropped.
 pub(crate) struct Running {
     stop: CancellationToken,
-    task: JoinSet<Result<(), manager::Error>>,
+    task: JoinSet<Result<(), ManagerError>>,
 }
 
 impl Running {
@@ -82,19 +81,19 @@ impl Running {
     }
 
     /// Stops the manager, and waits for its end.
-    pub(crate) async fn stop(self) -> Result<(), manager::Error> {
+    pub(crate) async fn stop(self) -> Result<(), ManagerError> {
         self.stop.cancel();
         self.end().await
     }
 
     /// Waits for the manager's end.
-    pub(crate) async fn end(mut self) -> Result<(), manager::Error> {
+    pub(crate) async fn end(mut self) -> Result<(), ManagerError> {
         self.task.join_next().await.expect("one task was spawned").expect("it does not panic")
     }
 }
 
 /// Result of a test reconciler for a request, given the number of earlier failures.
-type Act = Box<dyn Fn(&ObjectKey<Widget>, u32) -> Result<Action, reconcile::Error> + Send + Sync>;
+type Act = Box<dyn Fn(&ObjectKey<Widget>, u32) -> Result<Action, ReconcileError> + Send + Sync>;
 
 /// A reconciler that records time and request of each call.
 #[derive(Clone)]
@@ -105,7 +104,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(crate) fn new(
-        act: impl Fn(&ObjectKey<Widget>, u32) -> Result<Action, reconcile::Error> + Send + Sync + 'static,
+        act: impl Fn(&ObjectKey<Widget>, u32) -> Result<Action, ReconcileError> + Send + Sync + 'static,
     ) -> Self {
         Self { calls: Arc::default(), act: Arc::new(Box::new(act)) }
     }
@@ -134,7 +133,7 @@ impl Notes {
 impl Reconciler for Notes {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         self.calls.lock().unwrap().push((Instant::now(), key.name().to_owned()));
         (self.act)(key, cx.attempt())
     }
@@ -166,7 +165,7 @@ impl<R> Clone for NoteAll<R> {
 impl<R: reconcile::Request> Reconciler for NoteAll<R> {
     type Request = R;
 
-    async fn reconcile(&self, request: &R, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, request: &R, _: &Context) -> Result<Action, ReconcileError> {
         self.seen.lock().unwrap().push(format!("{request:?}"));
         Ok(Action::done())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use controller_runtime::{Action, Builder, Client, reconcile, telemetry};
+use controller_runtime::{Action, Builder, Client, ReconcileError, telemetry};
 use opentelemetry::{KeyValue, trace::Status};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use tracing_subscriber::layer::SubscriberExt;
@@ -33,7 +33,7 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
 /// Returns a reconciler that fails this many times and then succeeds.
 fn fails(times: u32) -> Notes {
     Notes::new(move |_, attempt| match attempt < times {
-        true => Err(reconcile::Error::new("no luck")),
+        true => Err(ReconcileError::new("no luck")),
         false => Ok(Action::done()),
     })
 }

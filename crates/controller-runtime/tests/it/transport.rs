@@ -10,9 +10,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, Manager,
+    Client, Manager, ManagerOptions,
     client::{Patch, connect},
-    manager::Options,
 };
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -179,7 +178,7 @@ async fn a_connection_that_repeats_requests_by_itself_is_kept_from_it() {
     let repeats = kube::Client::try_from(config).unwrap();
     let faults = env.server().faults();
     faults.add(Rule::new(Fault::Fail(Failure::Timeout)).verb(Verb::Create));
-    let manager = Manager::new(repeats.clone(), Options::new("test"));
+    let manager = Manager::new(repeats.clone(), ManagerOptions::new("test"));
     for client in [Client::new(repeats, "test"), manager.client(), manager.ungated_client()] {
         let before = faults.journal().len();
         let error = client.create(&widget("a", 1)).await.unwrap_err();

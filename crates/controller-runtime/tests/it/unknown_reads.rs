@@ -6,10 +6,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReadError, Reconciler,
+    Action, Builder, Cached, Client, Context, Manager, ManagerOptions, ObjectKey, ReadError, ReconcileError,
+    Reconciler,
     cache::{Index, Namespaces, UntilError},
-    manager::Options,
-    reconcile,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::time::sleep;
@@ -31,7 +30,7 @@ struct Orphans {
 impl Reconciler for Orphans {
     type Request = ObjectKey<ConfigMap>;
 
-    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, ReconcileError> {
         let widgets = self.widgets.get_or_init(|| self.manager.cached());
         if widgets.get(&ObjectKey::new("default", key.name()))?.is_none() {
             self.found.lock().unwrap().push(key.name().to_owned());
@@ -128,7 +127,7 @@ async fn a_cache_that_cannot_be_listed_says_why() {
         true => Fault::Refuse(503, "ServiceUnavailable"),
         false => Fault::Pass,
     });
-    let manager = Manager::new(connection, Options::new("test").seed(1));
+    let manager = Manager::new(connection, ManagerOptions::new("test").seed(1));
     let widgets = manager.cached::<Widget>();
     let _running = Running::begin(manager);
     sleep(Duration::from_secs(5)).await;
@@ -162,7 +161,7 @@ async fn reads_outside_the_namespaces_of_a_cache_are_errors_that_name_the_namesp
         assert_eq!(
             error.to_string(),
             "the cache of widgets.example.com in default does not hold namespace elsewhere: add the namespace to the cache \
-             (cache::Options::namespaces, CacheBuilder::namespaces or cache::Namespaces::add), or read with \
+             (CacheOptions::namespaces, CacheBuilder::namespaces or cache::Namespaces::add), or read with \
              Client::get or Client::list"
         );
     }
@@ -183,7 +182,7 @@ async fn a_namespace_that_is_added_is_unknown_until_it_is_listed_and_the_others_
             false => Fault::Pass,
         }
     });
-    let manager = Manager::new(connection, Options::new("test").seed(1));
+    let manager = Manager::new(connection, ManagerOptions::new("test").seed(1));
     let namespaces = Namespaces::new(["default"]);
     let widgets = manager.cache().of::<Widget>().namespace_set(&namespaces).build().unwrap();
     let green = ObjectKey::<Widget>::new("green", "a");

@@ -13,9 +13,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, Event, Kind, Manager, ObjectKey, ReadError,
+    Builder, Cached, Client, Event, Kind, Manager, ManagerOptions, ObjectKey, ReadError,
     cache::{Index, Meta},
-    manager::Options,
 };
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -114,7 +113,7 @@ where
 async fn start() -> (Environment, Client, Manager) {
     let env = Environment::builder().crd::<Widget>().crd::<Gadget>().start().await.unwrap();
     let (client, manager) =
-        (Client::new(env.client(), "test"), Manager::new(env.client(), Options::new("test").seed(1)));
+        (Client::new(env.client(), "test"), Manager::new(env.client(), ManagerOptions::new("test").seed(1)));
     (env, client, manager)
 }
 
@@ -288,8 +287,8 @@ fn decoders_and_destructors_may_call_every_method_that_decodes_nothing() {
         {
             let env = Environment::builder().crd::<Gadget>().start().await.unwrap();
             let client = Client::new(env.client(), "test");
-            let cache = controller_runtime::cache::Options::default().retain(retain);
-            let manager = Manager::new(env.client(), Options::new("test").seed(1).cache(cache));
+            let cache = controller_runtime::cache::CacheOptions::default().retain(retain);
+            let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1).cache(cache));
             let gadgets = manager.cached::<Gadget>();
             // Weak, so that the probe does not keep the cache alive. Calls may nest; one level is enough to show a
             // deadlock.

@@ -6,9 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler, controller, leader_election,
-    manager::{Epoch, Options},
-    reconcile,
+    Action, Builder, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    controller, leader_election::LeaderElectionOptions, manager::Epoch,
 };
 use k8s_openapi::{
     api::{coordination::v1::Lease, events::v1::Event},
@@ -40,7 +39,7 @@ impl Times {
 impl Reconciler for Times {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         self.0.lock().unwrap().push(cx.wall_time());
         Ok(Action::done())
     }
@@ -101,7 +100,7 @@ async fn managers_of_one_epoch_continue_it() {
     sleep(DAY).await;
     let times = Times::default();
     for day in ["2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"] {
-        let options = Options::new("test").seed(1).epoch(env.epoch());
+        let options = ManagerOptions::new("test").seed(1).epoch(env.epoch());
         let (running, _) = run(Manager::new(env.client(), options), &times).await;
         settle().await;
         let truncated = Timestamp::from_second(times.take_one().as_second()).unwrap();
@@ -117,7 +116,7 @@ struct Writer(Client);
 impl Reconciler for Writer {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(widget) = self.0.get(key).await? else { return Ok(Action::done()) };
         let time =
             json!({ "metadata": { "annotations": { "example.com/seen": cx.wall_time().to_string() } } });
@@ -140,8 +139,8 @@ where
 /// Returns all objects that an operator with a lease creates in ten minutes.
 async fn ten_minutes() -> String {
     let env = Environment::builder().seed(7).epoch(new_year()).crd::<Widget>().start().await.unwrap();
-    let election = leader_election::Options::new("lease").namespace("default").identity("a");
-    let options = Options::new("test").seed(7).epoch(env.epoch()).leader_election(election);
+    let election = LeaderElectionOptions::new("lease").namespace("default").identity("a");
+    let options = ManagerOptions::new("test").seed(7).epoch(env.epoch()).leader_election(election);
     let manager = Manager::new(env.client(), options);
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Writer(manager.client())).unwrap();
     let running = Running::start(manager).await;

@@ -9,10 +9,11 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Client, Context, Manager, ObjectKey, Reconciler,
-    controller::{self, Options},
-    leader_election, manager, reconcile,
-    source::{Requests, Sink, Source},
+    Action, BoxError, Builder, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError,
+    Reconciler, Source,
+    controller::{self, ControllerOptions},
+    leader_election::LeaderElectionOptions,
+    source::{Requests, Sink},
 };
 use kube_envtest::Environment;
 use tokio::time::sleep;
@@ -29,9 +30,9 @@ fn client(env: &Environment) -> Client {
 }
 
 fn candidate(client: kube::Client, name: &str) -> Manager {
-    let election = leader_election::Options::new("the-lease").identity(name);
+    let election = LeaderElectionOptions::new("the-lease").identity(name);
     let seed = name.len().try_into().unwrap();
-    Manager::new(client, manager::Options::new("test").seed(seed).leader_election(election))
+    Manager::new(client, ManagerOptions::new("test").seed(seed).leader_election(election))
 }
 
 fn with_controller(
@@ -39,7 +40,7 @@ fn with_controller(
     warms_up: bool,
     reconciler: impl Reconciler<Request = ObjectKey<Widget>>,
 ) -> controller::ControllerHandle<ObjectKey<Widget>> {
-    let options = Options::default().enable_warmup(warms_up);
+    let options = ControllerOptions::default().enable_warmup(warms_up);
     Builder::managed_by(manager).for_kind::<Widget>().with_options(options).complete(reconciler).unwrap()
 }
 
@@ -85,7 +86,7 @@ async fn the_queue_of_a_standby_loses_deleted_objects_but_not_recent_deletions()
     let _handle = Builder::managed_by(&other)
         .for_kind::<Widget>()
         .watches_raw_source(Requests::channel("pushed", receiver))
-        .with_options(Options::default().enable_warmup(true))
+        .with_options(ControllerOptions::default().enable_warmup(true))
         .complete(notes.clone())
         .unwrap();
     let _other = Running::start(other.clone()).await;
@@ -118,7 +119,7 @@ struct SlowOnce(Notes, AtomicBool);
 impl Reconciler for SlowOnce {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         let result = self.0.reconcile(key, cx).await;
         if !self.1.swap(true, SeqCst) {
             sleep(MINUTE).await;
@@ -175,7 +176,7 @@ async fn a_warm_up_that_fails_ends_the_manager_before_it_stands_for_election() {
     Builder::managed_by(&manager)
         .for_kind::<Widget>()
         .watches_raw_source(Broken)
-        .with_options(Options::default().enable_warmup(true))
+        .with_options(ControllerOptions::default().enable_warmup(true))
         .complete(Notes::done())
         .unwrap();
     let leads = manager.leads();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Cached, Client, Manager, manager::Options};
+use controller_runtime::{Cached, Client, Manager, ManagerOptions};
 use kube_apiserver_embedded::faults::{Action, Rule, WatchFault};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -19,7 +19,7 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 
 fn manager(client: kube::Client) -> Manager {
-    Manager::new(client, Options::new("test").seed(1))
+    Manager::new(client, ManagerOptions::new("test").seed(1))
 }
 
 /// Probes are watches from a version that last 8 s.

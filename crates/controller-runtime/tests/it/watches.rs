@@ -6,9 +6,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, DynamicKind, ForOwner, Kind, Manager, MapMeta, MetaEvent, ObjectKey, Owns,
+    Builder, Cached, Client, DynamicKind, ForOwner, Kind, Manager, ManagerOptions, MapMeta, MetaEvent,
+    ObjectKey, Owns,
     cache::{LabelSelector, Meta},
-    manager::Options,
     predicate, set_controller_reference,
     source::from_fn,
 };
@@ -45,7 +45,7 @@ fn watched(env: &Environment, resource: &'static str) -> (Manager, Arc<Mutex<Vec
         }
         Fault::Pass
     });
-    (Manager::new(client, Options::new("test").seed(1)), asked)
+    (Manager::new(client, ManagerOptions::new("test").seed(1)), asked)
 }
 
 fn labelled(name: &str, app: &str) -> ConfigMap {
@@ -381,18 +381,16 @@ async fn of_kinds_known_at_run_time_metadata_alone_may_be_reconciled_and_watched
     let widgets = client(&env).discover("example.com", "v1", "Widget").await.unwrap();
     let maps = client(&env).discover("", "v1", "ConfigMap").await.unwrap();
     let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+    let secrets = DynamicKind::namespaced("", "v1", "Secret", "secrets");
     let mapped =
         |meta: &Meta| Some(ObjectKey::<PartialObjectMeta<DynamicObject>>::new(meta.namespace()?, "mapped"));
     for resource in ["widgets", "configmaps", "secrets"] {
         let (manager, asked) = watched(&env, resource);
         let notes = NoteAll::<ObjectKey<PartialObjectMeta<DynamicObject>>>::new();
         Builder::managed_by(&manager)
-            .for_dynamic_metadata(&widgets)
+            .for_dynamic(widgets.metadata())
             .owns_dynamic(&maps)
-            .watches_metadata_dynamic(
-                &DynamicKind::namespaced("", "v1", "Secret", "secrets"),
-                MapMeta(mapped),
-            )
+            .watches(Kind::<PartialObjectMeta<DynamicObject>, _>::dynamic(&secrets, MapMeta(mapped)))
             .complete(notes.clone())
             .unwrap();
         let _running = Running::start(manager).await;
@@ -482,7 +480,7 @@ async fn a_watch_goes_with_its_controller_whoever_holds_its_handle() {
 async fn a_kind_that_is_not_served_when_it_is_watched_is_when_it_comes_and_holds_nobody_back() {
     let env = Environment::builder().start().await.unwrap();
     let (manager, notes) = (manager(&env), NoteAll::<&'static str>::new());
-    let options = controller_runtime::controller::Options::default();
+    let options = controller_runtime::controller::ControllerOptions::default();
     let controller = Builder::managed_by(&manager)
         .for_requests("names")
         .watches_raw_source(from_fn(

@@ -3,10 +3,10 @@
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use controller_runtime::{
-    Builder, Manager,
-    manager::{AddError, Options, State},
+    Builder, Manager, ManagerOptions,
+    manager::{AddError, State},
     serving::{CertFiles, Endpoint, Serving},
-    webhook::{self, Admission, Defaulter, RegisterError, Rule, Validator, Verdict},
+    webhook::{self, Admission, Defaulter, RegisterError, Rule, Validator, Verdict, WebhookOptions},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
@@ -64,13 +64,13 @@ async fn post(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, body:
     (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_default())
 }
 
-fn with_webhooks(env: &Environment, options: webhook::Options) -> Manager {
-    let options = Options::new("test").webhooks(options.bind_address(anywhere()));
+fn with_webhooks(env: &Environment, options: WebhookOptions) -> Manager {
+    let options = ManagerOptions::new("test").webhooks(options.bind_address(anywhere()));
     Manager::new(env.client(), options.health_probe_bind_address(anywhere()))
 }
 
-fn plain() -> webhook::Options {
-    webhook::Options::default().serving(Serving::Plain)
+fn plain() -> WebhookOptions {
+    WebhookOptions::default().serving(Serving::Plain)
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn webhooks_are_served_over_https_while_the_manager_runs() {
     let env = environment().await;
     let (folder, roots) = certificate();
     let serving = Serving::Files(CertFiles::in_dir(folder.path()));
-    let manager = with_webhooks(&env, webhook::Options::default().serving(serving));
+    let manager = with_webhooks(&env, WebhookOptions::default().serving(serving));
     Builder::managed_by(&manager)
         .for_kind::<Widget>()
         .defaulted()
@@ -109,7 +109,7 @@ async fn a_missing_certificate_fails_the_start_of_a_manager_with_webhooks_only()
     let env = environment().await;
     let missing = || {
         let files = CertFiles::in_dir("/nowhere/at-all");
-        with_webhooks(&env, webhook::Options::default().serving(Serving::Files(files)))
+        with_webhooks(&env, WebhookOptions::default().serving(Serving::Files(files)))
     };
     let without = missing();
     assert_eq!(without.webhooks().configurations(&webhook::WebhookService::new("a", "b")).mutating, None);
@@ -206,7 +206,7 @@ async fn clients_need_a_certificate_of_the_client_authority() {
     let ca = folder.path().join("ca.crt");
     fs::write(&ca, made.cert.pem()).unwrap();
     let serving = Serving::Files(CertFiles::in_dir(folder.path()));
-    let manager = with_webhooks(&env, webhook::Options::default().serving(serving).client_ca(ca));
+    let manager = with_webhooks(&env, WebhookOptions::default().serving(serving).client_ca(ca));
     Builder::managed_by(&manager).for_kind::<Widget>().defaulted().complete(Notes::done()).unwrap();
     let _running = Running::start(manager.clone()).await;
     let address = manager.webhook_address().unwrap();
@@ -256,8 +256,8 @@ async fn a_refused_controller_leaves_no_webhook_behind() {
 #[tokio::test]
 async fn a_disabled_server_leaves_webhooks_usable_in_process() {
     let env = environment().await;
-    let options = webhook::Options::default().bind_address(Endpoint::Disabled);
-    let manager = Manager::new(env.client(), Options::new("test").webhooks(options));
+    let options = WebhookOptions::default().bind_address(Endpoint::Disabled);
+    let manager = Manager::new(env.client(), ManagerOptions::new("test").webhooks(options));
     Builder::managed_by(&manager).for_kind::<Widget>().defaulted().complete(Notes::done()).unwrap();
     let running = Running::start(manager.clone()).await;
     let request = http::Request::post(MUTATE).header("content-type", "application/json");

@@ -1,7 +1,7 @@
 //! The name of a created object is recorded in the status. A crash between the two leaves an object that nothing names.
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
     set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -33,7 +33,7 @@ struct Pages {
 impl Reconciler for Pages {
     type Request = ObjectKey<Page>;
 
-    async fn reconcile(&self, key: &ObjectKey<Page>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Page>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(page) = self.pages.get(key)? else { return Ok(Action::done()) };
         let mut child = ConfigMap::default();
         child.metadata.namespace = page.namespace();

@@ -1,7 +1,7 @@
 //! Missing members are counted in a cache and created around it. A reconcile before the cache has them creates them again.
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
     set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -29,7 +29,7 @@ struct Fleets {
 }
 
 impl Fleets {
-    fn member(fleet: &Fleet) -> Result<ConfigMap, reconcile::Error> {
+    fn member(fleet: &Fleet) -> Result<ConfigMap, ReconcileError> {
         let mut member = ConfigMap::default();
         member.metadata.namespace = fleet.namespace();
         member.metadata.labels = Some([("fleet".to_owned(), fleet.name_any())].into());
@@ -41,7 +41,7 @@ impl Fleets {
 impl Reconciler for Fleets {
     type Request = ObjectKey<Fleet>;
 
-    async fn reconcile(&self, key: &ObjectKey<Fleet>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Fleet>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(fleet) = self.fleets.get(key)? else { return Ok(Action::done()) };
         if self.variant == Variant::Twin {
             for index in 0..fleet.spec.replicas {

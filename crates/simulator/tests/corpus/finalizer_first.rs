@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, has_finalizer, manager::AddError,
-    reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, has_finalizer,
+    manager::AddError,
 };
 use kube::{CustomResource, ResourceExt};
 use kube_simulator::{Explore, Oracle, Simulation};
@@ -31,7 +31,7 @@ struct Stores {
 impl Reconciler for Stores {
     type Request = ObjectKey<Store>;
 
-    async fn reconcile(&self, key: &ObjectKey<Store>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Store>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(store) = self.stores.get(key)? else { return Ok(Action::done()) };
         let (name, token) = (store.name_any(), store.uid().unwrap_or_default());
         if store.metadata.deletion_timestamp.is_none() {

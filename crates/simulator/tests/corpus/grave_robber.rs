@@ -1,7 +1,7 @@
 //! An object that the cache shows as expired is deleted by its name, which may belong to a new object by then.
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -18,7 +18,7 @@ struct Cleaner {
 impl Reconciler for Cleaner {
     type Request = ObjectKey<ConfigMap>;
 
-    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(map) = self.maps.get(key)? else { return Ok(Action::done()) };
         if map.labels().get("expired").is_some_and(|expired| expired == "true") {
             match self.variant {

@@ -1,7 +1,7 @@
 //! An object with the user's data is renamed: deleted, and created again from memory. A crash between the two loses the data.
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
     set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -30,7 +30,7 @@ struct Houses {
 }
 
 impl Houses {
-    fn child(house: &House, notes: Option<String>) -> Result<ConfigMap, reconcile::Error> {
+    fn child(house: &House, notes: Option<String>) -> Result<ConfigMap, ReconcileError> {
         let mut child = ConfigMap::default();
         child.metadata.namespace = house.namespace();
         child.metadata.name = Some(house.spec.room.clone());
@@ -43,7 +43,7 @@ impl Houses {
 impl Reconciler for Houses {
     type Request = ObjectKey<House>;
 
-    async fn reconcile(&self, key: &ObjectKey<House>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<House>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(house) = self.houses.get(key)? else { return Ok(Action::done()) };
         let recorded = house.status.as_ref().and_then(|status| status.room.clone());
         if recorded.as_ref() == Some(&house.spec.room) {

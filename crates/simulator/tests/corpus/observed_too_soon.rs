@@ -1,7 +1,7 @@
 //! The status reports the new generation before the work is done. After a crash between the two, nothing does the work.
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
     set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -31,7 +31,7 @@ struct Sites {
 }
 
 impl Sites {
-    async fn report(&self, site: &Site, key: &ObjectKey<Site>, cx: &Context) -> Result<(), reconcile::Error> {
+    async fn report(&self, site: &Site, key: &ObjectKey<Site>, cx: &Context) -> Result<(), ReconcileError> {
         let status = SiteStatus { observed_generation: site.metadata.generation };
         cx.client().apply_status(key, &status).await?;
         Ok(())
@@ -41,7 +41,7 @@ impl Sites {
 impl Reconciler for Sites {
     type Request = ObjectKey<Site>;
 
-    async fn reconcile(&self, key: &ObjectKey<Site>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Site>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(site) = self.sites.get(key)? else { return Ok(Action::done()) };
         let observed = site.status.as_ref().and_then(|status| status.observed_generation);
         let is_observed = observed == site.metadata.generation;

@@ -1,8 +1,8 @@
 //! A rotated Secret is announced in another object. Whether its content has arrived by then is left to chance.
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Kind, Manager, MapFn, ObjectKey, Reconciler, manager::AddError,
-    reconcile, set_controller_reference,
+    Action, Builder, Cached, Context, Kind, Manager, MapFn, ObjectKey, ReconcileError, Reconciler,
+    manager::AddError, set_controller_reference,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{CustomResource, ResourceExt};
@@ -40,7 +40,7 @@ struct Rotation {
 impl Reconciler for Rotation {
     type Request = ObjectKey<Tls>;
 
-    async fn reconcile(&self, key: &ObjectKey<Tls>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Tls>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(tls) = self.objects.get(key)? else { return Ok(Action::done()) };
         let rotated = tls.status.as_ref().and_then(|status| status.rotated);
         let is_rotated = rotated == Some(tls.spec.secret_generation);

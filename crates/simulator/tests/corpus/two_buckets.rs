@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, has_finalizer, manager::AddError,
-    reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, has_finalizer,
+    manager::AddError,
 };
 use kube::{CustomResource, ResourceExt};
 use kube_simulator::{Explore, Lost, Oracle, Remote, Simulation};
@@ -78,7 +78,7 @@ struct Buckets {
 impl Reconciler for Buckets {
     type Request = ObjectKey<Bucket>;
 
-    async fn reconcile(&self, key: &ObjectKey<Bucket>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Bucket>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(bucket) = self.buckets.get(key)? else { return Ok(Action::done()) };
         let (name, token) = (bucket.name_any(), bucket.uid().unwrap_or_default());
         let id = bucket.status.as_ref().and_then(|status| status.id);

@@ -9,9 +9,9 @@ use crate::object::meta::Meta;
 /// Names the object and the field; the [`source`](StdError::source) is the decoder's error. Other objects of the kind
 /// are not affected, and the next version of this object may be valid. Cheap to clone.
 #[derive(Clone)]
-pub struct DecodeError(Arc<Inner>);
+pub struct DecodeError(Arc<DecodeErrorInner>);
 
-struct Inner {
+struct DecodeErrorInner {
     resource: String,
     object: String,
     path: String,
@@ -33,7 +33,12 @@ impl DecodeError {
             Some(version) => format!("{meta} (version {version})"),
             None => meta.to_string(),
         };
-        Self(Arc::new(Inner { resource: resource.to_owned(), object, path, source: Misfit(source.into()) }))
+        Self(Arc::new(DecodeErrorInner {
+            resource: resource.to_owned(),
+            object,
+            path,
+            source: Misfit(source.into()),
+        }))
     }
 
     /// Returns the path of the field, e.g. `spec.containers[0].image`, or `.` for the object as a whole.
@@ -45,7 +50,7 @@ impl DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { resource, object, path, .. } = &*self.0;
+        let DecodeErrorInner { resource, object, path, .. } = &*self.0;
         let place = if path == "." { "as a whole" } else { path };
         write!(
             f,

@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::{
-    arrival::{Intake, Source, Text},
+    compression::CompressibleText,
     decode_error::DecodeError,
-    hot::Hot,
-    inlet::Packable,
-    pack::Packed,
+    decoded_object::DecodedObject,
+    dictionary::CompressedText,
+    incoming_object::{IngestOptions, PlainText, TextSource},
+    object_codec::{CodecContext, DecodedBudget, KeptObject},
     reads::{Readers, Reads},
-    shelf::{Core, HotBudget, Kept},
     stats::{add, subtract},
 };
 use crate::{
@@ -45,39 +45,39 @@ use crate::{
 /// # }
 /// ```
 pub struct Lazy<K: Object> {
-    state: Arc<State<K>>,
+    state: Arc<ObjectState<K>>,
 }
 
 /// A state never changes. Only the form in which it is stored does, so a slow decode cannot bring back a state that has
 /// been replaced since.
-struct State<K> {
+struct ObjectState<K> {
     meta: Meta,
-    form: Mutex<Form<K>>,
+    form: Mutex<StoredForm<K>>,
     /// Shared data of the informer; `None` for objects that were created with [`Lazy::of`].
-    core: Option<Arc<Core>>,
+    context: Option<Arc<CodecContext>>,
 }
 
 /// The text, the decoded object, or both.
-struct Form<K> {
-    cold: Cold,
+struct StoredForm<K> {
+    text: StoredText,
     object: Decoded<K>,
 }
 
 /// The text of a state.
-enum Cold {
+enum StoredText {
     /// No text: the object is always decoded.
     None,
     Plain(Arc<[u8]>),
-    Packed(Packed),
+    Compressed(CompressedText),
     /// The text of another Rust type's state.
-    Of(Arc<dyn Source>),
+    Shared(Arc<dyn TextSource>),
 }
 
 /// The decoded object of a state.
 enum Decoded<K> {
     No(Reads),
     /// Kept as long as the budget allows.
-    Hot(Weak<Hot<K>>, Reads),
+    InBudget(Weak<DecodedObject<K>>, Reads),
     /// Kept as long as the state. The number is the estimated size, or zero if it is not counted.
     Always(Arc<K>, u32),
     /// The object cannot be decoded as its type. The error was logged.
@@ -95,57 +95,64 @@ impl<K: Object> Lazy<K> {
 
     pub(in crate::cache) fn decoded(object: Arc<K>, interner: &mut Interner) -> Option<Self> {
         let meta = Meta::new(&RawMeta::of(object.meta()), interner)?;
-        Self::new(meta, Form { cold: Cold::None, object: Decoded::Always(object, 0) }, None)
+        Self::new(meta, StoredForm { text: StoredText::None, object: Decoded::Always(object, 0) }, None)
     }
 
     /// Creates a state from a text, to be decoded on demand.
-    pub(in crate::cache) fn cold(
+    pub(in crate::cache) fn from_text(
         meta: Meta,
         text: &[u8],
-        packed: Option<Packed>,
+        compressed: Option<CompressedText>,
         reads: Reads,
-        core: &Arc<Core>,
+        context: &Arc<CodecContext>,
     ) -> Option<Self> {
-        let cold = packed.map_or_else(|| Cold::Plain(text.into()), Cold::Packed);
-        Self::new(meta, Form { cold, object: Decoded::No(reads) }, Some(Arc::clone(core)))
+        let stored = compressed.map_or_else(|| StoredText::Plain(text.into()), StoredText::Compressed);
+        Self::new(meta, StoredForm { text: stored, object: Decoded::No(reads) }, Some(Arc::clone(context)))
     }
 
     /// Creates a state from a text that is decoded now. The text is dropped if that succeeds.
-    pub(in crate::cache) fn warm(meta: Meta, text: &[u8], core: &Arc<Core>) -> Option<Self> {
-        let form = match decode::<K>(text, &meta, core) {
+    pub(in crate::cache) fn from_text_decoded(
+        meta: Meta,
+        text: &[u8],
+        context: &Arc<CodecContext>,
+    ) -> Option<Self> {
+        let form = match decode::<K>(text, &meta, context) {
             // A clone has no spare capacity, unlike the values that serde creates.
             Ok(object) => {
-                let bytes = u32::try_from(Core::decoded_bytes::<K>(text.len())).unwrap_or(u32::MAX);
-                Form { cold: Cold::None, object: Decoded::Always(Arc::new(object.clone()), bytes) }
+                let bytes = u32::try_from(CodecContext::decoded_bytes::<K>(text.len())).unwrap_or(u32::MAX);
+                StoredForm {
+                    text: StoredText::None,
+                    object: Decoded::Always(Arc::new(object.clone()), bytes),
+                }
             }
-            Err(error) => Form { cold: Cold::Plain(text.into()), object: Decoded::Never(error) },
+            Err(error) => StoredForm { text: StoredText::Plain(text.into()), object: Decoded::Never(error) },
         };
-        Self::new(meta, form, Some(Arc::clone(core)))
+        Self::new(meta, form, Some(Arc::clone(context)))
     }
 
     /// Creates a state that shares the text of another state.
-    pub(in crate::cache) fn of_source(
-        source: &Arc<dyn Source>,
+    pub(in crate::cache) fn sharing(
+        source: &Arc<dyn TextSource>,
         reads: Reads,
-        core: &Arc<Core>,
+        context: &Arc<CodecContext>,
     ) -> Option<Self> {
-        let form = Form { cold: Cold::Of(Arc::clone(source)), object: Decoded::No(reads) };
-        Self::new(source.meta().clone(), form, Some(Arc::clone(core)))
+        let form = StoredForm { text: StoredText::Shared(Arc::clone(source)), object: Decoded::No(reads) };
+        Self::new(source.meta().clone(), form, Some(Arc::clone(context)))
     }
 
     /// Returns `None` if the metadata do not match the scope of the kind.
-    fn new(meta: Meta, form: Form<K>, core: Option<Arc<Core>>) -> Option<Self> {
+    fn new(meta: Meta, form: StoredForm<K>, context: Option<Arc<CodecContext>>) -> Option<Self> {
         ObjectKey::<K>::of_meta(&meta)?;
-        if let Some(core) = &core {
-            add(&core.counters.objects, 1);
-            add(&core.counters.cold_bytes, form.cold.bytes());
-            add(&core.counters.shared, usize::from(form.cold.is_shared()));
+        if let Some(context) = &context {
+            add(&context.counters.objects, 1);
+            add(&context.counters.text_bytes, form.text.bytes());
+            add(&context.counters.shared, usize::from(form.text.is_shared()));
             if let Decoded::Always(_, bytes) = form.object {
-                add(&core.counters.hot, 1);
-                add(&core.counters.hot_bytes, bytes as usize);
+                add(&context.counters.decoded, 1);
+                add(&context.counters.decoded_bytes, bytes as usize);
             }
         }
-        Some(Self { state: Arc::new(State { meta, form: Mutex::new(form), core }) })
+        Some(Self { state: Arc::new(ObjectState { meta, form: Mutex::new(form), context }) })
     }
 
     /// Returns the metadata. Decodes nothing.
@@ -177,42 +184,42 @@ impl<K: Object> Lazy<K> {
         let form = self.state.form.lock();
         match &form.object {
             Decoded::Always(..) | Decoded::Never(_) => 0,
-            Decoded::Hot(hot, _) if hot.strong_count() > 0 => 0,
-            Decoded::Hot(..) | Decoded::No(_) => Core::decoded_bytes::<K>(form.cold.text_len()),
+            Decoded::InBudget(kept, _) if kept.strong_count() > 0 => 0,
+            Decoded::InBudget(..) | Decoded::No(_) => CodecContext::decoded_bytes::<K>(form.text.text_len()),
         }
     }
 
     /// Returns the budget that keeps such objects decoded, if there is one.
-    pub(in crate::cache) fn budget(&self) -> Option<&HotBudget> {
-        self.state.core.as_ref()?.budget()
+    pub(in crate::cache) fn budget(&self) -> Option<&DecodedBudget> {
+        self.state.context.as_ref()?.budget()
     }
 
     /// Like [`Lazy::object`], for a reader of this type.
     pub(in crate::cache) fn object_among(&self, readers: Readers) -> Result<Arc<K>, DecodeError> {
-        let State { meta, form: shared, core } = &*self.state;
+        let ObjectState { meta, form: shared, context } = &*self.state;
         let mut form = shared.lock();
         let reads = match &mut form.object {
             Decoded::Always(object, _) => return Ok(Arc::clone(object)),
             Decoded::Never(error) => return Err(error.clone()),
-            Decoded::Hot(hot, reads) => {
+            Decoded::InBudget(kept, reads) => {
                 let before = reads.count(readers);
-                if let Some(hot) = hot.upgrade() {
-                    return Ok(hot.object());
+                if let Some(kept) = kept.upgrade() {
+                    return Ok(kept.object());
                 }
                 before
             }
             Decoded::No(reads) => reads.count(readers),
         };
-        let core = core.as_ref().expect("a state without text is always decoded");
-        let text = form.cold.text(core);
+        let context = context.as_ref().expect("a state without text is always decoded");
+        let text = form.text.read(context);
         // The decoder is user code and must not run under the lock. Two readers may decode the same state at the same
         // time, which is rare.
         drop(form);
         let decoded = match text {
-            Ok(text) => read::<K>(&text, meta, &core.resource).map(|object| (object, text.len())),
-            Err(reason) => Err(core.damaged(meta, reason)),
+            Ok(text) => read::<K>(&text, meta, &context.resource).map(|object| (object, text.len())),
+            Err(reason) => Err(context.damaged(meta, reason)),
         };
-        add(&core.counters.decodes, 1);
+        add(&context.counters.decodes, 1);
         let (object, length) = match decoded {
             Ok(decoded) => decoded,
             Err(error) => {
@@ -222,7 +229,7 @@ impl<K: Object> Lazy<K> {
                 }
                 form.object = Decoded::Never(error.clone());
                 drop(form);
-                core.report(meta, &error);
+                context.report(meta, &error);
                 return Err(error);
             }
         };
@@ -231,17 +238,17 @@ impl<K: Object> Lazy<K> {
         if !worth_keeping {
             return Ok(object);
         }
-        let Kept { hot, gone } = core.keep(&object, length, readers);
-        drop(gone); // slow, so not under a lock
-        if let Some(hot) = hot {
+        let KeptObject { kept, evicted } = context.keep(&object, length, readers);
+        drop(evicted); // slow, so not under a lock
+        if let Some(kept) = kept {
             // Reads were counted meanwhile: keep those.
             let mut form = shared.lock();
             let reads = form.object.reads();
-            let before = std::mem::replace(&mut form.object, Decoded::Hot(hot, reads));
+            let before = std::mem::replace(&mut form.object, Decoded::InBudget(kept, reads));
             drop(form);
             // If two readers decoded it at the same time, the budget keeps only the second object.
-            if let Decoded::Hot(before, _) = before {
-                drop(before.upgrade().and_then(|before| core.give_up(before.place()?)));
+            if let Decoded::InBudget(before, _) = before {
+                drop(before.upgrade().and_then(|before| context.remove_decoded(before.id()?)));
             }
         }
         Ok(object)
@@ -255,26 +262,26 @@ impl<K: Object> Lazy<K> {
     ///
     /// The object cannot be decoded as `T`.
     pub fn decode_as<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
-        let State { meta, form, core } = &*self.state;
+        let ObjectState { meta, form, context } = &*self.state;
         let held = {
             let form = form.lock();
-            match (&form.cold, core, &form.object) {
-                (Cold::None, _, Decoded::Always(object, _)) => Ok(Arc::clone(object)),
-                (cold, Some(core), _) => Err((cold.text(core), core)),
+            match (&form.text, context, &form.object) {
+                (StoredText::None, _, Decoded::Always(object, _)) => Ok(Arc::clone(object)),
+                (stored, Some(context), _) => Err((stored.read(context), context)),
                 _ => unreachable!("there is a text, or the object is decoded"),
             }
         };
         let always = match held {
             Ok(always) => always,
             // The decoder is user code: the lock was released.
-            Err((Ok(text), core)) => return read(&text, meta, &core.resource),
-            Err((Err(reason), core)) => {
-                let error = core.damaged(meta, reason);
-                core.report(meta, &error);
+            Err((Ok(text), context)) => return read(&text, meta, &context.resource),
+            Err((Err(reason), context)) => {
+                let error = context.damaged(meta, reason);
+                context.report(meta, &error);
                 return Err(error);
             }
         };
-        let resource = core.as_ref().map_or("object", |core| &*core.resource);
+        let resource = context.as_ref().map_or("object", |context| &*context.resource);
         let text = serde_json::to_vec(&*always)
             .map_err(|error| DecodeError::new(resource, meta, ".".to_owned(), error))?;
         read(&text, meta, resource)
@@ -291,14 +298,14 @@ impl<K: Object> Lazy<K> {
 
     /// Whether the text is that of another state.
     pub(in crate::cache) fn is_shared(&self) -> bool {
-        self.state.form.lock().cold.is_shared()
+        self.state.form.lock().text.is_shared()
     }
 
     /// Replaces the text, stored or shared, by this one, which has the same content as far as `K` is concerned.
-    pub(in crate::cache) fn hold_instead(&self, text: &[u8], packed: Option<Packed>) {
-        let cold = packed.map_or_else(|| Cold::Plain(text.into()), Cold::Packed);
+    pub(in crate::cache) fn replace_text(&self, text: &[u8], compressed: Option<CompressedText>) {
+        let stored = compressed.map_or_else(|| StoredText::Plain(text.into()), StoredText::Compressed);
         let mut form = self.state.form.lock();
-        let before = form.replace_cold(cold, self.state.core.as_deref());
+        let before = form.replace_text(stored, self.state.context.as_deref());
         drop(form);
         drop(before); // possibly the last handle of a state that stores a whole object
     }
@@ -310,8 +317,8 @@ impl<K: Object> Lazy<K> {
 
     /// Whether a budget keeps the object decoded.
     #[cfg(test)]
-    pub(in crate::cache) fn is_hot(&self) -> bool {
-        matches!(&self.state.form.lock().object, Decoded::Hot(hot, _) if hot.strong_count() > 0)
+    pub(in crate::cache) fn is_kept(&self) -> bool {
+        matches!(&self.state.form.lock().object, Decoded::InBudget(kept, _) if kept.strong_count() > 0)
     }
 
     /// Whether both are handles of the same state.
@@ -320,87 +327,89 @@ impl<K: Object> Lazy<K> {
     }
 
     /// Returns the state that stores the text, if there is one.
-    pub(in crate::cache) fn source(&self) -> Option<Arc<dyn Source>> {
-        match &self.state.form.lock().cold {
-            Cold::None => None,
-            Cold::Plain(_) | Cold::Packed(_) => Some(Arc::clone(&self.state) as _),
-            Cold::Of(source) => Some(Arc::clone(source)),
+    pub(in crate::cache) fn text_source(&self) -> Option<Arc<dyn TextSource>> {
+        match &self.state.form.lock().text {
+            StoredText::None => None,
+            StoredText::Plain(_) | StoredText::Compressed(_) => Some(Arc::clone(&self.state) as _),
+            StoredText::Shared(source) => Some(Arc::clone(source)),
         }
     }
 
-    pub(in crate::cache) fn packable(&self) -> Weak<dyn Packable> {
-        let state: Weak<State<K>> = Arc::downgrade(&self.state);
+    pub(in crate::cache) fn compressible(&self) -> Weak<dyn CompressibleText> {
+        let state: Weak<ObjectState<K>> = Arc::downgrade(&self.state);
         state
     }
 }
 
-impl<K: Object> Packable for State<K> {
-    fn pack(&self, pack: &mut dyn FnMut(&[u8]) -> Option<Packed>) {
+impl<K: Object> CompressibleText for ObjectState<K> {
+    fn compress(&self, compress: &mut dyn FnMut(&[u8]) -> Option<CompressedText>) {
         let mut form = self.form.lock();
-        let packed = match &form.cold {
-            Cold::Plain(text) => pack(text),
+        let compressed = match &form.text {
+            StoredText::Plain(text) => compress(text),
             _ => None,
         };
-        if let Some(packed) = packed {
-            drop(form.replace_cold(Cold::Packed(packed), self.core.as_deref()));
+        if let Some(compressed) = compressed {
+            drop(form.replace_text(StoredText::Compressed(compressed), self.context.as_deref()));
         }
     }
 
-    fn plain(&self, read: &mut dyn FnMut(&[u8])) {
-        if let Cold::Plain(text) = &self.form.lock().cold {
+    fn with_plain_text(&self, read: &mut dyn FnMut(&[u8])) {
+        if let StoredText::Plain(text) = &self.form.lock().text {
             read(text);
         }
     }
 }
 
-impl<K: Object> Source for State<K> {
+impl<K: Object> TextSource for ObjectState<K> {
     fn meta(&self) -> &Meta {
         &self.meta
     }
 
     /// Locks this state. The caller may have locked its own state, which refers to this one; references never go the
     /// other way, so this cannot deadlock.
-    fn text(&self) -> Result<Text, &'static str> {
-        let core = self.core.as_ref().ok_or("it has no text")?;
-        self.form.lock().cold.text(core)
+    fn text(&self) -> Result<PlainText, &'static str> {
+        let context = self.context.as_ref().ok_or("it has no text")?;
+        self.form.lock().text.read(context)
     }
 
     fn text_len(&self) -> usize {
-        self.form.lock().cold.text_len()
+        self.form.lock().text.text_len()
     }
 
-    fn is_of(&self, intake: &Intake) -> bool {
-        self.core.as_ref().is_some_and(|core| core.intake == *intake)
+    fn is_text_for(&self, ingest_options: &IngestOptions) -> bool {
+        self.context.as_ref().is_some_and(|context| context.ingest_options == *ingest_options)
     }
 }
 
-impl<K> Drop for State<K> {
+impl<K> Drop for ObjectState<K> {
     fn drop(&mut self) {
-        let Some(core) = &self.core else { return };
+        let Some(context) = &self.context else { return };
         let form = self.form.get_mut();
-        subtract(&core.counters.objects, 1);
-        subtract(&core.counters.cold_bytes, form.cold.bytes());
-        subtract(&core.counters.shared, usize::from(form.cold.is_shared()));
+        subtract(&context.counters.objects, 1);
+        subtract(&context.counters.text_bytes, form.text.bytes());
+        subtract(&context.counters.shared, usize::from(form.text.is_shared()));
         match &form.object {
-            Decoded::Hot(hot, _) => drop(hot.upgrade().and_then(|hot| core.give_up(hot.place()?))),
+            Decoded::InBudget(kept, _) => {
+                drop(kept.upgrade().and_then(|kept| context.remove_decoded(kept.id()?)));
+            }
             Decoded::Always(_, bytes) => {
-                subtract(&core.counters.hot, 1);
-                subtract(&core.counters.hot_bytes, *bytes as usize);
+                subtract(&context.counters.decoded, 1);
+                subtract(&context.counters.decoded_bytes, *bytes as usize);
             }
             Decoded::No(_) | Decoded::Never(_) => {}
         }
     }
 }
 
-impl<K> Form<K> {
+impl<K> StoredForm<K> {
     /// Replaces the text, and returns the old one.
-    fn replace_cold(&mut self, cold: Cold, core: Option<&Core>) -> Cold {
-        let before = std::mem::replace(&mut self.cold, cold);
-        if let Some(core) = core {
-            add(&core.counters.cold_bytes, self.cold.bytes());
-            add(&core.counters.shared, usize::from(self.cold.is_shared()));
-            subtract(&core.counters.cold_bytes, before.bytes());
-            subtract(&core.counters.shared, usize::from(before.is_shared()));
+    fn replace_text(&mut self, text: StoredText, context: Option<&CodecContext>) -> StoredText {
+        let before = std::mem::replace(&mut self.text, text);
+        if let Some(context) = context {
+            add(&context.counters.text_bytes, self.text.bytes());
+            add(&context.counters.shared, usize::from(self.text.is_shared()));
+            subtract(&context.counters.text_bytes, before.bytes());
+            subtract(&context.counters.shared, usize::from(before.is_shared()));
         }
         before
     }
@@ -409,18 +418,18 @@ impl<K> Form<K> {
 impl<K> Decoded<K> {
     fn reads(&self) -> Reads {
         match self {
-            Self::No(reads) | Self::Hot(_, reads) => *reads,
+            Self::No(reads) | Self::InBudget(_, reads) => *reads,
             Self::Always(..) | Self::Never(_) => Reads::default(),
         }
     }
 }
 
-impl Cold {
+impl StoredText {
     fn bytes(&self) -> usize {
         match self {
-            Self::None | Self::Of(_) => 0,
+            Self::None | Self::Shared(_) => 0,
             Self::Plain(text) => text.len(),
-            Self::Packed(packed) => packed.len(),
+            Self::Compressed(compressed) => compressed.len(),
         }
     }
 
@@ -428,30 +437,30 @@ impl Cold {
         match self {
             Self::None => 0,
             Self::Plain(text) => text.len(),
-            Self::Packed(packed) => packed.text_len().unwrap_or_default(),
-            Self::Of(source) => source.text_len(),
+            Self::Compressed(compressed) => compressed.text_len().unwrap_or_default(),
+            Self::Shared(source) => source.text_len(),
         }
     }
 
     fn is_shared(&self) -> bool {
-        matches!(self, Self::Of(_))
+        matches!(self, Self::Shared(_))
     }
 
     /// Returns the text, to be read after the lock is released.
-    fn text(&self, core: &Core) -> Result<Text, &'static str> {
+    fn read(&self, context: &CodecContext) -> Result<PlainText, &'static str> {
         match self {
             Self::None => Err("it has no text"),
-            Self::Plain(text) => Ok(Text::Shared(Arc::clone(text))),
-            Self::Packed(packed) => core.expander.expand(packed).map(Text::Expanded),
-            Self::Of(source) => source.text(),
+            Self::Plain(text) => Ok(PlainText::Shared(Arc::clone(text))),
+            Self::Compressed(compressed) => context.expander.expand(compressed).map(PlainText::Expanded),
+            Self::Shared(source) => source.text(),
         }
     }
 }
 
 /// Decodes for the first time, and logs an error.
-fn decode<K: Object>(text: &[u8], meta: &Meta, core: &Core) -> Result<K, DecodeError> {
-    add(&core.counters.decodes, 1);
-    read(text, meta, &core.resource).inspect_err(|error| core.report(meta, error))
+fn decode<K: Object>(text: &[u8], meta: &Meta, context: &CodecContext) -> Result<K, DecodeError> {
+    add(&context.counters.decodes, 1);
+    read(text, meta, &context.resource).inspect_err(|error| context.report(meta, error))
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], meta: &Meta, resource: &str) -> Result<T, DecodeError> {

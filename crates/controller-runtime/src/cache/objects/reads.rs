@@ -19,14 +19,14 @@ pub(in crate::cache) enum Readers {
 /// decoded: it would occupy the budget until the next change, when freeing it costs cache misses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::cache) struct Reads {
-    this: Times,
-    replaced: Times,
+    this: ReadCount,
+    replaced: ReadCount,
     /// Whether a reader that iterates over many objects has read this state.
     among_many: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Times {
+enum ReadCount {
     #[default]
     Never,
     Once,
@@ -36,25 +36,25 @@ enum Times {
 impl Reads {
     /// Returns the initial statistics of the state that replaces this one.
     pub(in crate::cache) fn of_next(self) -> Self {
-        Self { this: Times::Never, replaced: self.this, among_many: false }
+        Self { this: ReadCount::Never, replaced: self.this, among_many: false }
     }
 
     /// Whether a read now is likely to be followed by another read of the same state.
     pub(in crate::cache) fn promise_more(self) -> bool {
-        self.this > Times::Never || self.among_many || self.replaced == Times::Often
+        self.this > ReadCount::Never || self.among_many || self.replaced == ReadCount::Often
     }
 
     /// Whether each state of the object is likely to be read.
     pub(in crate::cache) fn promise_one(self) -> bool {
-        self.this > Times::Never && self.replaced > Times::Never
+        self.this > ReadCount::Never && self.replaced > ReadCount::Never
     }
 
     /// Counts a read, and returns the statistics before it.
     pub(in crate::cache) fn count(&mut self, readers: Readers) -> Self {
         let before = *self;
         match readers {
-            Readers::One if self.this == Times::Never => self.this = Times::Once,
-            Readers::One => self.this = Times::Often,
+            Readers::One if self.this == ReadCount::Never => self.this = ReadCount::Once,
+            Readers::One => self.this = ReadCount::Often,
             Readers::Many => self.among_many = true,
             Readers::TooMany => {}
         }
@@ -64,7 +64,7 @@ impl Reads {
     /// Returns statistics of an object that is read once after each change.
     #[cfg(test)]
     pub(in crate::cache) fn each_time() -> Self {
-        Self { this: Times::Once, replaced: Times::Once, among_many: false }
+        Self { this: ReadCount::Once, replaced: ReadCount::Once, among_many: false }
     }
 }
 

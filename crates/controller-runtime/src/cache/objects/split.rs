@@ -10,6 +10,14 @@ use crate::{
     object::meta::RawMeta,
 };
 
+/// Treatment of `metadata.managedFields`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ManagedFields {
+    #[default]
+    Strip,
+    Keep,
+}
+
 /// A received object with its metadata decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct Split<'a> {
@@ -79,17 +87,17 @@ impl<'a> Split<'a> {
             return None;
         }
         let mut alone = Vec::new();
-        self.keep_metadata(true, &mut alone);
+        self.keep_metadata(ManagedFields::Keep, &mut alone);
         Some(alone)
     }
 
-    /// Appends the text to `kept`, without `managedFields` unless requested.
-    pub(crate) fn keep(&self, managed_fields: bool, kept: &mut Vec<u8>) {
+    /// Appends the text to `kept`, with or without `managedFields`.
+    pub(crate) fn keep(&self, managed_fields: ManagedFields, kept: &mut Vec<u8>) {
         self.keep_of(0..self.json.len(), managed_fields, kept);
     }
 
     /// Like [`Split::keep`] for the metadata alone. The object must have some.
-    pub(crate) fn keep_metadata(&self, managed_fields: bool, kept: &mut Vec<u8>) {
+    pub(crate) fn keep_metadata(&self, managed_fields: ManagedFields, kept: &mut Vec<u8>) {
         kept.extend_from_slice(
             br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
         );
@@ -97,9 +105,9 @@ impl<'a> Split<'a> {
         kept.push(b'}');
     }
 
-    fn keep_of(&self, range: Range<usize>, managed_fields: bool, kept: &mut Vec<u8>) {
+    fn keep_of(&self, range: Range<usize>, managed_fields: ManagedFields, kept: &mut Vec<u8>) {
         let Range { start, end } = self.managed_fields.clone();
-        if managed_fields || start == end {
+        if managed_fields == ManagedFields::Keep || start == end {
             kept.extend_from_slice(&self.json[range]);
         } else {
             kept.extend_from_slice(&self.json[range.start..start]);
@@ -149,8 +157,8 @@ mod tests {
     fn check_text(text: &str) {
         let (mut lean, mut full) = (Vec::new(), Vec::new());
         let split = Split::whole(text.as_bytes()).expect("an object");
-        split.keep(false, &mut lean);
-        split.keep(true, &mut full);
+        split.keep(ManagedFields::Strip, &mut lean);
+        split.keep(ManagedFields::Keep, &mut full);
         let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
         let mut whole: Value = serde_json::from_str(text).expect("JSON");
         assert_eq!(read(&full), whole);
@@ -160,7 +168,7 @@ mod tests {
         assert_eq!(read(&lean), whole);
         if let Some(metadata) = whole.get("metadata").filter(|metadata| metadata.is_object()) {
             let mut alone = Vec::new();
-            split.keep_metadata(false, &mut alone);
+            split.keep_metadata(ManagedFields::Strip, &mut alone);
             assert_eq!(read(&alone)["metadata"], *metadata);
         }
     }
@@ -214,7 +222,7 @@ mod tests {
     fn metadata_that_come_twice_are_the_last_ones() {
         let text = br#"{"metadata":{"name":"a","managedFields":[]},"spec":{},"metadata":{"name":"b"}}"#;
         let (split, mut alone) = (Split::whole(text).expect("an object"), Vec::new());
-        split.keep_metadata(false, &mut alone);
+        split.keep_metadata(ManagedFields::Strip, &mut alone);
         let alone: Value = serde_json::from_slice(&alone).expect("JSON");
         assert_eq!(alone["metadata"], json!({ "name": "b" }));
     }
@@ -277,7 +285,7 @@ mod tests {
         fn no_text_makes_it_panic(text in "[\"{}\\[\\],:\\\\a1 é]{0,30}") {
             let text = text.replace('a', r#""metadata":{"managedFields":"#);
             if let Ok(split) = Split::whole(text.as_bytes()) {
-                split.keep(false, &mut Vec::new());
+                split.keep(ManagedFields::Strip, &mut Vec::new());
             }
         }
     }

@@ -17,11 +17,11 @@ pub struct Stats {
     /// States that share their text with the cache of another Rust type that reads the same objects.
     pub shared: usize,
     /// Decoded states.
-    pub hot: usize,
+    pub decoded: usize,
     /// Size of the decoded states, estimated from the length of their text.
-    pub hot_bytes: usize,
+    pub decoded_bytes: usize,
     /// Size of the texts, after compression where it applies.
-    pub cold_bytes: usize,
+    pub text_bytes: usize,
     /// Number of times a state was decoded.
     pub decodes: usize,
     /// Number of unreadable states. Each counts once. An object that cannot be cached because it has no name or no
@@ -47,9 +47,9 @@ impl Stats {
         let Self {
             objects,
             shared,
-            hot,
-            hot_bytes,
-            cold_bytes,
+            decoded,
+            decoded_bytes,
+            text_bytes,
             decodes,
             unreadable,
             failures,
@@ -61,9 +61,9 @@ impl Stats {
         } = self;
         *objects += other.objects;
         *shared += other.shared;
-        *hot += other.hot;
-        *hot_bytes += other.hot_bytes;
-        *cold_bytes += other.cold_bytes;
+        *decoded += other.decoded;
+        *decoded_bytes += other.decoded_bytes;
+        *text_bytes += other.text_bytes;
         *decodes += other.decodes;
         *unreadable += other.unreadable;
         // They share one list and watch; the one that was created later has counted less.
@@ -89,9 +89,9 @@ pub(crate) struct ResourceStats {
 pub(in crate::cache) struct Counters {
     pub(in crate::cache) objects: AtomicUsize,
     pub(in crate::cache) shared: AtomicUsize,
-    pub(in crate::cache) hot: AtomicUsize,
-    pub(in crate::cache) hot_bytes: AtomicUsize,
-    pub(in crate::cache) cold_bytes: AtomicUsize,
+    pub(in crate::cache) decoded: AtomicUsize,
+    pub(in crate::cache) decoded_bytes: AtomicUsize,
+    pub(in crate::cache) text_bytes: AtomicUsize,
     pub(in crate::cache) decodes: AtomicUsize,
     pub(in crate::cache) unreadable: AtomicUsize,
     pub(in crate::cache) failures: AtomicUsize,
@@ -108,9 +108,9 @@ impl Counters {
         Stats {
             objects: read(&self.objects),
             shared: read(&self.shared),
-            hot: read(&self.hot),
-            hot_bytes: read(&self.hot_bytes),
-            cold_bytes: read(&self.cold_bytes),
+            decoded: read(&self.decoded),
+            decoded_bytes: read(&self.decoded_bytes),
+            text_bytes: read(&self.text_bytes),
             decodes: read(&self.decodes),
             unreadable: read(&self.unreadable),
             failures: read(&self.failures),

@@ -13,18 +13,18 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Transform {
     /// Applies in namespaces without an entry in `by_namespace`.
-    elsewhere: Option<Change>,
-    by_namespace: BTreeMap<Arc<str>, Change>,
+    elsewhere: Option<TransformFn>,
+    by_namespace: BTreeMap<Arc<str>, TransformFn>,
 }
 
 /// A user's transform. Clones of the same one are equal.
 #[derive(Clone)]
-pub(crate) struct Change(Arc<dyn Fn(&mut Value) + Send + Sync>);
+pub(crate) struct TransformFn(Arc<dyn Fn(&mut Value) + Send + Sync>);
 
 /// Metadata that identify the object and its state. A transform cannot change them.
 const IDENTITY: [&str; 4] = ["namespace", "name", "uid", "resourceVersion"];
 
-impl Change {
+impl TransformFn {
     pub(in crate::cache) fn new(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Self(Arc::new(change))
     }
@@ -33,8 +33,8 @@ impl Change {
 impl Transform {
     /// Returns `None` if there is no transform.
     pub(in crate::cache) fn new(
-        elsewhere: Option<Change>,
-        by_namespace: BTreeMap<Arc<str>, Change>,
+        elsewhere: Option<TransformFn>,
+        by_namespace: BTreeMap<Arc<str>, TransformFn>,
     ) -> Option<Self> {
         let changes = elsewhere.is_some() || !by_namespace.is_empty();
         changes.then_some(Self { elsewhere, by_namespace })
@@ -71,15 +71,15 @@ impl Transform {
     }
 }
 
-impl PartialEq for Change {
+impl PartialEq for TransformFn {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl fmt::Debug for Change {
+impl fmt::Debug for TransformFn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Change")
+        f.write_str("TransformFn")
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn apply(change: impl Fn(&mut Value) + Send + Sync + 'static, object: &Value) -> Option<Value> {
-        let transform = Transform::new(Some(Change::new(change)), BTreeMap::new()).expect("one change");
+        let transform = Transform::new(Some(TransformFn::new(change)), BTreeMap::new()).expect("one change");
         let held = transform.apply(object.to_string().as_bytes(), "ns", "things")?;
         Some(serde_json::from_str(&held).expect("JSON"))
     }

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::selector::{FieldSelector, LabelSelector};
-use crate::cache::objects::transform::Change;
+use crate::cache::objects::transform::TransformFn;
 
 /// Options for one namespace. Options that are not set apply as in other namespaces.
 ///
-/// Passed to [`Options::in_namespace`](crate::cache::Options::in_namespace) for all kinds, or to
+/// Passed to [`CacheOptions::in_namespace`](crate::cache::CacheOptions::in_namespace) for all kinds, or to
 /// [`CacheBuilder::in_namespace`](crate::cache::CacheBuilder::in_namespace) for one cache. The first option that is set
 /// applies: the cache's option for the namespace, the cache's option, the manager's option for the namespace, the
 /// manager's option.
@@ -17,7 +17,7 @@ use crate::cache::objects::transform::Change;
 pub struct InNamespace {
     pub(in crate::cache) labels: Option<LabelSelector>,
     pub(in crate::cache) fields: Option<FieldSelector>,
-    pub(in crate::cache) transform: Option<Change>,
+    pub(in crate::cache) transform: Option<TransformFn>,
 }
 
 impl InNamespace {
@@ -33,9 +33,9 @@ impl InNamespace {
         self
     }
 
-    /// Transforms objects when they arrive, see [`Options::transform`](crate::cache::Options::transform).
+    /// Transforms objects when they arrive, see [`CacheOptions::transform`](crate::cache::CacheOptions::transform).
     pub fn transform(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
-        self.transform = Some(Change::new(change));
+        self.transform = Some(TransformFn::new(change));
         self
     }
 }

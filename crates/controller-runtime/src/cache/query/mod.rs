@@ -20,7 +20,7 @@ use self::{
     selector::{FieldSelector, LabelSelector},
 };
 use crate::{
-    cache::objects::{split::Split, transform::Change},
+    cache::objects::{split::Split, transform::TransformFn},
     object::{
         meta::{Interner, Meta, ResourceVersion},
         resource_name_of,
@@ -28,18 +28,18 @@ use crate::{
 };
 
 /// Scope of one list and watch: a namespace, or `None` for all namespaces that are not watched separately.
-pub(crate) type Part = Option<Arc<str>>;
+pub(crate) type WatchScope = Option<Arc<str>>;
 
-/// Resource and selection of a feed. Equal queries share one feed.
+/// Resource and selection of a shared watch. Equal queries share one shared watch.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Query {
     /// The cluster, if it is not the manager's own.
     pub(crate) cluster: Option<OtherCluster>,
     pub(crate) resource: ApiResource,
-    pub(crate) namespaces: Whereabouts,
+    pub(crate) namespaces: NamespaceSelection,
     pub(crate) selectors: Selectors,
     /// Selectors and transforms of namespaces that differ from the others.
-    pub(in crate::cache) apart: BTreeMap<Arc<str>, Apart>,
+    pub(in crate::cache) overrides: BTreeMap<Arc<str>, NamespaceOverride>,
     /// Initial lists older than this version are rejected.
     pub(crate) floor: Option<ResourceVersion>,
 }
@@ -53,21 +53,21 @@ pub(crate) struct Selectors {
 
 /// Selectors and transform of one namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::cache) struct Apart {
+pub(in crate::cache) struct NamespaceOverride {
     pub(in crate::cache) selectors: Selectors,
     /// Transform of its objects, if it differs from the one configured for all caches.
-    pub(in crate::cache) transform: Option<Change>,
+    pub(in crate::cache) transform: Option<TransformFn>,
 }
 
 impl Query {
-    /// Returns the parts, each of which has its own list and watch; none once the cluster was removed.
-    pub(in crate::cache) fn parts(&self) -> Vec<Part> {
+    /// Returns the scopes, each of which has its own list and watch; none once the cluster was removed.
+    pub(in crate::cache) fn scopes(&self) -> Vec<WatchScope> {
         if self.is_removed() {
             return Vec::new();
         }
         match self.namespaces.get() {
             Some(names) => names.into_iter().map(Some).collect(),
-            None => std::iter::once(None).chain(self.watched_apart().cloned().map(Some)).collect(),
+            None => std::iter::once(None).chain(self.watched_separately().cloned().map(Some)).collect(),
         }
     }
 
@@ -85,42 +85,44 @@ impl Query {
     }
 
     /// Returns the namespaces that the watch of all other namespaces excludes.
-    pub(in crate::cache) fn watched_apart(&self) -> impl Iterator<Item = &Arc<str>> {
-        let everywhere = matches!(self.namespaces, Whereabouts::Everywhere);
-        let apart =
-            self.apart.iter().filter(move |(_, apart)| everywhere && apart.selectors != self.selectors);
-        apart.map(|(name, _)| name)
+    pub(in crate::cache) fn watched_separately(&self) -> impl Iterator<Item = &Arc<str>> {
+        let everywhere = matches!(self.namespaces, NamespaceSelection::Everywhere);
+        let overrides = self
+            .overrides
+            .iter()
+            .filter(move |(_, overrides)| everywhere && overrides.selectors != self.selectors);
+        overrides.map(|(name, _)| name)
     }
 
-    /// Returns the part that contains the objects of a namespace.
-    pub(in crate::cache) fn part_of(&self, namespace: Option<&str>) -> Part {
+    /// Returns the scope that contains the objects of a namespace.
+    pub(in crate::cache) fn scope_of(&self, namespace: Option<&str>) -> WatchScope {
         match self.namespaces {
-            Whereabouts::Everywhere => {
-                self.watched_apart().find(|name| namespace == Some(&***name)).map(Arc::clone)
+            NamespaceSelection::Everywhere => {
+                self.watched_separately().find(|name| namespace == Some(&***name)).map(Arc::clone)
             }
-            Whereabouts::In(_) | Whereabouts::InLive(_) => namespace.map(Arc::from),
+            NamespaceSelection::In(_) | NamespaceSelection::InLive(_) => namespace.map(Arc::from),
         }
     }
 
-    /// Returns the selectors for requests about a part.
-    pub(in crate::cache) fn selectors_of(&self, part: &Part) -> Selectors {
-        match part {
+    /// Returns the selectors for requests about a scope.
+    pub(in crate::cache) fn selectors_of(&self, scope: &WatchScope) -> Selectors {
+        match scope {
             Some(namespace) => self.selectors_in(namespace).clone(),
             None => {
                 let Selectors { labels, fields } = self.selectors.clone();
-                let fields = self.watched_apart().fold(fields, |fields, name| fields.outside_of(name));
+                let fields = self.watched_separately().fold(fields, |fields, name| fields.outside_of(name));
                 Selectors { labels, fields }
             }
         }
     }
 
     fn selectors_in(&self, namespace: &str) -> &Selectors {
-        self.apart.get(namespace).map_or(&self.selectors, |apart| &apart.selectors)
+        self.overrides.get(namespace).map_or(&self.selectors, |overrides| &overrides.selectors)
     }
 
     /// Restricts the query to objects that also have these labels.
     pub(in crate::cache) fn with_labels(mut self, required: &LabelSelector) -> Self {
-        let all = self.apart.values_mut().map(|apart| &mut apart.selectors);
+        let all = self.overrides.values_mut().map(|overrides| &mut overrides.selectors);
         for Selectors { labels, .. } in all.chain([&mut self.selectors]) {
             *labels = std::mem::take(labels).and(required.clone());
         }
@@ -144,8 +146,8 @@ impl Query {
 
     /// Whether metadata are enough to decide which objects are selected.
     pub(in crate::cache) fn selects_by_metadata(&self) -> bool {
-        let apart = self.apart.values().map(|apart| &apart.selectors);
-        apart.chain([&self.selectors]).all(|selectors| selectors.fields.is_empty())
+        let overrides = self.overrides.values().map(|overrides| &overrides.selectors);
+        overrides.chain([&self.selectors]).all(|selectors| selectors.fields.is_empty())
     }
 
     /// Returns the resource as messages name it, after the name of another cluster: `east/secrets`.
@@ -160,7 +162,7 @@ impl Query {
     /// Returns resource and selection for metrics and messages. Stable, and of bounded length.
     pub(crate) fn label(&self) -> String {
         let selection = self.selection(match self.namespaces {
-            Whereabouts::InLive(_) => Some("a set of namespaces".to_owned()),
+            NamespaceSelection::InLive(_) => Some("a set of namespaces".to_owned()),
             _ => self.names(),
         });
         self.resource_name() + &shortened(selection)
@@ -179,8 +181,8 @@ impl Query {
     fn selection(&self, namespaces: Option<String>) -> String {
         let mut text = namespaces.map_or_else(String::new, |names| format!(" in {names}"));
         text += &self.selectors.to_string();
-        let apart = self.apart.iter().filter(|(_, apart)| apart.selectors != self.selectors);
-        for (name, Apart { selectors, .. }) in apart {
+        let overrides = self.overrides.iter().filter(|(_, overrides)| overrides.selectors != self.selectors);
+        for (name, NamespaceOverride { selectors, .. }) in overrides {
             text += &format!("; in {name}{selectors}");
             if *selectors == Selectors::default() {
                 text += " all";
@@ -242,13 +244,13 @@ impl fmt::Debug for Query {
 
 /// Namespaces of a query.
 #[derive(Debug, Clone)]
-pub(crate) enum Whereabouts {
+pub(crate) enum NamespaceSelection {
     Everywhere,
     In(Arc<BTreeSet<Arc<str>>>),
     InLive(Namespaces),
 }
 
-impl Whereabouts {
+impl NamespaceSelection {
     /// Returns the names in order; `None` for all namespaces.
     pub(crate) fn get(&self) -> Option<BTreeSet<Arc<str>>> {
         match self {
@@ -280,8 +282,8 @@ impl Whereabouts {
         }
     }
 
-    pub(crate) fn subscribe(&self) -> Changes {
-        Changes(match self {
+    pub(crate) fn subscribe(&self) -> NamespaceChanges {
+        NamespaceChanges(match self {
             Self::Everywhere | Self::In(_) => None,
             Self::InLive(names) => Some(names.names.subscribe()),
         })
@@ -289,7 +291,7 @@ impl Whereabouts {
 }
 
 /// Equal now and after any change: sets that can change are equal only if they are the same set.
-impl PartialEq for Whereabouts {
+impl PartialEq for NamespaceSelection {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Everywhere, Self::Everywhere) => true,
@@ -322,7 +324,7 @@ impl Namespaces {
         Self { names: Arc::new(watch::Sender::new(names.into_iter().map(Into::into).collect())) }
     }
 
-    /// Adds a namespace. [`Cached::synced`](crate::cache::Cached::synced) waits until its objects have been listed.
+    /// Adds a namespace. [`Cached::synced`](crate::Cached::synced) waits until its objects have been listed.
     pub fn add(&self, name: impl Into<Arc<str>>) {
         self.names.send_if_modified(|names| names.insert(name.into()));
     }
@@ -346,9 +348,9 @@ impl fmt::Debug for Namespaces {
 }
 
 /// Waits for changes of a set of namespaces.
-pub(crate) struct Changes(Option<watch::Receiver<BTreeSet<Arc<str>>>>);
+pub(crate) struct NamespaceChanges(Option<watch::Receiver<BTreeSet<Arc<str>>>>);
 
-impl Changes {
+impl NamespaceChanges {
     pub(crate) async fn changed(&mut self) {
         let ended = match &mut self.0 {
             Some(names) => names.changed().await.is_err(),

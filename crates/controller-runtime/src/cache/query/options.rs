@@ -1,4 +1,4 @@
-//! [`Options`] of all caches of a manager.
+//! [`CacheOptions`] of all caches of a manager.
 
 use std::{
     any::TypeId,
@@ -10,16 +10,17 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Apart, Namespaces, Query, Selectors, Whereabouts,
+    NamespaceOverride, NamespaceSelection, Namespaces, Query, Selectors,
     in_namespace::InNamespace,
     resync::Resync,
     selector::{FieldSelector, LabelSelector},
 };
 use crate::{
     cache::objects::{
-        arrival::Intake,
+        incoming_object::IngestOptions,
         retain::Retain,
-        transform::{Change, Transform},
+        split::ManagedFields,
+        transform::{Transform, TransformFn},
     },
     object::{DynamicKind, Object},
 };
@@ -28,51 +29,51 @@ use crate::{
 /// single caches.
 ///
 /// ```
-/// use controller_runtime::{cache::{self, Namespaces, Retain}, manager};
+/// use controller_runtime::{ManagerOptions, cache::{CacheOptions, Namespaces, Retain}};
 /// use k8s_openapi::api::core::v1::{Node, Pod};
 ///
-/// # fn example() -> Result<manager::Options, Box<dyn std::error::Error>> {
-/// let cache = cache::Options::default()
+/// # fn example() -> Result<ManagerOptions, Box<dyn std::error::Error>> {
+/// let cache = CacheOptions::default()
 ///     .namespaces(&Namespaces::new(["red", "blue"]))
 ///     .labels("team!=legacy".parse()?)
 ///     .retain(Retain::Budget(128 << 20))
 ///     .retain_kind::<Node>(Retain::Decoded)
 ///     .transform_kind::<Pod>(|pod| pod["spec"] = serde_json::json!({ "nodeName": pod["spec"]["nodeName"] }));
-/// Ok(manager::Options::new("scheduler").cache(cache))
+/// Ok(ManagerOptions::new("scheduler").cache(cache))
 /// # }
 /// ```
 #[derive(Debug, Clone, Default)]
 #[must_use]
-pub struct Options {
+pub struct CacheOptions {
     retain: Retain,
     resync: Resync,
-    transform: Option<Change>,
+    transform: Option<TransformFn>,
     namespaces: Option<Namespaces>,
     selectors: Selectors,
     in_namespace: BTreeMap<Arc<str>, InNamespace>,
-    by_kind: BTreeMap<TypeId, TypedRef>,
+    by_kind: BTreeMap<TypeId, KindOptions>,
 }
 
 /// Options for one kind.
 #[derive(Debug, Clone, Default)]
-struct TypedRef {
+struct KindOptions {
     retain: Option<Retain>,
     resync: Option<Resync>,
-    transform: Option<Change>,
-    managed_fields: bool,
+    transform: Option<TransformFn>,
+    managed_fields: ManagedFields,
 }
 
 /// Options for one cache.
 #[derive(Debug, Clone, Default)]
-pub(in crate::cache) struct OfCache {
-    pub(in crate::cache) namespaces: Option<Whereabouts>,
+pub(in crate::cache) struct CacheSelection {
+    pub(in crate::cache) namespaces: Option<NamespaceSelection>,
     pub(in crate::cache) labels: Option<LabelSelector>,
     pub(in crate::cache) fields: Option<FieldSelector>,
     pub(in crate::cache) in_namespace: BTreeMap<Arc<str>, InNamespace>,
 }
 
 /// Selection of objects.
-impl Options {
+impl CacheOptions {
     /// Restricts namespaced kinds to these namespaces. Default: all namespaces.
     #[doc(alias = "DefaultNamespaces")]
     pub fn namespaces(mut self, namespaces: &Namespaces) -> Self {
@@ -98,15 +99,15 @@ impl Options {
     /// Sets different selectors or a different transform for one namespace. The last call for a namespace wins.
     /// Default: all namespaces are treated alike.
     ///
-    /// This does not restrict caches to the namespace; [`Options::namespaces`] does. If all namespaces are cached, each
+    /// This does not restrict caches to the namespace; [`CacheOptions::namespaces`] does. If all namespaces are cached, each
     /// namespace with different selectors has its own list and watch, and all others share one.
     ///
     /// ```
-    /// use controller_runtime::cache::{InNamespace, Options};
+    /// use controller_runtime::cache::{CacheOptions, InNamespace};
     ///
-    /// # fn example() -> Result<Options, Box<dyn std::error::Error>> {
+    /// # fn example() -> Result<CacheOptions, Box<dyn std::error::Error>> {
     /// let ours = InNamespace::default().labels("app.kubernetes.io/managed-by=us".parse()?);
-    /// Ok(Options::default().in_namespace("kube-system", ours)) // everything elsewhere
+    /// Ok(CacheOptions::default().in_namespace("kube-system", ours)) // everything elsewhere
     /// # }
     /// ```
     #[doc(alias = "DefaultNamespaces")]
@@ -118,8 +119,8 @@ impl Options {
 }
 
 /// Storage of objects.
-impl Options {
-    /// Sets which objects are kept decoded, unless [`Options::retain_kind`] is set for the kind. Default: up to 64 MiB
+impl CacheOptions {
+    /// Sets which objects are kept decoded, unless [`CacheOptions::retain_kind`] is set for the kind. Default: up to 64 MiB
     /// of objects that are read often.
     pub fn retain(mut self, retain: Retain) -> Self {
         self.retain = retain;
@@ -135,7 +136,7 @@ impl Options {
     /// Keeps `metadata.managedFields` of the objects read as type `K`. Default: the field is removed when objects
     /// arrive, as with controller-runtime's `TransformStripManagedFields`.
     pub fn keep_managed_fields<K: Object>(mut self) -> Self {
-        self.of_kind::<K>().managed_fields = true;
+        self.of_kind::<K>().managed_fields = ManagedFields::Keep;
         self
     }
 
@@ -147,25 +148,25 @@ impl Options {
     /// Each call costs a decode and an encode of the object.
     #[doc(alias = "DefaultTransform")]
     pub fn transform(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
-        self.transform = Some(Change::new(change));
+        self.transform = Some(TransformFn::new(change));
         self
     }
 
-    /// Transforms the objects read as type `K` when they arrive, in place of [`Options::transform`].
+    /// Transforms the objects read as type `K` when they arrive, in place of [`CacheOptions::transform`].
     pub fn transform_kind<K: Object>(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
-        self.of_kind::<K>().transform = Some(Change::new(change));
+        self.of_kind::<K>().transform = Some(TransformFn::new(change));
         self
     }
 
     /// Stores only the fields that `P` has, and metadata, of the objects read as type `K`, in place of
-    /// [`Options::transform`].
+    /// [`CacheOptions::transform`].
     ///
     /// An object that cannot be decoded as `P` is stored unchanged. `K` must be decodable from the remaining fields: an
     /// object is unreadable if `K` requires a field that `P` lacks. A [`View`](crate::cache::View) reads the stored object as
     /// `P`.
     ///
     /// ```
-    /// use controller_runtime::cache;
+    /// use controller_runtime::cache::CacheOptions;
     /// use k8s_openapi::api::core::v1::Pod;
     ///
     /// #[derive(serde::Deserialize, serde::Serialize)]
@@ -179,7 +180,7 @@ impl Options {
     ///     node_name: Option<String>,
     /// }
     ///
-    /// let cache = cache::Options::default().keep_only::<Pod, Placement>();
+    /// let cache = CacheOptions::default().keep_only::<Pod, Placement>();
     /// ```
     pub fn keep_only<K: Object, P: DeserializeOwned + Serialize>(self) -> Self {
         self.transform_kind::<K>(|object| {
@@ -199,44 +200,45 @@ impl Options {
         self
     }
 
-    /// Like [`Options::resync`] for the objects read as type `K`.
+    /// Like [`CacheOptions::resync`] for the objects read as type `K`.
     pub fn resync_kind<K: Object>(mut self, resync: Resync) -> Self {
         self.of_kind::<K>().resync = Some(resync);
         self
     }
 
-    fn of_kind<K: Object>(&mut self) -> &mut TypedRef {
+    fn of_kind<K: Object>(&mut self) -> &mut KindOptions {
         self.by_kind.entry(TypeId::of::<K>()).or_default()
     }
 }
 
 /// Lookup of options by the caches.
-impl Options {
+impl CacheOptions {
     /// Returns the query of a cache of a kind with the options `own`. Options with the same effect give equal queries.
-    pub(in crate::cache) fn query(&self, kind: &DynamicKind, own: &OfCache) -> Query {
+    pub(in crate::cache) fn query(&self, kind: &DynamicKind, own: &CacheSelection) -> Query {
         let DynamicKind { resource, is_namespaced } = kind.clone();
-        let all = self.namespaces.clone().filter(|_| is_namespaced).map(Whereabouts::InLive);
-        let namespaces = own.namespaces.clone().or(all).unwrap_or(Whereabouts::Everywhere);
+        let all = self.namespaces.clone().filter(|_| is_namespaced).map(NamespaceSelection::InLive);
+        let namespaces = own.namespaces.clone().or(all).unwrap_or(NamespaceSelection::Everywhere);
         let selectors = self.selectors(own, None, None);
         let all_here = Some(&self.in_namespace).filter(|_| is_namespaced);
         let names: BTreeSet<_> =
             own.in_namespace.keys().chain(all_here.into_iter().flatten().map(|(name, _)| name)).collect();
-        let apart = names.into_iter().filter(|name| namespaces.may_contain(name)).map(|name| {
+        let overrides = names.into_iter().filter(|name| namespaces.may_contain(name)).map(|name| {
             let own_here = own.in_namespace.get(name);
             let selectors = self.selectors(own, own_here, all_here.and_then(|all| all.get(name)));
             let transform = own_here.and_then(|own| own.transform.clone());
-            (Arc::clone(name), Apart { selectors, transform })
+            (Arc::clone(name), NamespaceOverride { selectors, transform })
         });
-        let apart =
-            apart.filter(|(_, apart)| apart.selectors != selectors || apart.transform.is_some()).collect();
-        Query { cluster: None, resource, namespaces, selectors, apart, floor: None }
+        let overrides = overrides
+            .filter(|(_, overrides)| overrides.selectors != selectors || overrides.transform.is_some())
+            .collect();
+        Query { cluster: None, resource, namespaces, selectors, overrides, floor: None }
     }
 
     /// Returns the most specific selectors: of the cache in a namespace, of the cache, of all caches in the namespace,
     /// of all caches.
     fn selectors(
         &self,
-        own: &OfCache,
+        own: &CacheSelection,
         own_here: Option<&InNamespace>,
         all_here: Option<&InNamespace>,
     ) -> Selectors {
@@ -261,19 +263,24 @@ impl Options {
     }
 
     /// Returns the changes that objects of a query undergo before they are stored.
-    pub(in crate::cache) fn intake_of<K: Object>(&self, query: &Query) -> Intake {
+    pub(in crate::cache) fn ingest_options_of<K: Object>(&self, query: &Query) -> IngestOptions {
         let kind = self.chosen::<K>();
         let of_kind = kind.and_then(|kind| kind.transform.clone());
         let of_all = self.in_namespace.iter().filter(|_| of_kind.is_none());
         let of_all = of_all.filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
-        let own =
-            query.apart.iter().filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
+        let own = query
+            .overrides
+            .iter()
+            .filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
         let by_namespace = of_all.chain(own).collect(); // the last entry for a name wins
         let transform = Transform::new(of_kind.or_else(|| self.transform.clone()), by_namespace);
-        Intake { managed_fields: kind.is_some_and(|kind| kind.managed_fields), transform }
+        IngestOptions {
+            managed_fields: kind.map_or_else(ManagedFields::default, |kind| kind.managed_fields),
+            transform,
+        }
     }
 
-    fn chosen<K: Object>(&self) -> Option<&TypedRef> {
+    fn chosen<K: Object>(&self) -> Option<&KindOptions> {
         self.by_kind.get(&TypeId::of::<K>())
     }
 }
@@ -293,31 +300,37 @@ mod tests {
         InNamespace::default().fields(selector.parse().expect("a selector"))
     }
 
-    fn query(options: &Options, own: &OfCache) -> Query {
+    fn query(options: &CacheOptions, own: &CacheSelection) -> Query {
         options.query(&DynamicKind::of::<ConfigMap>(), own)
     }
 
-    fn check(options: &Options, own: &OfCache, expected: &str) {
+    fn check(options: &CacheOptions, own: &CacheSelection, expected: &str) {
         assert_eq!(format!("{:?}", query(options, own)), expected);
     }
 
-    fn of(in_namespace: &[(&str, InNamespace)]) -> OfCache {
+    fn of(in_namespace: &[(&str, InNamespace)]) -> CacheSelection {
         let in_namespace = in_namespace.iter().map(|(name, here)| (Arc::from(*name), here.clone())).collect();
-        OfCache { in_namespace, ..OfCache::default() }
+        CacheSelection { in_namespace, ..CacheSelection::default() }
     }
 
     #[test]
     fn the_nearest_choice_of_a_selector_counts() {
-        let all = Options::default().labels("of=all".parse().expect("a selector"));
+        let all = CacheOptions::default().labels("of=all".parse().expect("a selector"));
         let all = all.in_namespace("red", labels("of=red")).in_namespace("blue", fields("metadata.name=x"));
         check(
             &all,
-            &OfCache::default(),
+            &CacheSelection::default(),
             "configmaps with of=all; in blue with of=all where metadata.name=x; in red with of=red",
         );
-        let own = OfCache { labels: Some("of=cache".parse().expect("a selector")), ..OfCache::default() };
+        let own = CacheSelection {
+            labels: Some("of=cache".parse().expect("a selector")),
+            ..CacheSelection::default()
+        };
         check(&all, &own, "configmaps with of=cache; in blue with of=cache where metadata.name=x");
-        let own = OfCache { labels: own.labels, ..of(&[("red", labels("")), ("green", labels("of=green"))]) };
+        let own = CacheSelection {
+            labels: own.labels,
+            ..of(&[("red", labels("")), ("green", labels("of=green"))])
+        };
         check(
             &all,
             &own,
@@ -329,9 +342,10 @@ mod tests {
     fn what_is_the_same_in_effect_is_the_same_query() {
         let chosen = || of(&[("red", labels("a=b,c=d")), ("blue", labels("")), ("elsewhere", labels("x"))]);
         let names: BTreeSet<Arc<str>> = ["red", "blue"].map(Arc::from).into();
-        let some = OfCache { namespaces: Some(Whereabouts::In(Arc::new(names))), ..chosen() };
-        let same = OfCache { in_namespace: of(&[("red", labels("c=d,a=b"))]).in_namespace, ..some.clone() };
-        let options = Options::default();
+        let some = CacheSelection { namespaces: Some(NamespaceSelection::In(Arc::new(names))), ..chosen() };
+        let same =
+            CacheSelection { in_namespace: of(&[("red", labels("c=d,a=b"))]).in_namespace, ..some.clone() };
+        let options = CacheOptions::default();
         check(&options, &some, "configmaps in blue, red; in red with a=b,c=d");
         assert_eq!(query(&options, &some), query(&options, &same));
         assert_ne!(query(&options, &some), query(&options, &chosen()));
@@ -341,11 +355,11 @@ mod tests {
     fn the_watch_of_all_others_leaves_out_what_is_watched_apart() {
         let changed = InNamespace::default().transform(|_| ());
         let query = query(
-            &Options::default(),
+            &CacheOptions::default(),
             &of(&[("red", labels("a")), ("blue", labels("b")), ("grey", changed)]),
         );
         let asked = |part: Option<&str>| query.selectors_of(&part.map(Arc::from)).to_string();
-        assert_eq!(query.parts(), [None, Some(Arc::from("blue")), Some(Arc::from("red"))]);
+        assert_eq!(query.scopes(), [None, Some(Arc::from("blue")), Some(Arc::from("red"))]);
         assert_eq!(asked(None), " where metadata.namespace!=blue,metadata.namespace!=red");
         assert_eq!(asked(Some("red")), " with a");
     }
@@ -356,8 +370,9 @@ mod tests {
         struct Part {
             data: BTreeMap<String, String>,
         }
-        let options = Options::default().keep_only::<ConfigMap, Part>();
-        let transform = options.intake_of::<ConfigMap>(&query(&options, &OfCache::default())).transform;
+        let options = CacheOptions::default().keep_only::<ConfigMap, Part>();
+        let transform =
+            options.ingest_options_of::<ConfigMap>(&query(&options, &CacheSelection::default())).transform;
         let held = |object: Value| {
             let held = transform
                 .as_ref()
@@ -375,19 +390,19 @@ mod tests {
     #[test]
     fn the_nearest_transform_counts() {
         let mark = |mark: &'static str| move |object: &mut Value| object["mark"] = mark.into();
-        let options = Options::default()
+        let options = CacheOptions::default()
             .transform(mark("all"))
             .in_namespace("red", InNamespace::default().transform(mark("red")));
         let of_kind = options.clone().transform_kind::<ConfigMap>(mark("kind"));
         let own = of(&[("blue", InNamespace::default().transform(mark("own")))]);
         for (options, own, expected) in [
-            (&options, &OfCache::default(), ["red", "all", "all"]),
-            (&of_kind, &OfCache::default(), ["kind", "kind", "kind"]),
+            (&options, &CacheSelection::default(), ["red", "all", "all"]),
+            (&of_kind, &CacheSelection::default(), ["kind", "kind", "kind"]),
             (&of_kind, &own, ["kind", "own", "kind"]),
             (&options, &own, ["red", "own", "all"]),
         ] {
-            let intake = options.intake_of::<ConfigMap>(&query(options, own));
-            let transform = intake.transform.expect("one was chosen");
+            let ingest_options = options.ingest_options_of::<ConfigMap>(&query(options, own));
+            let transform = ingest_options.transform.expect("one was chosen");
             let marks = ["red", "blue", "green"].map(|namespace| {
                 let held = transform.apply(b"{}", namespace, "configmaps").expect("an object");
                 serde_json::from_str::<Value>(&held).expect("JSON")["mark"].as_str().map(str::to_owned)

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use kube_apimachinery::selector::{self, FieldTerm, field_terms};
 use serde_json::Value;
 
 use crate::object::meta::Labels;
@@ -34,157 +35,43 @@ pub struct SelectorError {
 /// # Ok::<(), controller_runtime::cache::SelectorError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LabelSelector {
-    /// Sorted, so that selectors with the same conditions are equal.
-    requirements: BTreeSet<Requirement>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Requirement {
-    key: String,
-    holds: Holds,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Holds {
-    Is(String),
-    IsNot(String),
-    In(BTreeSet<String>),
-    NotIn(BTreeSet<String>),
-    Exists,
-    Absent,
-    Above(i64),
-    Below(i64),
-}
+pub struct LabelSelector(selector::LabelSelector);
 
 impl LabelSelector {
     /// Whether objects with these labels are selected.
     #[must_use]
     pub fn selects(&self, labels: &Labels) -> bool {
-        self.requirements.iter().all(|requirement| requirement.holds.of(labels.get(&requirement.key)))
+        self.0.holds(|key| labels.get(key))
     }
 
     /// Whether all objects are selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.requirements.is_empty()
+        self.0.is_empty()
     }
 
     /// Returns a selector of the objects that both select.
     #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.requirements.extend(other.requirements);
-        self
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0.and(other.0))
     }
 }
 
-impl Holds {
-    fn of(&self, label: Option<&str>) -> bool {
-        let number = || label.and_then(|label| label.parse::<i64>().ok());
-        match self {
-            Self::Is(value) => label == Some(value),
-            Self::IsNot(value) => label != Some(value),
-            Self::In(values) => label.is_some_and(|label| values.contains(label)),
-            Self::NotIn(values) => label.is_none_or(|label| !values.contains(label)),
-            Self::Exists => label.is_some(),
-            Self::Absent => label.is_none(),
-            Self::Above(limit) => number().is_some_and(|number| number > *limit),
-            Self::Below(limit) => number().is_some_and(|number| number < *limit),
-        }
-    }
-}
-
+/// Selectors with the same conditions are equal.
 impl std::str::FromStr for LabelSelector {
     type Err = SelectorError;
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
-        let parts = split_outside_parentheses(text);
-        let requirements = parts.map(Requirement::parse).collect::<Result<_, _>>();
-        let requirements = requirements.map_err(|reason| SelectorError { text: text.to_owned(), reason })?;
-        Ok(Self { requirements })
-    }
-}
-
-impl Requirement {
-    fn parse(text: &str) -> Result<Self, String> {
-        let (key, holds) = match text.strip_prefix('!') {
-            Some(key) => (key, Holds::Absent),
-            None => match text.find(|c: char| c.is_whitespace() || "=!<>(".contains(c)) {
-                None => (text, Holds::Exists),
-                Some(end) => (&text[..end], Self::parse_condition(text[end..].trim())?),
-            },
-        };
-        let key = key.trim();
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        if key.is_empty() || !key.chars().all(is_name) {
-            return Err(format!("{text:?} does not begin with the name of a label"));
-        }
-        Ok(Self { key: key.to_owned(), holds })
-    }
-
-    fn parse_condition(text: &str) -> Result<Holds, String> {
-        let value = |rest: &str| {
-            let value = rest.trim();
-            let is_value = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-            if value.chars().all(is_value) {
-                Ok(value.to_owned())
-            } else {
-                Err(format!("{value:?} is no value"))
-            }
-        };
-        let number = |rest: &str| rest.trim().parse().map_err(|_| format!("{:?} is no integer", rest.trim()));
-        let set = |rest: &str| {
-            let inner = rest.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-            let inner = inner.ok_or_else(|| format!("{:?} is no list in parentheses", rest.trim()))?;
-            inner.split(',').map(value).collect::<Result<_, _>>()
-        };
-        let after = |operator| text.strip_prefix(operator);
-        if let Some(rest) = after("==").or_else(|| after("=")) {
-            value(rest).map(Holds::Is)
-        } else if let Some(rest) = after("!=") {
-            value(rest).map(Holds::IsNot)
-        } else if let Some(rest) = after("notin") {
-            set(rest).map(Holds::NotIn)
-        } else if let Some(rest) = after("in") {
-            set(rest).map(Holds::In)
-        } else if let Some(rest) = after(">") {
-            number(rest).map(Holds::Above)
-        } else if let Some(rest) = after("<") {
-            number(rest).map(Holds::Below)
-        } else {
-            Err(format!("{text:?} is none of =, ==, !=, in, notin, < and >"))
+        match selector::LabelSelector::parse(text) {
+            Ok(selector) => Ok(Self(selector.normalized())),
+            Err(error) => Err(SelectorError { text: text.to_owned(), reason: error.message().to_owned() }),
         }
     }
-}
-
-/// Splits a text at commas outside of parentheses. An empty text has no parts.
-fn split_outside_parentheses(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0_i32;
-    let parts = text.split(move |c| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        c == ',' && depth == 0
-    });
-    parts.map(str::trim).filter(move |_| !text.trim().is_empty())
 }
 
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, Requirement { key, holds }) in self.requirements.iter().enumerate() {
-            f.write_str(if i == 0 { "" } else { "," })?;
-            let joined =
-                |values: &BTreeSet<String>| values.iter().map(|v| &**v).collect::<Vec<_>>().join(",");
-            match holds {
-                Holds::Is(value) => write!(f, "{key}={value}"),
-                Holds::IsNot(value) => write!(f, "{key}!={value}"),
-                Holds::In(values) => write!(f, "{key} in ({})", joined(values)),
-                Holds::NotIn(values) => write!(f, "{key} notin ({})", joined(values)),
-                Holds::Exists => f.write_str(key),
-                Holds::Absent => write!(f, "!{key}"),
-                Holds::Above(limit) => write!(f, "{key}>{limit}"),
-                Holds::Below(limit) => write!(f, "{key}<{limit}"),
-            }?;
-        }
-        Ok(())
+        self.0.fmt(f)
     }
 }
 
@@ -193,8 +80,7 @@ impl fmt::Display for LabelSelector {
 /// Each kind supports few fields, see `kubectl get --field-selector`; the API server rejects others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldSelector {
-    /// Path, whether the field must be equal, and the value.
-    requirements: BTreeSet<(String, bool, String)>,
+    terms: BTreeSet<FieldTerm>,
 }
 
 impl FieldSelector {
@@ -206,8 +92,8 @@ impl FieldSelector {
     /// server derives such fields by special rules.
     pub(crate) fn selects(&self, object: &Value) -> Option<bool> {
         let mut all = Some(true);
-        for (path, equal, value) in &self.requirements {
-            let found = path.split('.').try_fold(object, |object, name| object.get(name));
+        for FieldTerm { label, value, equal } in &self.terms {
+            let found = label.split('.').try_fold(object, |object, name| object.get(name));
             let is_text = value.parse::<i64>().is_err() && value.parse::<bool>().is_err();
             let holds = match found {
                 None | Some(Value::Null) => is_text.then_some(value.is_empty()),
@@ -226,12 +112,13 @@ impl FieldSelector {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.requirements.is_empty()
+        self.terms.is_empty()
     }
 
     /// Adds the condition that the object is not in a namespace.
     pub(in crate::cache) fn outside_of(mut self, namespace: &str) -> Self {
-        self.requirements.insert(("metadata.namespace".to_owned(), false, namespace.to_owned()));
+        let (label, value) = ("metadata.namespace".to_owned(), namespace.to_owned());
+        self.terms.insert(FieldTerm { label, value, equal: false });
         self
     }
 }
@@ -240,30 +127,15 @@ impl std::str::FromStr for FieldSelector {
     type Err = SelectorError;
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
-        let parse = |part: &str| {
-            let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
-                (path, value, false)
-            } else {
-                let (path, value) = part.split_once('=')?;
-                (path, value.strip_prefix('=').unwrap_or(value), true)
-            };
-            let path = path.trim();
-            (!path.is_empty()).then(|| (path.to_owned(), equal, value.trim().to_owned()))
-        };
-        let parts = text.split(',').filter(|_| !text.trim().is_empty());
-        let requirements = parts
-            .map(|part| parse(part).ok_or_else(|| format!("{part:?} is none of path=value and path!=value")))
-            .collect::<Result<_, _>>();
-        let requirements = requirements.map_err(|reason| SelectorError { text: text.to_owned(), reason })?;
-        Ok(Self { requirements })
+        let terms = field_terms(text).collect::<Result<_, _>>();
+        terms.map(|terms| Self { terms }).map_err(|reason| SelectorError { text: text.to_owned(), reason })
     }
 }
 
 impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (path, equal, value)) in self.requirements.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
-            write!(f, "{comma}{path}{}{value}", if *equal { "=" } else { "!=" })?;
+        for (i, term) in self.terms.iter().enumerate() {
+            write!(f, "{}{term}", if i == 0 { "" } else { "," })?;
         }
         Ok(())
     }
@@ -317,19 +189,18 @@ mod tests {
     #[test]
     fn what_is_no_label_selector_says_why() {
         for (text, reason) in [
-            (",", "\"\" does not begin with the name of a label"),
-            ("a=b=c", "\"b=c\" is no value"),
-            ("a in b", "\"b\" is no list in parentheses"),
-            ("a > b", "\"b\" is no integer"),
-            ("a ~ b", "\"~ b\" is none of =, ==, !=, in, notin, < and >"),
-            ("=1", "\"=1\" does not begin with the name of a label"),
+            (",", "found ',', expected: !, identifier, or 'end of string'"),
+            ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+            ("a ~ b", "unable to parse requirement: found '~', expected: in, notin, =, ==, !=, gt, lt"),
+            ("=1", "found '=', expected: !, identifier, or 'end of string'"),
         ] {
             let error = text.parse::<LabelSelector>().expect_err(text);
             assert_eq!(error.reason, reason, "{text}");
         }
         assert_eq!(
             "a b".parse::<LabelSelector>().expect_err("no operator").to_string(),
-            r#""a b" is no selector: "b" is none of =, ==, !=, in, notin, < and >"#
+            r#""a b" is no selector: unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"#
         );
     }
 

@@ -19,7 +19,7 @@ use crate::{
             registry::Cache,
             sync::missing_rights,
         },
-        watch::{access::MissingRight, status::Status},
+        watch::{missing_right::MissingRight, sync_status::SyncStatus},
     },
     object::{
         DynamicKind, Object, ObjectKey, StaticObject,
@@ -358,11 +358,11 @@ impl<K: Object> Cached<K> {
 
     /// Returns the current failure of the list or watch. While it lasts, reads may return outdated objects.
     ///
-    /// [`Options::stale_after`](crate::manager::Options::stale_after) sets when the failure affects readiness.
+    /// [`CacheOptions::stale_after`](crate::ManagerOptions::stale_after) sets when the failure affects readiness.
     #[must_use]
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn trouble(&self) -> Option<String> {
-        Informer::status(&self.informer).borrow().trouble()
+        Informer::status(&self.informer).borrow().failure()
     }
 
     /// Waits until the initial list has been complete once.
@@ -373,8 +373,8 @@ impl<K: Object> Cached<K> {
     pub(crate) async fn readable(&self) -> Result<(), Vec<MissingRight>> {
         let mut status = Informer::status(&self.informer);
         // The sender lives in the informer.
-        let decided = status.wait_for(Status::is_decided).await;
-        let status = decided.map_or_else(|_| Status::default(), |status| status.clone());
+        let decided = status.wait_for(SyncStatus::is_decided).await;
+        let status = decided.map_or_else(|_| SyncStatus::default(), |status| status.clone());
         let missing = missing_rights(&*self.informer, &status);
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }

@@ -2,20 +2,20 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use kube::core::{DynamicObject, NamespaceScope, PartialObjectMeta};
+use kube::core::NamespaceScope;
 
 use super::cached::Cached;
 use crate::{
     cache::{
         query::{
-            Namespaces, Whereabouts,
+            NamespaceSelection, Namespaces,
             in_namespace::InNamespace,
-            options::OfCache,
+            options::CacheSelection,
             selector::{FieldSelector, LabelSelector, SelectorError},
         },
         state::registry::Cache,
     },
-    object::{DynamicKind, Object, StaticObject, meta::ResourceVersion, resource_name},
+    object::{DynamicKind, Object, RuntimeKind, StaticObject, meta::ResourceVersion, resource_name},
 };
 
 /// Declares the caches of a manager. Returned by [`Manager::cache`](crate::Manager::cache).
@@ -77,27 +77,22 @@ impl<'m> Caches<'m> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn of_dynamic(&self, kind: &DynamicKind) -> CacheBuilder<'m, DynamicObject> {
-        CacheBuilder::new(self.cache, kind.resource.clone(), kind.clone())
-    }
-
-    /// Like [`Caches::of_dynamic`] for metadata alone. If all readers of the kind with this selection read metadata
-    /// alone, the API server sends nothing else.
+    ///
+    /// With [`DynamicKind::metadata`] for metadata alone. If all readers of the kind with this selection read metadata alone,
+    /// the API server sends nothing else.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, ObjectKey};
     /// # async fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
     /// let widgets = manager.client().discover("example.com", "v1", "Widget").await?;
-    /// let widgets = manager.cache().of_dynamic_metadata(&widgets).labels("team=red").build()?;
+    /// let widgets = manager.cache().of_dynamic(widgets.metadata()).labels("team=red").build()?;
     /// let labels = widgets.get_lazy(&ObjectKey::new("a", "w"))?.map(|widget| widget.meta().labels().clone());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn of_dynamic_metadata(
-        &self,
-        kind: &DynamicKind,
-    ) -> CacheBuilder<'m, PartialObjectMeta<DynamicObject>> {
-        CacheBuilder::new(self.cache, kind.resource.clone(), kind.clone())
+    pub fn of_dynamic<D: RuntimeKind>(&self, objects: D) -> CacheBuilder<'m, D::Object> {
+        let kind = objects.into_kind();
+        CacheBuilder::new(self.cache, kind.resource.clone(), kind)
     }
 }
 
@@ -116,7 +111,7 @@ pub struct CacheBuilder<'m, K: Object> {
     cache: &'m Cache,
     info: K::DynamicType,
     kind: DynamicKind,
-    chosen: OfCache,
+    chosen: CacheSelection,
     floor: Option<ResourceVersion>,
     invalid: Option<SelectorError>,
     is_default: bool,
@@ -125,7 +120,7 @@ pub struct CacheBuilder<'m, K: Object> {
 
 impl<'m, K: Object> CacheBuilder<'m, K> {
     fn new(cache: &'m Cache, info: K::DynamicType, kind: DynamicKind) -> Self {
-        let (chosen, floor, invalid) = (OfCache::default(), None, None);
+        let (chosen, floor, invalid) = (CacheSelection::default(), None, None);
         Self { cache, info, kind, chosen, floor, invalid, is_default: false, objects: PhantomData }
     }
 
@@ -135,7 +130,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         K::Scope: NamespaceScope,
     {
         let names = names.into_iter().map(Into::into).collect();
-        self.chosen.namespaces = Some(Whereabouts::In(Arc::new(names)));
+        self.chosen.namespaces = Some(NamespaceSelection::In(Arc::new(names)));
         self
     }
 
@@ -144,18 +139,19 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     where
         K::Scope: NamespaceScope,
     {
-        self.chosen.namespaces = Some(Whereabouts::InLive(names.clone()));
+        self.chosen.namespaces = Some(NamespaceSelection::InLive(names.clone()));
         self
     }
 
-    /// Caches objects in all namespaces, regardless of [`Options::namespaces`](crate::cache::Options::namespaces).
+    /// Caches objects in all namespaces, regardless of [`CacheOptions::namespaces`](crate::cache::CacheOptions::namespaces).
     pub fn all_namespaces(mut self) -> Self {
-        self.chosen.namespaces = Some(Whereabouts::Everywhere);
+        self.chosen.namespaces = Some(NamespaceSelection::Everywhere);
         self
     }
 
-    /// Sets different options for one namespace, in place of [`Options::in_namespace`](crate::cache::Options::in_namespace).
-    /// Does not restrict the cache to the namespace.
+    /// Sets different options for one namespace, in place of
+    /// [`CacheOptions::in_namespace`](crate::cache::CacheOptions::in_namespace). Does not restrict the cache to the
+    /// namespace.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, cache::InNamespace};
@@ -176,7 +172,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     }
 
     /// Restricts the cache to objects with matching labels, in the syntax of a [`LabelSelector`]; the empty string
-    /// matches all. Default: [`Options::labels`](crate::cache::Options::labels).
+    /// matches all. Default: [`CacheOptions::labels`](crate::cache::CacheOptions::labels).
     pub fn labels(mut self, selector: &str) -> Self {
         match selector.parse::<LabelSelector>() {
             Ok(labels) => self.chosen.labels = Some(labels),
@@ -225,9 +221,9 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         if let Some(invalid) = self.invalid {
             return Err(BuildError::Selector(invalid));
         }
-        let OfCache { namespaces, in_namespace, .. } = &self.chosen;
+        let CacheSelection { namespaces, in_namespace, .. } = &self.chosen;
         let everywhere =
-            matches!(namespaces, None | Some(Whereabouts::Everywhere)) && in_namespace.is_empty();
+            matches!(namespaces, None | Some(NamespaceSelection::Everywhere)) && in_namespace.is_empty();
         if !self.kind.is_namespaced && !everywhere {
             return Err(BuildError::NotNamespaced { resource: self.kind.to_string() });
         }

@@ -12,20 +12,20 @@ use futures::Stream;
 use crate::{
     cache::{
         objects::event::Event,
-        state::{informer::Informer, mailbox::Place},
+        state::{informer::Informer, mailbox::MailboxHandle},
     },
     object::Object,
 };
 
-/// Stream of the changes of a cache, returned by [`Cached::events`](crate::cache::Cached::events). It never ends.
+/// Stream of the changes of a cache, returned by [`Cached::events`](crate::Cached::events). It never ends.
 #[must_use = "streams do nothing unless polled"]
 pub struct EventStream<K: Object> {
-    place: Place<K>,
+    handle: MailboxHandle<K>,
 }
 
 impl<K: Object> EventStream<K> {
     pub(in crate::cache) fn new(informer: &Arc<Informer<K>>) -> Self {
-        Self { place: informer.subscribe() }
+        Self { handle: informer.subscribe() }
     }
 }
 
@@ -33,12 +33,12 @@ impl<K: Object> Stream for EventStream<K> {
     type Item = Event<K>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event<K>>> {
-        self.place.mailbox.poll_pop(cx).map(Some)
+        self.handle.mailbox.poll_pop(cx).map(Some)
     }
 }
 
 impl<K: Object> fmt::Debug for EventStream<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventStream").field("waiting", &self.place.mailbox.len()).finish()
+        f.debug_struct("EventStream").field("waiting", &self.handle.mailbox.len()).finish()
     }
 }

@@ -10,9 +10,9 @@ use std::{
 use super::selection::Selection;
 use crate::{
     cache::{
-        objects::{lazy::Lazy, many, reads::Readers},
+        objects::{decode_list, lazy::Lazy, reads::Readers},
         state::{
-            index_table::{Table, Values},
+            index_table::{Table, ValueStorage, Values},
             informer::Informer,
             matches::Objects,
             read_error::ReadError,
@@ -23,7 +23,7 @@ use crate::{
 
 /// Lookup table from values of type `V` to cached objects, updated with every change.
 ///
-/// Returned by [`Cached::index`](crate::cache::Cached::index) and [`Cached::index_by_meta`](crate::cache::Cached::index_by_meta). A
+/// Returned by [`Cached::index`](crate::Cached::index) and [`Cached::index_by_meta`](crate::Cached::index_by_meta). A
 /// handle that is cheap to clone; the index exists as long as one of its handles.
 pub struct Index<K: Object, V: Ord + Clone + Send + Sync + 'static> {
     table: Arc<Table<K, V>>,
@@ -41,7 +41,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
             Ok(object) => values(&object).into_iter().collect(),
             Err(_) => BTreeSet::new(), // logged when the object arrived
         };
-        Self::new(informer, Box::new(values), true)
+        Self::new(informer, Box::new(values), ValueStorage::Stored)
     }
 
     /// Builds an index by the values that `values` finds in metadata.
@@ -49,11 +49,15 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         informer: &Arc<Informer<K>>,
         values: impl Fn(&Meta) -> I + Send + Sync + 'static,
     ) -> Self {
-        Self::new(informer, Box::new(move |object| values(object.meta()).into_iter().collect()), false)
+        Self::new(
+            informer,
+            Box::new(move |object| values(object.meta()).into_iter().collect()),
+            ValueStorage::Recomputed,
+        )
     }
 
-    fn new(informer: &Arc<Informer<K>>, values: Box<Values<K, V>>, remembers: bool) -> Self {
-        let table = Table::kept_by(informer, values, remembers);
+    fn new(informer: &Arc<Informer<K>>, values: Box<Values<K, V>>, storage: ValueStorage) -> Self {
+        let table = Table::updated_by(informer, values, storage);
         Self { table, informer: Arc::clone(informer) }
     }
 
@@ -97,7 +101,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     {
         self.informer.check_synced()?;
         let found = self.objects(value);
-        Ok(many::objects(|| found.states())?)
+        Ok(decode_list::decode_all(|| found.states())?)
     }
 
     /// Like [`Index::get`], but returns the states without decoding them.
@@ -130,7 +134,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     /// Same as [`Index::get`].
     pub fn range(&self, range: impl RangeBounds<V>) -> Result<Vec<Arc<K>>, ReadError> {
         let found = self.range_lazy(range)?;
-        Ok(many::objects(|| found.iter())?)
+        Ok(decode_list::decode_all(|| found.iter())?)
     }
 
     /// Like [`Index::range`], but returns the states without decoding them.

@@ -1,6 +1,6 @@
 //! What users read: handles of caches, selections, indexes, views and event streams.
 
-pub(super) mod cached;
+pub(crate) mod cached;
 pub(super) mod caches;
 pub(super) mod event_stream;
 pub(super) mod index;

@@ -7,14 +7,14 @@ use kube::core::NamespaceScope;
 use super::index::Index;
 use crate::{
     cache::{
-        objects::{lazy::Lazy, many},
+        objects::{decode_list, lazy::Lazy},
         query::selector::LabelSelector,
         state::{informer::Informer, matches::Objects, read_error::ReadError},
     },
     object::{Object, ObjectKey, Scope},
 };
 
-/// Query of cached objects, which match all given conditions. Returned by [`Cached::select`](crate::cache::Cached::select) and
+/// Query of cached objects, which match all given conditions. Returned by [`Cached::select`](crate::Cached::select) and
 /// [`Index::select`].
 ///
 /// ```no_run
@@ -88,7 +88,7 @@ impl<'c, K: Object> Selection<'c, K> {
     }
 
     /// Selects objects with matching labels. Decodes nothing, but visits all objects that match the other conditions;
-    /// for frequent queries use [`Cached::index_by_meta`](crate::cache::Cached::index_by_meta).
+    /// for frequent queries use [`Cached::index_by_meta`](crate::Cached::index_by_meta).
     pub fn labels(mut self, selector: &LabelSelector) -> Self {
         self.labels = Some(selector.clone());
         self
@@ -109,7 +109,7 @@ impl<'c, K: Object> Selection<'c, K> {
     /// namespace.
     pub fn list(&self) -> Result<Vec<Arc<K>>, ReadError> {
         let found = self.list_lazy()?;
-        Ok(many::objects(|| found.iter())?)
+        Ok(decode_list::decode_all(|| found.iter())?)
     }
 
     /// Like [`Selection::list`], but returns the states without decoding them.

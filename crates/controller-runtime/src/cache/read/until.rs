@@ -9,7 +9,7 @@ use crate::{
     object::{Object, ObjectKey},
 };
 
-/// Error of [`Cached::until`](crate::cache::Cached::until).
+/// Error of [`Cached::until`](crate::Cached::until).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UntilError {

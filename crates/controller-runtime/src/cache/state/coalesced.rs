@@ -14,29 +14,29 @@ pub(in crate::cache) struct Coalesced<K: Object> {
     initial: Option<InitialList<K>>,
     /// The initial list after its end. It holds old states until it is dropped.
     delivered: Option<InitialList<K>>,
-    objects: BTreeMap<ObjectKey<K>, Entry<K>>,
+    objects: BTreeMap<ObjectKey<K>, CoalescedEvent<K>>,
     /// Keys in the order in which their first waiting event arrived.
     order: BTreeMap<u64, ObjectKey<K>>,
     next: u64,
 }
 
-struct Entry<K: Object> {
-    known: Option<Known<K>>,
+struct CoalescedEvent<K: Object> {
+    known: Option<ReaderState<K>>,
     is: Is<K>,
     place: u64,
 }
 
 /// The state of an object that the reader knows.
-enum Known<K: Object> {
+enum ReaderState<K: Object> {
     /// The reader received this state.
-    Told(Lazy<K>),
+    Received(Lazy<K>),
     /// The reader received an older state than this one, which is the last state before the deletion.
-    Before(Lazy<K>),
+    OlderThan(Lazy<K>),
 }
 
-impl<K: Object> Known<K> {
+impl<K: Object> ReaderState<K> {
     fn state(&self) -> &Lazy<K> {
-        let (Self::Told(state) | Self::Before(state)) = self;
+        let (Self::Received(state) | Self::OlderThan(state)) = self;
         state
     }
 }
@@ -83,16 +83,16 @@ impl<K: Object> Coalesced<K> {
         let (known, is) = match event {
             Event::Create { object, in_initial_list } => (None, Is::There { object, in_initial_list }),
             Event::Update { old, new } => {
-                (Some(Known::Told(old)), Is::There { object: new, in_initial_list: false })
+                (Some(ReaderState::Received(old)), Is::There { object: new, in_initial_list: false })
             }
             Event::Delete { object, state_unknown } => {
-                (Some(Known::Before(object.clone())), Is::Gone { last: object, state_unknown })
+                (Some(ReaderState::OlderThan(object.clone())), Is::Gone { last: object, state_unknown })
             }
             Event::Generic { .. } => return, // caches never create them
         };
         match self.objects.get_mut(&key) {
             // The reader never received the create: drop both events.
-            Some(Entry { known: None, place, .. }) if matches!(is, Is::Gone { .. }) => {
+            Some(CoalescedEvent { known: None, place, .. }) if matches!(is, Is::Gone { .. }) => {
                 self.order.remove(place);
                 self.objects.remove(&key);
             }
@@ -109,7 +109,7 @@ impl<K: Object> Coalesced<K> {
                 let place = self.next;
                 self.next += 1;
                 self.order.insert(place, key.clone());
-                self.objects.insert(key, Entry { known, is, place });
+                self.objects.insert(key, CoalescedEvent { known, is, place });
             }
         }
     }
@@ -123,16 +123,16 @@ impl<K: Object> Coalesced<K> {
         }
         let (_, key) = self.order.first_key_value()?;
         let key = key.clone();
-        let Entry { known, is, place } = self.objects.remove(&key)?;
+        let CoalescedEvent { known, is, place } = self.objects.remove(&key)?;
         let event = match (known, is) {
             (None, Is::There { object, in_initial_list }) => Event::Create { object, in_initial_list },
-            (Some(Known::Told(old)), Is::There { object: new, .. }) if same_uid(&old, &new) => {
+            (Some(ReaderState::Received(old)), Is::There { object: new, .. }) if same_uid(&old, &new) => {
                 Event::Update { old, new }
             }
             (Some(known), is @ Is::There { .. }) => {
                 // The reader knows an object that was deleted since, and perhaps replaced by another of that name.
                 // Deliver the delete, and the create with the next call.
-                self.objects.insert(key, Entry { known: None, is, place });
+                self.objects.insert(key, CoalescedEvent { known: None, is, place });
                 return Some(Event::Delete { object: known.state().clone(), state_unknown: true });
             }
             // The reader knows an earlier object of this name, not the one that was deleted last: it never received
@@ -179,15 +179,15 @@ mod tests {
         ) {
             let mut store = Store::default();
             let mut folded: BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>> = BTreeMap::new();
-            store.replace(&None, initial.into_iter().map(|uid| object(uid, 1)), Some(1));
-            let mut waiting = Coalesced::after(InitialList::superseded(store.watched()));
+            let _ = store.replace(&None, initial.into_iter().map(|uid| object(uid, 1)), Some(1));
+            let mut waiting = Coalesced::after(InitialList::superseded(store.watched_snapshot()));
             for (version, (uid, delete, take)) in (2..).zip(history) {
                 let object = object(uid, version);
-                let events = match delete {
+                let delta = match delete {
                     true => store.remove(&None, object),
                     false => store.upsert(&None, object).expect("versions grow"),
                 };
-                events.into_iter().for_each(|event| waiting.push(event));
+                delta.joined().events.into_iter().for_each(|event| waiting.push(event));
                 prop_assert!(waiting.order.len() == waiting.objects.len() && waiting.order.len() <= 3);
                 for _ in 0..take {
                     fold(&mut folded, waiting.pop())?;
@@ -196,7 +196,7 @@ mod tests {
             while let Some(event) = waiting.pop() {
                 fold(&mut folded, Some(event))?;
             }
-            let is: Vec<_> = store.told().map(|object| format!("{object:?}")).collect();
+            let is: Vec<_> = store.watched_objects().map(|object| format!("{object:?}")).collect();
             prop_assert_eq!(is, folded.values().map(|object| format!("{object:?}")).collect::<Vec<_>>());
         }
     }

@@ -9,7 +9,7 @@ use std::{
 use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
 
-use super::{informer::Informer, matches::Objects, store::Change};
+use super::{informer::Informer, matches::Objects, store::StateChange};
 use crate::{
     cache::objects::lazy::Lazy,
     object::{Object, ObjectKey, meta::Uid},
@@ -18,32 +18,40 @@ use crate::{
 /// Computes the values of an object.
 pub(in crate::cache) type Values<K, V> = dyn Fn(&Lazy<K>) -> BTreeSet<V> + Send + Sync;
 
+/// Where a table finds the previous values of a changed object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cache) enum ValueStorage {
+    /// In [`Upkeep::found`], so that the object need not be decoded again.
+    Stored,
+    /// In the previous state of the object, from which they are computed again.
+    Recomputed,
+}
+
 /// Table from values to objects.
 pub(in crate::cache) struct Table<K: Object, V: Ord + Clone> {
     by_value: RwLock<OrdMap<V, Objects<K>>>,
     /// Locked before `by_value`.
     upkeep: Mutex<Upkeep<K, V>>,
     values: Box<Values<K, V>>,
-    /// Whether values are stored in [`Upkeep::found`].
-    remembers: bool,
+    storage: ValueStorage,
 }
 
 /// State for updates of an index.
 struct Upkeep<K: Object, V> {
     /// Values per object, so that a removed object need not be decoded again. Empty for indexes of metadata.
-    found: BTreeMap<ObjectKey<K>, Found<V>>,
+    found: BTreeMap<ObjectKey<K>, ObjectValues<V>>,
     /// While the index is filled from a snapshot: keys of objects that have changed since the snapshot. `None`
     /// afterwards.
     changed: Option<BTreeSet<ObjectKey<K>>>,
 }
 
 /// Values of an object in compact form: a `BTreeSet` with one string takes 280 bytes.
-enum Found<V> {
+enum ObjectValues<V> {
     One(V),
     Several(Box<[V]>),
 }
 
-impl<V> Found<V> {
+impl<V> ObjectValues<V> {
     fn values(&self) -> &[V] {
         match self {
             Self::One(value) => std::slice::from_ref(value),
@@ -56,14 +64,14 @@ impl<V> Found<V> {
 pub(in crate::cache) fn by_owner<K: Object>(informer: &Informer<K>) -> Arc<Table<K, Uid>> {
     let owners =
         |object: &Lazy<K>| object.meta().owner_references().iter().map(|owner| owner.uid().clone()).collect();
-    Table::kept_by(informer, Box::new(owners), false)
+    Table::updated_by(informer, Box::new(owners), ValueStorage::Recomputed)
 }
 
 /// An index, whatever the type of its values.
 pub(crate) trait AnyIndex<K: Object>: Send + Sync {
     /// Computes the change of the index when an object changes from `old` to `new`, for [`IndexChange::apply`]. Runs
     /// the user's function, so the caller must not hold a lock.
-    fn change(self: Arc<Self>, change: &Change<K>) -> Box<dyn IndexChange>;
+    fn change(self: Arc<Self>, change: &StateChange<K>) -> Box<dyn IndexChange>;
 
     /// Adds the objects of a snapshot, except those that have changed since it was taken. Runs the user's function, so
     /// the caller must not hold a lock.
@@ -94,13 +102,13 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
 
     /// Returns the values in the form in which they are stored, or `None` if there are none. Clones equal values of
     /// other objects, so that values such as `Arc<str>` share memory.
-    fn to_keep(&self, values: &BTreeSet<V>) -> Option<Found<V>> {
+    fn to_keep(&self, values: &BTreeSet<V>) -> Option<ObjectValues<V>> {
         let by_value = self.by_value.read();
         let keep = |value: &V| by_value.get_key_value(value).map_or(value, |(known, _)| known).clone();
         let first = values.first()?;
         Some(match values.len() {
-            1 => Found::One(keep(first)),
-            _ => Found::Several(values.iter().map(keep).collect()),
+            1 => ObjectValues::One(keep(first)),
+            _ => ObjectValues::Several(values.iter().map(keep).collect()),
         })
     }
 
@@ -116,13 +124,13 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
 
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Table<K, V> {
     /// Creates a table that `informer` updates until the table is dropped.
-    pub(in crate::cache) fn kept_by(
+    pub(in crate::cache) fn updated_by(
         informer: &Informer<K>,
         values: Box<Values<K, V>>,
-        remembers: bool,
+        storage: ValueStorage,
     ) -> Arc<Self> {
         let upkeep = Mutex::new(Upkeep { found: BTreeMap::new(), changed: Some(BTreeSet::new()) });
-        let table = Arc::new(Self { by_value: RwLock::default(), upkeep, values, remembers });
+        let table = Arc::new(Self { by_value: RwLock::default(), upkeep, values, storage });
         let index: Arc<dyn AnyIndex<K>> = Arc::clone(&table) as _;
         informer.add_index(&index);
         table
@@ -130,12 +138,13 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Table<K, V> {
 }
 
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> AnyIndex<K> for Table<K, V> {
-    fn change(self: Arc<Self>, change: &Change<K>) -> Box<dyn IndexChange> {
-        let Change { key, old, new } = change.clone();
+    fn change(self: Arc<Self>, change: &StateChange<K>) -> Box<dyn IndexChange> {
+        let StateChange { key, old, new } = change.clone();
         // The user's function runs here, without a lock; `apply` runs later, under the locks.
         let after = new.as_ref().map(|object| self.values_of(object)).unwrap_or_default();
-        let before = old.filter(|_| !self.remembers).map(|object| self.values_of(&object));
-        let before = before.map(|values| Found::Several(values.into_iter().collect()));
+        let before =
+            old.filter(|_| self.storage == ValueStorage::Recomputed).map(|object| self.values_of(&object));
+        let before = before.map(|values| ObjectValues::Several(values.into_iter().collect()));
         Box::new(TableChange { table: self, key, new, before, after, retired: Vec::new() })
     }
 
@@ -151,7 +160,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> AnyIndex<K> for Table<K,
                 if changed.as_ref().is_some_and(|changed| changed.contains(*key)) {
                     continue;
                 }
-                if self.remembers
+                if self.storage == ValueStorage::Stored
                     && let Some(values) = self.to_keep(values)
                 {
                     found.insert((*key).clone(), values);
@@ -176,7 +185,7 @@ struct TableChange<K: Object, V: Ord + Clone> {
     key: ObjectKey<K>,
     new: Option<Lazy<K>>,
     /// Old values, unless the table stores them.
-    before: Option<Found<V>>,
+    before: Option<ObjectValues<V>>,
     after: BTreeSet<V>,
     /// Values that no object has any more. Dropped with the change, after the locks are released.
     retired: Vec<V>,
@@ -191,14 +200,14 @@ impl<K: Object, V: Ord + Clone + Send + Sync> IndexChange for TableChange<K, V> 
             changed.insert(key.clone());
         }
         // The stored values, not those at the time of `change`: other changes may have been applied since.
-        if table.remembers {
+        if table.storage == ValueStorage::Stored {
             *before = match table.to_keep(after) {
                 Some(values) => found.insert(key.clone(), values),
                 None => found.remove(key),
             };
         }
         let mut by_value = table.by_value.write();
-        for value in before.iter().flat_map(Found::values).filter(|value| !after.contains(value)) {
+        for value in before.iter().flat_map(ObjectValues::values).filter(|value| !after.contains(value)) {
             if let Some(objects) = by_value.get_mut(value) {
                 objects.remove(key);
                 if objects.is_empty() {

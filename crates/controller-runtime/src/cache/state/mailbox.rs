@@ -23,7 +23,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, futures::OwnedNotified};
 
-use super::{coalesced::Coalesced, informer::Informer, store::Watched};
+use super::{coalesced::Coalesced, informer::Informer, store::WatchedSnapshot};
 use crate::{
     cache::objects::{event::Event, lazy::Lazy},
     object::{Object, ObjectKey},
@@ -37,13 +37,13 @@ pub(in crate::cache) struct Mailbox<K: Object> {
 }
 
 struct Contents<K: Object> {
-    waiting: Waiting<K>,
+    waiting: WaitingEvents<K>,
     /// Whether it is counted in [`Room::full`].
     is_full: bool,
 }
 
 /// Waiting events.
-pub(in crate::cache) enum Waiting<K: Object> {
+pub(in crate::cache) enum WaitingEvents<K: Object> {
     /// Every event, in order.
     Queue(VecDeque<Event<K>>),
     /// At most one event per object.
@@ -54,7 +54,7 @@ impl<K: Object> Mailbox<K> {
     /// Number of waiting events at which the watch pauses.
     pub(in crate::cache) const MOST: usize = 1024;
 
-    pub(in crate::cache) fn new(waiting: Waiting<K>, room: &Arc<Room>) -> Self {
+    pub(in crate::cache) fn new(waiting: WaitingEvents<K>, room: &Arc<Room>) -> Self {
         let contents = Mutex::new(Contents { waiting, is_full: false });
         Self { contents, waker: AtomicWaker::new(), room: Arc::clone(room) }
     }
@@ -64,14 +64,14 @@ impl<K: Object> Mailbox<K> {
     pub(in crate::cache) fn push(&self, event: Event<K>, retired: &mut Vec<Event<K>>) {
         let mut contents = self.contents.lock();
         match &mut contents.waiting {
-            Waiting::Queue(queue) => {
+            WaitingEvents::Queue(queue) => {
                 queue.push_back(event);
                 if queue.len() >= Self::MOST && !contents.is_full {
                     contents.is_full = true;
                     self.room.full.fetch_add(1, AcqRel);
                 }
             }
-            Waiting::Coalesced(coalesced) => {
+            WaitingEvents::Coalesced(coalesced) => {
                 // `coalesced` drops states of this event or older ones, which the clone in `retired` keeps alive.
                 retired.push(event.clone());
                 coalesced.push(event);
@@ -87,8 +87,8 @@ impl<K: Object> Mailbox<K> {
         self.waker.register(cx.waker());
         let mut contents = self.contents.lock();
         let (event, delivered) = match &mut contents.waiting {
-            Waiting::Queue(queue) => (queue.pop_front(), None),
-            Waiting::Coalesced(coalesced) => (coalesced.pop(), coalesced.take_delivered()),
+            WaitingEvents::Queue(queue) => (queue.pop_front(), None),
+            WaitingEvents::Coalesced(coalesced) => (coalesced.pop(), coalesced.take_delivered()),
         };
         self.make_room(&mut contents);
         drop(contents);
@@ -100,7 +100,7 @@ impl<K: Object> Mailbox<K> {
     fn poll_take(&self, taken: &mut VecDeque<Event<K>>, cx: &mut Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
         let mut contents = self.contents.lock();
-        if let Waiting::Queue(queue) = &mut contents.waiting {
+        if let WaitingEvents::Queue(queue) = &mut contents.waiting {
             std::mem::swap(queue, taken);
         }
         self.make_room(&mut contents);
@@ -109,8 +109,8 @@ impl<K: Object> Mailbox<K> {
 
     fn make_room(&self, contents: &mut Contents<K>) {
         let has_room = match &contents.waiting {
-            Waiting::Queue(queue) => queue.len() < Self::MOST,
-            Waiting::Coalesced(_) => true,
+            WaitingEvents::Queue(queue) => queue.len() < Self::MOST,
+            WaitingEvents::Coalesced(_) => true,
         };
         if contents.is_full && has_room {
             contents.is_full = false;
@@ -123,7 +123,7 @@ impl<K: Object> Mailbox<K> {
     /// afterwards.
     pub(in crate::cache) fn close(&self) {
         let mut contents = self.contents.lock();
-        let emptied = std::mem::replace(&mut contents.waiting, Waiting::Queue(VecDeque::new()));
+        let emptied = std::mem::replace(&mut contents.waiting, WaitingEvents::Queue(VecDeque::new()));
         self.make_room(&mut contents);
         drop(contents);
         drop(emptied); // may be the last handles of objects
@@ -131,8 +131,8 @@ impl<K: Object> Mailbox<K> {
 
     pub(in crate::cache) fn len(&self) -> usize {
         match &self.contents.lock().waiting {
-            Waiting::Queue(queue) => queue.len(),
-            Waiting::Coalesced(coalesced) => coalesced.len(),
+            WaitingEvents::Queue(queue) => queue.len(),
+            WaitingEvents::Coalesced(coalesced) => coalesced.len(),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Room {
 
 /// The objects of an initial list, in key order, from a snapshot of the store.
 pub(in crate::cache) struct InitialList<K: Object> {
-    watched: Watched<K>,
+    watched: WatchedSnapshot<K>,
     /// Objects that were looked up but not returned.
     piece: vec::IntoIter<Lazy<K>>,
     at_once: usize,
@@ -171,12 +171,12 @@ impl<K: Object> InitialList<K> {
     /// Number of objects that are looked up at a time.
     const AT_ONCE: usize = 64;
 
-    pub(in crate::cache) fn new(watched: Watched<K>) -> Self {
+    pub(in crate::cache) fn new(watched: WatchedSnapshot<K>) -> Self {
         Self { watched, piece: Vec::new().into_iter(), at_once: Self::AT_ONCE, reached: None }
     }
 
     /// Creates a list of objects that can be [superseded](Self::supersede) until they are returned.
-    pub(in crate::cache) fn superseded(watched: Watched<K>) -> Self {
+    pub(in crate::cache) fn superseded(watched: WatchedSnapshot<K>) -> Self {
         Self { at_once: 1, ..Self::new(watched) }
     }
 
@@ -218,13 +218,17 @@ pub(crate) struct Subscription<K: Object> {
     initial: Option<InitialList<K>>,
     /// Events taken from the mailbox, all at once to lock it less often.
     taken: VecDeque<Event<K>>,
-    place: Place<K>,
+    handle: MailboxHandle<K>,
 }
 
 impl<K: Object> Subscription<K> {
-    pub(in crate::cache) fn new(deletions: Vec<Event<K>>, initial: InitialList<K>, place: Place<K>) -> Self {
+    pub(in crate::cache) fn new(
+        deletions: Vec<Event<K>>,
+        initial: InitialList<K>,
+        handle: MailboxHandle<K>,
+    ) -> Self {
         let (deletions, initial) = (deletions.into_iter(), Some(initial));
-        Self { deletions, initial, taken: VecDeque::new(), place }
+        Self { deletions, initial, taken: VecDeque::new(), handle }
     }
 
     /// Waits for the next event.
@@ -244,20 +248,20 @@ impl<K: Object> Subscription<K> {
             if let Some(event) = self.taken.pop_front() {
                 return Delivered::Event(event);
             }
-            let (mailbox, taken) = (&self.place.mailbox, &mut self.taken);
+            let (mailbox, taken) = (&self.handle.mailbox, &mut self.taken);
             poll_fn(|cx| mailbox.poll_take(taken, cx)).await;
         }
     }
 }
 
 /// Registration of a subscriber at an informer, removed when dropped.
-pub(in crate::cache) struct Place<K: Object> {
+pub(in crate::cache) struct MailboxHandle<K: Object> {
     pub(in crate::cache) informer: Arc<Informer<K>>,
     pub(in crate::cache) id: u64,
     pub(in crate::cache) mailbox: Arc<Mailbox<K>>,
 }
 
-impl<K: Object> Drop for Place<K> {
+impl<K: Object> Drop for MailboxHandle<K> {
     fn drop(&mut self) {
         self.informer.unsubscribe(self.id);
         self.mailbox.close();

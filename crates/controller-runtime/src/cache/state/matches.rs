@@ -16,12 +16,12 @@ use crate::{
 #[derive(Clone)]
 pub(in crate::cache) enum Objects<K: Object> {
     /// At least one object.
-    Few(Arc<[Entry<K>]>),
+    Few(Arc<[KeyedObject<K>]>),
     /// Any number of objects, also none.
     Many(Map<K>),
 }
 
-type Entry<K> = (ObjectKey<K>, Lazy<K>);
+type KeyedObject<K> = (ObjectKey<K>, Lazy<K>);
 
 type Map<K> = OrdMap<ObjectKey<K>, Lazy<K>>;
 
@@ -114,7 +114,7 @@ impl<K: Object> Objects<K> {
     }
 
     /// Returns both forms, one of which is empty.
-    fn parts(&self) -> (&[Entry<K>], Option<&Map<K>>) {
+    fn parts(&self) -> (&[KeyedObject<K>], Option<&Map<K>>) {
         match self {
             Self::Few(few) => (few, None),
             Self::Many(many) => (&[], Some(many)),
@@ -123,7 +123,7 @@ impl<K: Object> Objects<K> {
 }
 
 /// Returns the index of the key, or the index at which to insert it.
-fn place<K: Object>(few: &[Entry<K>], key: &ObjectKey<K>) -> Result<usize, usize> {
+fn place<K: Object>(few: &[KeyedObject<K>], key: &ObjectKey<K>) -> Result<usize, usize> {
     few.binary_search_by(|(known, _)| known.cmp(key))
 }
 

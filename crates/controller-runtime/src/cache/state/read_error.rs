@@ -9,15 +9,15 @@ use crate::cache::objects::decode_error::DecodeError;
 ///
 /// In a reconciler, return it with `?`. A reconcile that fails with [`ReadError::NotSynced`] is retried with back-off,
 /// and logged at DEBUG at first. [`ReadError::Decode`] and [`ReadError::ClusterRemoved`] are
-/// [terminal](crate::reconcile::Error::terminal), and so is [`ReadError::OutsideNamespaces`] if the namespaces of the cache
+/// [terminal](crate::ReconcileError::terminal), and so is [`ReadError::OutsideNamespaces`] if the namespaces of the cache
 /// are fixed.
 ///
 /// ```
-/// use controller_runtime::{Cached, Client, ReadError, reconcile};
+/// use controller_runtime::{Cached, Client, ReadError, ReconcileError};
 /// use k8s_openapi::api::core::v1::{Node, Secret};
 ///
 /// /// Deletes the secrets whose owner is gone.
-/// async fn collect(secrets: &Cached<Secret>, node: &Node, client: &Client) -> Result<(), reconcile::Error> {
+/// async fn collect(secrets: &Cached<Secret>, node: &Node, client: &Client) -> Result<(), ReconcileError> {
 ///     for secret in secrets.owned_by(node)? {
 ///         client.delete(&*secret).await?;
 ///     }
@@ -64,7 +64,7 @@ pub enum ReadError {
     },
     /// The cache does not contain the namespace.
     #[error(
-        "the cache of {resource} does not hold {}: add the namespace to the cache (cache::Options::namespaces, \
+        "the cache of {resource} does not hold {}: add the namespace to the cache (CacheOptions::namespaces, \
          CacheBuilder::namespaces or cache::Namespaces::add), or read with Client::get or Client::list",
         namespace.as_ref().map_or_else(|| "objects without namespace".to_owned(), |name| format!("namespace {name}"))
     )]

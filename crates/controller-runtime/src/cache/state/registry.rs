@@ -12,16 +12,22 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::informer::{AnyInformer, Informer};
+use super::{
+    informer::{AnyInformer, Informer},
+    tombstones::DeletionReplay,
+};
 use crate::{
     cache::{
-        objects::{shelf::Holding, stats::ResourceStats},
+        objects::{object_codec::Retention, stats::ResourceStats},
         query::{
             Query,
-            options::{OfCache, Options},
+            options::{CacheOptions, CacheSelection},
             other_cluster::OtherCluster,
         },
-        watch::feed::{Feed, Sink, SinkId},
+        watch::{
+            shared_watch::{SharedWatch, SubscriberId},
+            subscriber::WatchSubscriber,
+        },
     },
     object::{DynamicKind, Object, StaticObject},
     ordered_watch,
@@ -31,80 +37,78 @@ use crate::{
 pub(crate) struct Cache {
     /// The cluster, if it is not the manager's own.
     cluster: Option<OtherCluster>,
-    shared: Arc<Shared>,
-    options: Options,
+    shared: Arc<WatchRegistry>,
+    options: CacheOptions,
     /// Storage of kinds without an own option; they share one budget.
-    holding: Holding,
+    retention: Retention,
     /// Storage of kinds with an own option, by Rust type. All caches of a type share a budget.
-    of_kinds: Mutex<BTreeMap<TypeId, Holding>>,
-    /// Whether deletions on standby are remembered for replay after election.
-    remembers: bool,
+    of_kinds: Mutex<BTreeMap<TypeId, Retention>>,
+    replay: DeletionReplay,
 }
 
 #[derive(Default)]
-pub(in crate::cache) struct Shared {
-    entries: Mutex<Entries>,
-    /// Number of feeds added, which wakes the task that runs them.
-    came: ordered_watch::Sender<u64>,
+pub(in crate::cache) struct WatchRegistry {
+    entries: Mutex<RegisteredWatches>,
+    /// Number of shared watches added, which wakes the task that runs them.
+    added: ordered_watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct RegisteredWatches {
     /// By number, in the order of creation.
-    feeds: BTreeMap<u64, Entry>,
+    watches: BTreeMap<u64, RegisteredWatch>,
     next: u64,
     /// Default queries, at most one per resource.
     defaults: Vec<Query>,
 }
 
-/// A feed and its informers.
-struct Entry {
-    feed: Arc<Feed>,
+/// A shared watch and its informers.
+struct RegisteredWatch {
+    watch: Arc<SharedWatch>,
     /// By Rust type.
     informers: Vec<(TypeId, Weak<dyn AnyInformer>)>,
     running: bool,
 }
 
-/// Registration of an informer at its feed. Dropping the last one removes the feed.
-pub(crate) struct Seat {
-    shared: Weak<Shared>,
-    feed: Arc<Feed>,
+/// Registration of an informer at its shared watch. Dropping the last one removes the shared watch.
+pub(crate) struct WatchRegistration {
+    shared: Weak<WatchRegistry>,
+    watch: Arc<SharedWatch>,
     entry: u64,
-    id: SinkId,
+    id: SubscriberId,
 }
 
-impl Seat {
-    /// Returns how long the API server has sent nothing to the feed.
+impl WatchRegistration {
+    /// Returns how long the API server has sent nothing to the shared watch.
     pub(in crate::cache) fn silence(&self) -> Option<Duration> {
-        self.feed.silence()
+        self.watch.silence()
     }
 }
 
-impl Drop for Seat {
+impl Drop for WatchRegistration {
     fn drop(&mut self) {
         let shared = self.shared.upgrade();
-        // Under the lock, so that no informer joins a feed that is being removed.
+        // Under the lock, so that no informer joins a shared watch that is being removed.
         let mut entries = shared.as_ref().map(|shared| shared.entries.lock());
-        if self.feed.leave(self.id)
+        if self.watch.leave(self.id)
             && let Some(entries) = &mut entries
         {
-            entries.feeds.remove(&self.entry);
+            entries.watches.remove(&self.entry);
         }
     }
 }
 
 impl Cache {
-    /// Creates the caches of a manager. `remembers`: controllers may start later, after an election, and receive
-    /// earlier deletions then.
-    pub(crate) fn new(options: Options, remembers: bool) -> Self {
-        let holding = Holding::of(options.default_retain());
+    /// Creates the caches of a manager.
+    pub(crate) fn new(options: CacheOptions, replay: DeletionReplay) -> Self {
+        let retention = Retention::of(options.default_retain());
         let (shared, of_kinds) = (Arc::default(), Mutex::default());
-        Self { cluster: None, shared, options, holding, of_kinds, remembers }
+        Self { cluster: None, shared, options, retention, of_kinds, replay }
     }
 
     /// Like [`Cache::new`], for another cluster than the manager's own.
-    pub(crate) fn of_cluster(cluster: OtherCluster, options: Options, remembers: bool) -> Self {
-        Self { cluster: Some(cluster), ..Self::new(options, remembers) }
+    pub(crate) fn of_cluster(cluster: OtherCluster, options: CacheOptions, replay: DeletionReplay) -> Self {
+        Self { cluster: Some(cluster), ..Self::new(options, replay) }
     }
 
     /// The name of the cluster, if it is not the manager's own.
@@ -116,9 +120,9 @@ impl Cache {
         self.cluster.as_ref().is_some_and(OtherCluster::is_removed)
     }
 
-    fn holding_of<K: Object>(&self) -> Holding {
-        let Some(retain) = self.options.retain_of::<K>() else { return self.holding.clone() };
-        self.of_kinds.lock().entry(TypeId::of::<K>()).or_insert_with(|| Holding::of(retain)).clone()
+    fn retention_of<K: Object>(&self) -> Retention {
+        let Some(retain) = self.options.retain_of::<K>() else { return self.retention.clone() };
+        self.of_kinds.lock().entry(TypeId::of::<K>()).or_insert_with(|| Retention::of(retain)).clone()
     }
 
     /// Returns the objects of `query` as type `K`. The informer is shared as long as any handle exists.
@@ -129,39 +133,44 @@ impl Cache {
     ) -> Arc<Informer<K>> {
         let type_id = TypeId::of::<K>();
         let mut entries = self.shared.entries.lock();
-        let Entries { feeds, next, .. } = &mut *entries;
-        let known = feeds.iter().find(|(_, entry)| entry.feed.query == query).map(|(id, _)| *id);
+        let RegisteredWatches { watches, next, .. } = &mut *entries;
+        let known = watches.iter().find(|(_, entry)| entry.watch.query == query).map(|(id, _)| *id);
         let id = known.unwrap_or_else(|| {
-            let entry = Entry { feed: Arc::new(Feed::new(query)), informers: Vec::new(), running: false };
+            let entry = RegisteredWatch {
+                watch: Arc::new(SharedWatch::new(query)),
+                informers: Vec::new(),
+                running: false,
+            };
             *next += 1;
-            feeds.insert(*next, entry);
+            watches.insert(*next, entry);
             *next
         });
-        let entry = feeds.get_mut(&id).expect("it was found or inserted");
+        let entry = watches.get_mut(&id).expect("it was found or inserted");
         let found = entry.informers.iter().find(|(known, _)| *known == type_id);
         if let Some(informer) = found.and_then(|(_, informer)| informer.upgrade()) {
             drop(entries);
             return informer.as_any().downcast().expect("the informer of a type id is of that type");
         }
-        let query = entry.feed.query.clone();
-        let intake = self.options.intake_of::<K>(&query);
-        let (holding, resync) = (self.holding_of::<K>(), self.options.resync_of::<K>());
-        let informer = Arc::new(Informer::<K>::new(info, query, holding, intake, resync, self.remembers));
+        let query = entry.watch.query.clone();
+        let ingest_options = self.options.ingest_options_of::<K>(&query);
+        let (retention, resync) = (self.retention_of::<K>(), self.options.resync_of::<K>());
+        let informer =
+            Arc::new(Informer::<K>::new(info, query, retention, ingest_options, resync, self.replay));
         let any: Arc<dyn AnyInformer> = Arc::clone(&informer) as _;
         entry.informers.retain(|(known, _)| *known != type_id);
         entry.informers.push((type_id, Arc::downgrade(&any)));
-        let sink: Arc<dyn Sink> = Arc::clone(&informer) as _;
-        informer.sit(Seat {
+        let subscriber: Arc<dyn WatchSubscriber> = Arc::clone(&informer) as _;
+        informer.set_registration(WatchRegistration {
             shared: Arc::downgrade(&self.shared),
-            feed: Arc::clone(&entry.feed),
+            watch: Arc::clone(&entry.watch),
             entry: id,
-            id: entry.feed.join(Arc::downgrade(&sink), sink.form()),
+            id: entry.watch.join(Arc::downgrade(&subscriber), subscriber.extent()),
         });
         drop(entries);
-        self.shared.came.send_modify(|count| *count += 1);
+        self.shared.added.send_modify(|count| *count += 1);
         // After it has joined: a removal that comes now finds it.
         if self.is_removed() {
-            informer.close();
+            subscriber.closed();
         }
         informer
     }
@@ -178,15 +187,15 @@ impl Cache {
 
     pub(in crate::cache) fn is_read(&self, query: &Query, by: impl Fn(TypeId) -> bool) -> bool {
         let entries = self.shared.entries.lock();
-        let feeds = entries.feeds.values().filter(|entry| entry.feed.query == *query);
-        let mut informers = feeds.flat_map(|entry| &entry.informers);
+        let watches = entries.watches.values().filter(|entry| entry.watch.query == *query);
+        let mut informers = watches.flat_map(|entry| &entry.informers);
         informers.any(|(type_id, informer)| by(*type_id) && informer.strong_count() > 0)
     }
 
     pub(in crate::cache) fn query_of(&self, kind: &DynamicKind) -> Query {
         let defaults = &self.shared.entries.lock().defaults;
         let known = defaults.iter().find(|query| query.resource == kind.resource).cloned();
-        known.unwrap_or_else(|| self.query(kind, &OfCache::default()))
+        known.unwrap_or_else(|| self.query(kind, &CacheSelection::default()))
     }
 
     /// Makes `query` the default of its resource; `false` if there is another default.
@@ -200,14 +209,15 @@ impl Cache {
     }
 
     /// Returns the query of a cache of a kind with the options `own`.
-    pub(in crate::cache) fn query(&self, kind: &DynamicKind, own: &OfCache) -> Query {
+    pub(in crate::cache) fn query(&self, kind: &DynamicKind, own: &CacheSelection) -> Query {
         Query { cluster: self.cluster.clone(), ..self.options.query(kind, own) }
     }
 
     /// Returns all informers with a handle.
     pub(crate) fn informers(&self) -> Vec<Arc<dyn AnyInformer>> {
         let entries = self.shared.entries.lock();
-        let weak: Vec<_> = entries.feeds.values().flat_map(|entry| entry.informers.iter().cloned()).collect();
+        let weak: Vec<_> =
+            entries.watches.values().flat_map(|entry| entry.informers.iter().cloned()).collect();
         drop(entries);
         weak.iter().filter_map(|(_, informer)| informer.upgrade()).collect()
     }
@@ -223,50 +233,50 @@ impl Cache {
         all
     }
 
-    /// Calls `tell` with each feed of the resource, in any API version, and its informers.
-    pub(in crate::cache) fn each_of(
+    /// Calls `visit` with each shared watch of the resource, in any API version, and its informers.
+    pub(in crate::cache) fn for_each_watch_of(
         &self,
         resource: &ApiResource,
-        mut tell: impl FnMut(&Feed, &[Arc<dyn AnyInformer>]),
+        mut visit: impl FnMut(&SharedWatch, &[Arc<dyn AnyInformer>]),
     ) {
         let is_same = |other: &ApiResource| other.group == resource.group && other.plural == resource.plural;
         let entries = self.shared.entries.lock();
-        let of = entries.feeds.values().filter(|entry| is_same(&entry.feed.query.resource));
-        let found: Vec<_> = of.map(|entry| (Arc::clone(&entry.feed), entry.informers.clone())).collect();
+        let of = entries.watches.values().filter(|entry| is_same(&entry.watch.query.resource));
+        let found: Vec<_> = of.map(|entry| (Arc::clone(&entry.watch), entry.informers.clone())).collect();
         drop(entries);
         // The lock is released: an informer whose last handle is dropped here takes it.
-        for (feed, informers) in found {
+        for (watch, informers) in found {
             let informers: Vec<_> = informers.iter().filter_map(|(_, informer)| informer.upgrade()).collect();
-            tell(&feed, &informers);
+            visit(&watch, &informers);
         }
     }
 
-    /// Returns all feeds. The lock is released, because a sink that is dropped takes it.
-    fn feeds(&self) -> Vec<Arc<Feed>> {
-        self.shared.entries.lock().feeds.values().map(|entry| Arc::clone(&entry.feed)).collect()
+    /// Returns all shared watches. The lock is released, because a subscriber that is dropped takes it.
+    fn watches(&self) -> Vec<Arc<SharedWatch>> {
+        self.shared.entries.lock().watches.values().map(|entry| Arc::clone(&entry.watch)).collect()
     }
 
     /// Removes all objects from the caches of a cluster that was removed, while no list or watch runs.
     pub(crate) async fn withdraw(&self) {
-        for feed in self.feeds() {
-            feed.withdraw().await;
+        for watch in self.watches() {
+            watch.withdraw().await;
         }
     }
 
-    /// Runs all feeds, including later ones, until dropped, or until the cluster was removed and its caches are empty.
+    /// Runs all shared watches, including later ones, until dropped, or until the cluster was removed and its caches are empty.
     pub(crate) async fn run(&self, client: kube::Client, mut rng: fastrand::Rng) {
-        let mut came = self.shared.came.subscribe();
+        let mut added = self.shared.added.subscribe();
         let mut tasks = JoinSet::new();
-        let _stopped = Stopped(&self.shared);
+        let _stopped = MarkWatchesStopped(&self.shared);
         // Before any check of whether they are synced.
-        for feed in self.feeds() {
-            feed.each(|sink| sink.begin_anew());
+        for watch in self.watches() {
+            watch.for_each(|subscriber| subscriber.restarted());
         }
         loop {
-            for entry in self.shared.entries.lock().feeds.values_mut().filter(|entry| !entry.running) {
+            for entry in self.shared.entries.lock().watches.values_mut().filter(|entry| !entry.running) {
                 entry.running = true;
-                let feed = Arc::clone(&entry.feed).run(client.clone(), rng.fork());
-                tasks.spawn(feed.in_current_span());
+                let watch = Arc::clone(&entry.watch).run(client.clone(), rng.fork());
+                tasks.spawn(watch.in_current_span());
             }
             if self.is_removed() && tasks.is_empty() {
                 return;
@@ -274,9 +284,9 @@ impl Cache {
             tokio::select! {
                 // A removed cluster first: nothing more starts for it.
                 biased;
-                // The feeds end by themselves then.
+                // The shared watches end by themselves then.
                 () = removed(self.cluster.as_ref()), if !self.is_removed() => {}
-                changed = came.changed() => {
+                changed = added.changed() => {
                     let _ = changed; // never an error: the sender is in `self`
                 }
                 Some(end) = tasks.join_next() => if let Err(error) = end && let Ok(panic) = error.try_into_panic() {
@@ -295,12 +305,12 @@ async fn removed(cluster: Option<&OtherCluster>) {
     }
 }
 
-/// Marks all feeds as not running, so that another run starts them.
-struct Stopped<'s>(&'s Shared);
+/// Marks all shared watches as not running, so that another run starts them.
+struct MarkWatchesStopped<'s>(&'s WatchRegistry);
 
-impl Drop for Stopped<'_> {
+impl Drop for MarkWatchesStopped<'_> {
     fn drop(&mut self) {
-        for entry in self.0.entries.lock().feeds.values_mut() {
+        for entry in self.0.entries.lock().watches.values_mut() {
             entry.running = false;
         }
     }

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::time::{sleep, timeout};
 
 use super::{informer::AnyInformer, registry::Cache};
-use crate::cache::watch::{access::MissingRight, status::Status};
+use crate::cache::watch::{missing_right::MissingRight, sync_status::SyncStatus};
 
 /// Time to wait for further missing permissions after the first, so that they are reported together.
 const TOGETHER: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ impl Cache {
         let decided = informers.iter().enumerate().map(|(place, informer)| {
             let mut status = informer.status();
             // Returns the status that ended the wait: it may change afterwards.
-            async move { (place, status.wait_for(Status::is_decided).await) }
+            async move { (place, status.wait_for(SyncStatus::is_decided).await) }
         });
         let mut decided: FuturesUnordered<_> = decided.collect();
         let refused = async {
@@ -71,7 +71,7 @@ impl Cache {
     /// Returns the problem of the first list or watch that fails now.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.informers().iter().find_map(|informer| {
-            let trouble = informer.status().borrow().trouble()?;
+            let trouble = informer.status().borrow().failure()?;
             Some(format!("{}: {trouble}", informer.resource()))
         })
     }
@@ -81,11 +81,11 @@ impl Cache {
         self.informers().iter().find_map(|informer| {
             let status = informer.status().borrow().clone();
             let resource = informer.resource();
-            let trouble = status.trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
+            let trouble = status.failure().map_or_else(String::new, |trouble| format!(": {trouble}"));
             if !status.synced {
                 return Some(format!("the cache of {resource} is not complete{trouble}"));
             }
-            let age = status.in_trouble_since()?.elapsed();
+            let age = status.failing_since()?.elapsed();
             let stale = || format!("the cache of {resource} was up to date {} s ago{trouble}", age.as_secs());
             limit.is_some_and(|limit| age > limit).then(stale)
         })
@@ -93,7 +93,7 @@ impl Cache {
 }
 
 /// Returns the rules that an informer lacks.
-pub(in crate::cache) fn missing_rights(informer: &dyn AnyInformer, status: &Status) -> Vec<MissingRight> {
+pub(in crate::cache) fn missing_rights(informer: &dyn AnyInformer, status: &SyncStatus) -> Vec<MissingRight> {
     let of = |rule: &str| MissingRight { resource: informer.resource(), rule: rule.to_owned() };
     status.forbidden().map(of).collect()
 }
@@ -102,7 +102,7 @@ pub(in crate::cache) fn missing_rights(informer: &dyn AnyInformer, status: &Stat
 fn late(informers: &[Arc<dyn AnyInformer>]) -> Option<NotSynced> {
     let late = informers.iter().filter_map(|informer| {
         let status = informer.status().borrow().clone();
-        (!status.synced).then(|| (informer.resource(), status.trouble()))
+        (!status.synced).then(|| (informer.resource(), status.failure()))
     });
     let (resource, reason) = late.min_by_key(|(_, trouble)| trouble.is_none())?;
     let reason = reason.unwrap_or_else(|| "the API server has not answered yet".to_owned());

@@ -13,6 +13,22 @@ const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of remembered deletions; then the oldest is dropped.
 const MOST: usize = 1000;
 
+/// Which deletions controllers receive when they start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeletionReplay {
+    /// None: controllers start with the manager.
+    Never,
+    /// Recent ones: controllers may start later, after an election.
+    AfterElection,
+}
+
+impl DeletionReplay {
+    /// Returns the choice for a manager with or without leader election.
+    pub(crate) fn with<E>(election: Option<&E>) -> Self {
+        if election.is_some() { Self::AfterElection } else { Self::Never }
+    }
+}
+
 /// Recent deletions with the last states of the objects.
 pub(in crate::cache) struct Tombstones<K: Object> {
     /// In the order of deletion.
@@ -33,8 +49,8 @@ impl<K: Object> Tombstones<K> {
 
     /// Drops expired deletions and appends them to `forgotten`, so that the caller drops them while no lock is held.
     pub(in crate::cache) fn expire(&mut self, now: Instant, forgotten: &mut Vec<Event<K>>) {
-        while let Some((went, _)) = self.deletes.front()
-            && now.saturating_duration_since(*went) > REMEMBERED
+        while let Some((deleted_at, _)) = self.deletes.front()
+            && now.saturating_duration_since(*deleted_at) > REMEMBERED
         {
             forgotten.extend(self.deletes.pop_front().map(|(_, event)| event));
         }
@@ -71,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_is_remembered_for_ten_minutes() {
+    fn deletions_are_remembered_for_ten_minutes() {
         let (mut tombstones, start) = (Tombstones::default(), Instant::now());
         let mut forgotten = Vec::new();
         tombstones.note(&gone("a"), start, &mut forgotten);

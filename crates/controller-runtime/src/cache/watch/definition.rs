@@ -15,8 +15,8 @@ use serde::Deserialize;
 use tokio::time::{Duration, Instant, sleep_until, timeout, timeout_at};
 
 use super::{
-    items::Items,
-    wire::{self, Line, Lines},
+    list_decoder::ListDecoder,
+    watch_decoder::{self, WatchLine, WatchLines},
 };
 use crate::client::uncompressed;
 
@@ -83,7 +83,7 @@ struct Found {
 /// Searches the definition. `None` if the search fails, or the definition is established and serves the version.
 async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
     let list = definitions().list(&ListParams::default().fields(&name(resource))).ok()?;
-    let (mut items, mut exists) = (Items::default(), false);
+    let (mut items, mut exists) = (ListDecoder::default(), false);
     items.push(open(client, list).await?.collect().await.ok()?.to_bytes());
     while let Some(definition) = items.next().ok()? {
         if serves(&definition, resource) {
@@ -103,17 +103,17 @@ async fn established(client: &kube::Client, resource: &ApiResource, from: &str) 
     };
     let watch = definitions().watch(&params, from).ok()?;
     let mut body = open(client, watch).await?.into_data_stream();
-    let mut lines = Lines::default();
+    let mut lines = WatchLines::default();
     while let Some(chunk) = body.next().await {
         lines.push(chunk.ok()?);
         while let Some(line) = lines.next().ok()? {
-            match wire::line(&line).ok()? {
-                Line::Added(definition) | Line::Modified(definition)
+            match watch_decoder::decode_line(&line).ok()? {
+                WatchLine::Added(definition) | WatchLine::Modified(definition)
                     if serves(definition.json(), resource) =>
                 {
                     return Some(());
                 }
-                Line::Error(_) => return None,
+                WatchLine::Error(_) => return None,
                 _ => {}
             }
         }
@@ -140,12 +140,12 @@ async fn open(client: &kube::Client, mut request: http::Request<Vec<u8>>) -> Opt
 fn serves(definition: &[u8], resource: &ApiResource) -> bool {
     #[derive(Deserialize)]
     struct Definition {
-        spec: Spec,
+        spec: DefinitionSpec,
         #[serde(default)]
-        status: Status,
+        status: DefinitionStatus,
     }
     #[derive(Deserialize)]
-    struct Spec {
+    struct DefinitionSpec {
         versions: Vec<Version>,
     }
     #[derive(Deserialize)]
@@ -154,7 +154,7 @@ fn serves(definition: &[u8], resource: &ApiResource) -> bool {
         served: bool,
     }
     #[derive(Deserialize, Default)]
-    struct Status {
+    struct DefinitionStatus {
         #[serde(default)]
         conditions: Vec<Condition>,
     }

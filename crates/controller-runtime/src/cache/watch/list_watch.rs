@@ -1,7 +1,7 @@
 //! Decides which request to send next, to keep a cache of all objects of a kind up to date: client-go's reflector as a
 //! pure state machine.
 //!
-//! The machine receives the outcome of each request as an [`Input`] and returns the next one as a [`Step`]. It handles
+//! The machine receives the outcome of each request as an [`StepOutcome`] and returns the next one as a [`Step`]. It handles
 //! neither objects nor connections, so each rule can be tested without a server.
 //!
 //! | phase | request | on success | on failure |
@@ -33,7 +33,7 @@ use crate::object::meta::ResourceVersion;
 
 mod heartbeat;
 
-pub(crate) use self::heartbeat::{Check, Death, Heartbeat, Probed};
+pub(crate) use self::heartbeat::{Death, Heartbeat, LivenessCheck, Probed, WatchStart};
 
 /// Next action of the shell ([`Reflector`](crate::cache::watch::reflector)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,15 +47,15 @@ pub(crate) enum Step {
     Page { continue_token: String },
     /// Watch from this version for at most this long.
     Watch { resource_version: ResourceVersion, timeout: Duration },
-    /// Wait, then continue with [`Input::Waited`].
+    /// Wait, then continue with [`StepOutcome::Waited`].
     Wait(Duration),
-    /// Wait for this long, or until the definition of the kind is established, then continue with [`Input::Waited`].
+    /// Wait for this long, or until the definition of the kind is established, then continue with [`StepOutcome::Waited`].
     AwaitServed(Duration),
 }
 
 /// Outcome of the last step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Input {
+pub(crate) enum StepOutcome {
     /// No step has been taken.
     Start,
     /// The wait is over.
@@ -65,12 +65,12 @@ pub(crate) enum Input {
     /// The watch ended. `progressed`: it delivered something, or stayed open for a while.
     WatchEnded { progressed: bool },
     /// The request failed when it was sent, or later.
-    Failed(Failure),
+    Failed(RequestFailure),
 }
 
 /// Reason why a request failed, as far as it decides the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// The version or the continue token is too old.
     Expired,
     /// The server's state is older than a version seen before.
@@ -94,7 +94,7 @@ pub(crate) enum Failure {
 /// State of the list and watch of one kind.
 #[derive(Debug)]
 pub(crate) struct ListWatch {
-    phase: Phase,
+    phase: ListWatchPhase,
     /// The server does not support watches with initial events: lists are used.
     lists_only: bool,
     /// The highest version seen. Older initial lists are rejected.
@@ -108,7 +108,7 @@ pub(crate) struct ListWatch {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Phase {
+enum ListWatchPhase {
     Streaming,
     Listing { paged: bool },
     Watching { resource_version: ResourceVersion },
@@ -132,14 +132,22 @@ impl ListWatch {
     /// Creates a machine that rejects initial lists older than `floor`.
     pub(crate) fn new(floor: Option<ResourceVersion>, rng: fastrand::Rng) -> Self {
         let backoff = Backoff::default();
-        Self { phase: Phase::Streaming, lists_only: false, floor, behind: 0, relisted: None, backoff, rng }
+        Self {
+            phase: ListWatchPhase::Streaming,
+            lists_only: false,
+            floor,
+            behind: 0,
+            relisted: None,
+            backoff,
+            rng,
+        }
     }
 
     /// Records the version of a watch event or bookmark, from which a later watch can continue.
     ///
     /// An older version than the last one belongs to a repeated event and is ignored.
     pub(crate) fn saw(&mut self, seen: &ResourceVersion) {
-        if let Phase::Watching { resource_version } = &mut self.phase
+        if let ListWatchPhase::Watching { resource_version } = &mut self.phase
             && seen.partial_cmp(resource_version) != Some(Ordering::Less)
         {
             resource_version.clone_from(seen);
@@ -155,21 +163,21 @@ impl ListWatch {
         }
         self.behind = 0;
         self.floor = Some(resource_version.clone());
-        self.phase = Phase::Watching { resource_version: resource_version.clone() };
+        self.phase = ListWatchPhase::Watching { resource_version: resource_version.clone() };
         true
     }
 
     /// Returns the version from which a watch that is open now would be reopened.
     pub(crate) fn watched_version(&self) -> Option<ResourceVersion> {
         match &self.phase {
-            Phase::Watching { resource_version } => Some(resource_version.clone()),
-            Phase::Streaming | Phase::Listing { .. } => None,
+            ListWatchPhase::Watching { resource_version } => Some(resource_version.clone()),
+            ListWatchPhase::Streaming | ListWatchPhase::Listing { .. } => None,
         }
     }
 
-    /// Returns the liveness of a watch that opens at `now`, with its initial events first or without them.
-    pub(crate) fn opened(&mut self, now: Instant, initial_events: bool) -> Heartbeat {
-        Heartbeat::opened(now, initial_events, &mut self.rng)
+    /// Returns the liveness of a watch that opens at `now`.
+    pub(crate) fn opened(&mut self, now: Instant, start: WatchStart) -> Heartbeat {
+        Heartbeat::opened(now, start, &mut self.rng)
     }
 
     /// Returns to the initial phase, but keeps the version below which lists are rejected.
@@ -178,43 +186,45 @@ impl ListWatch {
     }
 
     /// Returns the next step.
-    pub(crate) fn step(&mut self, input: Input, now: Instant) -> Step {
+    pub(crate) fn step(&mut self, input: StepOutcome, now: Instant) -> Step {
         match input {
-            Input::Start | Input::Waited => self.resume(),
-            Input::WatchEnded { progressed } => match self.phase {
-                Phase::Watching { .. } if progressed => self.resume(),
-                Phase::Watching { .. } => self.wait(now, None),
+            StepOutcome::Start | StepOutcome::Waited => self.resume(),
+            StepOutcome::WatchEnded { progressed } => match self.phase {
+                ListWatchPhase::Watching { .. } if progressed => self.resume(),
+                ListWatchPhase::Watching { .. } => self.wait(now, None),
                 // The initial events did not arrive completely.
-                _ => self.failed(Failure::Transient { retry_after: None }, now),
+                _ => self.failed(RequestFailure::Transient { retry_after: None }, now),
             },
-            Input::Page { continue_token: Some(continue_token), .. } => Step::Page { continue_token },
-            Input::Page { resource_version, continue_token: None } => {
+            StepOutcome::Page { continue_token: Some(continue_token), .. } => Step::Page { continue_token },
+            StepOutcome::Page { resource_version, continue_token: None } => {
                 if self.listed(&resource_version) {
                     self.resume()
                 } else {
-                    self.failed(Failure::Behind, now)
+                    self.failed(RequestFailure::Behind, now)
                 }
             }
-            Input::Failed(failure) => self.failed(failure, now),
+            StepOutcome::Failed(failure) => self.failed(failure, now),
         }
     }
 
-    fn failed(&mut self, failure: Failure, now: Instant) -> Step {
+    fn failed(&mut self, failure: RequestFailure, now: Instant) -> Step {
         let beginning = self.beginning();
         let before = std::mem::replace(&mut self.phase, beginning);
         // A server that cannot stream may still list, and its answer to a list names the reason better.
-        if before == Phase::Streaming && !matches!(failure, Failure::Behind | Failure::NotServed) {
-            self.phase = Phase::Listing { paged: true };
+        if before == ListWatchPhase::Streaming
+            && !matches!(failure, RequestFailure::Behind | RequestFailure::NotServed)
+        {
+            self.phase = ListWatchPhase::Listing { paged: true };
         }
         match (failure, before) {
-            (Failure::Unsupported, Phase::Streaming) => {
+            (RequestFailure::Unsupported, ListWatchPhase::Streaming) => {
                 self.lists_only = true;
                 self.resume()
             }
-            (Failure::Refused, Phase::Streaming) => self.resume(),
-            (Failure::Expired | Failure::OutOfOrder, before) => {
-                if before == (Phase::Listing { paged: true }) {
-                    self.phase = Phase::Listing { paged: false };
+            (RequestFailure::Refused, ListWatchPhase::Streaming) => self.resume(),
+            (RequestFailure::Expired | RequestFailure::OutOfOrder, before) => {
+                if before == (ListWatchPhase::Listing { paged: true }) {
+                    self.phase = ListWatchPhase::Listing { paged: false };
                 }
                 // Do not loop tightly if the server finds every version too old.
                 if self.relisted.is_some_and(|at| now.duration_since(at) < Self::RELIST_AT_ONCE_EVERY) {
@@ -223,7 +233,7 @@ impl ListWatch {
                 self.relisted = Some(now);
                 self.resume()
             }
-            (Failure::Behind, _) => {
+            (RequestFailure::Behind, _) => {
                 // The wait applies even to the last of the five: the next initial list is accepted.
                 self.behind += 1;
                 if self.behind >= Self::BEHIND_AT_MOST {
@@ -231,34 +241,34 @@ impl ListWatch {
                 }
                 self.wait(now, None)
             }
-            (Failure::Transient { retry_after }, before) => {
+            (RequestFailure::Transient { retry_after }, before) => {
                 // Only a watch has a version to continue from.
-                if matches!(before, Phase::Watching { .. }) {
+                if matches!(before, ListWatchPhase::Watching { .. }) {
                     self.phase = before;
                 }
                 self.wait(now, retry_after)
             }
-            (Failure::Silent, before @ Phase::Watching { .. }) => {
+            (RequestFailure::Silent, before @ ListWatchPhase::Watching { .. }) => {
                 self.phase = before;
                 self.resume()
             }
-            (Failure::Silent, _) => self.wait(now, None),
-            (Failure::NotServed, _) => Step::AwaitServed(self.backoff.failed(now, &mut self.rng)),
-            (Failure::Refused | Failure::Unsupported, _) => self.wait(now, None),
+            (RequestFailure::Silent, _) => self.wait(now, None),
+            (RequestFailure::NotServed, _) => Step::AwaitServed(self.backoff.failed(now, &mut self.rng)),
+            (RequestFailure::Refused | RequestFailure::Unsupported, _) => self.wait(now, None),
         }
     }
 
     /// Returns the phase in which the initial list is requested.
-    fn beginning(&self) -> Phase {
-        if self.lists_only { Phase::Listing { paged: true } } else { Phase::Streaming }
+    fn beginning(&self) -> ListWatchPhase {
+        if self.lists_only { ListWatchPhase::Listing { paged: true } } else { ListWatchPhase::Streaming }
     }
 
     fn resume(&mut self) -> Step {
         let timeout = Self::WATCH_AT_LEAST.mul_f64(1.0 + self.rng.f64());
         match &self.phase {
-            Phase::Streaming => Step::Stream { timeout },
-            Phase::Listing { paged } => Step::List { paged: *paged },
-            Phase::Watching { resource_version } => {
+            ListWatchPhase::Streaming => Step::Stream { timeout },
+            ListWatchPhase::Listing { paged } => Step::List { paged: *paged },
+            ListWatchPhase::Watching { resource_version } => {
                 Step::Watch { resource_version: resource_version.clone(), timeout }
             }
         }

@@ -10,7 +10,7 @@
 //! HTTP/2 is used if the server offers it (ALPN), so that all watches of an operator share a few connections; otherwise
 //! HTTP/1.1, which also serves requests that upgrade their connection (`exec`, `port-forward`).
 
-pub(super) mod config;
+pub(super) mod kubeconfig;
 mod pool;
 mod streams;
 mod tls;
@@ -28,7 +28,8 @@ use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
 use tower_service::Service;
 
 pub(super) use self::pool::Unreachable;
-use self::pool::{BoxError, Connect, KeepAlive, Pool};
+use self::pool::{Connect, KeepAlive, Pool};
+use crate::error::BoxError;
 
 /// Silence on a connection before the first TCP keepalive probe.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -38,11 +39,11 @@ const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const TCP_KEEPALIVE_RETRIES: u32 = 2;
 
 /// Connects to the API server of `config`, as [`Manager::from_config`](crate::Manager::from_config) does: with HTTP/2 if the
-/// server offers it, pings and TCP keepalive, and without a retry layer. Use it for a [`Client`](crate::client::Client) without a
+/// server offers it, pings and TCP keepalive, and without a retry layer. Use it for a [`Client`](crate::Client) without a
 /// manager, or for the client of another cluster ([`Manager::add_cluster`](crate::Manager::add_cluster)).
 ///
 /// Nothing is sent before the first request. All of `config` applies except [`default_retry`](kube::Config::default_retry),
-/// which is off: a [`Client`](crate::client::Client) itself repeats requests when the API server asks for it.
+/// which is off: a [`Client`](crate::Client) itself repeats requests when the API server asks for it.
 ///
 /// Through a [proxy](kube::Config::proxy_url), or to an `https` address if the program builds `kube` with OpenSSL, `kube` makes
 /// the connections, with HTTP/1.1 and without keepalive; deadlines of requests and the probes of silent watches detect a dead
@@ -50,7 +51,7 @@ const TCP_KEEPALIVE_RETRIES: u32 = 2;
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use controller_runtime::client::{Client, connect, get_config};
+/// use controller_runtime::{Client, client::{connect, get_config}};
 ///
 /// let client = Client::new(connect(get_config(None, Some("staging")).await?)?, "guestbook-tool");
 /// # Ok(())

@@ -42,6 +42,7 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::streams::{ConnectionId, Streams};
+use crate::error::BoxError;
 
 /// Number of times a request is sent again if its connection closed before it was sent.
 const RESENDS: u32 = 3;
@@ -61,8 +62,6 @@ const UNKNOWN_LIMIT: usize = usize::MAX - 1;
 
 /// Interval at which a new connection is checked for the server's settings; hyper has no event for their arrival.
 const SETTINGS_POLL: Duration = Duration::from_millis(1);
-
-pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Time after which an HTTP/2 connection counts as dead.
 #[derive(Debug, Clone, Copy)]
@@ -101,10 +100,10 @@ impl<T: Read + Write + Connection + Unpin + Send + 'static> Io for T {}
 
 /// The connections as a service for requests with absolute URIs. Clones share them.
 pub(super) struct Pool<C: Connect> {
-    shared: Arc<Inner<C>>,
+    shared: Arc<PoolInner<C>>,
 }
 
-struct Inner<C: Connect> {
+struct PoolInner<C: Connect> {
     /// Offers HTTP/2 and HTTP/1.1.
     connector: C,
     server: Uri,
@@ -113,11 +112,11 @@ struct Inner<C: Connect> {
     /// Tasks that drive the connections. Aborted when the pool is dropped; every request in flight and every open response
     /// keeps it.
     tasks: Arc<Mutex<JoinSet<()>>>,
-    state: Mutex<State<C::Response>>,
+    state: Mutex<OpenConnections<C::Response>>,
 }
 
 /// Open connections, and the server's protocol once known.
-struct State<T> {
+struct OpenConnections<T> {
     protocol: Option<Protocol>,
     streams: Streams,
     requests: BTreeMap<ConnectionId, SendRequest<Body>>,
@@ -182,20 +181,20 @@ impl<C: Connect> Pool<C> {
             let http1 = legacy::Client::builder(TaskExecutor(Arc::downgrade(&tasks)))
                 .pool_timer(TokioTimer::new())
                 .build(http1);
-            let state = State {
+            let state = OpenConnections {
                 protocol: None,
                 streams: Streams::default(),
                 requests: BTreeMap::new(),
                 opening: None,
                 first: None,
             };
-            Inner { connector, server, keep_alive, http1, tasks, state: Mutex::new(state) }
+            PoolInner { connector, server, keep_alive, http1, tasks, state: Mutex::new(state) }
         });
         Self { shared }
     }
 }
 
-impl<C: Connect> Inner<C> {
+impl<C: Connect> PoolInner<C> {
     async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<PooledBody<C>>, BoxError> {
         // An HTTP/2 connection cannot switch protocols, as `exec` needs.
         let upgrades = request.headers().contains_key(header::UPGRADE);
@@ -311,7 +310,7 @@ impl<C: Connect> Inner<C> {
     }
 }
 
-impl<T> State<T> {
+impl<T> OpenConnections<T> {
     /// Places a request on an open connection.
     fn place(&mut self) -> Option<(ConnectionId, SendRequest<Body>)> {
         let Self { streams, requests, .. } = self;
@@ -330,7 +329,7 @@ impl<T> State<T> {
 
 /// A stream of an HTTP/2 connection, held by a request from its head to the end of its response.
 struct Stream<C: Connect> {
-    pool: Arc<Inner<C>>,
+    pool: Arc<PoolInner<C>>,
     id: ConnectionId,
 }
 
@@ -359,7 +358,7 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Executor<F> for TaskExe
 /// Connector for HTTP/1.1, which hands out the first connection before it makes others.
 struct Http1<C: Connect> {
     connector: C,
-    pool: Weak<Inner<C>>,
+    pool: Weak<PoolInner<C>>,
 }
 
 impl<C: Connect> Clone for Http1<C> {
@@ -392,7 +391,7 @@ pub(super) struct PooledBody<C: Connect> {
     body: Incoming,
     stream: Option<Stream<C>>,
     /// Keeps the tasks that deliver the body.
-    _pool: Arc<Inner<C>>,
+    _pool: Arc<PoolInner<C>>,
 }
 
 impl<C: Connect> HttpBody for PooledBody<C> {

@@ -10,10 +10,10 @@ use crate::{
     client::{
         requests::{
             dynamic::{DynamicClient, types},
-            object_requests::Requests,
+            object_requests::ObjectRequests,
             patch::{Patch, difference},
         },
-        transport::{call::Verb, client::Client, error::Error},
+        transport::{call::Verb, client::Client, error::ClientError},
     },
     object::{Object, ObjectKey, StaticObject},
 };
@@ -47,9 +47,9 @@ impl Client {
     /// Prefer [`Client::apply`], which is one request and leaves fields of other managers alone.
     ///
     /// ```no_run
-    /// # use controller_runtime::{Client, client::Error};
+    /// # use controller_runtime::{Client, ClientError};
     /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # async fn example(client: Client, settings: ConfigMap) -> Result<(), Error> {
+    /// # async fn example(client: Client, settings: ConfigMap) -> Result<(), ClientError> {
     /// let (stored, done) = client.create_or_update(settings, |map| {
     ///     map.data.get_or_insert_default().insert("theme".to_owned(), "roses".to_owned());
     ///     Ok(())
@@ -66,7 +66,7 @@ impl Client {
         &self,
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), MutateError> + Send,
-    ) -> Result<(K, Ensured), Error> {
+    ) -> Result<(K, Ensured), ClientError> {
         ensure(self, object, mutate, By::Update).await
     }
 
@@ -84,7 +84,7 @@ impl Client {
         &self,
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), MutateError> + Send,
-    ) -> Result<(K, Ensured), Error> {
+    ) -> Result<(K, Ensured), ClientError> {
         ensure(self, object, mutate, By::Patch).await
     }
 }
@@ -99,7 +99,7 @@ impl DynamicClient {
         &self,
         object: DynamicObject,
         mutate: impl FnMut(&mut DynamicObject) -> Result<(), MutateError> + Send,
-    ) -> Result<(DynamicObject, Ensured), Error> {
+    ) -> Result<(DynamicObject, Ensured), ClientError> {
         ensure(self, object, self.keeping_kind(mutate), By::Update).await
     }
 
@@ -112,7 +112,7 @@ impl DynamicClient {
         &self,
         object: DynamicObject,
         mutate: impl FnMut(&mut DynamicObject) -> Result<(), MutateError> + Send,
-    ) -> Result<(DynamicObject, Ensured), Error> {
+    ) -> Result<(DynamicObject, Ensured), ClientError> {
         ensure(self, object, self.keeping_kind(mutate), By::Patch).await
     }
 
@@ -131,11 +131,11 @@ impl DynamicClient {
 }
 
 async fn ensure<K: Object>(
-    client: &impl Requests<K>,
+    client: &impl ObjectRequests<K>,
     object: K,
     mut mutate: impl FnMut(&mut K) -> Result<(), MutateError> + Send,
     by: By,
-) -> Result<(K, Ensured), Error> {
+) -> Result<(K, Ensured), ClientError> {
     let mut attempts = 1;
     loop {
         let outcome = ensure_once(client, &object, &mut mutate, by).await;
@@ -151,11 +151,11 @@ async fn ensure<K: Object>(
 }
 
 async fn ensure_once<K: Object>(
-    client: &impl Requests<K>,
+    client: &impl ObjectRequests<K>,
     object: &K,
     mutate: &mut (impl FnMut(&mut K) -> Result<(), MutateError> + Send),
     by: By,
-) -> Result<(K, Ensured), Error> {
+) -> Result<(K, Ensured), ClientError> {
     let fail = |reason: &str| client.unsent(by.verb(), object, reason);
     let key = client.key_of(by.verb(), object)?;
     let found = client.get(&key).await?;
@@ -178,13 +178,13 @@ async fn ensure_once<K: Object>(
 }
 
 async fn write_difference<K: Object>(
-    client: &impl Requests<K>,
+    client: &impl ObjectRequests<K>,
     key: &ObjectKey<K>,
     old: &K,
     new: K,
     mut difference: Value,
     by: By,
-) -> Result<(K, Ensured), Error> {
+) -> Result<(K, Ensured), ClientError> {
     let status = difference.as_object_mut().and_then(|fields| fields.remove("status"));
     let differs = difference.as_object().is_some_and(|fields| !fields.is_empty());
     let stored = match by {
@@ -220,7 +220,7 @@ impl By {
     }
 }
 
-fn was_overtaken(error: &Error) -> bool {
+fn was_overtaken(error: &ClientError) -> bool {
     error.is_conflict()
         || error.verb() == Verb::Create && error.is_already_exists()
         || error.verb() != Verb::Create && error.is_not_found()

@@ -1,6 +1,6 @@
 //! Results of requests whose failure is often acceptable.
 
-use crate::client::transport::error::Error;
+use crate::client::transport::error::ClientError;
 
 /// Turns errors that are often acceptable into `None`.
 pub trait ResultExt<T> {
@@ -11,7 +11,7 @@ pub trait ResultExt<T> {
     ///
     /// Every other error.
     #[doc(alias = "IgnoreNotFound")]
-    fn optional(self) -> Result<Option<T>, Error>;
+    fn optional(self) -> Result<Option<T>, ClientError>;
 
     /// Returns `None` instead of [`ErrorKind::AlreadyExists`](crate::client::ErrorKind::AlreadyExists).
     ///
@@ -19,20 +19,23 @@ pub trait ResultExt<T> {
     ///
     /// Every other error.
     #[doc(alias = "IgnoreAlreadyExists")]
-    fn ignore_already_exists(self) -> Result<Option<T>, Error>;
+    fn ignore_already_exists(self) -> Result<Option<T>, ClientError>;
 }
 
-impl<T> ResultExt<T> for Result<T, Error> {
-    fn optional(self) -> Result<Option<T>, Error> {
-        none_if(self, Error::is_not_found)
+impl<T> ResultExt<T> for Result<T, ClientError> {
+    fn optional(self) -> Result<Option<T>, ClientError> {
+        none_if(self, ClientError::is_not_found)
     }
 
-    fn ignore_already_exists(self) -> Result<Option<T>, Error> {
-        none_if(self, Error::is_already_exists)
+    fn ignore_already_exists(self) -> Result<Option<T>, ClientError> {
+        none_if(self, ClientError::is_already_exists)
     }
 }
 
-fn none_if<T>(result: Result<T, Error>, harmless: impl Fn(&Error) -> bool) -> Result<Option<T>, Error> {
+fn none_if<T>(
+    result: Result<T, ClientError>,
+    harmless: impl Fn(&ClientError) -> bool,
+) -> Result<Option<T>, ClientError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if harmless(&error) => Ok(None),

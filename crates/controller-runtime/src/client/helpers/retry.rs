@@ -4,7 +4,7 @@ use std::{future::Future, time::Duration};
 
 use tokio::time::sleep;
 
-use crate::client::transport::{client::Client, error::Error};
+use crate::client::transport::{client::Client, error::ClientError};
 
 /// Number of attempts when there are conflicts: client-go's `DefaultRetry`.
 pub(in crate::client) const ATTEMPTS: u32 = 5;
@@ -20,9 +20,9 @@ impl Client {
     /// it need no retry: use an apply, or a patch without a version.
     ///
     /// ```no_run
-    /// # use controller_runtime::{Client, ObjectKey, client::Error};
+    /// # use controller_runtime::{Client, ClientError, ObjectKey};
     /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # async fn example(client: Client, key: ObjectKey<ConfigMap>) -> Result<(), Error> {
+    /// # async fn example(client: Client, key: ObjectKey<ConfigMap>) -> Result<(), ClientError> {
     /// let counted = client.retry_on_conflict(|| async {
     ///     let Some(mut map) = client.get(&key).await? else { return Ok(None) };
     ///     let data = map.data.get_or_insert_default();
@@ -39,9 +39,9 @@ impl Client {
     ///
     /// The error of the last attempt.
     #[doc(alias = "RetryOnConflict")]
-    pub async fn retry_on_conflict<T, Fut>(&self, mut attempt: impl FnMut() -> Fut) -> Result<T, Error>
+    pub async fn retry_on_conflict<T, Fut>(&self, mut attempt: impl FnMut() -> Fut) -> Result<T, ClientError>
     where
-        Fut: Future<Output = Result<T, Error>>,
+        Fut: Future<Output = Result<T, ClientError>>,
     {
         for _ in 1..ATTEMPTS {
             match attempt().await {

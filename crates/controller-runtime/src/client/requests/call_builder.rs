@@ -13,7 +13,7 @@ use crate::{
         call::{Call, Verb},
         client::Client,
         decode::decode,
-        error::Error,
+        error::ClientError,
     },
     object::{DynamicKind, Object, ObjectKey, StaticObject, name_of},
 };
@@ -25,12 +25,12 @@ impl Client {
         verb: Verb,
         kind: Arc<DynamicKind>,
         object: &K,
-    ) -> Result<Call, Error> {
+    ) -> Result<Call, ClientError> {
         let mut call = Call::new(verb, kind);
         call.namespace.clone_from(&object.meta().namespace);
         call.name.clone_from(&object.meta().name);
         let fail = |call: &Call, reason: &str| {
-            Err(Error::unsent(verb, format!("{} {}", call.kind, name_of(object)), reason))
+            Err(ClientError::unsent(verb, format!("{} {}", call.kind, name_of(object)), reason))
         };
         if K::metadata_api() && verb != Verb::Delete {
             return fail(&call, "metadata alone cannot be written: use a patch");
@@ -69,8 +69,9 @@ pub(in crate::client) fn of_status(mut call: Call) -> Call {
 }
 
 /// Turns the call into an apply of this status only.
-pub(in crate::client) fn with_status(call: Call, status: &impl Serialize) -> Result<Call, Error> {
-    let status = serde_json::to_value(status).map_err(|error| Error::not_sent(&call, error.to_string()))?;
+pub(in crate::client) fn with_status(call: Call, status: &impl Serialize) -> Result<Call, ClientError> {
+    let status =
+        serde_json::to_value(status).map_err(|error| ClientError::not_sent(&call, error.to_string()))?;
     let mut call = of_status(call);
     let resource = call.kind.resource();
     let body = json!({
@@ -84,28 +85,28 @@ pub(in crate::client) fn with_status(call: Call, status: &impl Serialize) -> Res
     Ok(call)
 }
 
-pub(in crate::client) fn named(call: Call) -> Result<Call, Error> {
+pub(in crate::client) fn named(call: Call) -> Result<Call, ClientError> {
     match &call.name {
         Some(_) => Ok(call),
         None => {
             let subject = format!("{} (without a name)", call.subject());
-            Err(Error::unsent(call.verb, subject, "metadata.name must be set"))
+            Err(ClientError::unsent(call.verb, subject, "metadata.name must be set"))
         }
     }
 }
 
-pub(in crate::client) fn versioned(call: Call, meta: &ObjectMeta) -> Result<Call, Error> {
+pub(in crate::client) fn versioned(call: Call, meta: &ObjectMeta) -> Result<Call, ClientError> {
     if meta.resource_version.is_none() {
         let reason = "metadata.resourceVersion must be set, so that no change of others is lost: \
                       read the object and change that, or use apply or patch";
-        return Err(Error::not_sent(&call, reason));
+        return Err(ClientError::not_sent(&call, reason));
     }
     named(call)
 }
 
-pub(in crate::client) fn as_apply(mut call: Call) -> Result<Call, Error> {
+pub(in crate::client) fn as_apply(mut call: Call) -> Result<Call, ClientError> {
     let body = decode::<Value>(&call.body);
-    let mut body = body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
+    let mut body = body.map_err(|error| ClientError::not_sent(&call, error.to_string()))?;
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields"); // the API server refuses them
     }
@@ -114,9 +115,9 @@ pub(in crate::client) fn as_apply(mut call: Call) -> Result<Call, Error> {
     named(call)
 }
 
-pub(in crate::client) fn with_patch(mut call: Call, patch: Patch) -> Result<Call, Error> {
+pub(in crate::client) fn with_patch(mut call: Call, patch: Patch) -> Result<Call, ClientError> {
     call.content_type = patch.content_type;
-    let body = patch.into_body().map_err(|reason| Error::not_sent(&call, reason))?;
+    let body = patch.into_body().map_err(|reason| ClientError::not_sent(&call, reason))?;
     call.body = Bytes::from(body.to_string());
     Ok(call)
 }

@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 
 use super::many::Many;
 use crate::client::transport::{
-    call::Call, client::Client, error::Error, own_writes::is_gone, preconditions::Preconditions,
+    call::Call, client::Client, error::ClientError, own_writes::reports_deletion,
+    preconditions::Preconditions,
 };
 
 /// Deletion of the objects that a deleted object owns.
@@ -44,8 +45,8 @@ pub enum Deletion {
 #[must_use = "a request is sent when it is awaited"]
 pub struct Delete<K> {
     client: Client,
-    call: Result<Call, Error>,
-    options: Options,
+    call: Result<Call, ClientError>,
+    options: DeleteOptions,
     to_cache: bool,
     kind: PhantomData<fn() -> K>,
 }
@@ -53,7 +54,7 @@ pub struct Delete<K> {
 /// `DeleteOptions` of the API.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Options {
+struct DeleteOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dry_run: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,30 +71,31 @@ struct Options {
 /// Names of the options that have a method.
 const OWN: [&str; 4] = ["dryRun", "gracePeriodSeconds", "propagationPolicy", "preconditions"];
 
-impl Options {
+impl DeleteOptions {
     fn of(client: &Client) -> Self {
         let dry_run = if client.settings().dry_run { vec!["All"] } else { Vec::new() };
         // kubectl and most controllers use background deletion. Without a policy, some old kinds orphan their dependents.
         Self { dry_run, propagation_policy: Some(Propagation::Background), ..Self::default() }
     }
 
-    fn write_to(&self, call: &mut Call) -> Result<(), Error> {
+    fn write_to(&self, call: &mut Call) -> Result<(), ClientError> {
         if let Some(own) = OWN.iter().find(|own| self.more.contains_key(**own)) {
-            return Err(Error::not_sent(
+            return Err(ClientError::not_sent(
                 call,
                 format!("option {own} is reserved by the client: set it by the method of the request"),
             ));
         }
         call.dry_run = !self.dry_run.is_empty();
-        let body = serde_json::to_vec(self).map_err(|error| Error::not_sent(call, error.to_string()))?;
+        let body =
+            serde_json::to_vec(self).map_err(|error| ClientError::not_sent(call, error.to_string()))?;
         call.body = Bytes::from(body);
         Ok(())
     }
 }
 
 impl<K> Delete<K> {
-    pub(in crate::client) fn new(client: &Client, call: Result<Call, Error>) -> Self {
-        let options = Options::of(client);
+    pub(in crate::client) fn new(client: &Client, call: Result<Call, ClientError>) -> Self {
+        let options = DeleteOptions::of(client);
         Self { client: client.clone(), call, options, to_cache: true, kind: PhantomData }
     }
 
@@ -156,8 +158,9 @@ impl<K> Delete<K> {
         self
     }
 
-    /// Sets the time that this request may take; see [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout).
-    /// Default: the client's, which is 60 s unless it was built with another.
+    /// Sets the time that this request may take; see
+    /// [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout). Default: the client's, which is 60
+    /// s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         if let Ok(call) = &mut self.call {
             call.timeout = Some(timeout);
@@ -171,12 +174,12 @@ impl<K> Delete<K> {
         self
     }
 
-    async fn send(self) -> Result<Deletion, Error> {
+    async fn send(self) -> Result<Deletion, ClientError> {
         let Self { client, call, options, to_cache, .. } = self;
         let mut call = call?;
         options.write_to(&mut call)?;
         match client.write(call, to_cache).await {
-            Ok((_, answer)) if is_gone(&answer) => Ok(Deletion::Done),
+            Ok((_, answer)) if reports_deletion(&answer) => Ok(Deletion::Done),
             Ok(_) => Ok(Deletion::Begun),
             Err(error) if error.is_not_found() => Ok(Deletion::NothingThere),
             Err(error) => Err(error),
@@ -185,7 +188,7 @@ impl<K> Delete<K> {
 }
 
 impl<K: 'static> IntoFuture for Delete<K> {
-    type Output = Result<Deletion, Error>;
+    type Output = Result<Deletion, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -202,13 +205,13 @@ pub type DeleteAll<K> = Many<K, Deleting>;
 /// Options that only a [`DeleteAll`] has.
 #[derive(Debug)]
 pub struct Deleting {
-    options: Options,
+    options: DeleteOptions,
     to_cache: bool,
 }
 
 impl<K> DeleteAll<K> {
     pub(in crate::client) fn new(client: &Client, call: Call) -> Self {
-        Self::about(client, call, Deleting { options: Options::of(client), to_cache: true })
+        Self::about(client, call, Deleting { options: DeleteOptions::of(client), to_cache: true })
     }
 
     /// Sets what happens to the dependents of the objects. Default: [`Propagation::Background`].
@@ -242,7 +245,7 @@ impl<K> DeleteAll<K> {
         self
     }
 
-    async fn send(self) -> Result<(), Error> {
+    async fn send(self) -> Result<(), ClientError> {
         let mut call = self.selecting();
         let Self { client, verb: Deleting { options, to_cache }, .. } = self;
         options.write_to(&mut call)?;
@@ -250,14 +253,14 @@ impl<K> DeleteAll<K> {
         // Other policies add a finalizer, so that the objects stay for a while.
         if to_cache && !call.dry_run && options.propagation_policy == Some(Propagation::Background) {
             let at_once = options.grace_period_seconds == Some(0);
-            client.tell_cache_of_deletes(&call, &answer, at_once);
+            client.record_presumed_deletions(&call, &answer, at_once);
         }
         Ok(())
     }
 }
 
 impl<K: 'static> IntoFuture for DeleteAll<K> {
-    type Output = Result<(), Error>;
+    type Output = Result<(), ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -17,7 +17,8 @@ use crate::{
     client::transport::{
         call::{Call, METADATA, Verb},
         client::Client,
-        error::Error,
+        error::ClientError,
+        own_writes::Extent,
     },
     object::{DynamicKind, ObjectKey},
 };
@@ -69,22 +70,23 @@ impl DynamicClient {
 
     /// See [`Client::get`].
     pub fn get(&self, key: &ObjectKey<DynamicObject>) -> Get<DynamicObject> {
-        Get::new(&self.client, self.call(Verb::Get, key), false)
+        Get::new(&self.client, self.call(Verb::Get, key), Extent::Whole)
     }
 
     /// Like [`Client::get`], but the API server sends only metadata.
     pub fn get_metadata(&self, key: &ObjectKey<DynamicObject>) -> Get<PartialObjectMeta<DynamicObject>> {
-        Get::new(&self.client, self.call(Verb::Get, key), true)
+        Get::new(&self.client, self.call(Verb::Get, key), Extent::Metadata)
     }
 
     /// See [`Client::list`].
     pub fn list(&self) -> List<DynamicObject> {
-        List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), false).completed_by(complete)
+        List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), Extent::Whole)
+            .completed_by(complete)
     }
 
     /// [`Client::list`] of metadata alone.
     pub fn list_metadata(&self) -> List<PartialObjectMeta<DynamicObject>> {
-        List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), true)
+        List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), Extent::Metadata)
     }
 
     /// See [`Client::watch`].
@@ -178,7 +180,7 @@ impl DynamicClient {
         crate::client::requests::call_builder::call_for(verb, Arc::clone(&self.kind), key)
     }
 
-    fn about(&self, verb: Verb, object: &DynamicObject) -> Result<Call, Error> {
+    fn about(&self, verb: Verb, object: &DynamicObject) -> Result<Call, ClientError> {
         let mut object = object.clone();
         object.types = Some(types(&self.kind)); // the API server refuses an apply without them
         self.client.about(verb, Arc::clone(&self.kind), &object)

@@ -54,9 +54,10 @@ impl<K, V> Many<K, V> {
         self
     }
 
-    /// Sets the time that each request may take; see [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout).
-    /// For a watch it is the time until the response begins; for [`List::pages`](crate::client::List::pages), the time of each page.
-    /// Default: the client's, which is 60 s unless it was built with another.
+    /// Sets the time that each request may take; see
+    /// [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout). For a watch it is the time until
+    /// the response begins; for [`List::pages`](crate::client::List::pages), the time of each page. Default: the client's,
+    /// which is 60 s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = Some(timeout);
         self
@@ -66,10 +67,10 @@ impl<K, V> Many<K, V> {
     /// before it is sent.
     ///
     /// ```no_run
-    /// # use controller_runtime::{Client, client::Error};
+    /// # use controller_runtime::{Client, ClientError};
     /// # use futures::TryStreamExt;
     /// # use k8s_openapi::api::core::v1::Pod;
-    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// # async fn example(client: Client) -> Result<(), ClientError> {
     /// // The initial objects come first, then changes.
     /// let pods = client.watch::<Pod>("").query("sendInitialEvents", "true");
     /// let mut pods = pods.query("resourceVersionMatch", "NotOlderThan").stream();

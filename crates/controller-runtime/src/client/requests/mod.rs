@@ -1,7 +1,7 @@
 //! Requests and their options.
 
 pub(super) mod call_builder;
-pub(super) mod client;
+pub(super) mod client_methods;
 pub(super) mod delete;
 pub(super) mod dynamic;
 pub(super) mod many;

@@ -10,12 +10,12 @@ use super::{
     write::{Change, Create, Update, Write},
 };
 use crate::{
-    client::transport::{call::Verb, client::Client, error::Error},
+    client::transport::{call::Verb, client::Client, error::ClientError},
     object::{Object, ObjectKey, StaticObject, name_of, resource_name},
 };
 
 /// Requests about objects of one type. Their kind is known at compile time ([`Client`]) or at run time ([`DynamicClient`]).
-pub(crate) trait Requests<K: Object>: Sync {
+pub(crate) trait ObjectRequests<K: Object>: Sync {
     /// The client that sends the requests.
     fn client(&self) -> &Client;
 
@@ -32,18 +32,18 @@ pub(crate) trait Requests<K: Object>: Sync {
     fn subresource(&self, key: &ObjectKey<K>, name: &str) -> Subresource;
 
     /// The object's key, or an error if there is none.
-    fn key_of(&self, verb: Verb, object: &K) -> Result<ObjectKey<K>, Error> {
+    fn key_of(&self, verb: Verb, object: &K) -> Result<ObjectKey<K>, ClientError> {
         self.find_key(object)
             .ok_or_else(|| self.unsent(verb, object, "metadata.name and namespace must be set"))
     }
 
     /// An error about this object for a request that was not sent.
-    fn unsent(&self, verb: Verb, object: &K, reason: &str) -> Error {
-        Error::unsent(verb, format!("{} {}", self.resource(), name_of(object)), reason)
+    fn unsent(&self, verb: Verb, object: &K, reason: &str) -> ClientError {
+        ClientError::unsent(verb, format!("{} {}", self.resource(), name_of(object)), reason)
     }
 }
 
-impl<K: StaticObject> Requests<K> for Client {
+impl<K: StaticObject> ObjectRequests<K> for Client {
     fn client(&self) -> &Client {
         self
     }
@@ -77,7 +77,7 @@ impl<K: StaticObject> Requests<K> for Client {
     }
 }
 
-impl Requests<DynamicObject> for DynamicClient {
+impl ObjectRequests<DynamicObject> for DynamicClient {
     fn client(&self) -> &Client {
         &self.client
     }

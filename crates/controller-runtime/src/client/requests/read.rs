@@ -17,7 +17,8 @@ use super::{many::Many, write::decode_answer};
 use crate::client::transport::{
     call::{Call, METADATA},
     client::Client,
-    error::Error,
+    error::ClientError,
+    own_writes::Extent,
 };
 
 /// Media types that ask for metadata instead of whole objects.
@@ -26,7 +27,7 @@ const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=met
 /// Default page size of [`List::pages`], as in client-go's pager.
 const PAGE: u32 = 500;
 
-type Sent<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+type Sent<T> = Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send>>;
 
 /// A read of one object, sent when it is awaited; `None` if the object does not exist.
 #[must_use = "a request is sent when it is awaited"]
@@ -37,8 +38,8 @@ pub struct Get<K> {
 }
 
 impl<K> Get<K> {
-    pub(in crate::client) fn new(client: &Client, mut call: Call, metadata_alone: bool) -> Self {
-        if metadata_alone {
+    pub(in crate::client) fn new(client: &Client, mut call: Call, extent: Extent) -> Self {
+        if extent == Extent::Metadata {
             call.accept = METADATA;
         }
         Self { client: client.clone(), call, kind: PhantomData }
@@ -51,8 +52,9 @@ impl<K> Get<K> {
         self
     }
 
-    /// Sets the time that this request may take; see [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout).
-    /// Default: the client's, which is 60 s unless it was built with another.
+    /// Sets the time that this request may take; see
+    /// [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout). Default: the client's, which is 60
+    /// s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = Some(timeout);
         self
@@ -68,7 +70,7 @@ impl<K> Get<K> {
 }
 
 impl<K: DeserializeOwned + 'static> IntoFuture for Get<K> {
-    type Output = Result<Option<K>, Error>;
+    type Output = Result<Option<K>, ClientError>;
     type IntoFuture = Sent<Option<K>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -98,8 +100,8 @@ pub struct Listing<K> {
 pub(in crate::client) type Complete<K> = fn(&mut K, &Call);
 
 impl<K> List<K> {
-    pub(in crate::client) fn new(client: &Client, mut call: Call, metadata_alone: bool) -> Self {
-        if metadata_alone {
+    pub(in crate::client) fn new(client: &Client, mut call: Call, extent: Extent) -> Self {
+        if extent == Extent::Metadata {
             call.accept = METADATA_LIST;
         }
         Self::about(client, call, Listing { limit: None, continue_token: None, complete: |_, _| {} })
@@ -144,8 +146,8 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
     /// Stream of pages. Each is requested when the one before has been consumed. Ends after the last page, and after an error.
     ///
     /// All pages show the state at the time of the first. If reading them takes so long that the API server no longer has that
-    /// state, the error [`is_expired`](Error::is_expired).
-    pub fn pages(mut self) -> impl Stream<Item = Result<Page<K>, Error>> + Send + Unpin {
+    /// state, the error [`is_expired`](ClientError::is_expired).
+    pub fn pages(mut self) -> impl Stream<Item = Result<Page<K>, ClientError>> + Send + Unpin {
         self.verb.limit = self.verb.limit.or(Some(PAGE));
         stream::unfold(Some(self), async |rest: Option<Self>| {
             let list = rest?;
@@ -165,7 +167,7 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
         self
     }
 
-    async fn page(&self) -> Result<Page<K>, Error> {
+    async fn page(&self) -> Result<Page<K>, ClientError> {
         let mut call = self.selecting();
         let Listing { limit, continue_token, complete } = &self.verb;
         if let Some(limit) = limit {
@@ -189,7 +191,7 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
 }
 
 impl<K: DeserializeOwned + Send + 'static> IntoFuture for List<K> {
-    type Output = Result<Page<K>, Error>;
+    type Output = Result<Page<K>, ClientError>;
     type IntoFuture = Sent<Page<K>>;
 
     fn into_future(self) -> Self::IntoFuture {

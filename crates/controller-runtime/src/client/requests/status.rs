@@ -13,11 +13,11 @@ use k8s_openapi::{
 use kube::core::object::HasStatus;
 use serde::Serialize;
 
-/// A kind that has a status, which is written separately: [`Client::apply_status`](crate::client::Client::apply_status).
+/// A kind that has a status, which is written separately: [`Client::apply_status`](crate::Client::apply_status).
 ///
 /// Implemented for types that derive `kube::CustomResource` with `#[kube(status = …)]`, and for the builtin kinds of stable
 /// versions; there is nothing to implement by hand. For other kinds, such as those of beta versions, use
-/// [`Client::subresource`](crate::client::Client::subresource).
+/// [`Client::subresource`](crate::Client::subresource).
 ///
 /// `By` distinguishes the two implementations ([`Derived`] or [`Builtin`]) and is inferred.
 #[diagnostic::on_unimplemented(

@@ -12,7 +12,7 @@ use super::{
 use crate::client::transport::{
     call::{Call, Verb},
     client::Client,
-    error::Error,
+    error::ClientError,
 };
 
 /// A subresource of an object, which is read and written separately: its `status`, `scale`, `eviction`, `token`, …
@@ -20,11 +20,11 @@ use crate::client::transport::{
 /// Each subresource has its own request and response types, which the caller chooses.
 ///
 /// ```no_run
-/// # use controller_runtime::{Client, ObjectKey, client::Error};
+/// # use controller_runtime::{Client, ClientError, ObjectKey};
 /// use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale, core::v1::Pod, policy::v1::Eviction};
 /// use kube::core::Status;
 ///
-/// # async fn example(client: Client) -> Result<(), Error> {
+/// # async fn example(client: Client) -> Result<(), ClientError> {
 /// let scale = client.subresource(&ObjectKey::<Deployment>::new("demo", "web"), "scale");
 /// let mut wanted: Scale = scale.get().await?;
 /// wanted.spec.get_or_insert_default().replicas = Some(3);
@@ -49,8 +49,8 @@ impl Subresource {
     }
 
     /// Sets the time that each request of this subresource may take; see
-    /// [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout). Default: the client's, which is 60 s unless
-    /// it was built with another.
+    /// [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout). Default: the client's, which is 60
+    /// s unless it was built with another.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = Some(timeout);
@@ -70,8 +70,8 @@ impl Subresource {
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_not_found`] if there is no such object.
-    pub fn get<T: DeserializeOwned>(&self) -> impl Future<Output = Result<T, Error>> + Send + use<T> {
+    /// The request failed; [`ClientError::is_not_found`] if there is no such object.
+    pub fn get<T: DeserializeOwned>(&self) -> impl Future<Output = Result<T, ClientError>> + Send + use<T> {
         let (client, call) = (self.client.clone(), self.call(Verb::Get));
         async move {
             let answer = client.send(call.clone()).await?;
@@ -111,9 +111,10 @@ impl Subresource {
         Call { verb, ..self.call.clone() }
     }
 
-    fn with_body(&self, verb: Verb, body: &impl Serialize) -> Result<Call, Error> {
+    fn with_body(&self, verb: Verb, body: &impl Serialize) -> Result<Call, ClientError> {
         let mut call = self.call(verb);
-        let body = serde_json::to_vec(body).map_err(|error| Error::not_sent(&call, error.to_string()))?;
+        let body =
+            serde_json::to_vec(body).map_err(|error| ClientError::not_sent(&call, error.to_string()))?;
         call.body = Bytes::from(body);
         Ok(call)
     }

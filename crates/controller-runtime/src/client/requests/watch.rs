@@ -12,7 +12,7 @@ use super::{many::Many, write::decode_answer};
 use crate::client::transport::{
     call::{Call, Content},
     client::Client,
-    error::{Error, ErrorKind, describe},
+    error::{ClientError, ErrorKind, describe},
 };
 
 /// Changes of the objects of a kind, as the API server sends them.
@@ -21,12 +21,12 @@ use crate::client::transport::{
 /// the last version it saw. [`Cached`](crate::Cached) does this, and everything else that a cache needs.
 ///
 /// ```no_run
-/// # use controller_runtime::{Client, client::Error};
+/// # use controller_runtime::{Client, ClientError};
 /// # use futures::{TryStreamExt};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
 /// use kube::core::WatchEvent;
 ///
-/// # async fn example(client: Client) -> Result<(), Error> {
+/// # async fn example(client: Client) -> Result<(), ClientError> {
 /// let page = client.list::<ConfigMap>().in_namespace("default").await?;
 /// let mut changes = client.watch::<ConfigMap>(&page.resource_version).in_namespace("default").stream();
 /// while let Some(event) = changes.try_next().await? {
@@ -62,8 +62,8 @@ impl<K> Watch<K> {
 impl<K: DeserializeOwned + Send + 'static> Watch<K> {
     /// Stream of changes, including bookmarks. Ends with the watch, and after an error.
     ///
-    /// An error event becomes an error; if it [`is_expired`](Error::is_expired), list again.
-    pub fn stream(self) -> impl Stream<Item = Result<WatchEvent<K>, Error>> + Send + Unpin {
+    /// An error event becomes an error; if it [`is_expired`](ClientError::is_expired), list again.
+    pub fn stream(self) -> impl Stream<Item = Result<WatchEvent<K>, ClientError>> + Send + Unpin {
         let call = self.selecting();
         let client = self.client;
         let events = async move {
@@ -86,7 +86,7 @@ impl<K: DeserializeOwned + Send + 'static> Watch<K> {
     }
 }
 
-fn event<K: DeserializeOwned>(call: &Call, line: &[u8]) -> Result<WatchEvent<K>, Error> {
+fn event<K: DeserializeOwned>(call: &Call, line: &[u8]) -> Result<WatchEvent<K>, ClientError> {
     #[derive(serde::Deserialize)]
     struct Failed {
         object: Status,
@@ -95,13 +95,13 @@ fn event<K: DeserializeOwned>(call: &Call, line: &[u8]) -> Result<WatchEvent<K>,
     if let WatchEvent::Error(_) = &event {
         // Decode it again as a `Status`, from which the error takes code and reason.
         let Failed { object } = decode_answer(call, line)?;
-        return Err(Error::refused(call, object, None));
+        return Err(ClientError::refused(call, object, None));
     }
     Ok(event)
 }
 
 /// Non-empty lines of a body.
-fn lines(call: Call, content: Content) -> BoxStream<'static, Result<Bytes, Error>> {
+fn lines(call: Call, content: Content) -> BoxStream<'static, Result<Bytes, ClientError>> {
     let body = match content {
         Content::Stream(body) => body.into_data_stream().boxed(),
         // An interceptor answered.
@@ -120,8 +120,8 @@ fn lines(call: Call, content: Content) -> BoxStream<'static, Result<Bytes, Error
             match body.next().await {
                 Some(Ok(chunk)) => buffer.extend_from_slice(&chunk),
                 Some(Err(error)) => {
-                    let error =
-                        Error::make(&call, ErrorKind::NoAnswer(describe(&error)), None).caused_by(error);
+                    let error = ClientError::make(&call, ErrorKind::NoAnswer(describe(&error)), None)
+                        .caused_by(error);
                     return Some((Err(error), (body, BytesMut::new(), call)));
                 }
                 // A complete line of a watch ends with a line feed. A rest without one was cut off, and is dropped.

@@ -19,8 +19,8 @@ use crate::{
         call::{Call, FieldValidation, JSON, METADATA, Verb},
         client::Client,
         decode::decode,
-        error::{Error, ErrorKind},
-        own_writes::{Extent, Outcome, OwnWrites, gone_of, name_in},
+        error::{ClientError, ErrorKind},
+        own_writes::{Extent, OwnWrites, WriteOutcome, name_in, presumed_deletions},
     },
     object::DynamicKind,
 };
@@ -32,9 +32,9 @@ use crate::{
 /// carries the write out.
 ///
 /// ```no_run
-/// # use controller_runtime::{Client, client::Error};
+/// # use controller_runtime::{Client, ClientError};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # async fn example(client: Client, map: ConfigMap) -> Result<(), Error> {
+/// # async fn example(client: Client, map: ConfigMap) -> Result<(), ClientError> {
 /// let stored = client.create(&map).await?;
 /// let would_be = client.apply(&map).field_manager("importer").dry_run().await?;
 /// # Ok(())
@@ -43,7 +43,7 @@ use crate::{
 #[must_use = "a request is sent when it is awaited"]
 pub struct Write<T, V> {
     client: Client,
-    call: Result<Call, Error>,
+    call: Result<Call, ClientError>,
     dry_run: bool,
     field_manager: Arc<str>,
     field_validation: Option<FieldValidation>,
@@ -69,7 +69,7 @@ pub enum Change {}
 pub enum Apply {}
 
 impl<T, V> Write<T, V> {
-    pub(in crate::client) fn new(client: &Client, call: Result<Call, Error>) -> Self {
+    pub(in crate::client) fn new(client: &Client, call: Result<Call, ClientError>) -> Self {
         let settings = client.settings();
         Self {
             client: client.clone(),
@@ -114,8 +114,9 @@ impl<T, V> Write<T, V> {
         self
     }
 
-    /// Sets the time that this request may take; see [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout).
-    /// Default: the client's, which is 60 s unless it was built with another.
+    /// Sets the time that this request may take; see
+    /// [`ClientBuilder::request_timeout`](crate::client::ClientBuilder::request_timeout). Default: the client's, which is 60
+    /// s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         if let Ok(call) = &mut self.call {
             call.timeout = Some(timeout);
@@ -145,7 +146,7 @@ impl<T> Write<T, Apply> {
 }
 
 impl<T: DeserializeOwned, V> Write<T, V> {
-    async fn send(self) -> Result<T, Error> {
+    async fn send(self) -> Result<T, ClientError> {
         let Self { client, call, dry_run, field_manager, field_validation, force, to_cache, .. } = self;
         let mut call = call?;
         if dry_run {
@@ -170,7 +171,7 @@ where
     T: DeserializeOwned + Send + 'static,
     V: 'static,
 {
-    type Output = Result<T, Error>;
+    type Output = Result<T, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -187,7 +188,7 @@ impl Client {
         &self,
         mut call: Call,
         to_cache: bool,
-    ) -> Result<(Call, Bytes), Error> {
+    ) -> Result<(Call, Bytes), ClientError> {
         let own_writes = self.settings().own_writes.as_ref().filter(|_| to_cache && !call.dry_run);
         // A cache of whole objects cannot take a write from metadata alone, so ask for the whole object.
         if call.accept == METADATA && own_writes.is_some_and(|known| known.needs_whole(&call)) {
@@ -197,13 +198,13 @@ impl Client {
         let before = own_writes.filter(|_| call.verb == Verb::Delete).and_then(|known| known.reached(&call));
         let body = self.send(call.clone()).await?.into_bytes();
         if let Some(own_writes) = own_writes {
-            match Outcome::of(&call, &body) {
-                Outcome::Wrote(extent) => {
-                    own_writes.wrote(&call, &body, extent);
+            match WriteOutcome::of(&call, &body) {
+                WriteOutcome::Written(extent) => {
+                    own_writes.record_write(&call, &body, extent);
                     self.read_in_other_versions(&call, &body, &**own_writes).await;
                 }
-                Outcome::Deleted(object) => own_writes.deleted(&call, &object, before),
-                Outcome::Nothing => {}
+                WriteOutcome::Deleted(object) => own_writes.record_deletion(&call, &object, before),
+                WriteOutcome::Nothing => {}
             }
         }
         Ok((call, body))
@@ -229,7 +230,7 @@ impl Client {
             // Around all of it: the deadline of a request covers neither interceptors nor the rate limit.
             let reason = match timeout(OTHER_VERSION_WITHIN, self.send(get.clone())).await {
                 Ok(Ok(object)) => {
-                    own_writes.wrote(&get, &object.into_bytes(), extent);
+                    own_writes.record_write(&get, &object.into_bytes(), extent);
                     continue;
                 }
                 Ok(Err(error)) => error.to_string(),
@@ -244,18 +245,21 @@ impl Client {
         }
     }
 
-    /// Notifies the caches of objects removed by a delete of many.
-    pub(in crate::client) fn tell_cache_of_deletes(&self, call: &Call, answer: &Bytes, at_once: bool) {
+    /// Notifies the caches of objects that a bulk deletion most likely removed.
+    pub(in crate::client) fn record_presumed_deletions(&self, call: &Call, answer: &Bytes, at_once: bool) {
         if let Some(own_writes) = &self.settings().own_writes {
-            for object in gone_of(call, answer, at_once) {
-                own_writes.presumed_deleted(call, &object);
+            for deletion in presumed_deletions(call, answer, at_once) {
+                own_writes.record_presumed_deletion(call, &deletion);
             }
         }
     }
 }
 
-pub(in crate::client) fn decode_answer<T: DeserializeOwned>(call: &Call, body: &[u8]) -> Result<T, Error> {
-    decode(body).map_err(|error| Error::make(call, ErrorKind::Undecodable(error), None))
+pub(in crate::client) fn decode_answer<T: DeserializeOwned>(
+    call: &Call,
+    body: &[u8],
+) -> Result<T, ClientError> {
+    decode(body).map_err(|error| ClientError::make(call, ErrorKind::Undecodable(error), None))
 }
 
 impl<T, V> fmt::Debug for Write<T, V> {

@@ -9,7 +9,7 @@ use kube::{
     core::{Status, response::StatusDetails},
 };
 
-use super::error::Error;
+use super::error::ClientError;
 use crate::object::DynamicKind;
 
 /// Verb of a request to the API server.
@@ -72,8 +72,8 @@ impl fmt::Display for Verb {
 
 /// A request to the API server, before it is sent.
 ///
-/// An [`Interceptor`](crate::client::Interceptor) reads and may change it; a [`WriteGate`](crate::client::WriteGate) reads it. Its `Debug`
-/// form leaves out the body, which may be a secret.
+/// An [`Interceptor`](crate::client::Interceptor) reads and may change it; a [`WriteGate`](crate::client::WriteGate) reads
+/// it. Its `Debug` form leaves out the body, which may be a secret.
 #[derive(Clone)]
 pub struct Call {
     pub(in crate::client) verb: Verb,
@@ -199,7 +199,7 @@ impl Call {
     ///
     /// A `code` that is no HTTP status code of an error becomes 500.
     #[must_use]
-    pub fn refusal(&self, code: u16, reason: &str, message: &str) -> Error {
+    pub fn refusal(&self, code: u16, reason: &str, message: &str) -> ClientError {
         let code = if (400..600).contains(&code) { code } else { 500 };
         let details = StatusDetails {
             name: self.name.clone().unwrap_or_default(),
@@ -210,7 +210,7 @@ impl Call {
             retry_after_seconds: 0,
         };
         let status = Status::failure(message, reason).with_code(code).with_details(details);
-        Error::refused(self, status, None)
+        ClientError::refused(self, status, None)
     }
 
     pub(in crate::client) fn push(&mut self, name: &'static str, value: impl Into<String>) {
@@ -226,20 +226,20 @@ impl Call {
         self.more.push((name.into(), value.into()));
     }
 
-    pub(in crate::client) fn to_http(&self) -> Result<http::Request<Body>, Error> {
+    pub(in crate::client) fn to_http(&self) -> Result<http::Request<Body>, ClientError> {
         for (name, _) in &self.more {
             // The server would act on the caller's value, while this client acts on its own option.
             if OWN.contains(&&**name) || self.query.iter().any(|(known, _)| known == name) {
                 let reason = format!(
                     "query parameter {name} is reserved by the client: set it by the option of the request"
                 );
-                return Err(Error::not_sent(self, reason));
+                return Err(ClientError::not_sent(self, reason));
             }
         }
         for (what, part) in [("namespace", &self.namespace), ("name", &self.name)] {
             // Such a value would change the path: to another resource, or, if empty, from one object to the collection.
             if part.as_deref().is_some_and(|part| part.is_empty() || part.contains(['/', '?', '#', '%'])) {
-                return Err(Error::not_sent(
+                return Err(ClientError::not_sent(
                     self,
                     format!("{:?} is not a valid {what}", part.as_deref().unwrap_or_default()),
                 ));
@@ -265,9 +265,9 @@ impl Call {
         if !self.body.is_empty() {
             request = request.header(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         }
-        let mut request = request
-            .body(Body::from(self.body.clone()))
-            .map_err(|error| Error::not_sent(self, "it is not a valid HTTP request").caused_by(error))?;
+        let mut request = request.body(Body::from(self.body.clone())).map_err(|error| {
+            ClientError::not_sent(self, "it is not a valid HTTP request").caused_by(error)
+        })?;
         // Responses to other requests may be compressed, if the program enables it.
         if self.verb == Verb::Watch {
             uncompressed(&mut request);

@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    builder::{ClientBuilder, Settings},
     call::{Answer, Call},
-    error::Error,
+    client_builder::{ClientBuilder, ClientSettings},
+    error::ClientError,
     interceptor::Next,
 };
 
@@ -32,7 +32,7 @@ use super::{
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    pub(in crate::client) settings: Arc<Settings>,
+    pub(in crate::client) settings: Arc<ClientSettings>,
 }
 
 impl Client {
@@ -53,12 +53,12 @@ impl Client {
         &self.settings.kube
     }
 
-    pub(in crate::client) fn settings(&self) -> &Settings {
+    pub(in crate::client) fn settings(&self) -> &ClientSettings {
         &self.settings
     }
 
     /// Sends a call through the interceptors.
-    pub(in crate::client) async fn send(&self, mut call: Call) -> Result<Answer, Error> {
+    pub(in crate::client) async fn send(&self, mut call: Call) -> Result<Answer, ClientError> {
         self.confine(&mut call)?;
         Next { client: self.clone(), passed: 0 }.run(call).await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     call::{Call, Verb},
     client::Client,
-    error::{Error, ErrorKind, describe},
+    error::{ClientError, ErrorKind, describe},
     exchange,
 };
 use crate::object::DynamicKind;
@@ -15,8 +15,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_not_served`] if there is no such kind.
-    pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<DynamicKind, Error> {
+    /// The request failed; [`ClientError::is_not_served`] if there is no such kind.
+    pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<DynamicKind, ClientError> {
         let wanted = kube::core::GroupVersionKind::gvk(group, version, kind);
         // Discovery is not a call; this one only names the request in errors.
         let call = || Call::new(Verb::Get, Arc::new(DynamicKind::namespaced(group, version, kind, kind)));
@@ -26,9 +26,11 @@ impl Client {
         found.map(DynamicKind::from).map_err(|error| {
             let call = call();
             match error {
-                kube::Error::Api(status) => Error::refused(&call, *status, None),
-                kube::Error::Discovery(_) => Error::make(&call, ErrorKind::NotServed, None),
-                error => Error::make(&call, ErrorKind::NoAnswer(describe(&error)), None).caused_by(error),
+                kube::Error::Api(status) => ClientError::refused(&call, *status, None),
+                kube::Error::Discovery(_) => ClientError::make(&call, ErrorKind::NotServed, None),
+                error => {
+                    ClientError::make(&call, ErrorKind::NoAnswer(describe(&error)), None).caused_by(error)
+                }
             }
         })
     }

@@ -15,13 +15,13 @@ use crate::{client::connection::Unreachable, error::innermost};
 
 /// A request to the API server that failed.
 ///
-/// The message names verb, object and failure in one line. Decide by [`Error::kind`]; the `is_…` methods test for the kinds
+/// The message names verb, object and failure in one line. Decide by [`ClientError::kind`]; the `is_…` methods test for the kinds
 /// that reconcilers usually handle.
 ///
 /// ```no_run
-/// # use controller_runtime::{Client, ObjectKey, client::Error};
+/// # use controller_runtime::{Client, ClientError, ObjectKey};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # async fn example(client: Client, map: ConfigMap) -> Result<(), Error> {
+/// # async fn example(client: Client, map: ConfigMap) -> Result<(), ClientError> {
 /// match client.create(&map).await {
 ///     Err(error) if error.is_already_exists() => {} // another client created it first
 ///     outcome => drop(outcome?),
@@ -29,9 +29,9 @@ use crate::{client::connection::Unreachable, error::innermost};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Error(Box<Inner>);
+pub struct ClientError(Box<ErrorInner>);
 
-struct Inner {
+struct ErrorInner {
     verb: Verb,
     /// Resource and key, e.g. `deployments.apps demo/web`.
     subject: String,
@@ -43,7 +43,7 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// Kind of failure of an [`Error`].
+/// Kind of failure of an [`ClientError`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -55,7 +55,7 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The object is not in the state that the request expected.
     Conflict(Conflict),
-    /// The object or patch violates rules of its kind: see [`Error::causes`] for the fields.
+    /// The object or patch violates rules of its kind: see [`ClientError::causes`] for the fields.
     Invalid,
     /// The API server cannot interpret the request (400).
     BadRequest,
@@ -63,7 +63,7 @@ pub enum ErrorKind {
     Unauthorized,
     /// The user has no permission, or an admission plugin or webhook refused the request (403).
     Forbidden,
-    /// The API server is busy: see [`Error::retry_after`].
+    /// The API server is busy: see [`ClientError::retry_after`].
     TooManyRequests,
     /// The requested resourceVersion or continue token is no longer available (410): list again.
     Expired,
@@ -92,7 +92,7 @@ pub enum ErrorKind {
     Undecodable(FieldError),
 }
 
-impl Error {
+impl ClientError {
     /// An error response of the API server.
     pub(in crate::client) fn refused(call: &Call, status: Status, retry_after: Option<Duration>) -> Self {
         let told = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
@@ -109,7 +109,7 @@ impl Error {
     pub(in crate::client) fn unsent(verb: Verb, subject: String, reason: impl Into<String>) -> Self {
         let source: Box<dyn StdError + Send + Sync> = reason.into().into();
         let kind = ErrorKind::NotSent;
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorInner {
             verb,
             subject,
             kind,
@@ -122,7 +122,15 @@ impl Error {
 
     pub(in crate::client) fn make(call: &Call, kind: ErrorKind, status: Option<Status>) -> Self {
         let (verb, subject) = (call.verb, call.subject());
-        Self(Box::new(Inner { verb, subject, kind, status, retry_after: None, host: None, source: None }))
+        Self(Box::new(ErrorInner {
+            verb,
+            subject,
+            kind,
+            status,
+            retry_after: None,
+            host: None,
+            source: None,
+        }))
     }
 
     fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
@@ -202,7 +210,7 @@ impl Error {
     }
 
     /// Returns whether the object is not in the state that the request expected: read it again and repeat the change, as
-    /// [`Client::retry_on_conflict`](crate::client::Client::retry_on_conflict) does.
+    /// [`Client::retry_on_conflict`](crate::Client::retry_on_conflict) does.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.conflict().is_some()
@@ -223,7 +231,7 @@ impl Error {
         self.0.kind == ErrorKind::AlreadyExists
     }
 
-    /// Returns whether the object or patch violates rules of its kind: see [`Error::causes`] for the fields.
+    /// Returns whether the object or patch violates rules of its kind: see [`ClientError::causes`] for the fields.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.0.kind == ErrorKind::Invalid
@@ -296,9 +304,9 @@ fn names_object(status: &Status) -> bool {
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { verb, subject, kind, status, host, source, .. } = &*self.0;
+        let ErrorInner { verb, subject, kind, status, host, source, .. } = &*self.0;
         let server = Server(host.as_deref());
         write!(f, "{verb} {subject}: ")?;
         match kind {
@@ -341,13 +349,13 @@ impl fmt::Display for Server<'_> {
     }
 }
 
-impl fmt::Debug for Error {
+impl fmt::Debug for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl StdError for Error {
+impl StdError for ClientError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         // The reason of `NotSent` is part of the message already. So is that of `NoAnswer`, which is the innermost cause; the
         // causes in between add nothing.

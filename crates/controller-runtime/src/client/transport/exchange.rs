@@ -9,12 +9,12 @@ use kube::{client::Body, core::Status};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    builder::Settings,
     call::{Answer, Call, Content, Verb},
     client::Client,
+    client_builder::ClientSettings,
     deadline::Deadline,
     decode::decode,
-    error::{Error, ErrorKind, unreachable},
+    error::{ClientError, ErrorKind, unreachable},
     throttle::Throttle,
     write_gate::{PermitError, WritePermit},
 };
@@ -22,7 +22,7 @@ use crate::{brief::Brief, error::innermost};
 
 impl Client {
     /// Sends a call that has passed all interceptors.
-    pub(in crate::client) async fn exchange(&self, call: Call) -> Result<Answer, Error> {
+    pub(in crate::client) async fn exchange(&self, call: Call) -> Result<Answer, ClientError> {
         let settings = self.settings();
         let mut throttle = Throttle::default();
         let timeout = call.timeout.unwrap_or(settings.timeout);
@@ -45,7 +45,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(refusal) => refusal,
             };
-            let Refusal { code, retry_after, .. } = refusal;
+            let ErrorResponse { code, retry_after, .. } = refusal;
             let delay = throttle.step(code.as_u16(), retry_after, call.verb.is_write());
             // If the wait would exceed the deadline, return the refusal at once: it is more specific than a timeout later.
             let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
@@ -65,20 +65,20 @@ impl Client {
 }
 
 /// An error response.
-struct Refusal {
+struct ErrorResponse {
     code: StatusCode,
     retry_after: Option<Duration>,
     text: Bytes,
 }
 
-async fn wait_for_turn(settings: &Settings, call: &Call) {
+async fn wait_for_turn(settings: &ClientSettings, call: &Call) {
     if let Some(limiter) = &settings.limiter {
         let waited = limiter.wait().await;
         settings.metrics.rate_limiter_duration(call.verb.method().as_str(), &settings.host, waited);
     }
 }
 
-fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
+fn permit(settings: &ClientSettings, call: &Call) -> Result<WritePermit, ClientError> {
     // Reads and dry runs change nothing, so any process may send them.
     if !call.verb.is_write() || call.dry_run {
         return Ok(WritePermit::unlimited());
@@ -86,13 +86,13 @@ fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
     let permits = settings.gates.iter().map(|gate| gate.permit(call));
     let all = permits.into_iter().try_fold(WritePermit::unlimited(), |all, permit| Ok(all.and(permit?)));
     all.map_err(|no_permit: PermitError| match no_permit.is_misuse() {
-        true => Error::not_sent(call, no_permit.to_string()),
-        false => Error::make(call, ErrorKind::NotPermitted(no_permit), None),
+        true => ClientError::not_sent(call, no_permit.to_string()),
+        false => ClientError::make(call, ErrorKind::NotPermitted(no_permit), None),
     })
 }
 
 /// Sends one request and reads the whole response, except for a watch.
-async fn once(settings: &Settings, call: &Call) -> Result<Result<Answer, Refusal>, Error> {
+async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, ErrorResponse>, ClientError> {
     let response =
         settings.kube.send(call.to_http()?).await.map_err(|error| no_answer(settings, call, error))?;
     let (parts, body) = response.into_parts();
@@ -105,11 +105,11 @@ async fn once(settings: &Settings, call: &Call) -> Result<Result<Answer, Refusal
     Ok(if parts.status.is_success() {
         Ok(Answer { code: parts.status, body: Content::Whole(text) })
     } else {
-        Err(Refusal { code: parts.status, retry_after: retry_after(&parts.headers), text })
+        Err(ErrorResponse { code: parts.status, retry_after: retry_after(&parts.headers), text })
     })
 }
 
-async fn read(settings: &Settings, call: &Call, body: Body) -> Result<Bytes, Error> {
+async fn read(settings: &ClientSettings, call: &Call, body: Body) -> Result<Bytes, ClientError> {
     let collected = body.collect().await.map_err(|error| no_answer(settings, call, error))?;
     Ok(collected.to_bytes())
 }
@@ -119,26 +119,32 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
-fn no_answer(settings: &Settings, call: &Call, error: kube::Error) -> Error {
+fn no_answer(settings: &ClientSettings, call: &Call, error: kube::Error) -> ClientError {
     let cause: &(dyn StdError + 'static) = match &error {
         kube::Error::Service(source) => &**source,
         other => other,
     };
     // The address that failed, if the connection was not made; otherwise the configured name.
     let host = unreachable(cause).unwrap_or(&settings.host);
-    Error::make(call, ErrorKind::NoAnswer(innermost(cause).to_string()), None).of_host(host).caused_by(error)
+    ClientError::make(call, ErrorKind::NoAnswer(innermost(cause).to_string()), None)
+        .of_host(host)
+        .caused_by(error)
 }
 
-pub(in crate::client) fn out_of_time(settings: &Settings, call: &Call, timeout: Duration) -> Error {
-    Error::make(call, ErrorKind::DeadlineExceeded { timeout }, None).of_host(&settings.host)
+pub(in crate::client) fn out_of_time(
+    settings: &ClientSettings,
+    call: &Call,
+    timeout: Duration,
+) -> ClientError {
+    ClientError::make(call, ErrorKind::DeadlineExceeded { timeout }, None).of_host(&settings.host)
 }
 
-fn interrupted(call: &Call, ended: PermitError) -> Error {
-    Error::make(call, ErrorKind::Interrupted(ended), None)
+fn interrupted(call: &Call, ended: PermitError) -> ClientError {
+    ClientError::make(call, ErrorKind::Interrupted(ended), None)
 }
 
-impl Refusal {
-    fn into_error(self, call: &Call) -> Error {
+impl ErrorResponse {
+    fn into_error(self, call: &Call) -> ClientError {
         let Self { code, retry_after, text } = self;
         // A proxy in between may answer with a body that is not a `Status`.
         let told = decode::<Status>(&text).ok().filter(|status| status.code != 0);
@@ -148,6 +154,6 @@ impl Refusal {
             let nothing = line.is_empty().then(|| code.canonical_reason().unwrap_or("no reason given"));
             Status::failure(nothing.unwrap_or(&line), "").with_code(code.as_u16())
         });
-        Error::refused(call, status, retry_after)
+        ClientError::refused(call, status, retry_after)
     }
 }

@@ -5,7 +5,7 @@ use std::{future::Future, pin::Pin};
 use super::{
     call::{Answer, Call},
     client::Client,
-    error::Error,
+    error::ClientError,
 };
 
 /// Sees every call of a client before it is sent, and its outcome afterwards.
@@ -40,12 +40,12 @@ pub trait Interceptor: Send + Sync + 'static {
 }
 
 /// Future of an intercepted call.
-pub type Intercepted<'a> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'a>>;
+pub type Intercepted<'a> = Pin<Box<dyn Future<Output = Result<Answer, ClientError>> + Send + 'a>>;
 
 impl<F, Fut> Interceptor for F
 where
     F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Answer, Error>> + Send + 'static,
+    Fut: Future<Output = Result<Answer, ClientError>> + Send + 'static,
 {
     fn intercept(&self, call: Call, next: Next) -> Intercepted<'_> {
         Box::pin(self(call, next))
@@ -68,7 +68,7 @@ impl Next {
     /// # Errors
     ///
     /// Any error of the remaining interceptors or of the request.
-    pub async fn run(self, call: Call) -> Result<Answer, Error> {
+    pub async fn run(self, call: Call) -> Result<Answer, ClientError> {
         let Self { client, passed } = self;
         // The interceptor added last sees the call first.
         match client.settings().interceptors.iter().rev().nth(passed).cloned() {

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 
 /// Token bucket of the requests that a client sends.
 pub(in crate::client) struct Limiter {
-    state: Mutex<State>,
+    state: Mutex<LimiterState>,
 }
 
-struct State {
+struct LimiterState {
     bucket: Bucket<u64>,
     /// ID of the next request. The bucket returns tokens by ID.
     next: u64,
@@ -20,7 +20,7 @@ struct State {
 impl Limiter {
     pub(in crate::client) fn try_new(rate: f64, burst: u32) -> Result<Self, BucketError> {
         let bucket = Bucket::try_new(rate, burst)?;
-        Ok(Self { state: Mutex::new(State { bucket, next: 0 }) })
+        Ok(Self { state: Mutex::new(LimiterState { bucket, next: 0 }) })
     }
 
     /// Waits until one request may be sent; returns the time waited.

@@ -1,14 +1,14 @@
 //! A request as a value, and the steps that it passes when it is sent.
 
-pub(super) mod builder;
 pub(super) mod call;
-pub(super) mod client;
+pub(crate) mod client;
+pub(super) mod client_builder;
 pub(super) mod client_metrics;
 pub(super) mod conflict;
 pub(super) mod deadline;
 pub(super) mod decode;
 pub(super) mod discovery;
-pub(super) mod error;
+pub(crate) mod error;
 pub(super) mod exchange;
 pub(super) mod interceptor;
 pub(super) mod limiter;

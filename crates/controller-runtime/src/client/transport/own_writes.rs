@@ -7,6 +7,7 @@ use super::{
     call::{Call, METADATA, Verb},
     preconditions::Preconditions,
 };
+use crate::object::Object;
 
 /// Receives this process's own writes, so that its cached reads need not wait for the watch to show them.
 pub(crate) trait OwnWrites: Send + Sync + 'static {
@@ -17,29 +18,36 @@ pub(crate) trait OwnWrites: Send + Sync + 'static {
     fn other_versions(&self, call: &Call) -> Vec<(ApiResource, Extent)>;
 
     /// The API server has stored an object; `object` is the response as JSON, the whole object or its metadata.
-    fn wrote(&self, call: &Call, object: &Bytes, extent: Extent);
+    fn record_write(&self, call: &Call, object: &Bytes, extent: Extent);
 
     /// The latest known resourceVersion of the object that `call` names.
     fn reached(&self, call: &Call) -> Option<u64>;
 
     /// The API server has removed the object that `call` names; `after` is the latest version known before the call was sent.
-    fn deleted(&self, call: &Call, object: &Removed, after: Option<u64>);
+    fn record_deletion(&self, call: &Call, deletion: &ReportedDeletion, after: Option<u64>);
 
     /// The API server has most likely removed this object of the call's kind: the delete was accepted, and the object in the
     /// response had nothing that delays its removal.
-    fn presumed_deleted(&self, call: &Call, object: &Presumed);
+    fn record_presumed_deletion(&self, call: &Call, deletion: &PresumedDeletion);
 }
 
-/// Part of an object that a response contains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Part of an object that a response contains, or that a list and watch request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Extent {
-    Whole,
     Metadata,
+    Whole,
+}
+
+impl Extent {
+    /// Returns the part of an object that type `K` needs.
+    pub(crate) fn of<K: Object>() -> Self {
+        if K::metadata_api() { Self::Metadata } else { Self::Whole }
+    }
 }
 
 /// An object that was removed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Removed {
+pub(crate) struct ReportedDeletion {
     pub(crate) uid: String,
     /// Version of the object's last state or of its deletion, if known.
     pub(crate) version: Option<String>,
@@ -47,7 +55,7 @@ pub(crate) struct Removed {
 
 /// An object that a delete of many objects most likely removed, in its state before.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Presumed {
+pub(crate) struct PresumedDeletion {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -58,14 +66,18 @@ pub(crate) struct Presumed {
 ///
 /// An object with finalizers stays until they are removed. A pod terminates within its grace period, unless it is deleted
 /// `at_once`, and a namespace stays until it is empty.
-pub(in crate::client) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed> {
+pub(in crate::client) fn presumed_deletions(
+    call: &Call,
+    answer: &[u8],
+    at_once: bool,
+) -> Vec<PresumedDeletion> {
     #[derive(serde::Deserialize)]
-    struct List {
+    struct ResponseList {
         #[serde(default)]
-        items: Vec<Item>,
+        items: Vec<ResponseItem>,
     }
     #[derive(serde::Deserialize)]
-    struct Item {
+    struct ResponseItem {
         metadata: ItemMeta,
     }
     #[derive(serde::Deserialize)]
@@ -82,13 +94,10 @@ pub(in crate::client) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> V
     // Pods terminate gracefully and namespaces wait for their content, so neither is gone yet.
     let takes_time =
         is_namespace(resource) || resource.group.is_empty() && resource.kind == "Pod" && !at_once;
-    let items = serde_json::from_slice::<List>(answer).map(|list| list.items).unwrap_or_default();
+    let items = serde_json::from_slice::<ResponseList>(answer).map(|list| list.items).unwrap_or_default();
     let gone = items.into_iter().filter(|item| !takes_time && item.metadata.finalizers.is_empty());
-    gone.map(|Item { metadata: ItemMeta { namespace, name, uid, resource_version, .. } }| Presumed {
-        namespace,
-        name,
-        uid,
-        version: resource_version,
+    gone.map(|ResponseItem { metadata: ItemMeta { namespace, name, uid, resource_version, .. } }| {
+        PresumedDeletion { namespace, name, uid, version: resource_version }
     })
     .collect()
 }
@@ -99,16 +108,16 @@ fn is_namespace(resource: &ApiResource) -> bool {
 
 /// Effect of a response on the cached object.
 #[derive(Debug, PartialEq)]
-pub(in crate::client) enum Outcome {
+pub(in crate::client) enum WriteOutcome {
     /// The object was stored with the content of the response.
-    Wrote(Extent),
+    Written(Extent),
     /// The object was removed.
-    Deleted(Removed),
+    Deleted(ReportedDeletion),
     /// The response has no effect on the cached object, or cannot be relied on.
     Nothing,
 }
 
-impl Outcome {
+impl WriteOutcome {
     /// Derives the effect of a call from its response.
     ///
     /// A write to an object that is being deleted may remove it: when no finalizer and no grace period is left, the API server
@@ -120,7 +129,7 @@ impl Outcome {
         if !about_one || call.is_dry_run() || call.subresource() == Some("proxy") {
             return Self::Nothing;
         }
-        let Ok(seen) = serde_json::from_slice::<Seen>(answer) else { return Self::Nothing };
+        let Ok(seen) = serde_json::from_slice::<ResponseObject>(answer) else { return Self::Nothing };
         let resource = &call.kind().resource;
         match seen.kind.as_deref() {
             Some("Status") if call.verb() == Verb::Delete => {
@@ -130,7 +139,7 @@ impl Outcome {
             }
             // The metadata of a namespace do not show whether it was removed.
             Some("PartialObjectMetadata") if call.accept == METADATA && is_namespace(resource) => {
-                Self::Wrote(Extent::Metadata)
+                Self::Written(Extent::Metadata)
             }
             Some("PartialObjectMetadata") if call.accept == METADATA => {
                 Self::about(call, seen, answer, Extent::Metadata)
@@ -142,54 +151,54 @@ impl Outcome {
         }
     }
 
-    fn about(call: &Call, seen: Seen, answer: &[u8], extent: Extent) -> Self {
-        if seen.is_gone(call.verb(), answer) {
+    fn about(call: &Call, seen: ResponseObject, answer: &[u8], extent: Extent) -> Self {
+        if seen.is_deleted(call.verb(), answer) {
             Self::deleted(seen.metadata.uid, seen.metadata.resource_version)
         } else {
-            Self::Wrote(extent)
+            Self::Written(extent)
         }
     }
 
     fn deleted(uid: Option<String>, version: Option<String>) -> Self {
         // Without a UID the object cannot be distinguished from a successor of the same name.
-        uid.map_or(Self::Nothing, |uid| Self::Deleted(Removed { uid, version }))
+        uid.map_or(Self::Nothing, |uid| Self::Deleted(ReportedDeletion { uid, version }))
     }
 }
 
 /// Returns whether an object was removed, from the response to its delete: a `Status`, or for some kinds the object's last
 /// state.
-pub(in crate::client) fn is_gone(answer: &[u8]) -> bool {
-    let seen = serde_json::from_slice::<Seen>(answer);
-    seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.is_gone(Verb::Delete, answer))
+pub(in crate::client) fn reports_deletion(answer: &[u8]) -> bool {
+    let seen = serde_json::from_slice::<ResponseObject>(answer);
+    seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.is_deleted(Verb::Delete, answer))
 }
 
 /// Returns the name of the object in a response.
 pub(in crate::client) fn name_in(answer: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct Object {
-        metadata: Named,
+    struct NamedObject {
+        metadata: NameOnly,
     }
     #[derive(serde::Deserialize)]
-    struct Named {
+    struct NameOnly {
         name: String,
     }
-    Some(serde_json::from_slice::<Object>(answer).ok()?.metadata.name)
+    Some(serde_json::from_slice::<NamedObject>(answer).ok()?.metadata.name)
 }
 
 /// The parts of a response that determine its effect.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Seen {
+struct ResponseObject {
     api_version: Option<String>,
     kind: Option<String>,
     #[serde(default)]
-    metadata: Metadata,
+    metadata: ResponseMetadata,
     details: Option<Details>,
 }
 
 #[derive(serde::Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+struct ResponseMetadata {
     uid: Option<String>,
     resource_version: Option<String>,
     deletion_timestamp: Option<String>,
@@ -203,7 +212,7 @@ struct Details {
     uid: Option<String>,
 }
 
-impl Seen {
+impl ResponseObject {
     /// Returns whether the response is of this group and version; true if it has none.
     fn is_of(&self, resource: &ApiResource) -> bool {
         self.api_version.as_ref().is_none_or(|version| *version == resource.api_version)
@@ -211,8 +220,9 @@ impl Seen {
 
     /// Returns whether the object in the response `answer` was removed. A response to an immediate delete may hold the state
     /// before.
-    fn is_gone(&self, verb: Verb, answer: &[u8]) -> bool {
-        let Metadata { deletion_timestamp, deletion_grace_period_seconds, finalizers, .. } = &self.metadata;
+    fn is_deleted(&self, verb: Verb, answer: &[u8]) -> bool {
+        let ResponseMetadata { deletion_timestamp, deletion_grace_period_seconds, finalizers, .. } =
+            &self.metadata;
         // Some kinds answer a delete with the object unchanged; a response to another write is a live object.
         if deletion_timestamp.is_none() {
             return verb == Verb::Delete;
@@ -230,15 +240,15 @@ impl Seen {
 /// they are gone, the next delete removes the namespace.
 fn namespace_waits(namespace: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
-    struct Namespace {
-        spec: Spec,
+    struct TerminatingNamespace {
+        spec: NamespaceSpec,
     }
     #[derive(serde::Deserialize)]
-    struct Spec {
+    struct NamespaceSpec {
         #[serde(default)]
         finalizers: Vec<String>,
     }
-    let spec = serde_json::from_slice::<Namespace>(namespace).map(|namespace| namespace.spec);
+    let spec = serde_json::from_slice::<TerminatingNamespace>(namespace).map(|namespace| namespace.spec);
     spec.is_ok_and(|spec| !spec.finalizers.is_empty())
 }
 
@@ -256,17 +266,17 @@ mod tests {
         Call::new(verb, Arc::new(DynamicKind::of::<ConfigMap>()))
     }
 
-    fn of(call: &Call, answer: &Value) -> Outcome {
-        Outcome::of(call, &Bytes::from(answer.to_string()))
+    fn of(call: &Call, answer: &Value) -> WriteOutcome {
+        WriteOutcome::of(call, &Bytes::from(answer.to_string()))
     }
 
     #[test]
     fn what_was_stored_is_known_and_a_dry_run_is_not() {
         let answer = json!({ "kind": "ConfigMap", "metadata": { "uid": "1" } });
-        assert_eq!(of(&call(Verb::Update), &answer), Outcome::Wrote(Extent::Whole));
+        assert_eq!(of(&call(Verb::Update), &answer), WriteOutcome::Written(Extent::Whole));
         let mut trial = call(Verb::Update);
         trial.dry_run = true;
-        assert_eq!(of(&trial, &answer), Outcome::Nothing);
+        assert_eq!(of(&trial, &answer), WriteOutcome::Nothing);
     }
 
     #[test]
@@ -276,7 +286,7 @@ mod tests {
             |kind, version| json!({ "kind": kind, "apiVersion": version, "metadata": { "uid": "1" } });
         for name in ["status", "resize", "ephemeralcontainers"] {
             below.subresource = Some(name.to_owned());
-            assert_eq!(of(&below, &answer("Pod", "v1")), Outcome::Wrote(Extent::Whole), "{name}");
+            assert_eq!(of(&below, &answer("Pod", "v1")), WriteOutcome::Written(Extent::Whole), "{name}");
         }
         for (name, kind, version) in [
             ("scale", "Scale", "autoscaling/v1"),
@@ -285,14 +295,17 @@ mod tests {
             ("proxy", "Pod", "v1"),
         ] {
             below.subresource = Some(name.to_owned());
-            assert_eq!(of(&below, &answer(kind, version)), Outcome::Nothing, "{name}");
+            assert_eq!(of(&below, &answer(kind, version)), WriteOutcome::Nothing, "{name}");
         }
     }
 
     #[test]
     fn an_object_goes_with_its_delete_or_with_its_last_finalizer() {
         let gone = |version: Option<&str>| {
-            Outcome::Deleted(Removed { uid: "1".to_owned(), version: version.map(str::to_owned) })
+            WriteOutcome::Deleted(ReportedDeletion {
+                uid: "1".to_owned(),
+                version: version.map(str::to_owned),
+            })
         };
         let mut status = json!({ "kind": "Status", "status": "Success", "details": { "uid": "1" } });
         assert_eq!(of(&call(Verb::Delete), &status), gone(None));
@@ -301,7 +314,7 @@ mod tests {
         assert_eq!(of(&on_condition, &status), gone(Some("5")));
         status["details"] = json!(null);
         assert_eq!(of(&on_condition, &status), gone(Some("5")));
-        assert_eq!(of(&call(Verb::Delete), &status), Outcome::Nothing, "nobody knows which one");
+        assert_eq!(of(&call(Verb::Delete), &status), WriteOutcome::Nothing, "nobody knows which one");
 
         let last = json!({ "kind": "ConfigMap", "metadata": { "uid": "1", "resourceVersion": "6" } });
         assert_eq!(of(&call(Verb::Delete), &last), gone(Some("6")), "some kinds answer with the last state");
@@ -310,7 +323,7 @@ mod tests {
             "kind": "ConfigMap",
             "metadata": { "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"] },
         });
-        let wrote = Outcome::Wrote(Extent::Whole);
+        let wrote = WriteOutcome::Written(Extent::Whole);
         assert_eq!(of(&call(Verb::Delete), &going), wrote, "it waits for a finalizer");
         going["metadata"]["finalizers"] = json!([]);
         assert_eq!(of(&call(Verb::Patch), &going), gone(None));
@@ -328,23 +341,23 @@ mod tests {
             "status": { "phase": "Terminating" },
         });
         let call = |verb| Call::new(verb, Arc::new(DynamicKind::of::<Namespace>()));
-        assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote(Extent::Whole));
-        assert!(!is_gone(going.to_string().as_bytes()));
-        assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote(Extent::Whole));
+        assert_eq!(of(&call(Verb::Delete), &going), WriteOutcome::Written(Extent::Whole));
+        assert!(!reports_deletion(going.to_string().as_bytes()));
+        assert_eq!(of(&call(Verb::Patch), &going), WriteOutcome::Written(Extent::Whole));
         for spec in [json!({ "finalizers": [] }), json!({})] {
             going["spec"] = spec;
             assert_eq!(
                 of(&call(Verb::Update), &going),
-                Outcome::Wrote(Extent::Whole),
+                WriteOutcome::Written(Extent::Whole),
                 "it goes with the next delete"
             );
-            let gone = Removed { uid: "1".to_owned(), version: None };
-            assert_eq!(of(&call(Verb::Delete), &going), Outcome::Deleted(gone));
+            let gone = ReportedDeletion { uid: "1".to_owned(), version: None };
+            assert_eq!(of(&call(Verb::Delete), &going), WriteOutcome::Deleted(gone));
         }
         // A kind of that name in another group.
         going["apiVersion"] = json!("example.com/v1");
         going["spec"] = json!({ "finalizers": ["kubernetes"] });
-        assert!(is_gone(going.to_string().as_bytes()));
+        assert!(reports_deletion(going.to_string().as_bytes()));
     }
 
     #[test]
@@ -352,7 +365,7 @@ mod tests {
         let item = |name: &str, finalizers: &[&str]| json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "5", "finalizers": finalizers } });
         let answer = json!({ "kind": "ConfigMapList", "items": [item("a", &[]), item("b", &["x/y"])] });
         let names = |call: &Call, at_once| -> Vec<String> {
-            let gone = gone_of(call, answer.to_string().as_bytes(), at_once);
+            let gone = presumed_deletions(call, answer.to_string().as_bytes(), at_once);
             gone.into_iter().map(|gone| gone.name).collect()
         };
         assert_eq!(names(&call(Verb::DeleteCollection), false), ["a"]);
@@ -361,20 +374,20 @@ mod tests {
         assert_eq!(names(&pods, true), ["a"]);
         let namespaces = Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<Namespace>()));
         assert!(names(&namespaces, true).is_empty(), "they end when they are empty");
-        assert!(gone_of(&pods, br#"{ "kind": "Status" }"#, true).is_empty());
+        assert!(presumed_deletions(&pods, br#"{ "kind": "Status" }"#, true).is_empty());
     }
 
     #[test]
     fn metadata_alone_tell_of_themselves_if_they_were_asked_for() {
         let mut answer = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "1" } });
         let mut patch = call(Verb::Patch);
-        assert_eq!(of(&patch, &answer), Outcome::Nothing);
+        assert_eq!(of(&patch, &answer), WriteOutcome::Nothing);
         patch.accept = METADATA;
-        assert_eq!(of(&patch, &answer), Outcome::Wrote(Extent::Metadata));
+        assert_eq!(of(&patch, &answer), WriteOutcome::Written(Extent::Metadata));
         answer["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let gone = Removed { uid: "1".to_owned(), version: None };
-        assert_eq!(of(&patch, &answer), Outcome::Deleted(gone), "the last finalizer went");
+        let gone = ReportedDeletion { uid: "1".to_owned(), version: None };
+        assert_eq!(of(&patch, &answer), WriteOutcome::Deleted(gone), "the last finalizer went");
         patch.kind = Arc::new(DynamicKind::of::<Namespace>());
-        assert_eq!(of(&patch, &answer), Outcome::Wrote(Extent::Metadata), "its spec is not known");
+        assert_eq!(of(&patch, &answer), WriteOutcome::Written(Extent::Metadata), "its spec is not known");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! With [`kube::Config::default_retry`], which is on by default, a [`kube::Client`] sends a request of any verb again after
 //! 429, 503 and 504, up to 15 times, within one attempt as this client counts it. Deadlines, metrics, the write gate and
-//! [`Error::is_outcome_unknown`](crate::client::Error::is_outcome_unknown) would then be wrong about it. The retry layer can neither be
-//! detected nor removed from outside. But it repeats only requests with a body that can be cloned
+//! [`ClientError::is_outcome_unknown`](crate::ClientError::is_outcome_unknown) would then be wrong about it. The retry layer
+//! can neither be detected nor removed from outside. But it repeats only requests with a body that can be cloned
 //! ([`kube::client::Body::try_clone`]), and a body that arrived as a response cannot be: so each request body is first passed
 //! through a client that echoes it.
 

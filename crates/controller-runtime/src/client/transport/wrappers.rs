@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    builder::Settings,
     call::{Call, FieldValidation},
     client::Client,
-    error::Error,
+    client_builder::ClientSettings,
+    error::ClientError,
     interceptor::Interceptor,
 };
 
@@ -55,14 +55,14 @@ impl Client {
         self.with(|settings| settings.interceptors.push(Arc::new(interceptor)))
     }
 
-    fn with(&self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with(&self, change: impl FnOnce(&mut ClientSettings)) -> Self {
         let mut settings = self.settings().clone();
         change(&mut settings);
         Self { settings: Arc::new(settings) }
     }
 
     /// Applies the restriction to one namespace to a call.
-    pub(in crate::client) fn confine(&self, call: &mut Call) -> Result<(), Error> {
+    pub(in crate::client) fn confine(&self, call: &mut Call) -> Result<(), ClientError> {
         let Some(own) = self.settings().namespace.as_deref().filter(|_| call.kind.is_namespaced) else {
             return Ok(());
         };
@@ -70,7 +70,10 @@ impl Client {
             None => call.namespace = Some(own.to_owned()),
             Some(namespace) if namespace == own => {}
             Some(_) => {
-                return Err(Error::not_sent(call, format!("this client is confined to namespace {own}")));
+                return Err(ClientError::not_sent(
+                    call,
+                    format!("this client is confined to namespace {own}"),
+                ));
             }
         }
         Ok(())

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Secret;
 use super::*;
 use crate::recorder::EventReport;
 
-fn record(name: &str, reason: &str) -> Record {
-    Record {
+fn record(name: &str, reason: &str) -> EventRecord {
+    EventRecord {
         controller: Arc::from("c"),
         regarding: ObjectReference {
             namespace: Some("ns".to_owned()),
@@ -59,7 +59,7 @@ fn a_series_ends_after_six_quiet_minutes() {
     series.observe(&record("a", "R"), now, 1);
     assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(359), 2)), 2);
     assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(719), 3)), 1);
-    assert_eq!(series.due(), None, "each of its counts was told");
+    assert_eq!(series.due(), None, "each of its counts was written");
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn memory_is_bounded_by_forgetting_what_was_seen_longest_ago() {
 #[test]
 fn a_storm_is_told_ten_times_and_then_at_every_doubling() {
     let (mut series, now) = (Series::default(), Instant::now());
-    let told: Vec<u32> = (0..1000)
+    let written: Vec<u32> = (0..1000)
         .map(|_| count(&series.observe(&record("a", "R"), now, 1)))
         .filter(|count| *count > 0)
         .collect();
-    assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 128, 256, 512]);
+    assert_eq!(written, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 128, 256, 512]);
 }
 
 /// A series of `times` events, one second apart.
@@ -95,31 +95,31 @@ fn repeated(times: u32, began: Instant) -> Series {
 }
 
 /// Counts written from now on without further events: count, seconds from now, and age of the last event then.
-fn told(series: &mut Series, began: Instant) -> Vec<(u32, u64, u64)> {
-    let mut told = Vec::new();
+fn written(series: &mut Series, began: Instant) -> Vec<(u32, u64, u64)> {
+    let mut written = Vec::new();
     while let Some(due) = series.due() {
-        let Untold { name, seen, .. } = series.untold(due).expect("it is due");
+        let UnwrittenCount { name, seen, .. } = series.unwritten(due).expect("it is due");
         assert_eq!(name, "a.0000000000000001");
-        told.push((seen.count, (due - began).as_secs(), (due - seen.last).as_secs()));
+        written.push((seen.count, (due - began).as_secs(), (due - seen.last).as_secs()));
     }
-    told
+    written
 }
 
 #[test]
 fn the_last_count_of_a_series_is_told_when_it_is_over() {
     let now = Instant::now();
-    assert_eq!(told(&mut repeated(1000, now), now), [(1000, 999 + 360, 360)]);
-    assert_eq!(told(&mut repeated(11, now), now), [(11, 10 + 360, 360)]);
-    assert_eq!(told(&mut repeated(10, now), now), [], "it is known");
-    assert_eq!(told(&mut repeated(512, now), now), [], "it is known");
+    assert_eq!(written(&mut repeated(1000, now), now), [(1000, 999 + 360, 360)]);
+    assert_eq!(written(&mut repeated(11, now), now), [(11, 10 + 360, 360)]);
+    assert_eq!(written(&mut repeated(10, now), now), [], "it is known");
+    assert_eq!(written(&mut repeated(512, now), now), [], "it is known");
 
     let mut series = repeated(20, now);
-    assert_eq!(series.untold(now + Duration::from_secs(378)), None, "it may go on");
+    assert_eq!(series.unwritten(now + Duration::from_secs(378)), None, "it may go on");
     let later = now + Duration::from_secs(1000);
     let next = series.observe(&record("a", "R"), later, 2);
     assert_eq!(next, Publish::Create { name: "a.0000000000000002".to_owned() }, "another series");
     assert!(series.due().is_some_and(|due| due <= later));
-    let Some(Untold { name, seen, .. }) = series.untold(later) else { panic!("{series:?}") };
+    let Some(UnwrittenCount { name, seen, .. }) = series.unwritten(later) else { panic!("{series:?}") };
     assert_eq!((&*name, seen.count), ("a.0000000000000001", 20), "and the end of the first");
     assert_eq!(series.due(), None);
 }
@@ -131,7 +131,7 @@ fn the_count_of_a_series_that_goes_on_is_told_every_half_hour() {
     for minute in 0..200 {
         let at = now + Duration::from_secs(60 * minute);
         if series.due().is_some_and(|due| due <= at) {
-            let Untold { seen, .. } = series.untold(at).expect("it is due");
+            let UnwrittenCount { seen, .. } = series.unwritten(at).expect("it is due");
             refreshed.push((seen.count, minute));
         }
         series.observe(&record("a", "R"), at, 1);
@@ -148,8 +148,8 @@ fn what_is_forgotten_for_others_is_told_first() {
     for i in 0..CAPACITY {
         series.observe(&record(&format!("o{i}"), "R"), later, 0);
     }
-    let told = series.untold(later).map(|untold| untold.seen.count);
-    assert_eq!((told, series.due()), (Some(20), None));
+    let written = series.unwritten(later).map(|unwritten| unwritten.seen.count);
+    assert_eq!((written, series.due()), (Some(20), None));
 }
 
 #[test]

@@ -90,19 +90,19 @@ impl World {
         if !self.shut_down {
             try_it(&|world| {
                 world.shut_down = true;
-                world.step(Input::Shutdown);
+                world.step(LifecycleInput::Shutdown);
             });
         } else if state == State::Draining && !self.aborted {
             try_it(&|world| {
                 world.aborted = true;
-                world.step(Input::GraceOver);
+                world.step(LifecycleInput::GraceOver);
             });
         }
         for id in self.running.iter().copied() {
             if !self.ready.contains(&id) {
                 try_it(&|world| {
                     world.ready.insert(id);
-                    world.step(Input::Ready(id));
+                    world.step(LifecycleInput::Ready(id));
                 });
             }
             if self.told.contains(&id) {
@@ -111,7 +111,7 @@ impl World {
                 try_it(&|world| {
                     world.failures -= 1;
                     world.shut_down = true;
-                    world.end(id, Err(Failed));
+                    world.end(id, Err(RunnableFailed));
                 });
                 try_it(&|world| {
                     world.failures -= 1;
@@ -124,7 +124,7 @@ impl World {
                 try_it(&|world| {
                     world.removals -= 1;
                     world.removed.insert(id);
-                    world.step(Input::Remove(id));
+                    world.step(LifecycleInput::Remove(id));
                 });
             }
         }
@@ -132,20 +132,20 @@ impl World {
             try_it(&|world| {
                 world.leads = true;
                 world.stands = false;
-                world.step(Input::Elected);
+                world.step(LifecycleInput::Elected);
             });
         }
         if self.leads && self.losses > 0 && !self.stepping_down {
             try_it(&|world| {
                 world.losses -= 1;
                 world.leads = false;
-                world.step(Input::Lost);
+                world.step(LifecycleInput::Lost);
             });
         }
         if self.stepping_down {
             try_it(&|world| {
                 (world.leads, world.stepping_down) = (false, false);
-                world.step(Input::ElectionOver);
+                world.step(LifecycleInput::ElectionOver);
             });
         }
         next
@@ -165,10 +165,10 @@ impl World {
         }
     }
 
-    fn end(&mut self, id: Id, result: Result<(), Failed>) {
+    fn end(&mut self, id: Id, result: Result<(), RunnableFailed>) {
         self.running.remove(&id);
         self.told.remove(&id);
-        self.step(Input::Ended(id, result));
+        self.step(LifecycleInput::Ended(id, result));
     }
 
     /// Drops the run, and with it everything that it has started.
@@ -180,7 +180,7 @@ impl World {
         self.shut_down = true;
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: LifecycleInput) {
         let effects = self.lifecycle.step(input);
         self.carry_out(effects);
     }
@@ -273,7 +273,7 @@ fn assert_ends(world: &World) {
             world.end(id, Ok(()));
         } else if world.stepping_down {
             world.stepping_down = false;
-            world.step(Input::ElectionOver);
+            world.step(LifecycleInput::ElectionOver);
         } else {
             panic!("the stop hangs: {:?}", world.lifecycle);
         }
@@ -314,9 +314,9 @@ fn a_stop_while_starting_starts_nothing_more() {
     let (caches, _) = lifecycle.add(Group::Caches, ReadyWhen::Signalled).unwrap();
     lifecycle.add(Group::LeaderElected, ReadyWhen::Started).unwrap();
     assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(caches)]));
-    assert_eq!(lifecycle.step(Input::Shutdown), [Effect::Drain(caches)]);
-    assert_eq!(lifecycle.step(Input::Ready(caches)), [], "too late");
-    assert_eq!(lifecycle.step(Input::Ended(caches, Ok(()))), []);
+    assert_eq!(lifecycle.step(LifecycleInput::Shutdown), [Effect::Drain(caches)]);
+    assert_eq!(lifecycle.step(LifecycleInput::Ready(caches)), [], "too late");
+    assert_eq!(lifecycle.step(LifecycleInput::Ended(caches, Ok(()))), []);
     assert_eq!(lifecycle.state(), State::Stopped);
 }
 
@@ -326,9 +326,9 @@ fn what_ran_runs_again_in_the_next_run() {
     let (id, _) = lifecycle.add(Group::Others, ReadyWhen::Started).unwrap();
     for _ in 0..2 {
         assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(id)]));
-        assert_eq!(lifecycle.run(), Err(Running));
-        lifecycle.step(Input::Shutdown);
-        lifecycle.step(Input::Ended(id, Ok(())));
+        assert_eq!(lifecycle.run(), Err(AlreadyRunning));
+        lifecycle.step(LifecycleInput::Shutdown);
+        lifecycle.step(LifecycleInput::Ended(id, Ok(())));
         assert_eq!(lifecycle.state(), State::Stopped);
         assert_eq!(lifecycle.add(Group::Others, ReadyWhen::Started), Err(Refused));
     }

@@ -109,11 +109,11 @@ impl Certificates {
     pub(crate) async fn keep_up(&self) {
         let Some(files) = &self.files else { return std::future::pending().await };
         let changed = Arc::new(Notify::new());
-        let tell = Arc::clone(&changed);
+        let notify = Arc::clone(&changed);
         // Watching ends when this is dropped.
         let _watcher = watch(files, move |event| {
             if is_change(&event) {
-                tell.notify_one();
+                notify.notify_one();
             }
         });
         loop {
@@ -162,12 +162,12 @@ impl Certificates {
 /// Watches the folders of the files, as far as the system supports it.
 fn watch(
     files: &CertFiles,
-    tell: impl Fn(notify::Result<notify::Event>) + Send + 'static,
+    on_event: impl Fn(notify::Result<notify::Event>) + Send + 'static,
 ) -> Option<RecommendedWatcher> {
     let polled = |what: &dyn fmt::Display, error: &notify::Error| {
         tracing::debug!("{what} cannot be watched for changes and is read every 10 s instead: {error}");
     };
-    let watcher = notify::recommended_watcher(tell);
+    let watcher = notify::recommended_watcher(on_event);
     let mut watcher = watcher.inspect_err(|error| polled(files, error)).ok()?;
     for folder in files.folders() {
         let watched = watcher.watch(folder, RecursiveMode::NonRecursive);

@@ -35,7 +35,7 @@ pub(super) async fn serve(
     closing: CancellationToken,
 ) {
     let handler = handler.into();
-    let (read_timeout, requests) = (ReadTimeout::new(), Requests::default());
+    let (read_timeout, requests) = (ReadTimeout::new(), ConnectionRequests::default());
     let mut builder = http2::Builder::new(requests.executor());
     builder
         .timer(TokioTimer::new())
@@ -53,9 +53,9 @@ pub(super) async fn serve(
 
 /// The requests of an HTTP/2 connection, one task each. Dropping this aborts them.
 #[derive(Debug, Default)]
-struct Requests(Arc<Mutex<JoinSet<()>>>);
+struct ConnectionRequests(Arc<Mutex<JoinSet<()>>>);
 
-impl Requests {
+impl ConnectionRequests {
     fn executor(&self) -> RequestExecutor {
         RequestExecutor(Arc::downgrade(&self.0))
     }

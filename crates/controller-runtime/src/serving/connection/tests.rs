@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::serving::{BoxHandler, Response, boxed};
+use crate::serving::{BoxHandler, HttpResponse, boxed};
 
 const WHOLE: &str = "GET /0 HTTP/1.1\r\nHost: test\r\n\r\n";
 const HALF: &str = "GET /0 HTTP/1.1\r\nHost:";
@@ -18,7 +18,7 @@ pub(super) fn slow() -> BoxHandler {
     boxed(async |request: Request<()>| {
         let seconds = request.uri().path()[1..].parse().expect("a number of seconds");
         sleep(Duration::from_secs(seconds)).await;
-        Response::new("late".into())
+        HttpResponse::new("late".into())
     })
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn served_unread<S: Future<Output = ()>>(
     request: &[u8],
 ) -> u64 {
     let (mut client, far) = duplex(1 << 10);
-    let long = boxed(async |_: Request<()>| Response::new(vec![b'x'; 1 << 20].into()));
+    let long = boxed(async |_: Request<()>| HttpResponse::new(vec![b'x'; 1 << 20].into()));
     let began = Instant::now();
     let served = serve(far, long, CancellationToken::new());
     let (sent, ()) = tokio::join!(client.write_all(request), served);

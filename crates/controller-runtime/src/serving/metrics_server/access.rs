@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     client::describe,
-    serving::{Request, Response, text},
+    serving::{HttpRequest, HttpResponse, text},
 };
 
 const TOKEN: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ impl Access {
     }
 
     /// Checks whether the client may see the response; if not, returns the refusal.
-    pub(super) async fn check(&self, request: &Request) -> Result<(), Response> {
+    pub(super) async fn check(&self, request: &HttpRequest) -> Result<(), HttpResponse> {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = header
             .and_then(|value| value.split_once(' '))

@@ -15,7 +15,8 @@ use tokio_rustls::rustls::ServerConfig;
 pub(crate) use self::extra_handlers::ExtraHandlers;
 use self::{access::Access, extra_handlers::METRICS};
 use super::{
-    BoxHandler, Endpoint, Handler, Listen, Request, Response, Serving, boxed, certificates::AdaptTls, text,
+    BoxHandler, Endpoint, Handler, HttpRequest, HttpResponse, Listen, Serving, boxed, certificates::AdaptTls,
+    text,
 };
 use crate::metrics::Metrics;
 
@@ -43,7 +44,7 @@ pub struct MetricsServerOptions {
 }
 
 /// Passes a request, or refuses it with a response.
-type Filter = dyn Fn(Request) -> BoxFuture<'static, Result<Request, Response>> + Send + Sync;
+type Filter = dyn Fn(HttpRequest) -> BoxFuture<'static, Result<HttpRequest, HttpResponse>> + Send + Sync;
 
 /// Clients that may see metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,19 +138,19 @@ impl MetricsServerOptions {
     /// Filters run in the order in which they were added, after [`MetricsServerOptions::allowed_to`]. Default: none.
     ///
     /// ```
-    /// use controller_runtime::serving::{MetricsServerOptions, Request, Response};
+    /// use controller_runtime::serving::{HttpRequest, HttpResponse, MetricsServerOptions};
     ///
-    /// let options = MetricsServerOptions::default().filter(async |request: Request| {
+    /// let options = MetricsServerOptions::default().filter(async |request: HttpRequest| {
     ///     match request.headers().get("x-scraper") {
     ///         Some(_) => Ok(request),
-    ///         None => Err(Response::new("who are you?".into())),
+    ///         None => Err(HttpResponse::new("who are you?".into())),
     ///     }
     /// });
     /// ```
     #[doc(alias = "FilterProvider")]
-    pub fn filter<F>(mut self, filter: impl Fn(Request) -> F + Send + Sync + 'static) -> Self
+    pub fn filter<F>(mut self, filter: impl Fn(HttpRequest) -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Result<Request, Response>> + Send + 'static,
+        F: Future<Output = Result<HttpRequest, HttpResponse>> + Send + 'static,
     {
         self.filters.push(Arc::new(move |request| filter(request).boxed()));
         self
@@ -189,7 +190,7 @@ impl MetricsServerOptions {
         }
         let access = self.is_guarded().then(|| Arc::new(Access::new(client, rng)));
         let filters = self.filters.clone();
-        boxed(move |mut request: Request| {
+        boxed(move |mut request: HttpRequest| {
             let (metrics, access, filters) = (metrics.clone(), access.clone(), filters.clone());
             let extra = extra.get(request.uri().path());
             async move {
@@ -219,7 +220,7 @@ impl MetricsServerOptions {
 
 /// Always the text format of Prometheus, as in Go, whatever format was requested: OpenMetrics writes the bounds of
 /// buckets differently (`1.0` for `1`), and queries that compare them would find nothing.
-fn exposition(metrics: &Metrics) -> Response {
+fn exposition(metrics: &Metrics) -> HttpResponse {
     let mut response = text(StatusCode::OK, metrics.encode_prometheus());
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);

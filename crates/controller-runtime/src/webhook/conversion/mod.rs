@@ -6,14 +6,14 @@
 //! CRD does not delete them.
 
 mod carry_over;
-mod review;
+mod conversion_review;
 mod round_trip;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-pub(super) use self::review::{convert, plain, read};
+pub(super) use self::conversion_review::{convert, plain, read};
 pub use self::round_trip::{RoundTripError, check_round_trip};
 use super::registration::RegisterError;
 use crate::{

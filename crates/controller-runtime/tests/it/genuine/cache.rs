@@ -6,9 +6,8 @@ use std::sync::{
 };
 
 use controller_runtime::{
-    Manager, ObjectKey,
+    Manager, ManagerOptions, ObjectKey,
     client::{Deletion, Patch},
-    manager::Options,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
@@ -57,7 +56,7 @@ async fn a_stream_of_the_present_and_lists_in_pages_both_tell_all_of_it() {
             });
             if seen.is_stream() && !streams { Fault::Refuse(422, "Invalid") } else { Fault::Pass }
         });
-        let manager = Manager::new(client, Options::new("test"));
+        let manager = Manager::new(client, ManagerOptions::new("test"));
         let maps =
             manager.cache().of::<ConfigMap>().namespaces([cluster.namespace.as_str()]).build().unwrap();
         let running = Running::start(manager).await;
@@ -158,7 +157,7 @@ async fn a_cache_whose_version_is_compacted_away_reads_the_present_anew() {
         noted.lock().unwrap().push(if seen.is_stream() { "stream" } else { "watch" });
         if first.is_cancelled() { Fault::Pass } else { Fault::PassUntil(first.clone()) }
     });
-    let manager = Manager::new(client, Options::new("test"));
+    let manager = Manager::new(client, ManagerOptions::new("test"));
     let maps = manager.cache().of::<ConfigMap>().namespaces([cluster.namespace.as_str()]).build().unwrap();
     let _running = Running::start(manager).await;
     let seen = maps.resource_version().unwrap().to_string();

@@ -1,10 +1,9 @@
 //! The client on a genuine API server.
 
 use controller_runtime::{
-    Client,
-    client::{Deletion, Ensured, Error, Expected},
+    Client, ClientError, ReconcileError,
+    client::{Deletion, Ensured, Expected},
     finalizer::{Finalized, Finalizer, Finalizers},
-    reconcile,
 };
 use serde_json::json;
 
@@ -16,7 +15,7 @@ async fn conflicts_say_what_was_expected() {
     let Some(cluster) = genuine().await else { return };
     let (one, key) = (Client::new(cluster.kube.clone(), "one"), cluster.key("a"));
     let created = one.apply(&cluster.widget("a", 1)).await.unwrap();
-    let expected = |error: Error| error.conflict().map(|conflict| conflict.expected.clone());
+    let expected = |error: ClientError| error.conflict().map(|conflict| conflict.expected.clone());
 
     let two = one.field_manager("two");
     let owned = two.apply(&cluster.widget("a", 3)).without_force().await.unwrap_err();
@@ -92,7 +91,7 @@ async fn retries_and_creates_or_updates_end_at_what_was_wanted() {
 struct Nothing;
 
 impl Finalizer<Widget> for Nothing {
-    async fn finalize(&self, _: &Widget) -> Result<(), reconcile::Error> {
+    async fn finalize(&self, _: &Widget) -> Result<(), ReconcileError> {
         Ok(())
     }
 }

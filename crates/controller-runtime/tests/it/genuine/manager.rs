@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
-    leader_election::{self, Timing},
-    manager::Options,
-    reconcile,
+    Action, Builder, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    leader_election::{LeaderElectionOptions, Timing},
     serving::{AllowedTo, CertFiles, MetricsServerOptions, Serving},
 };
 use k8s_openapi::api::{
@@ -75,7 +73,7 @@ async fn rights_that_are_missing_are_told_at_once_and_are_enough_when_they_are_g
     let nobody = cluster.nobody().await;
     let namespace = cluster.namespace.as_str();
     let declared = || {
-        let manager = Manager::new(nobody.clone(), Options::new("test"));
+        let manager = Manager::new(nobody.clone(), ManagerOptions::new("test"));
         let widgets = manager.cache().of::<Widget>().namespaces([namespace]).build().unwrap();
         let nodes = manager.cached::<Node>();
         (manager, widgets, nodes)
@@ -119,12 +117,11 @@ async fn rights_that_are_missing_are_told_at_once_and_are_enough_when_they_are_g
 async fn a_lease_goes_from_who_stops_or_dies_to_who_stands_by() {
     let Some(cluster) = genuine().await else { return };
     let candidate = async |name: &str| {
-        let election =
-            leader_election::Options::new("the-lease").namespace(&cluster.namespace).identity(name);
+        let election = LeaderElectionOptions::new("the-lease").namespace(&cluster.namespace).identity(name);
         let timing =
             Timing::try_new(Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(500));
-        let options =
-            Options::new("test").leader_election(election.timing(timing.unwrap()).label("tier", "one"));
+        let options = ManagerOptions::new("test")
+            .leader_election(election.timing(timing.unwrap()).label("tier", "one"));
         let manager = Manager::new(cluster.kube.clone(), options);
         (manager.leads(), Running::start(manager).await)
     };
@@ -164,11 +161,11 @@ struct Complains(Client);
 impl Reconciler for Complains {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
         let widget = self.0.get(key).await?.expect("it is there");
         cx.events().warning(&widget, "Broken", "Inspect", format!("attempt {}", cx.attempt()));
         if cx.attempt() < 3 {
-            return Err(reconcile::Error::new("broken"));
+            return Err(ReconcileError::new("broken"));
         }
         cx.events().normal(&widget, "Mended", "Mend", "it works");
         Ok(Action::done())
@@ -178,9 +175,10 @@ impl Reconciler for Complains {
 #[tokio::test]
 async fn what_a_reconciler_records_is_among_the_events() {
     let Some(cluster) = genuine().await else { return };
-    let cache = controller_runtime::cache::Options::default();
+    let cache = controller_runtime::cache::CacheOptions::default();
     let here = controller_runtime::cache::Namespaces::new([cluster.namespace.as_str()]);
-    let manager = Manager::new(cluster.kube.clone(), Options::new("test").cache(cache.namespaces(&here)));
+    let manager =
+        Manager::new(cluster.kube.clone(), ManagerOptions::new("test").cache(cache.namespaces(&here)));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Complains(manager.client())).unwrap();
     let running = Running::start(manager).await;
     let created = cluster.client().create(&cluster.widget("a", 1)).await.unwrap();
@@ -243,7 +241,7 @@ async fn metrics_are_shown_to_the_service_account_that_may_see_them() {
     let (folder, roots) = certificate();
     let serving = Serving::Files(CertFiles::in_dir(folder.path()));
     let metrics = MetricsServerOptions::default().serving(serving).allowed_to(AllowedTo::Authorized);
-    let options = Options::new("test").metrics(metrics.bind_address(anywhere()));
+    let options = ManagerOptions::new("test").metrics(metrics.bind_address(anywhere()));
     let manager = Manager::new(cluster.nobody().await, options);
     let _running = Running::start(manager.clone()).await;
     let tls = speaks_tls(roots, &[&TLS13], &[]);

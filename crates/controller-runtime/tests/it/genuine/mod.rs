@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Client, Manager, ObjectKey, manager::Options};
+use controller_runtime::{Client, Manager, ManagerOptions, ObjectKey};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Config,
@@ -95,7 +95,7 @@ impl Genuine {
     }
 
     fn manager(&self) -> Manager {
-        Manager::new(self.kube.clone(), Options::new("test"))
+        Manager::new(self.kube.clone(), ManagerOptions::new("test"))
     }
 
     fn widget(&self, name: &str, size: i32) -> Widget {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    BoxError, Builder, Client, Manager, ObjectKey,
-    manager::{self, Options, RunContext, Runnable, State},
+    BoxError, Builder, Client, Manager, ManagerOptions, ObjectKey,
+    manager::{self, RunContext, Runnable, State},
 };
 use tokio::time::timeout;
 
@@ -91,7 +91,7 @@ async fn a_run_that_begins_when_the_one_before_has_stopped_is_not_ended_by_it() 
     // The last event may take the full time limit.
     let client =
         faulty(env.client(), |seen| if seen.is_about("/events") { Fault::Hang } else { Fault::Pass });
-    let manager = Manager::new(client, Options::new("test").seed(1));
+    let manager = Manager::new(client, ManagerOptions::new("test").seed(1));
     manager.add(Records).unwrap();
     let mut state = manager.state();
     let first = Running::start(manager.clone()).await;

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Action, Builder, Client, Manager, controller, reconcile};
+use controller_runtime::{Action, Builder, Client, Manager, ReconcileError, controller::ControllerOptions};
 use tokio::time::Instant;
 
 use super::stop::Slow;
@@ -25,7 +25,7 @@ async fn thirteen_failures_and_a_success_take_41_seconds_and_are_counted() {
     let end = Arc::clone(&ended);
     let notes = Notes::new(move |_, failures| {
         if failures < 13 {
-            return Err(reconcile::Error::new("not yet"));
+            return Err(ReconcileError::new("not yet"));
         }
         *end.lock().unwrap() = Some(Instant::now());
         Ok(Action::done())
@@ -88,7 +88,7 @@ async fn metrics_tell_what_the_caches_hold() {
 async fn metrics_tell_how_long_an_event_waited_for_its_reconcile() {
     let env = environment().await;
     let manager = manager(&env);
-    let one = controller::Options::default().max_concurrent_reconciles(1);
+    let one = ControllerOptions::default().max_concurrent_reconciles(1);
     Builder::managed_by(&manager).for_kind::<Widget>().with_options(one).complete(Slow).unwrap();
     let _running = Running::start(manager.clone()).await;
     let client = Client::new(env.client(), "test");
@@ -126,7 +126,7 @@ async fn metrics_tell_what_led_to_reconciles() {
     let env = environment().await;
     let manager = manager(&env);
     let notes = Notes::new(|_, failures| match failures {
-        0 => Err(reconcile::Error::new("not yet")),
+        0 => Err(ReconcileError::new("not yet")),
         _ => Ok(Action::done()),
     });
     Builder::managed_by(&manager).for_kind::<Widget>().complete(notes).unwrap();

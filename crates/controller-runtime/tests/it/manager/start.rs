@@ -9,8 +9,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Manager, controller,
-    manager::{AddError, Options, State},
+    Builder, Manager, ManagerOptions,
+    controller::ControllerOptions,
+    manager::{AddError, State},
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube_envtest::Environment;
@@ -24,7 +25,8 @@ use crate::{
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_ends_the_start_with_its_name_and_the_cure() {
     let env = Environment::builder().start().await.unwrap();
-    let manager = Manager::new(env.client(), Options::new("test").cache_sync_timeout(Duration::from_secs(7)));
+    let manager =
+        Manager::new(env.client(), ManagerOptions::new("test").cache_sync_timeout(Duration::from_secs(7)));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
     let ready = manager.ready();
     let started = Instant::now();
@@ -45,7 +47,8 @@ async fn an_api_server_that_cannot_be_reached_is_named_as_the_reason() {
     drop(listener); // the port is closed now
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());
     let client = kube::Client::try_from(config).unwrap();
-    let manager = Manager::new(client, Options::new("test").cache_sync_timeout(Duration::from_secs(2)));
+    let manager =
+        Manager::new(client, ManagerOptions::new("test").cache_sync_timeout(Duration::from_secs(2)));
     let _widgets = manager.cached::<Widget>();
     let error = manager.run(std::future::pending()).await.expect_err("nobody answers");
     let text = error.to_string();
@@ -101,21 +104,21 @@ async fn a_controller_that_is_run_by_itself_has_its_name_for_itself_until_it_is_
     let env = environment().await;
     let manager = manager(&env);
     let make = |options| Builder::managed_by(&manager).for_kind::<Widget>().with_options(options);
-    let alone = make(controller::Options::default()).complete_unmanaged(Notes::done()).unwrap();
+    let alone = make(ControllerOptions::default()).complete_unmanaged(Notes::done()).unwrap();
     for refused in [
-        make(controller::Options::default()).complete_unmanaged(Notes::done()).map(drop),
-        make(controller::Options::default()).complete(Notes::done()).map(drop),
+        make(ControllerOptions::default()).complete_unmanaged(Notes::done()).map(drop),
+        make(ControllerOptions::default()).complete(Notes::done()).map(drop),
     ] {
         assert!(matches!(refused, Err(AddError::DuplicateName { name }) if name == "widget"));
     }
-    let twin = make(controller::Options::default().skip_name_validation(true))
+    let twin = make(ControllerOptions::default().skip_name_validation(true))
         .complete_unmanaged(Notes::done())
         .unwrap();
     drop(alone);
-    make(controller::Options::default()).complete(Notes::done()).expect_err("the twin has the name still");
+    make(ControllerOptions::default()).complete(Notes::done()).expect_err("the twin has the name still");
     drop(twin);
-    make(controller::Options::default()).complete(Notes::done()).unwrap();
-    make(controller::Options::default())
+    make(ControllerOptions::default()).complete(Notes::done()).unwrap();
+    make(ControllerOptions::default())
         .complete_unmanaged(Notes::done())
         .expect_err("the manager's has it now");
 }
@@ -138,7 +141,7 @@ async fn nothing_is_watched_for_a_controller_that_was_refused() {
         counted.fetch_add(usize::from(seen.is_about("secrets")), SeqCst);
         Fault::Pass
     });
-    let manager = Manager::new(client, Options::new("test"));
+    let manager = Manager::new(client, ManagerOptions::new("test"));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
     Builder::managed_by(&manager).for_kind::<Widget>().owns::<Secret>().complete(Notes::done()).unwrap_err();
     let _running = Running::start(manager).await;

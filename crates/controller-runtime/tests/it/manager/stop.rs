@@ -9,9 +9,9 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller,
-    manager::{self, Options, RunContext, Runnable, Shutdown, State, WeakManager},
-    reconcile,
+    Action, BoxError, Builder, Cached, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError,
+    Reconciler, controller,
+    manager::{self, RunContext, Runnable, Shutdown, State, WeakManager},
 };
 use tokio::{sync::Notify, time::Instant};
 
@@ -23,7 +23,7 @@ pub(super) struct Slow;
 impl Reconciler for Slow {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         tokio::time::sleep(Duration::from_secs(60)).await;
         Ok(Action::done())
     }
@@ -32,7 +32,7 @@ impl Reconciler for Slow {
 async fn stopped_while_slow(shutdown: Shutdown) -> (Result<(), String>, Duration) {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    let options = Options::new("test").graceful_shutdown_timeout(shutdown);
+    let options = ManagerOptions::new("test").graceful_shutdown_timeout(shutdown);
     let manager = Manager::new(env.client(), options);
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Slow).unwrap();
     let running = Running::start(manager).await;
@@ -147,7 +147,7 @@ fn what_never_waits_is_named_when_it_cannot_be_stopped() {
     let busy = Busy(Arc::clone(&stop));
     let error = runtime.block_on(async {
         let env = environment().await;
-        let options = Options::new("test").graceful_shutdown_timeout(Shutdown::Immediate);
+        let options = ManagerOptions::new("test").graceful_shutdown_timeout(Shutdown::Immediate);
         let manager = Manager::new(env.client(), options);
         manager.add(busy).unwrap();
         let notes = Notes::new(move |_, _| {
@@ -197,7 +197,7 @@ struct Hoards {
 impl Reconciler for Hoards {
     type Request = ObjectKey<Widget>;
 
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, ReconcileError> {
         assert!(self.handle.lock().unwrap().is_some(), "it knows its own handle");
         Ok(Action::done())
     }

@@ -2,14 +2,16 @@
 
 mod deletes;
 mod histories;
-mod told;
+mod watch_events;
 mod writes;
 
 use expect_test::Expect;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::*;
+use crate::cache::{objects::event::Event, watch::subscriber::OutOfOrder};
 
 /// Returns an object: `a@1` has name and uid `a` and version 1, `a!x@1` has uid `x`.
 fn object(text: &str) -> Lazy<ConfigMap> {
@@ -42,16 +44,31 @@ fn key(name: &str) -> ObjectKey<ConfigMap> {
     ObjectKey::new("ns", name)
 }
 
+/// Results of a command.
+#[derive(Default)]
+struct CarriedOut {
+    events: Vec<Event<ConfigMap>>,
+    changes: Vec<StateChange<ConfigMap>>,
+    /// Whether an object was out of order.
+    out_of_order: bool,
+}
+
+impl CarriedOut {
+    fn add(&mut self, delta: Delta<ConfigMap>) {
+        let Delta { events, changes, .. } = delta.joined();
+        self.events.extend(events);
+        self.changes.extend(changes);
+    }
+}
+
 /// Executes a command. A `list` has the highest version of its objects, or the version at its start (`@9`). `deleted
 /// a@1` is a deletion with last version 1, `deleted a>1` one with an unknown version after the API server had reached
 /// version 1.
-///
-/// Returns the events, and whether an object was out of order.
-fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMap>>, bool) {
-    let mut out_of_order = false;
+fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> CarriedOut {
+    let mut carried_out = CarriedOut::default();
     let mut words = command.split_whitespace();
-    let (part, now) = (None, Instant::now());
-    let mut events = match words.next().expect("a command") {
+    let (scope, now) = (None, Instant::now());
+    match words.next().expect("a command") {
         "list" => {
             let (mut list, mut version) = (Vec::new(), Some(0));
             for word in words {
@@ -63,66 +80,55 @@ fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMa
                     }
                 }
             }
-            store.replace(&part, list, version)
+            carried_out.add(store.replace(&scope, list, version));
         }
         "put" => {
-            let mut events = Vec::new();
             for object in words.map(object) {
-                match store.upsert(&part, object) {
-                    Ok(new) => events.extend(new),
-                    Err(OutOfOrder) => out_of_order = true,
+                match store.upsert(&scope, object) {
+                    Ok(delta) => carried_out.add(delta),
+                    Err(OutOfOrder) => carried_out.out_of_order = true,
                 }
-                events.extend(store.take_missed());
             }
-            events
         }
-        "del" => {
-            let mut remove = |object| {
-                let mut events = store.remove(&part, object);
-                events.extend(store.take_missed());
-                events
-            };
-            words.map(object).flat_map(&mut remove).collect()
-        }
-        "pass" => {
-            words.for_each(|version| store.passed(&part, version.parse().ok()));
-            Vec::new()
-        }
+        "del" => words.map(object).for_each(|object| carried_out.add(store.remove(&scope, object))),
+        "pass" => words.for_each(|version| carried_out.add(store.advance(&scope, version.parse().ok()))),
         word @ ("wrote" | "unselected" | "unclear") => {
             let selected = (word != "unclear").then_some(word == "wrote");
-            words.map(object).for_each(|object| store.wrote(object, selected, now));
-            Vec::new()
+            words.map(object).for_each(|object| carried_out.add(store.record_write(object, selected, now)));
         }
         "deleted" => {
             for word in words {
                 let last = object(&word.replace('>', "@"));
                 let (uid, number) = (last.meta().uid().cloned().expect("a uid"), number(last.meta()));
-                let end = match word.contains('>') {
-                    true => End { uid, version: None, after: number },
-                    false => End { uid, version: number, after: None },
+                let deletion = match word.contains('>') {
+                    true => OwnDeletion { uid, version: None, after: number },
+                    false => OwnDeletion { uid, version: number, after: None },
                 };
-                store.deleted(&last.key(), end, now);
+                carried_out.add(store.record_deletion(&last.key(), deletion, now));
             }
-            Vec::new()
         }
         "presumed" => {
             for last in words.map(object) {
                 let (uid, version) = (last.meta().uid().cloned(), number(last.meta()));
-                store.presumed_deleted(&last.key(), uid.expect("a uid"), version.expect("a version"), now);
+                let (uid, version) = (uid.expect("a uid"), version.expect("a version"));
+                carried_out.add(store.record_presumed_deletion(&last.key(), uid, version, now));
             }
-            Vec::new()
         }
         other => panic!("unknown command {other}"),
-    };
-    events.extend(store.take_missed());
-    (events, out_of_order)
+    }
+    carried_out
 }
 
 /// Executes a command in which no object is out of order.
 fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
-    let (events, out_of_order) = carry_out(store, command);
+    let CarriedOut { events, out_of_order, .. } = carry_out(store, command);
     assert!(!out_of_order, "{command}");
     events
+}
+
+/// Returns the events of an operation as text.
+fn describe_all(delta: Delta<ConfigMap>) -> Vec<String> {
+    delta.joined().events.iter().map(describe).collect()
 }
 
 fn seen(store: &Store<ConfigMap>) -> String {
@@ -133,12 +139,12 @@ fn check(commands: &str, expected: &Expect) {
     let mut store = Store::default();
     let mut lines = String::new();
     for command in commands.split(';') {
-        let (events, out_of_order) = carry_out(&mut store, command);
+        let CarriedOut { events, out_of_order, .. } = carry_out(&mut store, command);
         let out_of_order = out_of_order.then(|| "out of order".to_owned());
         let events: Vec<String> = events.iter().map(describe).chain(out_of_order).collect();
         let events = if events.is_empty() { String::new() } else { format!(" {}", events.join(", ")) };
         lines += &format!("{}:{events} -> {}\n", command.trim(), seen(&store));
     }
-    assert!(store.order.len() == store.writes.len() && store.told.len() == store.writes.len());
+    assert!(store.order.len() == store.writes.len() && store.watched.len() == store.writes.len());
     expected.assert_eq(&lines);
 }

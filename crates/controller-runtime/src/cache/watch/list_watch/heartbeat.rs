@@ -18,8 +18,8 @@
 //! A refusal is an answer: the API server works, and would refuse a reopened watch as well. Reopening it after the
 //! third refusal makes the refusal visible in the log, the metrics and readiness.
 //!
-//! Cost: a watch of a server that sends a bookmark every minute is probed once a minute while its kind does not change. Watches that
-//! begin together are probed at different times.
+//! Cost: a watch of a server that sends a bookmark every minute is probed once a minute while its kind does not change.
+//! Watches that begin together are probed at different times.
 //!
 //! While the initial events of a watch arrive there is no version to probe from. A server that does not know
 //! `sendInitialEvents` never marks their end. It is recognised by 45 s of silence, or by 45 s without the mark after something
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 /// Liveness of one open watch.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    state: State,
+    state: LivenessState,
     /// Silence after which this watch is probed.
     probe_after: Duration,
     /// Probes refused in a row.
@@ -40,7 +40,7 @@ pub(crate) struct Heartbeat {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LivenessState {
     /// Initial events arrive.
     Initial {
         heard: Instant,
@@ -60,9 +60,18 @@ enum State {
     Dead(Death),
 }
 
+/// First events of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WatchStart {
+    /// All existing objects, up to a bookmark that marks their end.
+    InitialEvents,
+    /// Changes after a version.
+    Version,
+}
+
 /// Next action for an open watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Check {
+pub(crate) enum LivenessCheck {
     /// None before this time.
     Wait(Instant),
     /// Probe the watch, and report the outcome to [`Heartbeat::probed`].
@@ -109,8 +118,8 @@ impl Heartbeat {
 
     /// Longest silence before a probe.
     ///
-    /// A probe verifies the watch up to its own end, 8 s after its start. The next one would be due 30 s later, 62 s or more after the
-    /// last bookmark: an API server sends the next one before that, so that one probe a minute is enough.
+    /// A probe verifies the watch up to its own end, 8 s after its start. The next one would be due 30 s later, 62 s or more
+    /// after the last bookmark: an API server sends the next one before that, so that one probe a minute is enough.
     const PROBE_AFTER: Duration = Duration::from_secs(30);
 
     /// Span of the silences after which different watches are probed first, up to [`Self::PROBE_AFTER`].
@@ -128,20 +137,19 @@ impl Heartbeat {
     /// Longest silence of a watch without any sign of life: 45 s.
     pub(crate) const SILENCE: Duration = Self::PROBE_AFTER.saturating_add(Self::VERDICT_WITHIN);
 
-    /// Returns the state of a watch that was opened at `now`, with its initial events first or without them.
-    pub(crate) fn opened(now: Instant, initial_events: bool, rng: &mut fastrand::Rng) -> Self {
+    /// Returns the state of a watch that was opened at `now`.
+    pub(crate) fn opened(now: Instant, start: WatchStart, rng: &mut fastrand::Rng) -> Self {
         let probe_after = Self::PROBE_AFTER - Self::SPREAD.mul_f64(rng.f64());
-        let state = if initial_events {
-            State::Initial { heard: now, changed: None }
-        } else {
-            State::Alive { since: now, probe_after }
+        let state = match start {
+            WatchStart::InitialEvents => LivenessState::Initial { heard: now, changed: None },
+            WatchStart::Version => LivenessState::Alive { since: now, probe_after },
         };
         Self { state, probe_after, refusals: 0 }
     }
 
     /// Records that initial events arrived. `changes` says that something else arrived, before the mark of their end.
     pub(crate) fn heard_initial(&mut self, now: Instant, changes: bool) {
-        if let State::Initial { heard, changed } = &mut self.state {
+        if let LivenessState::Initial { heard, changed } = &mut self.state {
             *heard = now;
             *changed = changed.or(changes.then_some(now));
         }
@@ -150,12 +158,12 @@ impl Heartbeat {
     /// Records that the watch delivered an event or a bookmark. A probe that is under way is not needed any more.
     pub(crate) fn heard(&mut self, now: Instant) {
         self.refusals = 0;
-        self.state = State::Alive { since: now, probe_after: self.probe_after };
+        self.state = LivenessState::Alive { since: now, probe_after: self.probe_after };
     }
 
     /// Records the outcome of a probe.
     pub(crate) fn probed(&mut self, outcome: Probed, now: Instant) {
-        let State::Probing { missed, .. } = &mut self.state else { return };
+        let LivenessState::Probing { missed, .. } = &mut self.state else { return };
         let mut probe_after = Self::PROBE_AFTER;
         match outcome {
             Probed::Event => {
@@ -166,50 +174,50 @@ impl Heartbeat {
             Probed::Refused { retry_after } => {
                 self.refusals += 1;
                 if self.refusals >= Self::REFUSALS {
-                    self.state = State::Dead(Death::Refused);
+                    self.state = LivenessState::Dead(Death::Refused);
                     return;
                 }
                 let asked = retry_after.unwrap_or_default().min(Self::LONGEST_RETRY_AFTER);
                 probe_after = probe_after.max(asked);
             }
             Probed::Unreachable => {
-                self.state = State::Dead(Death::Unreachable);
+                self.state = LivenessState::Dead(Death::Unreachable);
                 return;
             }
             Probed::Expired => {
-                self.state = State::Dead(Death::Expired);
+                self.state = LivenessState::Dead(Death::Expired);
                 return;
             }
         }
-        self.state = State::Alive { since: now, probe_after };
+        self.state = LivenessState::Alive { since: now, probe_after };
     }
 
     /// Returns the next action, as of `now`.
-    pub(crate) fn check(&mut self, now: Instant) -> Check {
+    pub(crate) fn check(&mut self, now: Instant) -> LivenessCheck {
         match self.state {
-            State::Initial { heard, changed } => {
+            LivenessState::Initial { heard, changed } => {
                 let limit = changed.map_or(heard, |changed| changed.min(heard)) + Self::SILENCE;
-                if now < limit { Check::Wait(limit) } else { self.dead(Death::EndlessInitialEvents) }
+                if now < limit { LivenessCheck::Wait(limit) } else { self.dead(Death::EndlessInitialEvents) }
             }
-            State::Alive { since, probe_after } => {
+            LivenessState::Alive { since, probe_after } => {
                 if now < since + probe_after {
-                    return Check::Wait(since + probe_after);
+                    return LivenessCheck::Wait(since + probe_after);
                 }
-                self.state = State::Probing { since: now, missed: false };
-                Check::Probe
+                self.state = LivenessState::Probing { since: now, missed: false };
+                LivenessCheck::Probe
             }
-            State::Probing { since, .. } if now < since + Self::VERDICT_WITHIN => {
-                Check::Wait(since + Self::VERDICT_WITHIN)
+            LivenessState::Probing { since, .. } if now < since + Self::VERDICT_WITHIN => {
+                LivenessCheck::Wait(since + Self::VERDICT_WITHIN)
             }
-            State::Probing { missed: true, .. } => self.dead(Death::MissedEvent),
-            State::Probing { missed: false, .. } => self.dead(Death::Unanswered),
-            State::Dead(death) => Check::Dead(death),
+            LivenessState::Probing { missed: true, .. } => self.dead(Death::MissedEvent),
+            LivenessState::Probing { missed: false, .. } => self.dead(Death::Unanswered),
+            LivenessState::Dead(death) => LivenessCheck::Dead(death),
         }
     }
 
-    fn dead(&mut self, death: Death) -> Check {
-        self.state = State::Dead(death);
-        Check::Dead(death)
+    fn dead(&mut self, death: Death) -> LivenessCheck {
+        self.state = LivenessState::Dead(death);
+        LivenessCheck::Dead(death)
     }
 }
 
@@ -226,14 +234,14 @@ mod tests {
     }
 
     fn watch(now: Instant, seed: u64) -> Heartbeat {
-        Heartbeat::opened(now, false, &mut fastrand::Rng::with_seed(seed))
+        Heartbeat::opened(now, WatchStart::Version, &mut fastrand::Rng::with_seed(seed))
     }
 
     /// Waits as long as the heartbeat asks for. Returns the time of its next action, and the action.
-    fn until_action(heartbeat: &mut Heartbeat, mut now: Instant) -> (Instant, Check) {
+    fn until_action(heartbeat: &mut Heartbeat, mut now: Instant) -> (Instant, LivenessCheck) {
         loop {
             match heartbeat.check(now) {
-                Check::Wait(until) => {
+                LivenessCheck::Wait(until) => {
                     assert!(until > now, "a wait leads on");
                     now = until;
                 }
@@ -248,10 +256,10 @@ mod tests {
             let start = Instant::now();
             let mut heartbeat = watch(start, seed);
             let (probed, action) = until_action(&mut heartbeat, start);
-            assert_eq!(action, Check::Probe);
+            assert_eq!(action, LivenessCheck::Probe);
             assert!((seconds(24.0)..=seconds(30.0)).contains(&(probed - start)), "{:?}", probed - start);
             let (died, action) = until_action(&mut heartbeat, probed);
-            assert_eq!((died - probed, action), (seconds(15.0), Check::Dead(Death::Unanswered)));
+            assert_eq!((died - probed, action), (seconds(15.0), LivenessCheck::Dead(Death::Unanswered)));
         }
     }
 
@@ -264,9 +272,9 @@ mod tests {
             heartbeat.probed(Probed::Event, probed + seconds(1.0));
             if follows {
                 heartbeat.heard(probed + seconds(14.0));
-                assert_eq!(until_action(&mut heartbeat, probed + seconds(15.0)).1, Check::Probe);
+                assert_eq!(until_action(&mut heartbeat, probed + seconds(15.0)).1, LivenessCheck::Probe);
             } else {
-                let died = (probed + seconds(15.0), Check::Dead(Death::MissedEvent));
+                let died = (probed + seconds(15.0), LivenessCheck::Dead(Death::MissedEvent));
                 assert_eq!(until_action(&mut heartbeat, probed + seconds(1.0)), died);
             }
         }
@@ -279,19 +287,19 @@ mod tests {
         let mut now = start;
         for (retry_after, waits) in [(None, 30.0), (Some(70), 70.0), (Some(1000), 0.0)] {
             let (probed, action) = until_action(&mut heartbeat, now);
-            assert_eq!(action, Check::Probe);
+            assert_eq!(action, LivenessCheck::Probe);
             let retry_after = retry_after.map(Duration::from_secs);
             heartbeat.probed(Probed::Refused { retry_after }, probed);
             now = probed;
             if waits > 0.0 {
-                assert_eq!(heartbeat.check(now), Check::Wait(now + seconds(waits)));
+                assert_eq!(heartbeat.check(now), LivenessCheck::Wait(now + seconds(waits)));
             }
         }
-        assert_eq!(heartbeat.check(now), Check::Dead(Death::Refused));
+        assert_eq!(heartbeat.check(now), LivenessCheck::Dead(Death::Refused));
         let mut heartbeat = watch(start, 1);
         for _ in 0..10 {
             let (probed, action) = until_action(&mut heartbeat, start);
-            assert_eq!(action, Check::Probe, "a sign of life in between forgives refusals");
+            assert_eq!(action, LivenessCheck::Probe, "a sign of life in between forgives refusals");
             heartbeat.probed(Probed::Refused { retry_after: None }, probed);
             heartbeat.heard(probed);
         }
@@ -300,26 +308,28 @@ mod tests {
     #[test]
     fn initial_events_may_take_long_but_not_be_silent_for_45_seconds() {
         let start = Instant::now();
-        let mut heartbeat = Heartbeat::opened(start, true, &mut fastrand::Rng::with_seed(1));
+        let mut heartbeat =
+            Heartbeat::opened(start, WatchStart::InitialEvents, &mut fastrand::Rng::with_seed(1));
         for minute in 0..10 {
             let now = start + seconds(44.0) * minute;
-            assert!(matches!(heartbeat.check(now), Check::Wait(_)));
+            assert!(matches!(heartbeat.check(now), LivenessCheck::Wait(_)));
             heartbeat.heard_initial(now, false);
         }
         let last = start + seconds(44.0) * 9;
-        let dead = (last + seconds(45.0), Check::Dead(Death::EndlessInitialEvents));
+        let dead = (last + seconds(45.0), LivenessCheck::Dead(Death::EndlessInitialEvents));
         assert_eq!(until_action(&mut heartbeat, last), dead);
     }
 
     #[test]
     fn initial_events_must_end_45_seconds_after_something_else_arrived_however_much_follows() {
         let start = Instant::now();
-        let mut heartbeat = Heartbeat::opened(start, true, &mut fastrand::Rng::with_seed(1));
+        let mut heartbeat =
+            Heartbeat::opened(start, WatchStart::InitialEvents, &mut fastrand::Rng::with_seed(1));
         for second in 0..45 {
-            assert!(matches!(heartbeat.check(start + seconds(1.0) * second), Check::Wait(_)));
+            assert!(matches!(heartbeat.check(start + seconds(1.0) * second), LivenessCheck::Wait(_)));
             heartbeat.heard_initial(start + seconds(1.0) * second, true);
         }
-        assert_eq!(heartbeat.check(start + seconds(45.0)), Check::Dead(Death::EndlessInitialEvents));
+        assert_eq!(heartbeat.check(start + seconds(45.0)), LivenessCheck::Dead(Death::EndlessInitialEvents));
     }
 
     /// A bookmark every 60 to 61.25 s, as a kube-apiserver sends them.
@@ -332,18 +342,18 @@ mod tests {
             let mut bookmark = start + seconds(60.0 + rng.f64() * 1.25);
             while now < start + MINUTE * 60 {
                 match heartbeat.check(now) {
-                    Check::Wait(until) if until > bookmark => {
+                    LivenessCheck::Wait(until) if until > bookmark => {
                         now = bookmark;
                         bookmark = now + seconds(60.0 + rng.f64() * 1.25);
                         heartbeat.heard(now);
                     }
-                    Check::Wait(until) => now = until,
-                    Check::Probe => {
+                    LivenessCheck::Wait(until) => now = until,
+                    LivenessCheck::Probe => {
                         probes += 1;
                         now += Heartbeat::PROBE_LASTS;
                         heartbeat.probed(Probed::Nothing, now);
                     }
-                    Check::Dead(death) => panic!("{death:?}"),
+                    LivenessCheck::Dead(death) => panic!("{death:?}"),
                 }
             }
             assert!((58..=60).contains(&probes), "{probes} probes in an hour");
@@ -356,7 +366,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut in_second = [0; 60];
         for _ in 0..1000 {
-            let mut heartbeat = Heartbeat::opened(start, false, &mut rng.fork());
+            let mut heartbeat = Heartbeat::opened(start, WatchStart::Version, &mut rng.fork());
             let (probed, _) = until_action(&mut heartbeat, start);
             in_second[usize::try_from((probed - start).as_secs()).unwrap()] += 1;
         }
@@ -401,20 +411,20 @@ mod tests {
                 let next = now + Duration::from_millis(milliseconds);
                 loop {
                     match heartbeat.check(now) {
-                        Check::Wait(until) if until <= next => {
+                        LivenessCheck::Wait(until) if until <= next => {
                             prop_assert!(until > now);
                             now = until;
                         }
-                        Check::Wait(until) => {
+                        LivenessCheck::Wait(until) => {
                             prop_assert!(until <= answered + Heartbeat::SILENCE);
                             break;
                         }
-                        Check::Probe => {
+                        LivenessCheck::Probe => {
                             prop_assert!(now - answered >= seconds(24.0));
                             prop_assert!(probing.is_none());
                             probing = Some(now);
                         }
-                        Check::Dead(death) => {
+                        LivenessCheck::Dead(death) => {
                             prop_assert!(matches!(death, Death::MissedEvent | Death::Unanswered));
                             let probed = probing.expect("a watch is probed before it is given up");
                             prop_assert_eq!(now - probed, seconds(15.0));
@@ -440,16 +450,16 @@ mod tests {
                                 // The server has answered, and asks for the wait.
                                 (answered, probing) = (now + waits, None);
                                 if refusals == 3 {
-                                    prop_assert_eq!(heartbeat.check(now), Check::Dead(Death::Refused));
+                                    prop_assert_eq!(heartbeat.check(now), LivenessCheck::Dead(Death::Refused));
                                     break;
                                 }
                             }
                             Probed::Unreachable => {
-                                prop_assert_eq!(heartbeat.check(now), Check::Dead(Death::Unreachable));
+                                prop_assert_eq!(heartbeat.check(now), LivenessCheck::Dead(Death::Unreachable));
                                 break;
                             }
                             Probed::Expired => {
-                                prop_assert_eq!(heartbeat.check(now), Check::Dead(Death::Expired));
+                                prop_assert_eq!(heartbeat.check(now), LivenessCheck::Dead(Death::Expired));
                                 break;
                             }
                         }

@@ -3,11 +3,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn check(inputs: &[(&str, Input)], expected: &Expect) {
+fn check(inputs: &[(&str, StepOutcome)], expected: &Expect) {
     check_machine(&mut ListWatch::new(None, fastrand::Rng::with_seed(7)), inputs, expected);
 }
 
-fn check_machine(machine: &mut ListWatch, inputs: &[(&str, Input)], expected: &Expect) {
+fn check_machine(machine: &mut ListWatch, inputs: &[(&str, StepOutcome)], expected: &Expect) {
     let now = Instant::now();
     let mut lines = String::new();
     for (name, input) in inputs {
@@ -32,18 +32,18 @@ fn check_machine(machine: &mut ListWatch, inputs: &[(&str, Input)], expected: &E
     expected.assert_eq(&lines);
 }
 
-fn page(version: &str, token: Option<&str>) -> Input {
-    Input::Page { resource_version: version.into(), continue_token: token.map(Into::into) }
+fn page(version: &str, token: Option<&str>) -> StepOutcome {
+    StepOutcome::Page { resource_version: version.into(), continue_token: token.map(Into::into) }
 }
 
-const OVERLOADED: Input = Input::Failed(Failure::Transient { retry_after: None });
+const OVERLOADED: StepOutcome = StepOutcome::Failed(RequestFailure::Transient { retry_after: None });
 
 #[test]
 fn the_present_is_streamed_and_the_watch_goes_on_from_it() {
     let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
     check_machine(
         &mut machine,
-        &[("start", Input::Start)],
+        &[("start", StepOutcome::Start)],
         &expect![[r#"
         start -> stream
     "#]],
@@ -54,9 +54,9 @@ fn the_present_is_streamed_and_the_watch_goes_on_from_it() {
     check_machine(
         &mut machine,
         &[
-            ("ended", Input::WatchEnded { progressed: true }),
+            ("ended", StepOutcome::WatchEnded { progressed: true }),
             ("overloaded", OVERLOADED),
-            ("waited", Input::Waited),
+            ("waited", StepOutcome::Waited),
         ],
         &expect![[r#"
             ended -> watch from 6
@@ -70,11 +70,11 @@ fn the_present_is_streamed_and_the_watch_goes_on_from_it() {
 fn a_server_that_does_not_stream_is_asked_for_pages_from_then_on() {
     check(
         &[
-            ("start", Input::Start),
-            ("unsupported", Input::Failed(Failure::Unsupported)),
+            ("start", StepOutcome::Start),
+            ("unsupported", StepOutcome::Failed(RequestFailure::Unsupported)),
             ("page", page("5", Some("t1"))),
             ("last page", page("5", None)),
-            ("expired", Input::Failed(Failure::Expired)),
+            ("expired", StepOutcome::Failed(RequestFailure::Expired)),
         ],
         &expect![[r#"
             start -> stream
@@ -90,13 +90,13 @@ fn a_server_that_does_not_stream_is_asked_for_pages_from_then_on() {
 fn an_event_that_only_the_present_explains_leads_back_to_the_beginning_and_not_in_a_tight_circle() {
     check(
         &[
-            ("start", Input::Start),
-            ("unsupported", Input::Failed(Failure::Unsupported)),
+            ("start", StepOutcome::Start),
+            ("unsupported", StepOutcome::Failed(RequestFailure::Unsupported)),
             ("listed", page("5", None)),
-            ("out of order", Input::Failed(Failure::OutOfOrder)),
+            ("out of order", StepOutcome::Failed(RequestFailure::OutOfOrder)),
             ("listed", page("6", None)),
-            ("out of order again", Input::Failed(Failure::OutOfOrder)),
-            ("waited", Input::Waited),
+            ("out of order again", StepOutcome::Failed(RequestFailure::OutOfOrder)),
+            ("waited", StepOutcome::Waited),
         ],
         &expect![[r#"
             start -> stream
@@ -114,11 +114,11 @@ fn an_event_that_only_the_present_explains_leads_back_to_the_beginning_and_not_i
 fn a_stream_that_is_refused_is_followed_by_a_list_which_says_why() {
     check(
         &[
-            ("start", Input::Start),
-            ("refused", Input::Failed(Failure::Refused)),
-            ("refused too", Input::Failed(Failure::Refused)),
-            ("waited", Input::Waited),
-            ("refused", Input::Failed(Failure::Refused)),
+            ("start", StepOutcome::Start),
+            ("refused", StepOutcome::Failed(RequestFailure::Refused)),
+            ("refused too", StepOutcome::Failed(RequestFailure::Refused)),
+            ("waited", StepOutcome::Waited),
+            ("refused", StepOutcome::Failed(RequestFailure::Refused)),
             ("allowed", page("5", None)),
         ],
         &expect![[r#"
@@ -136,13 +136,13 @@ fn a_stream_that_is_refused_is_followed_by_a_list_which_says_why() {
 fn a_stream_that_ends_before_the_present_is_whole_is_followed_by_a_list() {
     check(
         &[
-            ("start", Input::Start),
-            ("ended", Input::WatchEnded { progressed: true }),
-            ("waited", Input::Waited),
+            ("start", StepOutcome::Start),
+            ("ended", StepOutcome::WatchEnded { progressed: true }),
+            ("waited", StepOutcome::Waited),
             ("overloaded", OVERLOADED),
-            ("waited", Input::Waited),
+            ("waited", StepOutcome::Waited),
             ("overloaded", OVERLOADED),
-            ("waited", Input::Waited),
+            ("waited", StepOutcome::Waited),
         ],
         &expect![[r#"
             start -> stream
@@ -162,14 +162,14 @@ fn a_watch_that_ends_goes_on_from_the_last_version_seen_and_never_from_an_older_
     machine.step(page("5", None), Instant::now());
     machine.saw(&"9".into());
     machine.saw(&"8".into());
-    let step = machine.step(Input::WatchEnded { progressed: true }, Instant::now());
+    let step = machine.step(StepOutcome::WatchEnded { progressed: true }, Instant::now());
     assert!(matches!(step, Step::Watch { resource_version, .. } if resource_version == "9".into()));
 }
 
 #[test]
 fn an_expired_version_leads_back_to_the_beginning_at_once() {
     check(
-        &[("page", page("5", None)), ("watch gone", Input::Failed(Failure::Expired))],
+        &[("page", page("5", None)), ("watch gone", StepOutcome::Failed(RequestFailure::Expired))],
         &expect![[r#"
             page -> watch from 5
             watch gone -> stream
@@ -182,10 +182,10 @@ fn versions_that_expire_again_and_again_are_not_chased_in_a_circle() {
     check(
         &[
             ("page", page("5", None)),
-            ("gone", Input::Failed(Failure::Expired)),
+            ("gone", StepOutcome::Failed(RequestFailure::Expired)),
             ("page", page("6", None)),
-            ("gone again", Input::Failed(Failure::Expired)),
-            ("waited", Input::Waited),
+            ("gone again", StepOutcome::Failed(RequestFailure::Expired)),
+            ("waited", StepOutcome::Waited),
         ],
         &expect![[r#"
             page -> watch from 5
@@ -201,9 +201,9 @@ fn versions_that_expire_again_and_again_are_not_chased_in_a_circle() {
 fn pages_that_expire_are_given_up_for_a_list_in_one_piece() {
     check(
         &[
-            ("unsupported", Input::Failed(Failure::Unsupported)),
+            ("unsupported", StepOutcome::Failed(RequestFailure::Unsupported)),
             ("page", page("5", Some("t1"))),
-            ("token gone", Input::Failed(Failure::Expired)),
+            ("token gone", StepOutcome::Failed(RequestFailure::Expired)),
             ("whole", page("6", None)),
         ],
         &expect![[r#"
@@ -221,9 +221,9 @@ fn load_waits_and_watches_on_but_a_refusal_waits_and_begins_anew() {
         &[
             ("page", page("5", None)),
             ("overloaded", OVERLOADED),
-            ("waited", Input::Waited),
-            ("refused", Input::Failed(Failure::Refused)),
-            ("waited", Input::Waited),
+            ("waited", StepOutcome::Waited),
+            ("refused", StepOutcome::Failed(RequestFailure::Refused)),
+            ("waited", StepOutcome::Waited),
         ],
         &expect![[r#"
             page -> watch from 5
@@ -241,7 +241,7 @@ fn a_silent_watch_is_reopened_at_once_from_the_last_version_seen() {
     assert_eq!(machine.watched_version(), None);
     check_machine(
         &mut machine,
-        &[("page", page("5", None)), ("silent", Input::Failed(Failure::Silent))],
+        &[("page", page("5", None)), ("silent", StepOutcome::Failed(RequestFailure::Silent))],
         &expect![[r#"
             page -> watch from 5
             silent -> watch from 5
@@ -251,7 +251,7 @@ fn a_silent_watch_is_reopened_at_once_from_the_last_version_seen() {
     assert_eq!(machine.watched_version(), Some("7".into()));
     check_machine(
         &mut machine,
-        &[("silent", Input::Failed(Failure::Silent))],
+        &[("silent", StepOutcome::Failed(RequestFailure::Silent))],
         &expect![[r#"
             silent -> watch from 7
         "#]],
@@ -263,8 +263,8 @@ fn a_watch_that_ends_at_once_waits_first() {
     check(
         &[
             ("page", page("5", None)),
-            ("empty", Input::WatchEnded { progressed: false }),
-            ("waited", Input::Waited),
+            ("empty", StepOutcome::WatchEnded { progressed: false }),
+            ("waited", StepOutcome::Waited),
         ],
         &expect![[r#"
             page -> watch from 5
@@ -277,7 +277,7 @@ fn a_watch_that_ends_at_once_waits_first() {
 #[test]
 fn a_kind_that_is_not_served_is_waited_for() {
     check(
-        &[("not served", Input::Failed(Failure::NotServed)), ("served", Input::Waited)],
+        &[("not served", StepOutcome::Failed(RequestFailure::NotServed)), ("served", StepOutcome::Waited)],
         &expect![[r#"
             not served -> wait for the definition
             served -> stream
@@ -291,7 +291,7 @@ fn a_server_that_is_behind_is_waited_for_and_believed_the_sixth_time() {
     let now = Instant::now();
     for _ in 0..5 {
         assert!(!machine.listed(&"99".into()));
-        assert!(matches!(machine.step(Input::Failed(Failure::Behind), now), Step::Wait(_)));
+        assert!(matches!(machine.step(StepOutcome::Failed(RequestFailure::Behind), now), Step::Wait(_)));
     }
     assert!(machine.listed(&"99".into()));
     assert!(!ListWatch::new(Some("100".into()), fastrand::Rng::with_seed(7)).listed(&"99".into()));
@@ -302,8 +302,8 @@ fn a_server_that_is_behind_is_waited_for_and_believed_the_sixth_time() {
 fn the_server_says_how_long_to_wait_within_reason() {
     let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
     let mut wait = |seconds| {
-        let failure = Failure::Transient { retry_after: Some(Duration::from_secs(seconds)) };
-        match machine.step(Input::Failed(failure), Instant::now()) {
+        let failure = RequestFailure::Transient { retry_after: Some(Duration::from_secs(seconds)) };
+        match machine.step(StepOutcome::Failed(failure), Instant::now()) {
             Step::Wait(wait) => wait.as_secs(),
             other => panic!("{other:?}"),
         }
@@ -313,22 +313,22 @@ fn the_server_says_how_long_to_wait_within_reason() {
     assert!(wait(0) < 7, "then the wait is the usual one");
 }
 
-fn inputs() -> impl Strategy<Value = Input> {
+fn inputs() -> impl Strategy<Value = StepOutcome> {
     let failure = prop_oneof![
-        Just(Failure::Expired),
-        Just(Failure::Behind),
+        Just(RequestFailure::Expired),
+        Just(RequestFailure::Behind),
         prop::option::of(0..90u64)
-            .prop_map(|seconds| Failure::Transient { retry_after: seconds.map(Duration::from_secs) }),
-        Just(Failure::Silent),
-        Just(Failure::Unsupported),
-        Just(Failure::NotServed),
-        Just(Failure::Refused),
+            .prop_map(|seconds| RequestFailure::Transient { retry_after: seconds.map(Duration::from_secs) }),
+        Just(RequestFailure::Silent),
+        Just(RequestFailure::Unsupported),
+        Just(RequestFailure::NotServed),
+        Just(RequestFailure::Refused),
     ];
     prop_oneof![
-        Just(Input::Waited),
+        Just(StepOutcome::Waited),
         (1..99u8, any::<bool>()).prop_map(|(version, more)| page(&version.to_string(), more.then_some("t"))),
-        any::<bool>().prop_map(|progressed| Input::WatchEnded { progressed }),
-        failure.prop_map(Input::Failed),
+        any::<bool>().prop_map(|progressed| StepOutcome::WatchEnded { progressed }),
+        failure.prop_map(StepOutcome::Failed),
     ]
 }
 
@@ -345,14 +345,14 @@ proptest! {
             // A watch counts as silent only after a while, so this is not a tight loop.
             let progress = matches!(
                 input,
-                Input::Page { .. }
-                    | Input::Waited
-                    | Input::WatchEnded { progressed: true }
-                    | Input::Failed(Failure::Silent)
+                StepOutcome::Page { .. }
+                    | StepOutcome::Waited
+                    | StepOutcome::WatchEnded { progressed: true }
+                    | StepOutcome::Failed(RequestFailure::Silent)
             );
-            let token = matches!(&input, Input::Page { continue_token: Some(_), .. });
-            let mut refused = input == Input::Failed(Failure::Behind);
-            if let Input::Page { resource_version, continue_token: None } = &input {
+            let token = matches!(&input, StepOutcome::Page { continue_token: Some(_), .. });
+            let mut refused = input == StepOutcome::Failed(RequestFailure::Behind);
+            if let StepOutcome::Page { resource_version, continue_token: None } = &input {
                 let version = resource_version.number().expect("a number");
                 refused = version < known;
                 if !refused {
@@ -375,7 +375,7 @@ proptest! {
             }
             at_once = if progress { 0 } else { at_once + 1 };
             prop_assert!(at_once <= 3, "four failures in a row were answered without a wait");
-            if let (Some(version), Phase::Watching { .. }) = (seen, &machine.phase) {
+            if let (Some(version), ListWatchPhase::Watching { .. }) = (seen, &machine.phase) {
                 machine.saw(&(&*version.to_string()).into());
                 known = known.max(version.into());
             }

@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::*;
 
 #[test]
-fn what_is_gone_stays_hidden_until_the_watch_tells_it() {
+fn a_deleted_object_stays_hidden_until_the_watch_delivers_the_deletion() {
     check(
         "list a@1; deleted a@1; put a@2; del a@3",
         &expect![[r#"
@@ -49,7 +49,7 @@ fn what_is_gone_stays_hidden_until_the_watch_tells_it() {
 }
 
 #[test]
-fn what_is_gone_is_never_shown_if_the_watch_has_yet_to_tell_of_it() {
+fn a_deleted_object_is_never_shown_if_the_watch_has_yet_to_deliver_it() {
     check(
         "list; deleted a@1; put a@1; del a@2; put a!new@3",
         &expect![[r#"
@@ -159,7 +159,7 @@ fn what_is_gone_is_never_shown_if_nobody_knows_at_which_version_it_went() {
 #[test]
 fn an_end_that_may_have_been_told_waits_for_nothing() {
     let mut store = Store::default();
-    let (waits, part) = (|store: &Store<ConfigMap>| store.waiting_since(&None).is_some(), None);
+    let (waits, scope) = (|store: &Store<ConfigMap>| store.waiting_since(&None).is_some(), None);
     step(&mut store, "list b@1");
     for command in ["deleted a@5", "deleted a!x>3", "presumed c@4"] {
         step(&mut store, command);
@@ -169,8 +169,8 @@ fn an_end_that_may_have_been_told_waits_for_nothing() {
     assert!(waits(&store));
     step(&mut store, "del b@2");
     assert!(!waits(&store));
-    store.passed(&part, Some(5));
-    assert!(store.writes.is_empty() && store.told.is_empty() && store.order.is_empty());
+    let _ = store.advance(&scope, Some(5));
+    assert!(store.writes.is_empty() && store.watched.is_empty() && store.order.is_empty());
 }
 
 #[test]
@@ -183,9 +183,12 @@ fn ends_without_a_version_are_forgotten_when_they_are_told_and_when_there_are_to
     step(&mut store, "put n0@2 n1@3");
     assert_eq!(seen(&store), "n0@2", "the oldest end is forgotten");
     step(&mut store, "del n1@4");
-    assert!(store.ended.since(&Uid::from("n1")).is_none() && store.ended.since(&Uid::from("n2")).is_some());
+    assert!(
+        store.deleted_uids.since(&Uid::from("n1")).is_none()
+            && store.deleted_uids.since(&Uid::from("n2")).is_some()
+    );
     step(&mut store, "list @0");
-    assert!(store.ended.is_empty(), "the server has lost its past");
+    assert!(store.deleted_uids.is_empty(), "the server has lost its past");
 }
 
 #[test]

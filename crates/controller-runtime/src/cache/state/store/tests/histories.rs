@@ -26,15 +26,15 @@ impl Folded {
     }
 
     fn is(&self, store: &Store<ConfigMap>) -> Result<(), TestCaseError> {
-        let told: Vec<_> = store.told().map(|object| version(&object)).collect();
-        prop_assert_eq!(told, self.0.values().map(version).collect::<Vec<_>>());
+        let watched: Vec<_> = store.watched_objects().map(|object| version(&object)).collect();
+        prop_assert_eq!(watched, self.0.values().map(version).collect::<Vec<_>>());
         Ok(())
     }
 }
 
 /// Applies changes of visible states to the state of a reader that receives nothing else.
-fn follow(seen: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>, store: &mut Store<ConfigMap>) {
-    for Change { key, old, new } in store.take_changes() {
+fn follow(seen: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>, changes: Vec<StateChange<ConfigMap>>) {
+    for StateChange { key, old, new } in changes {
         let before = match new {
             Some(new) => seen.insert(key, new),
             None => seen.remove(&key),
@@ -63,13 +63,13 @@ enum By {
     Version,
     /// Its name alone.
     Name,
-    /// Part of a bulk deletion, so the deletion is presumed.
+    /// WatchScope of a bulk deletion, so the deletion is presumed.
     Others,
 }
 
 /// Input of the store between two changes.
 #[derive(Debug, Clone, Copy)]
-enum Told {
+enum Delivery {
     /// The watch delivers the next change.
     Next,
     /// The watch repeats an old change.
@@ -84,19 +84,19 @@ enum Told {
     Nothing,
 }
 
-fn deeds() -> impl Strategy<Value = Vec<(Deed, Told)>> {
+fn deeds() -> impl Strategy<Value = Vec<(Deed, Delivery)>> {
     let by = prop_oneof![Just(By::Version), Just(By::Name), Just(By::Others)];
     let deed = (0..3usize, any::<bool>(), by, prop::option::of(0..6usize));
     let deed = deed.prop_map(|(name, delete, by, ours)| Deed { name, delete, by, ours });
-    let told = prop_oneof![
-        4 => Just(Told::Next),
-        1 => (0..9usize).prop_map(Told::Again),
-        1 => Just(Told::Swapped),
-        1 => Just(Told::Bookmark),
-        1 => Just(Told::List),
-        4 => Just(Told::Nothing),
+    let delivery = prop_oneof![
+        4 => Just(Delivery::Next),
+        1 => (0..9usize).prop_map(Delivery::Again),
+        1 => Just(Delivery::Swapped),
+        1 => Just(Delivery::Bookmark),
+        1 => Just(Delivery::List),
+        4 => Just(Delivery::Nothing),
     ];
-    prop::collection::vec((deed, told), 1..60)
+    prop::collection::vec((deed, delivery), 1..60)
 }
 
 proptest! {
@@ -113,9 +113,10 @@ proptest! {
             let text = objects.iter().fold(word.to_owned(), |text, (name, (uid, version))| {
                 format!("{text} n{name}!u{uid}@{version}")
             });
-            folded.take(carry_out(&mut store, &text).0)?;
+            let CarriedOut { events, changes, .. } = carry_out(&mut store, &text);
+            folded.take(events)?;
             folded.is(&store)?;
-            follow(&mut readers, &mut store);
+            follow(&mut readers, changes);
             prop_assert_eq!(seen(&store), readers.values().map(version).collect::<Vec<_>>().join(" "));
         }
     }
@@ -131,13 +132,13 @@ proptest! {
         // The server's objects by name, and all changes in the order in which the watch delivers them.
         let mut server: [Option<String>; 3] = Default::default();
         let mut changes: Vec<(bool, String)> = Vec::new();
-        let (mut told, mut version, mut uids) = (0, 1, 0);
+        let (mut delivered, mut version, mut uids) = (0, 1, 0);
         let mut answers: Vec<(usize, u64, usize, String)> = Vec::new();
         // Last own write to each name whose answer has arrived.
         let mut ours: [Option<(u64, String)>; 3] = Default::default();
         // Last deletion by each name, whether its answer has arrived or not, and the uids in the answers.
         let (mut by_name, mut ended): ([u64; 3], Vec<String>) = Default::default();
-        for (at, (Deed { name, delete, by, ours: answer }, tells)) in history.into_iter().enumerate() {
+        for (at, (Deed { name, delete, by, ours: answer }, delivery)) in history.into_iter().enumerate() {
             // Change an object.
             version += 1;
             let uid = server[name].as_deref().map(|object| object.split(['!', '@']).nth(1).expect("a uid").to_owned());
@@ -174,47 +175,47 @@ proptest! {
                 }
             }
             // Deliver watch events.
-            let says = match tells {
-                Told::Next if told < changes.len() => vec![told],
-                Told::Swapped if told + 1 < changes.len() => vec![told + 1, told],
-                Told::Again(back) if told > back => vec![told - 1 - back],
+            let says = match delivery {
+                Delivery::Next if delivered < changes.len() => vec![delivered],
+                Delivery::Swapped if delivered + 1 < changes.len() => vec![delivered + 1, delivered],
+                Delivery::Again(back) if delivered > back => vec![delivered - 1 - back],
                 _ => vec![],
             };
-            let mut list = matches!(tells, Told::List);
+            let mut list = matches!(delivery, Delivery::List);
             for change in says {
                 let (applied, object) = &changes[change];
                 let command = format!("{} {object}", if *applied { "put" } else { "del" });
-                let (events, out_of_order) = carry_out(&mut store, &command);
-                prop_assert!(events.is_empty() || !out_of_order && !matches!(tells, Told::Again(_)));
+                let CarriedOut { events, out_of_order, .. } = carry_out(&mut store, &command);
+                prop_assert!(events.is_empty() || !out_of_order && !matches!(delivery, Delivery::Again(_)));
                 folded.take(events)?;
                 list |= out_of_order;
             }
-            match tells {
-                Told::Next if told < changes.len() => told += 1,
-                Told::Swapped if told + 1 < changes.len() => told += 2,
-                Told::Bookmark => folded.take(step(&mut store, &format!("pass {}", told + 1)))?,
+            match delivery {
+                Delivery::Next if delivered < changes.len() => delivered += 1,
+                Delivery::Swapped if delivered + 1 < changes.len() => delivered += 2,
+                Delivery::Bookmark => folded.take(step(&mut store, &format!("pass {}", delivered + 1)))?,
                 _ => {}
             }
             if list {
-                told = changes.len();
+                delivered = changes.len();
                 let objects = server.iter().flatten().cloned().collect::<Vec<_>>().join(" ");
                 folded.take(step(&mut store, &format!("list @{version} {objects}")))?;
             }
             folded.is(&store)?;
             // Expected: the watched state with the known own writes.
             let mut expected: [Option<String>; 3] = Default::default();
-            for (applied, object) in &changes[..told] {
+            for (applied, object) in &changes[..delivered] {
                 let name: usize = object[1..2].parse().expect("a digit");
                 expected[name] = applied.then(|| object.clone());
             }
             for (name, ours) in ours.iter().enumerate() {
-                if let Some((_, answer)) = ours.as_ref().filter(|(version, _)| *version > told as u64 + 1) {
+                if let Some((_, answer)) = ours.as_ref().filter(|(version, _)| *version > delivered as u64 + 1) {
                     expected[name] = answer.strip_prefix("wrote ").map(str::to_owned);
                 }
             }
             for (name, expected) in expected.into_iter().enumerate() {
                 let seen = store.get(&key(&format!("n{name}"))).map(self::version);
-                if by_name[name] <= told as u64 + 1 {
+                if by_name[name] <= delivered as u64 + 1 {
                     prop_assert_eq!(seen, expected);
                 } else if let Some(seen) = seen {
                     prop_assert!(!ended.iter().any(|gone| seen.starts_with(&format!("{gone}@"))), "{}", seen);
@@ -222,7 +223,7 @@ proptest! {
             }
         }
         // Finally the watch delivers everything.
-        for (applied, object) in &changes[told..] {
+        for (applied, object) in &changes[delivered..] {
             folded.take(step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" })))?;
         }
         prop_assert_eq!(seen(&store), server.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
@@ -230,6 +231,6 @@ proptest! {
             step(&mut store, &answer);
         }
         prop_assert_eq!(seen(&store), server.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
-        prop_assert!(store.writes.is_empty() && store.told.is_empty() && store.order.is_empty());
+        prop_assert!(store.writes.is_empty() && store.watched.is_empty() && store.order.is_empty());
     }
 }

@@ -164,15 +164,15 @@ fn a_server_that_has_lost_its_past_takes_the_writes_with_it() {
 #[test]
 fn the_oldest_writes_go_first_when_there_are_too_many() {
     let mut store: Store<ConfigMap> = Store::default();
-    store.replace(&None, [], Some(1));
+    let _ = store.replace(&None, [], Some(1));
     for n in 2..=Store::<ConfigMap>::WRITES + 4 {
-        store.wrote(object(&format!("n{n}@{n}")), Some(true), Instant::now());
+        let _ = store.record_write(object(&format!("n{n}@{n}")), Some(true), Instant::now());
     }
     assert_eq!(store.len(), Store::<ConfigMap>::WRITES);
     assert!(store.get(&key("n4")).is_none() && store.get(&key("n5")).is_some());
     let all = Store::<ConfigMap>::WRITES + 4;
-    store.passed(&None, u64::try_from(all).ok());
-    assert!(store.visible.is_empty() && store.writes.is_empty() && store.told.is_empty());
+    let _ = store.advance(&None, u64::try_from(all).ok());
+    assert!(store.visible.is_empty() && store.writes.is_empty() && store.watched.is_empty());
 }
 
 #[test]

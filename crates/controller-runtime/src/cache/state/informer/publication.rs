@@ -1,0 +1,309 @@
+//! Changes of an informer's store, and their publication to indexes and subscribers.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Weak},
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use super::Informer;
+use crate::{
+    cache::{
+        objects::{event::Event, lazy::Lazy},
+        query::{
+            WatchScope,
+            resync::{Resync, Schedule},
+        },
+        state::{
+            coalesced::Coalesced,
+            index_table::{self, AnyIndex, IndexChange, Table},
+            mailbox::{InitialList, Mailbox, MailboxHandle, Subscription, WaitingEvents},
+            store::{Delta, ListInTransit, StateChange, Store},
+            tombstones::{DeletionReplay, Tombstones},
+        },
+    },
+    object::{Object, ObjectKey, meta::Uid},
+};
+
+/// State that changes together with the store: subscribers, indexes, and work that is in progress.
+pub(super) struct Writer<K: Object> {
+    /// By number, in the order in which they subscribed.
+    pub(super) subscribers: BTreeMap<u64, EventSubscriber<K>>,
+    /// Number of the next subscriber or index.
+    next: u64,
+    indexes: BTreeMap<u64, KeptIndex<K>>,
+    /// Changes of the store that indexes and subscribers have not received, by number, in the order in which they
+    /// happened. At most one per thread that changes the store now.
+    unpublished: BTreeMap<u64, PendingChanges<K>>,
+    /// Number of the next changes.
+    next_changes: u64,
+    /// Tasks that wait for a change of the visible state of one object.
+    waiting: BTreeMap<ObjectKey<K>, Weak<Notify>>,
+    /// Initial lists that are incomplete, or are being added to the store.
+    pub(super) arriving: BTreeMap<WatchScope, ListInTransit<K>>,
+    /// Last removed key of each scope that is not watched any more and is being removed.
+    pub(super) withdrawn: BTreeMap<WatchScope, Option<ObjectKey<K>>>,
+    pub(super) resyncs: Schedule,
+    /// Recent deletions, if the manager may become leader later.
+    pub(super) tombstones: Option<Tombstones<K>>,
+    /// Last object that the current resync delivered; `None` between resyncs.
+    pub(super) resynced_to: Option<ObjectKey<K>>,
+}
+
+pub(super) struct EventSubscriber<K: Object> {
+    pub(super) mailbox: Arc<Mailbox<K>>,
+    /// Number of the first changes that are not part of its initial list.
+    since: u64,
+}
+
+struct KeptIndex<K: Object> {
+    index: Weak<dyn AnyIndex<K>>,
+    /// Number of the first changes that are not part of the snapshot from which it is filled.
+    since: u64,
+}
+
+/// Changes of the store that were made under one lock.
+struct PendingChanges<K: Object> {
+    /// Changes of visible states.
+    of_objects: Arc<[StateChange<K>]>,
+    events: Vec<Event<K>>,
+    /// Computed changes of each index, by the number of the index.
+    of_indexes: OfIndexes,
+    /// Dropped after the lock is released: the last handle of an object runs its destructor.
+    _retired: Vec<Lazy<K>>,
+}
+
+type OfIndexes = BTreeMap<u64, Vec<Box<dyn IndexChange>>>;
+
+impl<K: Object> Writer<K> {
+    pub(super) fn new(resync: Resync, replay: DeletionReplay) -> Self {
+        let tombstones = match replay {
+            DeletionReplay::Never => None,
+            DeletionReplay::AfterElection => Some(Tombstones::default()),
+        };
+        Self {
+            subscribers: BTreeMap::new(),
+            next: 0,
+            indexes: BTreeMap::new(),
+            unpublished: BTreeMap::new(),
+            next_changes: 0,
+            waiting: BTreeMap::new(),
+            arriving: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
+            resyncs: Schedule::new(resync),
+            tombstones,
+            resynced_to: None,
+        }
+    }
+}
+
+impl<K: Object> Informer<K> {
+    /// Subscribes with a mailbox that receives the initial list, then at most one waiting event per object.
+    pub(in crate::cache) fn subscribe(self: &Arc<Self>) -> MailboxHandle<K> {
+        let mut writer = self.writer.lock();
+        let initial = InitialList::superseded(self.store.read().watched_snapshot());
+        self.add_subscriber(&mut writer, WaitingEvents::Coalesced(Box::new(Coalesced::after(initial))))
+    }
+
+    /// Subscribes a controller, which receives every event. Like [`Informer::subscribe`], but first replays recent
+    /// deletions, which may have happened while another replica was leading. They precede the initial objects, since a
+    /// name may have been reused. Indexes are at least as new as the initial list.
+    ///
+    /// Must not be called by user code, because it may call index functions.
+    pub(in crate::cache) fn subscribe_controller(self: &Arc<Self>) -> Subscription<K> {
+        let mut expired = Vec::new();
+        let mut writer = self.writer.lock();
+        // Publish pending changes first, so that no index lags behind the initial list.
+        while let Some((last, _)) = writer.unpublished.last_key_value() {
+            let last = *last;
+            drop(writer);
+            self.publish(last);
+            writer = self.writer.lock();
+        }
+        let deletions = match &mut writer.tombstones {
+            Some(tombstones) => {
+                tombstones.expire(Instant::now(), &mut expired);
+                tombstones.deletes().cloned().collect()
+            }
+            None => Vec::new(),
+        };
+        let initial = InitialList::new(self.store.read().watched_snapshot());
+        let handle = self.add_subscriber(&mut writer, WaitingEvents::Queue(VecDeque::new()));
+        drop(writer);
+        drop(expired);
+        Subscription::new(deletions, initial, handle)
+    }
+
+    fn add_subscriber(
+        self: &Arc<Self>,
+        writer: &mut Writer<K>,
+        waiting: WaitingEvents<K>,
+    ) -> MailboxHandle<K> {
+        let (id, since) = (writer.next, writer.next_changes);
+        writer.next += 1;
+        let mailbox = Arc::new(Mailbox::new(waiting, &self.room));
+        writer.subscribers.insert(id, EventSubscriber { mailbox: Arc::clone(&mailbox), since });
+        MailboxHandle { informer: Arc::clone(self), id, mailbox }
+    }
+
+    pub(in crate::cache) fn unsubscribe(&self, id: u64) {
+        // The mailbox is dropped after the lock is released: its events may hold the last handles of objects.
+        let _subscriber = self.writer.lock().subscribers.remove(&id);
+    }
+
+    /// Adds an index, which receives all changes from now on, and fills it with the current objects.
+    pub(in crate::cache) fn add_index(&self, index: &Arc<dyn AnyIndex<K>>) {
+        let snapshot = {
+            let mut writer = self.writer.lock();
+            writer.indexes.retain(|_, known| known.index.strong_count() > 0);
+            let (id, since) = (writer.next, writer.next_changes);
+            writer.next += 1;
+            writer.indexes.insert(id, KeptIndex { index: Arc::downgrade(index), since });
+            self.snapshot()
+        };
+        index.fill(&snapshot);
+    }
+
+    /// Returns the index by owner.
+    pub(in crate::cache) fn owners(&self) -> &Table<K, Uid> {
+        match self.owners.get() {
+            Some(owners) => owners,
+            None => {
+                // Built outside of `OnceLock`, which would block other threads while index functions run. If two
+                // threads build it at the same time, one index is dropped.
+                let owners = index_table::by_owner(self);
+                self.owners.get_or_init(|| owners)
+            }
+        }
+    }
+
+    /// Returns a handle that is notified whenever the visible state of the object changes.
+    pub(in crate::cache) fn notify(&self, key: &ObjectKey<K>) -> Arc<Notify> {
+        let mut writer = self.writer.lock();
+        if let Some(notify) = writer.waiting.get(key).and_then(Weak::upgrade) {
+            return notify;
+        }
+        let notify = Arc::new(Notify::new());
+        writer.waiting.retain(|_, waiting| waiting.strong_count() > 0);
+        writer.waiting.insert(key.clone(), Arc::downgrade(&notify));
+        notify
+    }
+
+    /// Changes the store, then publishes the changes.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut Writer<K>, &mut Store<K>) -> (T, Delta<K>)) -> T {
+        let mut old_events = Vec::new();
+        let mut writer = self.writer.lock();
+        let (done, delta) = change(&mut writer, &mut self.store.write());
+        let Delta { events, changes, retired, .. } = delta.joined();
+        writer.indexes.retain(|_, kept| kept.index.strong_count() > 0);
+        let number = writer.next_changes;
+        // Without indexes there is no user code to run: publish under the same lock. Otherwise the changes are queued,
+        // and the index functions run after the lock is released.
+        if writer.unpublished.is_empty() && writer.indexes.is_empty() {
+            self.apply(&mut writer, number, &changes, &events, &mut BTreeMap::new(), &mut old_events);
+            drop(writer);
+            // Replaced states are dropped now, without the lock: the last handle of an object runs its destructor.
+            drop((changes, events, old_events, retired));
+            return done;
+        }
+        writer.next_changes += 1;
+        let changes = PendingChanges {
+            of_objects: changes.into(),
+            events,
+            of_indexes: BTreeMap::new(),
+            _retired: retired,
+        };
+        writer.unpublished.insert(number, changes);
+        drop(writer);
+        self.publish(number);
+        done
+    }
+
+    /// Publishes queued changes up to `number`: to indexes first, because a handler may look up the object that it
+    /// receives.
+    ///
+    /// Index functions run while no lock is held. A thread that finds changes which lack the result of an index
+    /// function calls the function itself, even if another thread is already doing so. So no thread waits for user code
+    /// of another one, and a function that calls back or never returns blocks no other thread. The first result is
+    /// applied, in the order in which the changes happened.
+    fn publish(&self, number: u64) {
+        let mut found: Option<(u64, OfIndexes)> = None;
+        loop {
+            let (mut published, mut old_events) = (Vec::new(), Vec::new());
+            let mut guard = self.writer.lock();
+            let writer = &mut *guard;
+            if let Some((number, of_indexes)) = &mut found
+                && let Some(changes) = writer.unpublished.get_mut(number)
+            {
+                for (id, of_objects) in std::mem::take(of_indexes) {
+                    changes.of_indexes.entry(id).or_insert(of_objects);
+                }
+            }
+            // Publish all changes that are ready, up to the first that lacks the result of an index function.
+            let lacking = loop {
+                let Some((first, changes)) = writer.unpublished.first_key_value() else { break None };
+                if *first > number {
+                    break None;
+                }
+                let lacking: Vec<_> = writer
+                    .indexes
+                    .iter()
+                    .filter(|(id, kept)| kept.since <= *first && !changes.of_indexes.contains_key(id))
+                    .filter_map(|(id, kept)| Some((*id, kept.index.upgrade()?)))
+                    .collect();
+                if !lacking.is_empty() && !changes.of_objects.is_empty() {
+                    break Some((*first, Arc::clone(&changes.of_objects), lacking));
+                }
+                let Some((first, mut changes)) = writer.unpublished.pop_first() else { break None };
+                let PendingChanges { of_objects, events, of_indexes, .. } = &mut changes;
+                self.apply(writer, first, of_objects, events, of_indexes, &mut old_events);
+                published.push(changes);
+            };
+            drop(guard);
+            // Replaced states are dropped now, without the lock: the last handle of an object runs its destructor.
+            drop((published, old_events, found.take()));
+            let Some((first, changes, lacking)) = lacking else { return };
+            let of_index = |(id, index): (u64, Arc<dyn AnyIndex<K>>)| {
+                (id, changes.iter().map(|change| Arc::clone(&index).change(change)).collect())
+            };
+            found = Some((first, lacking.into_iter().map(of_index).collect()));
+        }
+    }
+
+    /// Applies changes to the indexes, and appends the events to the mailboxes.
+    fn apply(
+        &self,
+        writer: &mut Writer<K>,
+        number: u64,
+        of_objects: &[StateChange<K>],
+        events: &[Event<K>],
+        of_indexes: &mut OfIndexes,
+        old_events: &mut Vec<Event<K>>,
+    ) {
+        for (place, change) in of_objects.iter().enumerate() {
+            if !of_indexes.is_empty() {
+                // Locked per object, so that readers of several indexes wait only shortly.
+                let _indexed = self.indexed.write();
+                for of_index in of_indexes.values_mut() {
+                    of_index[place].apply();
+                }
+            }
+            if let Some(waiting) = writer.waiting.get(&change.key).and_then(Weak::upgrade) {
+                waiting.notify_waiters();
+            }
+        }
+        if let Some(tombstones) = &mut writer.tombstones {
+            let now = Instant::now();
+            tombstones.expire(now, old_events);
+            for event in events {
+                tombstones.note(event, now, old_events);
+            }
+        }
+        for event in events {
+            for subscriber in writer.subscribers.values().filter(|subscriber| subscriber.since <= number) {
+                subscriber.mailbox.push(event.clone(), old_events);
+            }
+        }
+    }
+}

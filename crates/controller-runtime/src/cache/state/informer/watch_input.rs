@@ -1,0 +1,248 @@
+//! Input of an informer from the list and watch that it shares with others.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{
+    sync::futures::OwnedNotified,
+    time::{Duration, Instant},
+};
+
+use super::Informer;
+use crate::{
+    cache::{
+        objects::{
+            dictionary::{Dictionary, Samples},
+            event::Event,
+            incoming_object::IncomingObject,
+            lazy::Lazy,
+        },
+        query::WatchScope,
+        state::store::{Delta, ListInTransit},
+        watch::{
+            shared_watch::PIECE,
+            subscriber::{
+                CompressionWork, OutOfOrder, ReflectorStore, WatchFailure, WatchObserver, WatchSubscriber,
+            },
+            sync_status::SyncStatus,
+        },
+    },
+    client::Extent,
+    object::{Object, meta::ResourceVersion},
+};
+
+/// Number of objects that a resync delivers before events are delivered again.
+const RESYNC_BATCH: usize = 256;
+
+/// Delay of a resync while the mailbox of a subscriber is full.
+const RESYNC_AGAIN: Duration = Duration::from_millis(10);
+
+impl<K: Object> Informer<K> {
+    /// Decodes an object that the watch delivered. If the store has the same version, returns the state in the store.
+    fn ingest(&self, object: &IncomingObject<'_>) -> Option<Lazy<K>> {
+        self.codec.ingest_unless(object, |meta| self.store.read().stored_version(meta))
+    }
+}
+
+impl<K: Object> WatchSubscriber for Informer<K> {
+    fn extent(&self) -> Extent {
+        Extent::of::<K>()
+    }
+
+    fn lacks_room(&self) -> Option<OwnedNotified> {
+        self.room.lacking()
+    }
+
+    fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant> {
+        let mut writer = self.writer.lock();
+        let due = writer.resyncs.due(now, rng)?;
+        if due > now {
+            return Some(due);
+        }
+        if self.room.lacking().is_some() {
+            return Some(now + RESYNC_AGAIN);
+        }
+        // Deliver a piece at a time, so that new events need not wait for the whole resync.
+        let some = self.store.read().watched_after(writer.resynced_to.as_ref(), RESYNC_BATCH);
+        let mut retired = Vec::new();
+        for object in &some {
+            let event = Event::Update { old: object.clone(), new: object.clone() };
+            for subscriber in writer.subscribers.values() {
+                subscriber.mailbox.push(event.clone(), &mut retired);
+            }
+        }
+        writer.resynced_to = some.last().filter(|_| some.len() == RESYNC_BATCH).map(Lazy::key);
+        if writer.resynced_to.is_none() {
+            writer.resyncs.done(now, rng);
+        }
+        let due = writer.resyncs.due(now, rng);
+        drop(writer);
+        drop((some, retired));
+        due
+    }
+}
+
+impl<K: Object> ReflectorStore for Informer<K> {
+    fn begin_list(&self, scope: &WatchScope) {
+        self.codec.count_list();
+        let list = ListInTransit::new(BTreeMap::new());
+        let before = self.writer.lock().arriving.insert(scope.clone(), list);
+        drop(before); // may hold the last handles of objects
+    }
+
+    fn add_listed(&self, scope: &WatchScope, object: &IncomingObject<'_>) {
+        if let Some(object) = self.ingest(object) {
+            let mut writer = self.writer.lock();
+            let before =
+                writer.arriving.get_mut(scope).and_then(|list| list.objects.insert(object.key(), object));
+            drop(writer);
+            drop(before);
+        }
+    }
+
+    fn remove_listed(&self, scope: &WatchScope, object: &IncomingObject<'_>) {
+        if let Some(object) = self.codec.ingest(object) {
+            let mut writer = self.writer.lock();
+            let before = writer.arriving.get_mut(scope).and_then(|list| list.objects.remove(&object.key()));
+            drop(writer);
+            drop(before);
+        }
+    }
+
+    fn finish_list(&self, scope: &WatchScope, version: &ResourceVersion) -> bool {
+        let is_whole = self.update(|writer, store| {
+            let Some(list) = writer.arriving.get_mut(scope) else { return (true, Delta::default()) };
+            let (is_whole, delta) = store.replace_some(scope, list, version.number(), PIECE as usize);
+            if is_whole {
+                writer.arriving.remove(scope); // it is empty
+            }
+            (is_whole, delta)
+        });
+        if is_whole {
+            // Wakes tasks that wait for the scope.
+            self.status.send_modify(|status| status.listed(scope));
+        }
+        is_whole
+    }
+
+    fn upsert(
+        &self,
+        scope: &WatchScope,
+        object: &IncomingObject<'_>,
+    ) -> Result<Option<ResourceVersion>, OutOfOrder> {
+        let Some(object) = self.ingest(object) else { return Ok(None) };
+        let version = object.meta().resource_version().cloned();
+        // Keeps a handle until the lock is released, in case the store does not keep one.
+        let held = object.clone();
+        let result = self.update(|_, store| match store.upsert(scope, object) {
+            Ok(delta) => (Ok(version), delta),
+            Err(OutOfOrder) => (Err(OutOfOrder), Delta::default()),
+        });
+        drop(held);
+        result
+    }
+
+    fn remove(&self, scope: &WatchScope, object: &IncomingObject<'_>) -> Option<ResourceVersion> {
+        let object = self.codec.ingest(object)?;
+        let version = object.meta().resource_version().cloned();
+        let held = object.clone();
+        self.update(|_, store| ((), store.remove(scope, object)));
+        drop(held);
+        version
+    }
+
+    fn advance(&self, scope: &WatchScope, version: &ResourceVersion) {
+        self.update(|_, store| ((), store.advance(scope, version.number())));
+    }
+
+    fn stored_scopes(&self) -> Vec<WatchScope> {
+        let mut scopes: Vec<_> = self.writer.lock().arriving.keys().cloned().collect();
+        scopes.extend(self.store.read().scopes().cloned());
+        scopes.extend(self.status.borrow().failing().cloned());
+        scopes
+    }
+
+    fn withdraw(&self, scope: &WatchScope) -> bool {
+        let arriving = self.writer.lock().arriving.remove(scope);
+        drop(arriving); // may hold the last handles of objects
+        let is_gone = self.update(|writer, store| {
+            let reached = writer.withdrawn.entry(scope.clone()).or_default();
+            let (is_gone, delta) = store.withdraw_some(scope, reached, PIECE as usize);
+            if is_gone {
+                writer.withdrawn.remove(scope);
+            }
+            (is_gone, delta)
+        });
+        if is_gone {
+            // Wakes tasks that wait for the scope.
+            self.status.send_modify(|status| {
+                status.watch_works(scope);
+            });
+        }
+        is_gone
+    }
+
+    fn set_scopes(&self, scopes: &[WatchScope]) {
+        let store = self.store.read();
+        if scopes.iter().all(|scope| store.knows(scope)) {
+            drop(store);
+            self.status.send_if_modified(|status| !std::mem::replace(&mut status.synced, true));
+        }
+    }
+
+    fn waiting_since(&self, scope: &WatchScope) -> Option<Instant> {
+        self.store.read().waiting_since(scope)
+    }
+}
+
+impl<K: Object> WatchObserver for Informer<K> {
+    fn restarted(&self) {
+        self.status.send_if_modified(SyncStatus::restarted);
+    }
+
+    fn watch_opened(&self) {
+        self.codec.count_watch();
+    }
+
+    fn watch_works(&self, scope: &WatchScope) {
+        self.status.send_if_modified(|status| status.watch_works(scope));
+    }
+
+    fn watch_failed(&self, scope: &WatchScope, failure: &WatchFailure) {
+        self.codec.count_failure();
+        self.status.send_modify(|status| status.watch_failed(scope, failure, Instant::now()));
+    }
+
+    fn probe_sent(&self) {
+        self.codec.count_probe();
+    }
+
+    fn watch_died(&self) {
+        self.codec.count_dead_watch();
+    }
+
+    fn closed(&self) {
+        self.status.send_if_modified(|status| !std::mem::replace(&mut status.closed, true));
+    }
+}
+
+impl<K: Object> CompressionWork for Informer<K> {
+    fn has_backlog(&self) -> bool {
+        self.codec.has_backlog()
+    }
+
+    fn compress_backlog(&self) {
+        self.codec.compress_backlog();
+    }
+
+    fn is_training_due(&self) -> bool {
+        self.codec.is_training_due()
+    }
+
+    fn samples(&self) -> Option<Samples> {
+        self.codec.samples()
+    }
+
+    fn set_dictionary(&self, dictionary: Option<Arc<Dictionary>>) {
+        self.codec.set_dictionary(dictionary);
+    }
+}

@@ -1,0 +1,197 @@
+use std::{sync::Arc, time::Duration};
+
+use kube_workqueue::BucketError;
+use parking_lot::Mutex;
+
+use super::{
+    call::FieldValidation,
+    client::Client,
+    client_metrics::{ClientMetrics, NoMetrics, metered},
+    deadline,
+    interceptor::Interceptor,
+    limiter::Limiter,
+    own_writes::OwnWrites,
+    send_once::send_once,
+    warnings::{Said, Warnings},
+    write_gate::WriteGate,
+};
+
+/// Options of a [`Client`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use controller_runtime::{Client, client::Warnings};
+///
+/// let env = kube_envtest::Environment::builder().start().await?;
+/// let client = Client::builder(env.client(), "guestbook-operator")
+///     .rate_limit(20.0, 30)? // 20 requests a second, 30 at once
+///     .warnings(Warnings::LogOnce)
+///     .build();
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    settings: ClientSettings,
+    metrics: Option<Arc<dyn ClientMetrics>>,
+}
+
+/// Settings of a client. Methods that return a restricted client change a copy.
+#[derive(Clone)]
+pub(in crate::client) struct ClientSettings {
+    pub(in crate::client) kube: kube::Client,
+    pub(in crate::client) field_manager: Arc<str>,
+    pub(in crate::client) field_validation: Option<FieldValidation>,
+    pub(in crate::client) dry_run: bool,
+    /// The only namespace that the client may reach, if it is restricted to one.
+    pub(in crate::client) namespace: Option<Arc<str>>,
+    pub(in crate::client) interceptors: Vec<Arc<dyn Interceptor>>,
+    pub(in crate::client) gates: Vec<Arc<dyn WriteGate>>,
+    /// Time that a request may take, unless the request sets its own.
+    pub(in crate::client) timeout: Duration,
+    pub(in crate::client) limiter: Option<Arc<Limiter>>,
+    pub(in crate::client) warnings: Warnings,
+    pub(in crate::client) said: Arc<Said>,
+    pub(in crate::client) metrics: Arc<dyn ClientMetrics>,
+    pub(in crate::client) host: Arc<str>,
+    pub(in crate::client) own_writes: Option<Arc<dyn OwnWrites>>,
+    pub(in crate::client) rng: Arc<Mutex<fastrand::Rng>>,
+}
+
+impl ClientBuilder {
+    pub(in crate::client) fn new(kube: kube::Client, field_manager: Arc<str>) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the jitter of conflicts, unless `seed` is called")]
+        let rng = fastrand::Rng::new();
+        let settings = ClientSettings {
+            kube,
+            field_manager,
+            field_validation: None,
+            dry_run: false,
+            namespace: None,
+            interceptors: Vec::new(),
+            gates: Vec::new(),
+            timeout: deadline::DEFAULT,
+            limiter: None,
+            warnings: Warnings::default(),
+            said: Arc::default(),
+            metrics: Arc::new(NoMetrics),
+            host: Arc::from(""),
+            own_writes: None,
+            rng: Arc::new(Mutex::new(rng)),
+        };
+        Self { settings, metrics: None }
+    }
+
+    /// Limits requests to `burst` at once and `rate` a second on average, reads and retries included. Default: no limit, as in
+    /// controller-runtime; the API server protects itself by priority and fairness.
+    ///
+    /// # Errors
+    ///
+    /// `rate` is not positive, or `burst` is zero.
+    #[doc(alias = "QPS")]
+    #[doc(alias = "Burst")]
+    pub fn rate_limit(mut self, rate: f64, burst: u32) -> Result<Self, BucketError> {
+        self.settings.limiter = Some(Arc::new(Limiter::try_new(rate, burst)?));
+        Ok(self)
+    }
+
+    /// Sets the time that each request may take, from when it is first sent until its response has been read. Default: 60 s,
+    /// the request timeout of kube-apiserver. [`Client::request_timeout`] and the `request_timeout` of a request override it.
+    ///
+    /// The time covers all attempts of a request, and the waits between them that the API server asks for (`Retry-After`): a
+    /// response that asks for a longer wait than the time left is returned at once. It does not include the wait for this
+    /// client's own [rate limit](Self::rate_limit). For a watch it covers the time until the response begins; the events that
+    /// follow have no deadline here.
+    ///
+    /// A request that exceeds it fails with [`ErrorKind::DeadlineExceeded`](crate::client::ErrorKind::DeadlineExceeded)
+    /// ([`ClientError::is_timeout`](crate::ClientError::is_timeout)) and is cancelled on its connection. It is then unknown
+    /// whether a write was carried out ([`ClientError::is_outcome_unknown`](crate::ClientError::is_outcome_unknown)).
+    #[doc(alias = "Timeout")]
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
+    }
+
+    /// Sets how warnings of the API server are handled. Default: each is logged.
+    #[doc(alias = "WarningHandler")]
+    pub fn warnings(mut self, warnings: Warnings) -> Self {
+        self.settings.warnings = warnings;
+        self
+    }
+
+    /// Asks `gate` before each write, after the gates added before: all of them must permit it. Default: no gate.
+    pub fn write_gate(mut self, gate: Arc<dyn WriteGate>) -> Self {
+        self.settings.gates.push(gate);
+        self
+    }
+
+    /// Passes every call to `interceptor` first, and then to those that were added before. Default: none.
+    ///
+    /// Interceptors see the call before the write gates and the rate limit do.
+    /// [`Client::intercepted`] adds one to a single client.
+    ///
+    /// ```
+    /// use controller_runtime::{ManagerOptions, client::{Call, Next, Verb}};
+    ///
+    /// let options = ManagerOptions::new("guestbook-operator").client(|client| {
+    ///     client.interceptor(async |call: Call, next: Next| match call.verb() {
+    ///         Verb::DeleteCollection => Err(call.refusal(403, "Forbidden", "delete objects one by one")),
+    ///         _ => next.run(call).await,
+    ///     })
+    /// });
+    /// ```
+    #[doc(alias = "interceptor.NewClient")]
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.settings.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Reports every request to `metrics`, including those made through [`Client::kube`]. Replaces the metrics set before.
+    /// Default: none.
+    pub fn metrics(mut self, metrics: Arc<dyn ClientMetrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// Sets the name of the API server in metrics, such as `10.96.0.1:443`. Default: empty, because a [`kube::Client`] does not
+    /// reveal its server.
+    pub fn host(mut self, host: impl Into<Arc<str>>) -> Self {
+        self.settings.host = host.into();
+        self
+    }
+
+    /// Notifies `own_writes` of the client's writes. Default: none.
+    pub(crate) fn own_writes(mut self, own_writes: Arc<dyn OwnWrites>) -> Self {
+        self.settings.own_writes = Some(own_writes);
+        self
+    }
+
+    /// Sets the seed of the jitter, so that it is the same in every run. Default: a random seed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.settings.rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+        self
+    }
+
+    /// Makes the client.
+    #[must_use]
+    pub fn build(self) -> Client {
+        let Self { mut settings, metrics } = self;
+        settings.kube = send_once(settings.kube);
+        if let Some(metrics) = metrics {
+            settings.kube = metered(settings.kube, Arc::clone(&settings.host), Arc::clone(&metrics));
+            settings.metrics = metrics;
+        }
+        Client { settings: Arc::new(settings) }
+    }
+}
+
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("field_manager", &self.settings.field_manager)
+            .finish_non_exhaustive()
+    }
+}
