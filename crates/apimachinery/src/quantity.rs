@@ -3,6 +3,9 @@
 //! Syntax follows Go's `resource.ParseQuantity`, which accepts more than the regular expression in its message: a number
 //! without digits is zero.
 
+use std::cmp::Ordering;
+use std::fmt;
+
 use serde_json::Value;
 
 const WRONG_FORMAT: &str =
@@ -39,7 +42,12 @@ pub fn value(of: &Value) -> Option<i128> {
 /// if it is not a quantity, or too large.
 #[must_use]
 pub fn canonical(text: &str) -> Option<String> {
-    let Amount { negative, mut mantissa, mut exponent, suffix } = parse(text)?;
+    write(parse(text)?)
+}
+
+/// Writes an amount in its canonical form. `None` if it is too large.
+fn write(amount: Amount) -> Option<String> {
+    let Amount { negative, mut mantissa, mut exponent, suffix } = amount;
     while mantissa != 0 && mantissa % 10 == 0 {
         mantissa /= 10;
         exponent += 1;
@@ -77,7 +85,129 @@ pub fn canonical(text: &str) -> Option<String> {
     Some(format!("{sign}{mantissa}{suffix}"))
 }
 
+/// An amount for arithmetic, with the notation in which it is shown.
+///
+/// Like Go's `Quantity`, a sum has the notation of its first operand that is not zero. Amounts are limited to those of 64-bit
+/// integers; larger ones become the limit.
+///
+/// ```
+/// # use kube_apimachinery::quantity::Quantity;
+/// let memory = Quantity::read("512Mi").zip(Quantity::read("1.5Gi"));
+/// assert_eq!(memory.map(|(a, b)| a.plus(b).to_string()).as_deref(), Some("2Gi"));
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Quantity {
+    /// Billionths.
+    nanos: i128,
+    suffix: Suffix,
+}
+
+const NANOS: i128 = 1_000_000_000;
+/// Largest amount in billionths.
+const LIMIT: i128 = i64::MAX as i128 * NANOS;
+
+impl Quantity {
+    /// Zero, in decimal notation.
+    pub const ZERO: Self = Self { nanos: 0, suffix: Suffix::Decimal };
+
+    /// Returns a whole number in decimal notation.
+    #[must_use]
+    pub fn whole(number: i64) -> Self {
+        Self { nanos: i128::from(number) * NANOS, suffix: Suffix::Decimal }
+    }
+
+    /// Parses an amount; `None` if the text is not a quantity.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let written = Written::read(text).ok()?;
+        let is_zero = !format!("{}{}", written.whole, written.fraction).contains(|digit| digit != '0');
+        // More digits than an amount within the limit has, or such an exponent.
+        let beyond = match written.scale {
+            _ if is_zero => 0,
+            Scale::Exponent(..0) => 1,
+            _ => LIMIT,
+        };
+        let sign = if written.negative { -1 } else { 1 };
+        let Some(Amount { mantissa, exponent, suffix, .. }) = amount(written, 30) else {
+            return Some(Self { nanos: sign * beyond, suffix: Suffix::Decimal });
+        };
+        let power = u32::try_from(exponent + 9).ok().and_then(|exponent| 10i128.checked_pow(exponent));
+        let nanos = power.and_then(|power| mantissa.checked_mul(power)).unwrap_or(LIMIT);
+        Some(Self { nanos: sign * nanos.min(LIMIT), suffix })
+    }
+
+    /// Returns the sum.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let suffix = if self.nanos == 0 { other.suffix } else { self.suffix };
+        // Two amounts within the limit do not overflow.
+        Self { nanos: (self.nanos + other.nanos).clamp(-LIMIT, LIMIT), suffix }
+    }
+
+    /// Returns the difference.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.plus(Self { nanos: -other.nanos, suffix: other.suffix })
+    }
+
+    /// Whether the amount is zero.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Returns the amount in thousandths, rounded up.
+    #[must_use]
+    pub fn millis(self) -> i128 {
+        let unit = NANOS / 1000;
+        self.nanos.div_euclid(unit) + i128::from(self.nanos.rem_euclid(unit) != 0)
+    }
+
+    /// Returns the amount rounded up to a whole number.
+    #[must_use]
+    pub fn rounded_up(self) -> Self {
+        let whole = self.nanos.div_euclid(NANOS) + i128::from(self.nanos.rem_euclid(NANOS) != 0);
+        Self { nanos: whole * NANOS, suffix: self.suffix }
+    }
+}
+
+/// Amounts are equal whatever their notation.
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+/// Formats in canonical form, like [`canonical`].
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let amount = Amount {
+            negative: self.nanos < 0,
+            mantissa: self.nanos.abs(),
+            exponent: -9,
+            suffix: self.suffix,
+        };
+        // Amounts within the limit can be written.
+        f.write_str(&write(amount).unwrap_or_default())
+    }
+}
+
 /// Parts of a quantity as written.
+#[derive(Clone, Copy)]
 struct Written<'a> {
     negative: bool,
     whole: &'a str,
@@ -133,6 +263,7 @@ impl Scale {
 }
 
 /// Value of a quantity: a number, a power of ten as its factor, and the style of its suffix.
+#[derive(Clone, Copy)]
 struct Amount {
     negative: bool,
     mantissa: i128,
@@ -142,9 +273,14 @@ struct Amount {
 
 /// Parses an amount; `None` if it is not a quantity, or has more than 18 digits.
 fn parse(text: &str) -> Option<Amount> {
-    let Written { negative, whole, fraction, scale } = Written::read(text).ok()?;
+    amount(Written::read(text).ok()?, 18)
+}
+
+/// Returns the value of a quantity; `None` if it has more than `longest` digits, or is too large.
+fn amount(written: Written<'_>, longest: usize) -> Option<Amount> {
+    let Written { negative, whole, fraction, scale } = written;
     let digits = format!("{whole}{fraction}");
-    if digits.len() > 18 {
+    if digits.len() > longest {
         return None;
     }
     let mut mantissa: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
@@ -219,6 +355,36 @@ mod tests {
     }
 
     #[test]
+    fn a_sum_has_the_notation_of_its_first_operand_that_is_not_zero() {
+        let read = |text: &str| Quantity::read(text).unwrap();
+        for (one, other, sum, difference) in [
+            ("1", "500m", "1500m", "500m"),
+            ("0", "1Gi", "1Gi", "-1Gi"),
+            ("1000Mi", "24Mi", "1Gi", "976Mi"),
+            ("1Gi", "1", "1073741825", "1073741823"),
+            ("1k", "1Ki", "2024", "-24"),
+            ("1e3", "0", "1e3", "1e3"),
+            ("2", "2", "4", "0"),
+        ] {
+            assert_eq!(read(one).plus(read(other)).to_string(), sum, "{one} + {other}");
+            assert_eq!(read(one).minus(read(other)).to_string(), difference, "{one} - {other}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_compared_rounded_and_limited() {
+        let read = |text: &str| Quantity::read(text).unwrap();
+        assert_eq!(read("1024Mi"), read("1Gi"));
+        assert!(read("999m") < read("1"));
+        assert_eq!(read("1.2").rounded_up(), Quantity::whole(2));
+        assert_eq!((read("1u").millis(), read("-1u").millis(), read("2").millis()), (1, 0, 2000));
+        assert_eq!(read("100E").plus(read("100E")), read("1000E"));
+        assert_eq!(read("12345678901234567890123"), read("1000E"));
+        assert_eq!(Quantity::read("lots"), None);
+        assert!(Quantity::ZERO.is_zero() && read("0Mi").is_zero());
+    }
+
+    #[test]
     fn what_is_no_quantity_is_refused_in_the_words_of_go() {
         for text in ["", "lots", "1x", "1.2.3", "{}", "true", "1 Gi", "1Kib", "-3.01e-x"] {
             assert_eq!((refusal(text), canonical(text)), (Some(WRONG_FORMAT), None), "{text}");
@@ -241,6 +407,10 @@ mod tests {
             if let Some(form) = canonical(&text) {
                 proptest::prop_assert_eq!(refusal(&text), None);
                 proptest::prop_assert_eq!(canonical(&form), Some(form.clone()));
+            }
+            proptest::prop_assert_eq!(Quantity::read(&text).is_some(), refusal(&text).is_none());
+            if let Some(amount) = Quantity::read(&text) {
+                proptest::prop_assert_eq!(Quantity::read(&amount.to_string()), Some(amount));
             }
         }
     }
