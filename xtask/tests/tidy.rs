@@ -144,6 +144,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "decode",
             "yaml",
             "selector",
+            "rbac",
             "field_path",
             "go_struct",
             "schema",
@@ -182,7 +183,15 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
     (
         "crates/apiserver/src/api",
         &["api"],
-        &["authentication", "authorization", "flow_control", "admission", "selection", "verbs"],
+        &[
+            "authentication",
+            "authorization",
+            "impersonation",
+            "flow_control",
+            "admission",
+            "selection",
+            "verbs",
+        ],
     ),
     (
         "crates/simulator/src",

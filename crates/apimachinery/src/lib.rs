@@ -19,7 +19,8 @@
 //! - `go_struct` (feature `go-struct`): the fields of builtin kinds;
 //! - `schema` (feature `schema`): defaulting, pruning, validation;
 //! - `patch` (feature `patch`) and `managed_fields` (feature `apply`): changes of objects, and who owns their fields;
-//! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients.
+//! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients;
+//! - `rbac` (feature `rbac`): decisions of role-based access control.
 //!
 //! # Features
 //!
@@ -49,6 +50,8 @@ pub mod patch;
 #[cfg(feature = "protobuf")]
 pub mod protobuf;
 pub mod quantity;
+#[cfg(feature = "rbac")]
+pub mod rbac;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod selector;

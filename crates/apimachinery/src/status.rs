@@ -158,10 +158,11 @@ impl ApiError {
         Self::new(500, "InternalError", format!("Internal error occurred: {why}")).with_causes(vec![cause])
     }
 
-    /// Builds the 403 for an object that admission refuses. `resource` is the plural.
+    /// Builds the 403 for an object that access control or admission refuses. `resource` is the plural; an empty name is omitted.
     #[must_use]
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Self {
-        let message = format!("{} {} is forbidden: {why}", qualified(resource, group), quote(name));
+        let name_shown = if name.is_empty() { String::new() } else { format!(" {}", quote(name)) };
+        let message = format!("{}{name_shown} is forbidden: {why}", qualified(resource, group));
         Self::new(403, "Forbidden", message).with_details(name, group, resource)
     }
 

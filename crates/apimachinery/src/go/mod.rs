@@ -41,6 +41,22 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
+/// Joins the messages of several errors like Go's `errors.NewAggregate`: each once, in brackets if there is more than one.
+#[must_use]
+pub fn join_errors(messages: &[String]) -> String {
+    let mut distinct: Vec<&str> = Vec::new();
+    for message in messages {
+        if !distinct.contains(&message.as_str()) {
+            distinct.push(message);
+        }
+    }
+    match distinct.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
 /// Formats the type of a decoded value as Go's `%T`.
 #[must_use]
 pub fn type_of(value: &Value) -> &'static str {
