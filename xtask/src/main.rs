@@ -3,13 +3,17 @@
 mod columns;
 mod data;
 mod go;
+mod roles;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
+       cargo xtask roles --from DIR
   data   write crates/{apimachinery,apiserver}/data/ from the recordings in DIR, which are data/ (OpenAPI, discovery and protobuf documents)
          and transcripts/, and from the folders of the Go modules
-         k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES";
+         k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES
+  roles  write crates/apiserver/data/roles.txt from DIR, the folder plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata of the
+         Go module k8s.io/kubernetes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +22,7 @@ fn main() -> ExitCode {
         ["data", "--from", from, "--go", modules] => {
             data::write(from.as_ref(), modules.as_ref(), &data::target())
         }
+        ["roles", "--from", from] => roles::write(from.as_ref(), &data::target()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -10,8 +10,11 @@ use tokio::time::Duration;
 
 use crate::api::admission::Admission;
 use crate::api::authentication::{Authenticator, Tokens};
-use crate::api::authorization::AlwaysAllow;
+#[cfg(feature = "tls")]
+use crate::api::authentication::{ClientAuthority, ServiceAccountKeys};
+use crate::api::authorization::{AuthorizationMode, Authorizer, RoleIndex};
 use crate::api::flow_control::FlowControl;
+use crate::api::impersonation::Impersonation;
 use crate::api::verbs::Context;
 use crate::controllers::definitions::Definitions;
 use crate::controllers::event_ttl::EVENT_TTL;
@@ -24,6 +27,7 @@ use crate::state::clock::Clock;
 use crate::state::persistence::{DataFile, DataFileError, Journal};
 use crate::state::{ClusterState, Commit, CommitObserver, Contents};
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
+use crate::user::UserInfo;
 use crate::{bootstrap, controllers};
 
 /// Controllers that run besides the API itself.
@@ -34,8 +38,9 @@ pub enum Profile {
     /// namespace stays `Terminating`.
     #[default]
     Envtest,
-    /// Runs garbage collection and namespace deletion, creates a service account `default` in every namespace, and removes the
-    /// protection finalizers of deleted volumes and claims that are not in use.
+    /// Runs garbage collection and namespace deletion, creates a service account `default` in every namespace, removes the
+    /// protection finalizers of deleted volumes and claims that are not in use, and aggregates the rules of ClusterRoles such as
+    /// `admin`, `edit` and `view`, which have none otherwise.
     Dev,
 }
 
@@ -53,6 +58,15 @@ pub struct Options {
     pub epoch: Option<Epoch>,
     /// Users that may connect over a socket. With `None` every client on this machine is admin.
     pub tokens: Option<Tokens>,
+    /// Authorities of client certificates. With them, clients without credentials are anonymous, like with
+    /// [tokens](Self::tokens).
+    #[cfg(feature = "tls")]
+    pub client_authority: Option<ClientAuthority>,
+    /// Keys of service account tokens. Without them the server uses a secret of its own.
+    #[cfg(feature = "tls")]
+    pub service_account_keys: Option<ServiceAccountKeys>,
+    /// What users other than administrators may do. The default are the roles that are bound to them.
+    pub authorization: AuthorizationMode,
     /// Delay between deleting a namespace and deleting its contents, in profile [`Dev`](Profile::Dev). The default is zero;
     /// kube-controller-manager waits 5 s. With 1 s or more, the namespace controller's writes are distinguishable from earlier
     /// ones by the times in `managedFields`, which have whole seconds.
@@ -72,6 +86,11 @@ impl Default for Options {
             seed: 0,
             epoch: None,
             tokens: None,
+            #[cfg(feature = "tls")]
+            client_authority: None,
+            #[cfg(feature = "tls")]
+            service_account_keys: None,
+            authorization: AuthorizationMode::default(),
             namespace_grace: Duration::ZERO,
             history_age: HISTORY_AGE,
             event_ttl: EVENT_TTL,
@@ -98,6 +117,29 @@ impl Options {
     #[must_use]
     pub fn tokens(mut self, tokens: Tokens) -> Self {
         self.tokens = Some(tokens);
+        self
+    }
+
+    /// Accepts client certificates of these authorities. Callers in the process need none.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn client_authority(mut self, authority: ClientAuthority) -> Self {
+        self.client_authority = Some(authority);
+        self
+    }
+
+    /// Signs and verifies tokens of service accounts with given keys, so that others can verify them, and they outlive the server.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
+        self.service_account_keys = Some(keys);
+        self
+    }
+
+    /// Sets the [mode](Self::authorization) of access control.
+    #[must_use]
+    pub fn authorization(mut self, mode: AuthorizationMode) -> Self {
+        self.authorization = mode;
         self
     }
 
@@ -197,13 +239,22 @@ impl ApiServer {
 
     fn begin(options: Options, contents: Contents, admission: Admission) -> Self {
         let clock = Clock::new(options.epoch);
-        let authenticator = Authenticator::new(options.tokens, options.seed);
+        #[cfg(feature = "tls")]
+        let (client_authority, account_keys) = (options.client_authority, options.service_account_keys);
+        #[cfg(not(feature = "tls"))]
+        let (client_authority, account_keys) = (None, None);
+        let authenticator = Authenticator::new(options.tokens, options.seed)
+            .with_client_authority(client_authority)
+            .with_account_keys(account_keys);
         let registry = builtin::registry();
         let definitions = Arc::new(Definitions::default());
-        let observers: Vec<Box<dyn CommitObserver>> = vec![Box::new(Arc::clone(&definitions))];
+        let roles = Arc::new(RoleIndex::default());
+        let observers: Vec<Box<dyn CommitObserver>> =
+            vec![Box::new(Arc::clone(&definitions)), Box::new(Arc::clone(&roles))];
         let cluster = Arc::new(ClusterState::new(options.seed, clock, registry, contents, observers));
         // Before the bootstrap and the controllers, which then find all resources served.
         definitions.restore(&cluster);
+        roles.restore(&cluster);
         bootstrap::create(&cluster);
         let mut controllers = JoinSet::new();
         controllers.spawn(controllers::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
@@ -212,11 +263,13 @@ impl ApiServer {
             controllers.spawn(controllers::garbage_collection::run(Arc::clone(&cluster)));
             controllers.spawn(controllers::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
             controllers.spawn(controllers::volume_protection::run(Arc::clone(&cluster)));
+            controllers.spawn(controllers::role_aggregation::run(Arc::clone(&cluster)));
         }
         let flow_control = FlowControl::new(|table| cluster.changes(&table));
         let injector = Arc::new(Injector::new(options.seed));
-        let context =
-            Arc::new(Context { authenticator, authorizer: Box::new(AlwaysAllow), admission, injector });
+        let authorizer = Authorizer::new(options.authorization, roles);
+        let impersonation = Impersonation::default();
+        let context = Arc::new(Context { authenticator, authorizer, impersonation, admission, injector });
         let server = Arc::new(Server { context, cluster, flow_control, body_limit: BodyLimit::default() });
         Self { core: Arc::new(Core::new(server, controllers)), profile: options.profile }
     }
@@ -225,6 +278,26 @@ impl ApiServer {
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
+    }
+
+    /// Like [`service`](Self::service), but requests without credentials come from `user`, with the permissions that roles grant
+    /// it.
+    ///
+    /// ```
+    /// # use kube_apiserver_embedded::{ApiServer, Options, UserInfo};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::start(Options::default());
+    /// let jane = UserInfo::new("jane", "", ["devs"]);
+    /// let client = kube::Client::new(server.service_for(jane), "default");
+    /// let pods = kube::Api::<Pod>::default_namespaced(client).list(&Default::default()).await;
+    /// assert!(pods.unwrap_err().to_string().contains("User \"jane\" cannot list resource \"pods\""));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn service_for(&self, user: UserInfo) -> ApiService {
+        self.service().with_user(user)
     }
 
     /// Returns [`Options::epoch`], for an operator that runs on the server's clock.

@@ -45,6 +45,13 @@
 //! [`ApiServer::faults`] injects faults: requests that are slow, fail, are reset or lose their response; watches that close,
 //! expire, stall or lag; revisions that are compacted. See [`faults`].
 //!
+//! # Users
+//!
+//! Callers in the process are administrators. [`ApiServer::service_for`] returns a service for any other user, whose permissions come
+//! from roles and bindings. Over a socket users have [`Tokens`], client certificates ([`Options::client_authority`]) or tokens of
+//! service accounts; others are anonymous, and see health and version alone. Users may impersonate others, and grant no permissions
+//! that they do not have, as in kube-apiserver. [`Options::authorization`] turns access control off.
+//!
 //! # Features
 //!
 //! - `program` (default): the program `kube-apiserver-embedded`. It includes the features below.
@@ -94,8 +101,7 @@
 //!
 //! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults. Of its other validation, the rules
 //! that clients meet most often are implemented. Nothing acts on the objects: no pod runs, no quota is counted, no certificate is
-//! signed, no webhook or policy is called, and no APIService is proxied. Access reviews always allow, because the server
-//! restricts nothing. Addresses and node ports are not allocated: a Service keeps those that the client set.
+//! signed, no webhook or policy is called, and no APIService is proxied. Addresses and node ports are not allocated: a Service keeps those that the client set.
 //!
 //! Responses name the flow schema and priority level of the request (`X-Kubernetes-PF-FlowSchema-UID`,
 //! `X-Kubernetes-PF-PriorityLevel-UID`), from which clients learn that they need not limit their own rate. The server itself
@@ -104,8 +110,8 @@
 //! A server starts with the objects of every new cluster:
 //!
 //! - four namespaces;
-//! - the roles that every user has, the user-facing roles `admin`, `edit` and `view`, and their bindings, but no roles of
-//!   components;
+//! - all roles and bindings of kube-apiserver v1.36. `admin`, `edit` and `view` have rules in profile [`Dev`](Profile::Dev) only,
+//!   because a controller aggregates them;
 //! - the priority classes, flow schemas and the ServiceCIDR;
 //! - APIServices for everything that is served, custom resources included;
 //! - in `default` the Service `kubernetes` with its Endpoints and EndpointSlice. They name the listener that was opened last, or
@@ -124,8 +130,9 @@
 //!
 //! `serviceaccounts/token` issues service account tokens, with audiences, an expiration and a bound object. The server
 //! authenticates their bearers, and TokenReview verifies them, with or without other [`Tokens`]. A token that is no longer valid
-//! is answered with 401. Tokens are signed with HMAC, so only the server can verify them and `/openid/v1/jwks` has no keys to
-//! publish. With [`Tokens`] the key is new at each start, which invalidates earlier tokens.
+//! is answered with 401. Without [keys](Options::service_account_keys) tokens are signed with HMAC, so only the server can verify
+//! them, and with [`Tokens`] or client certificates the key is new at each start, which invalidates earlier tokens.
+//! `/openid/v1/jwks` is not served.
 //!
 //! Not served are the subresources that need a node or another server: `pods/exec`, `pods/attach`, `pods/portforward`, and
 //! `proxy` of pods, services and nodes. `pods/log` of a pod without a node is empty, for other pods it is 501. ComponentStatuses show the
@@ -138,8 +145,7 @@
 //!
 //! # Limitations
 //!
-//! - There are no client certificates, admission webhooks, admission policies, CEL validation rules or access control.
-//! - Requests with impersonation headers are refused.
+//! - There are no admission webhooks, admission policies or CEL validation rules.
 //! - A changed CustomResourceDefinition takes effect at once: watches of its objects end, and clients never see the error that
 //!   storage is being initialized.
 //! - The [clock](faults::Faults::advance_clock) changes timestamps in objects and calculations with them. Timeouts, bookmarks and
@@ -149,8 +155,9 @@
 //! - Nothing terminates a pod that is assigned to a node: after a deletion the pod stays until a client deletes it with a grace
 //!   period of 0, as a kubelet does.
 //! - The state is in memory and is lost with the last handle, unless the server uses a [data file](ApiServer::open).
-//! - With [`Tokens`] the server authenticates its users, and each of them may do everything. Without, every client is admin;
-//!   listeners therefore accept only loopback addresses.
+//! - Without [`Tokens`] and client certificates every client is admin. Listeners therefore accept only loopback addresses, and
+//!   requests that a website may have sent are refused: those with an `Origin` other than the server, or with a `Host` other than an
+//!   address, `localhost` or a name of the Service `kubernetes`.
 
 mod api;
 mod api_server;
@@ -172,6 +179,11 @@ mod user;
 #[cfg(feature = "program")]
 pub use api::authentication::InvalidTokenFile;
 pub use api::authentication::Tokens;
+#[cfg(feature = "tls")]
+pub use api::authentication::{
+    ClientAuthority, InvalidClientAuthority, InvalidServiceAccountKey, ServiceAccountKeys,
+};
+pub use api::authorization::{AuthorizationMode, UnknownAuthorizationMode};
 pub use api_server::{ApiServer, Options, Profile};
 pub use http::ApiService;
 pub use kube_clock::Epoch;

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use kube_apimachinery::rbac::Identity;
+
 /// User name of requests without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 /// Group of users that may do everything regardless of roles.
-const MASTERS: &str = "system:masters";
+pub(crate) const MASTERS: &str = "system:masters";
 /// Group of all authenticated users.
-const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+/// Group of all users without credentials.
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// An authenticated user: Kubernetes' `user.Info`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,10 +48,16 @@ impl UserInfo {
         Self::new("system:admin", "", [MASTERS])
     }
 
-    /// Returns the user of requests without credentials, where credentials are needed.
-    pub(crate) fn anonymous() -> Self {
-        let groups = vec!["system:unauthenticated".to_owned()];
+    /// Returns the user of requests without credentials, where credentials are needed: `system:anonymous`.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        let groups = vec![UNAUTHENTICATED.to_owned()];
         Self { name: ANONYMOUS.to_owned(), groups, ..Self::default() }
+    }
+
+    /// Returns the attributes by which roles are bound.
+    pub(crate) fn identity(&self) -> Identity<'_> {
+        Identity { name: &self.name, groups: &self.groups }
     }
 
     /// Whether the user may do everything.

@@ -8,7 +8,7 @@ use expect_test::expect;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
-use kube_apiserver_embedded::{ApiServer, ApiService, Options};
+use kube_apiserver_embedded::{ApiServer, ApiService, Options, UserInfo};
 use serde_json::{Value, json};
 use tower_service::Service;
 
@@ -146,17 +146,23 @@ async fn an_event_is_the_same_in_both_groups() {
 }
 
 #[tokio::test]
-async fn nobody_is_impersonated() {
-    let mut service = ApiServer::start(Options::default()).service();
-    for header in ["impersonate-user", "Impersonate-Group", "impersonate-extra-scopes"] {
-        let (code, _, body) = get(&mut service, MAPS, &[(header, "jane")]).await;
-        let status: Value = serde_json::from_slice(&body).unwrap();
-        let why = format!(
-            "impersonation is not supported: send the request without the header \"{}\"",
-            header.to_lowercase()
-        );
-        assert_eq!((code, status["message"].as_str()), (400, Some(why.as_str())));
-    }
+async fn an_impersonated_user_has_only_its_own_permissions() {
+    let server = ApiServer::start(Options::default());
+    let mut service = server.service();
+    let jane = ("impersonate-user", "jane");
+    let (code, _, body) = get(&mut service, MAPS, &[jane]).await;
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    let why = "configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\" in API group \"\" in the namespace \
+               \"default\"";
+    assert_eq!((code, status["message"].as_str()), (403, Some(why)));
+    assert_eq!(get(&mut service, MAPS, &[jane, ("impersonate-group", "system:masters")]).await.0, 200);
+    assert_eq!(get(&mut service, MAPS, &[("impersonate-group", "devs")]).await.0, 400);
+    // Without permission for it, nobody is impersonated.
+    let mut bob = server.service_for(UserInfo::new("bob", "", ["devs"]));
+    let (code, _, body) = get(&mut bob, MAPS, &[jane]).await;
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    assert!(status["message"].as_str().unwrap().contains("cannot impersonate-on:user-info:list resource"));
+    assert_eq!(code, 403);
 }
 
 #[tokio::test]

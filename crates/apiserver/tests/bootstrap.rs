@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Service, Servi
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::networking::v1::ServiceCIDR;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
@@ -131,36 +131,54 @@ async fn definitions_have_api_services_while_they_are_there() {
 #[tokio::test(start_paused = true)]
 async fn every_binding_leads_to_a_role() {
     let (_server, client) = start(Profile::Envtest);
-    let roles = names::<ClusterRole>(&client).await;
-    assert_eq!(
-        roles,
-        [
-            "admin",
-            "cluster-admin",
-            "edit",
-            "system:aggregate-to-admin",
-            "system:aggregate-to-edit",
-            "system:aggregate-to-view",
-            "system:auth-delegator",
-            "system:basic-user",
-            "system:discovery",
-            "system:public-info-viewer",
-            "view",
-        ]
-    );
+    let cluster_roles = names::<ClusterRole>(&client).await;
+    let roles = names::<Role>(&client).await;
+    assert_eq!((cluster_roles.len(), roles.len()), (69, 7));
     let bindings = Api::<ClusterRoleBinding>::all(client.clone()).list(&ListParams::default()).await.unwrap();
-    let bound: Vec<_> = bindings.iter().map(|binding| binding.role_ref.name.clone()).collect();
-    assert_eq!(
-        bound,
-        ["cluster-admin", "system:basic-user", "system:discovery", "system:public-info-viewer"]
-    );
-    assert!(bound.iter().all(|role| roles.contains(role)));
+    assert_eq!(bindings.items.len(), 50);
+    for binding in bindings {
+        assert!(cluster_roles.contains(&binding.role_ref.name), "{}", binding.role_ref.name);
+    }
+    let local = Api::<RoleBinding>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+    assert_eq!(local.items.len(), 7);
+    for binding in local {
+        let role = format!("{}/{}", binding.namespace().unwrap(), binding.role_ref.name);
+        assert!(roles.contains(&role), "{role}");
+    }
     let all = Api::<ClusterRole>::all(client).get("cluster-admin").await.unwrap();
     expect![[
         r#"[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}]"#
     ]]
     .assert_eq(&serde_json::json!(all.rules).to_string());
-    assert_eq!(all.metadata.managed_fields.unwrap()[0].manager.as_deref(), Some("kube-apiserver"));
+    assert_eq!(all.labels()["kubernetes.io/bootstrapping"], "rbac-defaults");
+    assert_eq!(all.annotations()["rbac.authorization.kubernetes.io/autoupdate"], "true");
+    let fields = all.metadata.managed_fields.as_ref().unwrap();
+    assert_eq!(fields[0].manager.as_deref(), Some("kube-apiserver"));
+    assert_eq!(fields[0].time, all.creation_timestamp(), "the time is that of the creation");
+}
+
+/// Aggregation is the work of a controller.
+#[tokio::test(start_paused = true)]
+async fn in_profile_dev_the_user_facing_roles_have_rules() {
+    let (_server, client) = start(Profile::Dev);
+    let roles: Api<ClusterRole> = Api::all(client);
+    let count = async |name: &str| roles.get(name).await.unwrap().rules.unwrap_or_default().len();
+    // `admin` includes `edit`, which includes `view`: the last one is complete after three rounds.
+    let parts = count("system:aggregate-to-view").await
+        + count("system:aggregate-to-edit").await
+        + count("system:aggregate-to-admin").await;
+    while count("admin").await < parts {
+        tokio::task::yield_now().await;
+    }
+    assert!(count("view").await < count("edit").await && count("edit").await < parts);
+    let view = roles.get("view").await.unwrap();
+    let managers: Vec<_> =
+        view.metadata.managed_fields.unwrap().into_iter().map(|entry| entry.manager.unwrap()).collect();
+    assert_eq!(managers, ["clusterrole-aggregation-controller", "kube-apiserver"]);
+    roles.delete("system:aggregate-to-view", &DeleteParams::default()).await.unwrap();
+    while count("view").await > 0 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

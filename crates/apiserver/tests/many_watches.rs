@@ -77,7 +77,7 @@ async fn idle_watches_cost_little_and_each_sees_what_happens() {
     }
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let before = ALLOCATOR.current_usage();
-    let request = format!("GET {MAPS}?watch=1&resourceVersion=2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    let request = format!("GET {MAPS}?watch=1&resourceVersion=2 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut streams = Vec::with_capacity(wanted);
     for _ in 0..wanted {
         let mut stream = TcpStream::connect(listener.local_addr()).await.unwrap();

@@ -34,7 +34,7 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 fn get(address: &str, path: &str) -> String {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn a_listener_serves_until_it_is_shut_down() {
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     // The shutdown ends an open watch instead of waiting for it.
     let mut watch = TcpStream::connect(&address).unwrap();
-    watch.write_all(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    watch.write_all(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut line = String::new();
     let mut reader = BufReader::new(watch);
     reader.read_line(&mut line).unwrap();
@@ -108,7 +108,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let address = listener.local_addr().to_string();
     let mut watch = TcpStream::connect(&address).unwrap();
     watch
-        .write_all(b"GET /api/v1/configmaps?watch=1&timeoutSeconds=3600 HTTP/1.1\r\nHost: x\r\n\r\n")
+        .write_all(b"GET /api/v1/configmaps?watch=1&timeoutSeconds=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     tokio::time::sleep(Duration::from_secs(300)).await;
     // Nothing more is sent, so this read does not depend on the server, which runs on this thread. It would time out if the
@@ -244,12 +244,15 @@ fn tokens_tell_who_asks_and_the_kubeconfig_has_one() {
 
     let asked = |token: &str| {
         let path = "/api/v1/namespaces/default";
-        ask(&address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n{token}Connection: close\r\n\r\n"))
+        ask(&address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}Connection: close\r\n\r\n"))
     };
-    for known in ["first", "second"] {
-        let answer = asked(&format!("Authorization: Bearer {known}\r\n"));
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    }
+    let root = asked("Authorization: Bearer second\r\n");
+    assert!(root.starts_with("HTTP/1.1 200"), "{root}");
+    let jane = asked("Authorization: Bearer first\r\n");
+    assert!(
+        jane.starts_with("HTTP/1.1 403") && jane.contains("User \\\"jane\\\" cannot get resource"),
+        "{jane}"
+    );
     let unknown = asked("Authorization: Bearer third\r\n");
     assert!(unknown.starts_with("HTTP/1.1 401"), "{unknown}");
     let status: serde_json::Value = serde_json::from_str(unknown.lines().last().unwrap()).unwrap();
@@ -262,4 +265,22 @@ fn tokens_tell_who_asks_and_the_kubeconfig_has_one() {
     assert!(get(&address, "/readyz").ends_with("ok"));
     program.kill().unwrap();
     program.wait().unwrap();
+}
+
+/// A website in a browser on this machine is not admin.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_websites_are_refused_where_every_client_is_admin() {
+    let server = ApiServer::start(Options::default());
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let own = listener.local_addr().to_string();
+    let request = |headers: &str| {
+        ask(&own, &format!("GET /api/v1/namespaces HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
+    };
+    for allowed in ["Host: localhost\r\n".to_owned(), format!("Host: {own}\r\nOrigin: http://{own}\r\n")] {
+        assert!(request(&allowed).starts_with("HTTP/1.1 200"), "{allowed}");
+    }
+    for foreign in ["Host: evil.example.com\r\n", "Host: localhost\r\nOrigin: https://example.com\r\n"] {
+        let answer = request(foreign);
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("may come from a website"), "{answer}");
+    }
 }

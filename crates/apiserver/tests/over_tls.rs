@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Config, ResourceExt};
-use kube_apiserver_embedded::{ApiServer, ListenOptions, Listener, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, ClientAuthority, ListenOptions, Listener, Options, Profile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -82,7 +82,7 @@ async fn the_protocol_is_what_the_client_prefers() {
         }
     }
     let mut plain = connect(&listener, authority, &TLS13, &[]).await.unwrap();
-    plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     plain.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
@@ -123,7 +123,7 @@ async fn requests_share_one_connection_of_http2_and_a_shutdown_ends_their_watche
 async fn a_client_without_tls_is_turned_away_and_others_do_not_notice() {
     let listener = listen().await;
     let mut plain = TcpStream::connect(listener.local_addr()).await.unwrap();
-    plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     // A TLS alert or nothing, then the end.
     let _ = plain.read_to_end(&mut answer).await;
@@ -185,4 +185,61 @@ async fn until(client: &kube::Client, namespaces: usize, authority: &str) {
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Returns a client with a certificate of this user and group, or without one.
+async fn client_of(listener: &Listener, identity: Option<(&Authority, &str, &str)>) -> kube::Client {
+    let encode = |pem: &str| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem);
+    let user = identity.map(|(authority, name, group)| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, group);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, authority).unwrap();
+        serde_json::json!({
+            "client-certificate-data": encode(&certificate.pem()), "client-key-data": encode(&key.serialize_pem()),
+        })
+    });
+    let mut config: serde_json::Value = serde_saphyr::from_str(&listener.kubeconfig()).unwrap();
+    config["users"][0]["user"] = user.unwrap_or_default();
+    let config = Kubeconfig::from_yaml(&config.to_string()).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+type Authority = rcgen::CertifiedIssuer<'static, rcgen::KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    rcgen::CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_certificate_names_the_user_and_its_groups() {
+    let (trusted, foreign) = (authority(), authority());
+    let clients = ClientAuthority::from_pem(trusted.pem().as_bytes()).unwrap();
+    let server = ApiServer::start(Options::default().client_authority(clients));
+    let listener =
+        server.listen_with("127.0.0.1:0".parse().unwrap(), ListenOptions::default().tls()).await.unwrap();
+    let list =
+        async |client: kube::Client| match Api::<Namespace>::all(client).list(&ListParams::default()).await {
+            Ok(list) => list.items.len().to_string(),
+            Err(kube::Error::Api(status)) => format!("{} {}", status.code, status.message),
+            Err(error) => panic!("{error}"),
+        };
+    let refused = |user: &str| {
+        format!(
+            "403 namespaces is forbidden: User \"{user}\" cannot list resource \"namespaces\" in API group \"\" at the cluster scope"
+        )
+    };
+    assert_eq!(list(client_of(&listener, Some((&trusted, "root", "system:masters"))).await).await, "4");
+    assert_eq!(list(client_of(&listener, Some((&trusted, "jane", "devs"))).await).await, refused("jane"));
+    assert_eq!(
+        list(client_of(&listener, Some((&foreign, "root", "system:masters"))).await).await,
+        "401 Unauthorized"
+    );
+    assert_eq!(list(client_of(&listener, None).await).await, refused("system:anonymous"));
 }

@@ -7,9 +7,10 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
-use kube_apiserver_embedded::{ApiServer, Options, Tokens, UserInfo};
+use kube_apiserver_embedded::{ApiServer, AuthorizationMode, Options, Tokens, UserInfo};
 use serde_json::{Value, json};
 
 fn start() -> (ApiServer, Client) {
@@ -95,8 +96,59 @@ async fn a_service_account_gets_tokens_that_hold_for_a_while() {
 }
 
 #[tokio::test]
-async fn everything_is_allowed_and_the_answer_says_why() {
+async fn the_metadata_of_a_review_is_empty() {
     let (_server, client) = start();
+    let about = json!({"namespace": "default", "verb": "list", "resource": "pods"});
+    let named =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"user": "bob", "resourceAttributes": about}});
+    let Err(Error::Api(status)) = ask(&Api::<SubjectAccessReview>::all(client.clone()), named).await else {
+        panic!("the review must be refused")
+    };
+    assert!(status.message.ends_with(": must be empty"), "{}", status.message);
+    let selected = json!({"metadata": {}, "spec": {"resourceAttributes": {
+        "verb": "list", "resource": "pods", "labelSelector": {"rawSelector": "a=b,"}, "fieldSelector": {},
+    }}});
+    let Err(Error::Api(status)) = ask(&Api::<SelfSubjectAccessReview>::all(client), selected).await else {
+        panic!("the review must be refused")
+    };
+    assert!(status.message.contains("spec.resourceAttributes.fieldSelector.requirements: Required value"));
+}
+
+#[tokio::test]
+async fn an_access_review_says_which_binding_grants_the_permission() {
+    let (_server, client) = start();
+    let binding = json!({
+        "metadata": {"name": "bobs"}, "subjects": [{"kind": "User", "name": "bob"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-view"},
+    });
+    ask(&Api::<RoleBinding>::default_namespaced(client.clone()), binding).await.unwrap();
+    let about = json!({"namespace": "default", "verb": "list", "resource": "pods"});
+    let why = "RBAC: allowed by RoleBinding \"bobs/default\" of ClusterRole \"system:aggregate-to-view\" to User \"bob\"";
+    let spec = json!({"user": "bob", "resourceAttributes": about});
+    let review = json!({"metadata": {}, "spec": spec});
+    let all = ask(&Api::<SubjectAccessReview>::all(client.clone()), review.clone()).await.unwrap();
+    let local =
+        ask(&Api::<LocalSubjectAccessReview>::default_namespaced(client.clone()), review).await.unwrap();
+    for status in [all.status, local.status].map(Option::unwrap) {
+        assert_eq!((status.allowed, status.reason.as_deref()), (true, Some(why)));
+    }
+    let delete = json!({"user": "bob", "resourceAttributes": {"namespace": "default", "verb": "delete", "resource": "pods"}});
+    let denied =
+        ask(&Api::<SubjectAccessReview>::all(client.clone()), json!({"metadata": {}, "spec": delete})).await;
+    let denied = denied.unwrap().status.unwrap();
+    assert_eq!((denied.allowed, denied.reason), (false, None));
+    let own = json!({"metadata": {}, "spec": {"resourceAttributes": about}});
+    let own = ask(&Api::<SelfSubjectAccessReview>::all(client.clone()), own).await.unwrap().status.unwrap();
+    assert_eq!((own.allowed, own.reason), (true, None), "the administrator needs no role");
+    let rules = json!({"metadata": {}, "spec": {"namespace": "default"}});
+    let rules = ask(&Api::<SelfSubjectRulesReview>::all(client), rules).await.unwrap().status.unwrap();
+    assert_eq!(rules.resource_rules[0].verbs, ["*"]);
+}
+
+#[tokio::test]
+async fn where_access_control_is_off_everything_is_allowed_and_the_answer_says_why() {
+    let server = ApiServer::start(Options::default().authorization(AuthorizationMode::AlwaysAllow));
+    let client = Client::new(server.service_for(UserInfo::new("bob", "", ["devs"])), "default");
     let about = json!({"namespace": "default", "verb": "list", "resource": "pods"});
     let spec = json!({"user": "bob", "resourceAttributes": about});
     let review = json!({"metadata": {}, "spec": spec});
@@ -105,8 +157,7 @@ async fn everything_is_allowed_and_the_answer_says_why() {
         ask(&Api::<LocalSubjectAccessReview>::default_namespaced(client.clone()), review).await.unwrap();
     let own = json!({"metadata": {}, "spec": {"resourceAttributes": about}});
     let own = ask(&Api::<SelfSubjectAccessReview>::all(client.clone()), own).await.unwrap();
-    for status in [all.status, local.status, own.status] {
-        let status = status.unwrap();
+    for status in [all.status, local.status, own.status].map(Option::unwrap) {
         assert!(status.allowed);
         assert!(status.reason.unwrap().contains("access control is not enforced"));
     }

@@ -45,7 +45,9 @@ async fn half_a_head_is_not_waited_for_longer_than_two_minutes() {
 async fn half_a_body_is_not_waited_for_longer_than_a_minute() {
     let (_server, listener) = start().await;
     let started = Instant::now();
-    let head = format!("POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nConnection: close\r\n\r\n");
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nConnection: close\r\n\r\n"
+    );
     let answer = answer_to(&listener, &format!("{head}{{\"metadata\":")).await;
     assert_eq!(started.elapsed().as_secs(), 60);
     assert!(answer.starts_with("HTTP/1.1 504") && answer.contains(r#""reason":"Timeout""#), "{answer}");
@@ -66,7 +68,7 @@ async fn write(service: &mut ApiService, number: usize) {
 
 async fn watch(listener: &Listener) -> TcpStream {
     let mut stream = TcpStream::connect(listener.local_addr()).await.unwrap();
-    let head = format!("GET {MAPS}?watch=1&resourceVersion=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = format!("GET {MAPS}?watch=1&resourceVersion=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     stream
 }

@@ -40,13 +40,17 @@ async fn connect(
 ) -> Result<(Socket, Response<Option<Vec<u8>>>), Error> {
     let mut request = format!("ws://{}{path}", listener.local_addr()).into_client_request().unwrap();
     for (name, value) in headers {
+        let value =
+            if *value == SERVER { format!("http://{}", listener.local_addr()) } else { (*value).to_owned() };
         request.headers_mut().insert(*name, value.parse().unwrap());
     }
     let stream = TcpStream::connect(listener.local_addr()).await.unwrap();
     client_async(request, stream).await
 }
 
-const ORIGIN: (&str, &str) = ("origin", "http://127.0.0.1");
+/// Stands for the URL of the listener.
+const SERVER: &str = "the server";
+const ORIGIN: (&str, &str) = ("origin", SERVER);
 
 fn event(message: Option<Result<Message, Error>>) -> (String, String) {
     let Some(Ok(Message::Text(text))) = message else {
@@ -111,6 +115,7 @@ async fn a_wish_is_granted_with_an_origin_and_for_watches_alone() {
     assert_eq!(response.headers()["sec-websocket-protocol"], "binary");
     for (path, headers, status) in [
         (watch.as_str(), &[][..], 403),
+        (watch.as_str(), &[("origin", "http://example.com")], 403),
         (MAPS, &[ORIGIN], 200),
         ("/api/v1/namespaces/default/nopes?watch=true", &[ORIGIN], 404),
     ] {

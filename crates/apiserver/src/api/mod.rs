@@ -4,5 +4,6 @@ pub(crate) mod admission;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod flow_control;
+pub(crate) mod impersonation;
 pub(crate) mod selection;
 pub(crate) mod verbs;

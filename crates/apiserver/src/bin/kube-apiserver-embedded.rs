@@ -16,7 +16,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use jiff::SignedDuration;
-use kube_apiserver_embedded::{ApiServer, DataFile, ListenOptions, Options, Profile, Tokens};
+use kube_apiserver_embedded::{
+    ApiServer, AuthorizationMode, ClientAuthority, DataFile, ListenOptions, Options, Profile,
+    ServiceAccountKeys, Tokens,
+};
 use mimalloc::MiMalloc;
 use tokio::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -29,11 +32,14 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Short enough to wait for, and long enough that timestamps distinguish writes of clients from those of controllers.
 const NAMESPACE_GRACE: Duration = Duration::from_secs(1);
 
+/// Issuer of service account tokens unless the command line names another.
+const ISSUER: &str = "https://kubernetes.default.svc";
+
 /// A Kubernetes API server without etcd, for tests and development.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Address to listen on; port 0 picks a free one. Addresses other than loopback need --token-auth-file.
+    /// Address to listen on; port 0 picks a free one. Addresses other than loopback need --token-auth-file or --client-ca-file.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Serve HTTPS, with HTTP/2, instead of plain HTTP. The kubeconfig contains the certificate authority.
@@ -42,6 +48,24 @@ struct Arguments {
     /// Users and their bearer tokens, one per line: token,user,uid,"group1,group2". Without it every client is admin.
     #[arg(long, value_name = "CSV")]
     token_auth_file: Option<PathBuf>,
+    /// Accept client certificates that an authority in this file (PEM) has signed: the common name is the user, the organizations
+    /// are the groups. Clients without credentials are anonymous then.
+    #[arg(long, value_name = "PEM", requires = "tls")]
+    client_ca_file: Option<PathBuf>,
+    /// Sign tokens of service accounts with the private key in this file (PEM): RSA, or an elliptic curve in PKCS#8.
+    #[arg(long, value_name = "PEM")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// Accept tokens of service accounts that the key in this file (PEM) has signed: a public key, certificate or private key. May
+    /// be repeated.
+    #[arg(long, value_name = "PEM", requires = "service_account_signing_key_file")]
+    service_account_key_file: Vec<PathBuf>,
+    /// Issuer of service account tokens, and their audience unless a request names others.
+    #[arg(long, value_name = "URL", requires = "service_account_signing_key_file")]
+    service_account_issuer: Option<String>,
+    /// What users may do: what roles and bindings grant them (RBAC), or everything (AlwaysAllow). Members of system:masters may do
+    /// everything in both.
+    #[arg(long, default_value_t, value_name = "MODE")]
+    authorization_mode: AuthorizationMode,
     /// Write a kubeconfig for this server to a file, or with `-` to standard output after the first line.
     #[arg(long, value_name = "PATH")]
     kubeconfig_out: Option<PathBuf>,
@@ -98,9 +122,21 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         .profile(profile)
         .seed(seed)
         .namespace_grace(NAMESPACE_GRACE)
+        .authorization(arguments.authorization_mode)
         .event_ttl(arguments.event_ttl);
     if let Some(path) = &arguments.token_auth_file {
         options = options.tokens(Tokens::from_file(path).map_err(in_full)?);
+    }
+    if let Some(path) = &arguments.client_ca_file {
+        options = options.client_authority(ClientAuthority::from_file(path).map_err(in_full)?);
+    }
+    if let Some(path) = &arguments.service_account_signing_key_file {
+        let issuer = arguments.service_account_issuer.as_deref().unwrap_or(ISSUER);
+        let mut keys = ServiceAccountKeys::from_file(issuer, path).map_err(in_full)?;
+        for path in &arguments.service_account_key_file {
+            keys = keys.verified_by_file(path).map_err(in_full)?;
+        }
+        options = options.service_account_keys(keys);
     }
     let server = match arguments.data_file {
         Some(path) => {

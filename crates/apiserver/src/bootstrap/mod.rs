@@ -38,12 +38,7 @@ pub(crate) fn create(cluster: &ClusterState) {
     for schema in flow_control::flow_schemas(&cluster.clock.now_seconds()) {
         put(cluster, "flowcontrol.apiserver.k8s.io", "flowschemas", schema);
     }
-    for role in roles::cluster_roles() {
-        put(cluster, "rbac.authorization.k8s.io", "clusterroles", role);
-    }
-    for binding in roles::cluster_role_bindings() {
-        put(cluster, "rbac.authorization.k8s.io", "clusterrolebindings", binding);
-    }
+    roles::create(cluster);
     for (group, plural, object) in address::objects(cluster.address()) {
         put(cluster, group, plural, object);
     }

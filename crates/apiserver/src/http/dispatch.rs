@@ -16,12 +16,16 @@ use super::deadline;
 use super::drain::drain;
 use super::response_headers::finish;
 use super::routes;
+use crate::api::authentication::browser;
+use crate::api::authorization;
+use crate::api::impersonation;
 use crate::api::verbs::reply::Reply;
 use crate::api::verbs::{self, Call};
 use crate::faults::{self, FaultyWatch, Stale};
 use crate::kind::registry::{Registry, Served};
 use crate::kind::resource::Act;
 use crate::request::accept::{Accept, Endpoint};
+use crate::request::info::RequestInfo;
 use crate::request::origin::{Closing, FaultApi};
 use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
@@ -69,11 +73,11 @@ where
         let accept = text(&head.headers, header::ACCEPT);
         failure(accept.as_deref(), error).into_response()
     };
-    // Ignoring the header would run the request with the rights of the caller instead of those of the
-    // impersonated user.
-    if let Some(header) = head.headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
-        let why = format!("impersonation is not supported: send the request without the header {header:?}");
-        return refuse(head, &ApiError::bad_request(why));
+    if is_remote
+        && !server.context.authenticator.requires_credentials()
+        && let Err(error) = browser::refuse_foreign(head)
+    {
+        return refuse(head, &error);
     }
     let user = match server.context.authenticator.authenticate(
         head,
@@ -84,9 +88,13 @@ where
         Ok(user) => user,
         Err(error) => return refuse(head, &error),
     };
-    // Classified before authorization, so that forbidden requests get the headers too.
+    let (user, permission) = match permitted(server, user, head) {
+        Ok(permitted) => permitted,
+        Err(error) => return refuse(head, &error),
+    };
+    // Forbidden requests get the headers too.
     let flow = server.flow_control.classify(&server.cluster, &user, head);
-    let mut response = match server.context.authorizer.authorize(&server.cluster, &user, head).await {
+    let mut response = match permission {
         Ok(()) => {
             head.extensions.insert(Arc::clone(&user));
             let mut warnings = Warnings::default();
@@ -101,6 +109,31 @@ where
         flow.write(response.headers_mut());
     }
     response
+}
+
+/// Returns the user that the request acts as, and whether that user may send it.
+///
+/// # Errors
+/// The refusal of an impersonation.
+fn permitted(
+    server: &Server,
+    requestor: Arc<UserInfo>,
+    head: &mut Parts,
+) -> Result<(Arc<UserInfo>, Result<(), ApiError>), ApiError> {
+    let authorizer = &server.context.authorizer;
+    let info = RequestInfo::of(head);
+    let verb = head.method.as_str().to_ascii_lowercase();
+    let action = authorization::action_of(info.as_ref(), &verb, head);
+    let impersonated =
+        server.context.impersonation.user_of(authorizer, &requestor, &action, &head.headers)?;
+    let is_impersonated = impersonated.is_some();
+    let user = impersonated.unwrap_or(requestor);
+    let permission = authorizer.authorize(&user, &action);
+    if is_impersonated {
+        // What follows treats the request like one of the impersonated user.
+        impersonation::remove_headers(&mut head.headers);
+    }
+    Ok((user, permission))
 }
 
 async fn route<B>(

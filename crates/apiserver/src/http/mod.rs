@@ -1,6 +1,6 @@
 //! The server as an HTTP service: layers around the stages of a request, responses, discovery and OpenAPI documents.
 //!
-//! A request passes, in this order: [`fault_layer`], the deadline, authentication, flow control, authorization, and the routes, all
+//! A request passes, in this order: [`fault_layer`], the deadline, authentication, impersonation, flow control, authorization, and the routes, all
 //! in [`dispatch`].
 
 pub(crate) mod body_limit;

@@ -10,13 +10,16 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use jiff::Timestamp;
 use tower_service::Service;
 
 use super::{Core, fault_layer};
-use crate::api::authentication::Tokens;
+use crate::api::authentication::Authenticator;
 use crate::bootstrap;
 use crate::faults::ConnectionReset;
+use crate::request::origin::Caller;
 use crate::response::ResponseBody;
+use crate::user::UserInfo;
 
 /// The server as an HTTP service without a socket: pass it to `kube::Client::new`.
 ///
@@ -25,16 +28,30 @@ use crate::response::ResponseBody;
 #[derive(Clone)]
 pub struct ApiService {
     core: Arc<Core>,
+    /// User of requests without credentials; `None` for the administrator, or over sockets the anonymous user.
+    user: Option<Arc<UserInfo>>,
 }
 
 impl ApiService {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+        Self { core, user: None }
     }
 
-    /// Returns the tokens of the server, if it requires any.
-    pub(crate) fn tokens(&self) -> Option<&Tokens> {
-        self.core.server.context.authenticator.tokens()
+    /// Sets the user of requests without credentials.
+    pub(crate) fn with_user(mut self, user: UserInfo) -> Self {
+        self.user = Some(Arc::new(user));
+        self
+    }
+
+    /// Returns how the server authenticates its clients.
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.core.server.context.authenticator
+    }
+
+    /// Returns the time of the server's clock.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "used in TLS handshakes only"))]
+    pub(crate) fn now(&self) -> Timestamp {
+        self.core.server.cluster.clock.now()
     }
 
     /// Publishes the address of a listener, and the certificate authority if it uses TLS.
@@ -62,8 +79,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let core = Arc::clone(&self.core);
+        if let Some(user) = &self.user {
+            request.extensions_mut().insert(Caller(Arc::clone(user)));
+        }
         Box::pin(async move { fault_layer::answer(&core.server, request).await })
     }
 }

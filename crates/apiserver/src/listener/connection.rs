@@ -21,7 +21,7 @@ use super::tls::Tls;
 use super::websocket::Upgrade;
 use super::write_timeout::WriteTimeout;
 use crate::http::ApiService;
-use crate::request::origin::{Closing, FaultApi, closed};
+use crate::request::origin::{ClientCertificate, Closing, FaultApi, closed};
 use crate::response::stalled_stream::{Progress, watched};
 
 /// Time for a client to send the head of an HTTP/1.1 request, including the idle time before it.
@@ -59,10 +59,12 @@ pub(super) async fn serve(
     }
     let stream = WriteTimeout::new(stream, PATIENCE);
     let Some(tls) = tls else {
-        return speak(stream, Protocol::Http1, service, faults, closing).await;
+        return speak(stream, Protocol::Http1, service, None, faults, closing).await;
     };
-    match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok((stream, protocol))) => speak(stream, protocol, service, faults, closing).await,
+    match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream, || service.now())).await {
+        Ok(Ok((stream, protocol, certificate))) => {
+            speak(stream, protocol, service, certificate, faults, closing).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_elapsed) => tracing::debug!("TLS handshake timed out"),
     }
@@ -84,6 +86,7 @@ async fn speak<S>(
     stream: S,
     protocol: Protocol,
     service: ApiService,
+    certificate: Option<ClientCertificate>,
     faults: bool,
     mut closing: watch::Receiver<bool>,
 ) where
@@ -96,6 +99,9 @@ async fn speak<S>(
     let answer = service_fn(move |mut request: Request<Incoming>| {
         let upgraded = Weak::clone(&upgraded);
         request.extensions_mut().insert(watches.clone());
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         if faults {
             request.extensions_mut().insert(FaultApi);
         }

@@ -122,9 +122,9 @@ impl Listener {
         address: SocketAddr,
         options: ListenOptions,
     ) -> Result<Self, ListenError> {
-        let tokens = service.tokens();
+        let authenticator = service.authenticator();
         if !address.ip().is_loopback() {
-            if tokens.is_none() {
+            if !authenticator.requires_credentials() {
                 return Err(ListenError::NotLoopback(address));
             }
             if options.faults {
@@ -134,7 +134,7 @@ impl Listener {
                 tracing::warn!(%address, "bearer tokens are sent in plain text: listen with TLS");
             }
         }
-        let token = tokens.and_then(Tokens::preferred).map(str::to_owned);
+        let token = authenticator.tokens().and_then(Tokens::preferred).map(str::to_owned);
         let refused = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
@@ -142,7 +142,7 @@ impl Listener {
             Transport::Plain => None,
             #[cfg(feature = "tls")]
             Transport::Tls => Some(
-                Tls::generate(address.ip())
+                Tls::generate(address.ip(), authenticator.client_authority())
                     .map_err(|error| ListenError::Certificate { address, source: Box::new(error) })?,
             ),
         };

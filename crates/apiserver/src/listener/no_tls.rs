@@ -2,10 +2,12 @@
 
 use std::io;
 
+use jiff::Timestamp;
 use tokio::net::TcpStream;
 
 use super::connection::Protocol;
 use super::write_timeout::WriteTimeout;
+use crate::request::origin::ClientCertificate;
 
 /// Uninhabited: there is no TLS in this build.
 pub(super) enum Tls {}
@@ -19,7 +21,8 @@ impl Tls {
     pub(super) async fn accept(
         &self,
         _stream: WriteTimeout<TcpStream>,
-    ) -> io::Result<(WriteTimeout<TcpStream>, Protocol)> {
+        _now: impl FnOnce() -> Timestamp,
+    ) -> io::Result<(WriteTimeout<TcpStream>, Protocol, Option<ClientCertificate>)> {
         match *self {}
     }
 }

@@ -1,6 +1,11 @@
 //! Origin of a request that came over a socket, as extensions of the request.
 
+use std::sync::Arc;
+
+use jiff::Timestamp;
 use tokio::sync::watch;
+
+use crate::user::UserInfo;
 
 /// Reports to the watches of a listener that it shuts down. Travels in the extensions of a request, where its presence also means
 /// that the request came over a socket.
@@ -10,6 +15,20 @@ pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
 /// Marks a request to a listener that serves the fault API; travels in the request's extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultApi;
+
+/// User of a request without credentials, for callers in the process; travels in the request's extensions.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller(pub(crate) Arc<UserInfo>);
+
+/// Certificate that a client presented in the TLS handshake; travels in the extensions of its requests.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "presented in TLS handshakes only"))]
+pub(crate) enum ClientCertificate {
+    /// A valid certificate, its user, and the time at which it expires.
+    Of { user: Arc<UserInfo>, expires: Timestamp },
+    /// A certificate that authenticates no user.
+    Invalid,
+}
 
 /// Waits until the listener shuts down or is dropped.
 pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {

@@ -46,9 +46,10 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 644
 
 /// Component that reacts to commits, such as the one that serves what definitions define.
 pub(crate) trait CommitObserver: Send + Sync {
-    /// Reacts to a commit to a table, within the call that made it. Watches and controllers have been notified, and no lock is
-    /// held, so that an observer may commit as well.
-    fn committed(&self, cluster: &ClusterState, storage: &StorageKey);
+    /// Reacts to a commit of an object in a table, within the call that made it. Watches and controllers have been notified, and
+    /// no lock is held, so that an observer may commit as well. Commits of one object may be reported out of order: the store has
+    /// its current state.
+    fn committed(&self, cluster: &ClusterState, storage: &StorageKey, key: &Key);
 }
 
 /// State of a cluster, without the parts that handle requests.
@@ -257,7 +258,7 @@ impl ClusterState {
             tap(&Commit::new(storage, &event));
         }
         for observer in &self.observers {
-            observer.committed(self, storage);
+            observer.committed(self, storage, key);
         }
         Ok(event)
     }
@@ -373,7 +374,7 @@ mod tests {
     async fn observers_see_each_commit_and_may_commit_as_well() {
         struct Mirror;
         impl CommitObserver for Mirror {
-            fn committed(&self, cluster: &ClusterState, storage: &StorageKey) {
+            fn committed(&self, cluster: &ClusterState, storage: &StorageKey, _key: &Key) {
                 if storage.plural == "originals" {
                     put(cluster, "copies");
                 }

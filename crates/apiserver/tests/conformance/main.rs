@@ -23,7 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube_apiserver_embedded::{ApiServer, Epoch, ListenError, ListenOptions, Options, Profile};
+use kube_apiserver_embedded::{
+    ApiServer, Epoch, ListenError, ListenOptions, Options, Profile, Tokens, UserInfo,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::lists::{Expectation, Lists};
@@ -144,6 +146,9 @@ enum Way {
 /// Initial time of the clock: a full second, so that none elapses while a scenario waits for less than a second.
 const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
+/// Token of the user with whom the scenarios were recorded.
+const TOKEN: &str = "recorded-admin";
+
 /// Plays a scenario on a server of its own.
 fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
     // The scenarios in these folders were recorded with controllers, all others without.
@@ -153,10 +158,17 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build()?;
     let failures = runtime.block_on(async {
-        let server = ApiServer::start(Options::default().profile(profile).epoch(Epoch::starting_now(EPOCH)));
+        let admin = UserInfo::new("admin", "u-admin", ["system:masters"]);
+        let options = Options::default()
+            .profile(profile)
+            .epoch(Epoch::starting_now(EPOCH))
+            .tokens(Tokens::new().with(TOKEN, admin));
+        let server = ApiServer::start(options);
         let options = match way {
             Way::InProcess => {
-                return Ok(player::play(&Transport::over(server.service()), transcript, "", &|_| {}).await);
+                let service = server.service_for(UserInfo::anonymous());
+                let transport = Transport::over(service).with_token(TOKEN);
+                return Ok(player::play(&transport, transcript, "", &|_| {}).await);
             }
             Way::Tcp => ListenOptions::default(),
             Way::Tls => ListenOptions::default().tls(),
@@ -168,7 +180,7 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
         faults.stop_clock();
         let passed =
             |time: Duration| faults.advance_clock(SignedDuration::try_from(time).unwrap_or_default());
-        let transport = Transport::over(Tcp::new(&listener));
+        let transport = Transport::over(Tcp::new(&listener)).with_token(TOKEN);
         Ok(player::play(&transport, transcript, &address, &passed).await)
     });
     let failures = failures.map_err(|error: ListenError| error.to_string())?;

@@ -2,6 +2,7 @@
 //!
 //! It uses tokio's time: in paused time the polling of `wait` and the timeout of `watch` take no real time.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::bindings::Bindings;
 use crate::comparison::{Comparison, Difference};
-use crate::transcript::{Request, Response, Step, Transcript, Wait, Watch};
+use crate::transcript::{Auth, OneOrMany, Request, Response, Step, Transcript, Wait, Watch};
 use crate::transport::{Answer, Transport, json_or_text, media_type, warning_text};
 
 /// Timeout of a request. In paused time it elapses at once if nothing else can happen.
@@ -82,6 +83,7 @@ impl Player<'_> {
         let context = Context { step: "0", method: "POST", path };
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let request = HttpRequest::post(path).header("Content-Type", "application/json");
+        let request = self.identified(request, &BTreeMap::new(), None);
         let Some(answer) = self.send(&context, request, body.to_string()).await else {
             return false;
         };
@@ -133,6 +135,7 @@ impl Player<'_> {
                 .method(&*wait.method)
                 .uri(self.path(&wait.path))
                 .header("Accept", "application/json");
+            request = self.identified(request, &wait.headers, wait.auth.as_ref());
             if let Some(content_type) = &wait.content_type {
                 request = request.header("Content-Type", content_type);
             }
@@ -238,20 +241,34 @@ impl Player<'_> {
         if !request.headers.contains_key("Accept") {
             builder = builder.header("Accept", "application/json");
         }
-        for (name, values) in &request.headers {
-            for value in values.values() {
-                builder = builder.header(name, self.bindings.expand(value));
-            }
-        }
+        builder = self.identified(builder, &request.headers, request.auth.as_ref());
         if let Some(content_type) = &request.content_type {
             builder = builder.header("Content-Type", content_type);
         }
-        if let Some(auth) = &request.auth {
-            let token = self.bindings.expand(&auth.token);
-            builder = builder.header("Authorization", format!("Bearer {token}"));
-        }
         let body = request.body.as_ref().map_or_else(String::new, |body| self.body(body.get()));
         self.send(context, builder, body).await
+    }
+
+    /// Adds the headers and the credentials of a request.
+    fn identified(
+        &self,
+        mut request: http::request::Builder,
+        headers: &BTreeMap<String, OneOrMany>,
+        auth: Option<&Auth>,
+    ) -> http::request::Builder {
+        for (name, values) in headers {
+            for value in values.values() {
+                request = request.header(name, self.bindings.expand(value));
+            }
+        }
+        let token = match auth {
+            Some(Auth { token, .. }) => token.as_ref().map(|token| self.bindings.expand(token)),
+            None => self.transport.token().map(str::to_owned),
+        };
+        match token {
+            Some(token) => request.header("Authorization", format!("Bearer {token}")),
+            None => request,
+        }
     }
 
     /// Returns the path with bound values percent-encoded.

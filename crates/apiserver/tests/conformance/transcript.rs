@@ -49,10 +49,14 @@ pub(crate) struct Request {
     pub(crate) auth: Option<Auth>,
 }
 
+/// Credentials other than the admin's.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Auth {
-    pub(crate) token: String,
+    /// Absent for a request without credentials.
+    pub(crate) token: Option<String>,
+    #[serde(default, rename = "none")]
+    _none: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -99,6 +103,9 @@ pub(crate) struct Wait {
     #[serde(rename = "contentType")]
     pub(crate) content_type: Option<String>,
     pub(crate) body: Option<Box<RawValue>>,
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, OneOrMany>,
+    pub(crate) auth: Option<Auth>,
     /// A dotted path into the response, or `status_code`, and the value to wait for.
     pub(crate) until: (String, Value),
     pub(crate) seconds: u64,

@@ -13,7 +13,11 @@ use tower_service::Service;
 type Call = dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Result<Answer, String>> + Send + Sync;
 
 /// A server that answers HTTP requests, in process or over a socket.
-pub(crate) struct Transport(Box<Call>);
+pub(crate) struct Transport {
+    call: Box<Call>,
+    /// Bearer token of the admin; `None` if the server requires none.
+    token: Option<String>,
+}
 
 impl Transport {
     /// Sends every request to a clone of `service`.
@@ -25,7 +29,7 @@ impl Transport {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
     {
-        Self(Box::new(move |request| {
+        let call: Box<Call> = Box::new(move |request| {
             let mut service = service.clone();
             async move {
                 let ready = std::future::poll_fn(|context| service.poll_ready(context)).await;
@@ -36,7 +40,19 @@ impl Transport {
                 Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
             }
             .boxed()
-        }))
+        });
+        Self { call, token: None }
+    }
+
+    /// Sets the bearer token of the admin.
+    pub(crate) fn with_token(mut self, token: &str) -> Self {
+        self.token = Some(token.to_owned());
+        self
+    }
+
+    /// Returns the bearer token of the admin.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
     /// Sends a request; the body of the response may still be arriving.
@@ -45,7 +61,7 @@ impl Transport {
     ///
     /// The reason why there is no response.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
-        (self.0)(request).await
+        (self.call)(request).await
     }
 }
 

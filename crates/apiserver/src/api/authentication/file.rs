@@ -79,7 +79,7 @@ fn parse(text: &[u8]) -> Result<Tokens, (u64, String)> {
                 format!("has the token of line {first} again: give each user one of their own"),
             ));
         }
-        tokens.insert(token, user);
+        tokens.insert(&token, user);
     }
 }
 
@@ -126,13 +126,12 @@ mod tests {
     fn check(text: &str, expected: Expect) {
         let shown = match parse(text.as_bytes()) {
             Ok(tokens) => {
-                let users: Vec<String> = tokens
-                    .users
-                    .iter()
-                    .map(|(token, user)| {
-                        format!("{token}: {} {} {}", user.name, user.uid, user.groups.join("+"))
-                    })
-                    .collect();
+                let known = |token: &str| {
+                    let user = tokens.user(token)?;
+                    Some(format!("{token}: {} {} {}", user.name, user.uid, user.groups.join("+")))
+                };
+                let users: Vec<String> =
+                    text.lines().filter_map(|line| known(line.split(',').next()?)).collect();
                 format!("{}; preferred {}", users.join("; "), tokens.preferred().unwrap_or("none"))
             }
             Err((line, problem)) => format!("line {line}: {problem}"),
@@ -146,7 +145,7 @@ mod tests {
         check(
             "t,jane,u1,devs\n\nq,\"Bob \"\"B\"\"\",,\"system:masters,ops\"\r\nz,root,,system:masters\n",
             expect![
-                "q: Bob \"B\"  system:masters+ops+system:authenticated; t: jane u1 devs+system:authenticated; z: root  system:masters+system:authenticated; preferred q"
+                "t: jane u1 devs+system:authenticated; q: Bob \"B\"  system:masters+ops+system:authenticated; z: root  system:masters+system:authenticated; preferred q"
             ],
         );
         check("", expect!["; preferred none"]);

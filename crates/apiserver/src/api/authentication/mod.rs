@@ -1,15 +1,22 @@
 //! Authentication: determines the user of a request.
 //!
-//! Without [`Tokens`] every client is admin. With them, a request over a socket has the user of its bearer token. An unknown
-//! token is refused, and a request without a token comes from `system:anonymous`, which may only read health and version.
-//! Other users are not restricted.
+//! Without [`Tokens`] every client is admin; over a socket only if its requests come from this machine and not from a website
+//! ([`browser`]). With them, a request over a socket has the user of its bearer token. An unknown token is refused, and a
+//! request without a token comes from `system:anonymous`.
 //!
 //! The bearer of a service account token is that account, with and without [`Tokens`]. A token that has expired, or that
 //! belongs to a deleted account, is refused: it must not make its bearer admin. Without [`Tokens`] all other tokens are
 //! ignored, so that clients configured with some token work unchanged.
 //!
+//! With [`ClientAuthority`] the user of a connection over TLS is that of its client certificate.
+//!
 //! Messages and order follow kube-apiserver: its bearer token authenticator and the groups that it adds.
 
+#[cfg_attr(not(feature = "tls"), path = "no_account_keys.rs")]
+mod account_keys;
+pub(crate) mod browser;
+#[cfg_attr(not(feature = "tls"), path = "no_certificate.rs")]
+mod certificate;
 #[cfg(feature = "program")]
 mod file;
 mod objects;
@@ -24,17 +31,28 @@ use kube_apimachinery::status::ApiError;
 use http::header::{self, HeaderMap};
 use http::request::Parts;
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
+#[cfg(not(feature = "tls"))]
+pub(crate) use account_keys::ServiceAccountKeys;
+#[cfg(feature = "tls")]
+pub use account_keys::{InvalidServiceAccountKey, ServiceAccountKeys};
+#[cfg(not(feature = "tls"))]
+pub(crate) use certificate::ClientAuthority;
+#[cfg(feature = "tls")]
+pub use certificate::{ClientAuthority, InvalidClientAuthority};
 #[cfg(feature = "program")]
 pub use file::InvalidTokenFile;
 
+use crate::request::origin::{Caller, ClientCertificate};
 use crate::user::UserInfo;
-pub(crate) use service_account::{Bound, Claims, Found, ISSUER, Issuer, Objects, Reference};
+pub(crate) use service_account::{Bound, Claims, Found, Issuer, Objects, Reference};
 
 /// Bearer tokens and their users.
 #[derive(Clone, Default)]
 pub struct Tokens {
-    users: BTreeMap<String, Arc<UserInfo>>,
+    /// Users by the digest of their token. The time of a lookup depends on the digest, from which no token can be guessed.
+    users: BTreeMap<[u8; 32], Arc<UserInfo>>,
     /// Token of the first user in `system:masters`, or else of the first user.
     preferred: Option<String>,
 }
@@ -56,20 +74,22 @@ impl Tokens {
     /// Adds a token. A token that is added twice belongs to the later user.
     #[must_use]
     pub fn with(mut self, token: impl Into<String>, user: UserInfo) -> Self {
-        self.insert(token.into(), user);
+        self.insert(&token.into(), user);
         self
     }
 
-    fn insert(&mut self, token: String, user: UserInfo) {
-        let has_master = self
-            .preferred
-            .as_ref()
-            .and_then(|token| self.users.get(token))
-            .is_some_and(|user| user.is_master());
+    fn insert(&mut self, token: &str, user: UserInfo) {
+        let has_master =
+            self.preferred.as_ref().and_then(|token| self.user(token)).is_some_and(|user| user.is_master());
         if self.preferred.is_none() || (user.is_master() && !has_master) {
-            self.preferred = Some(token.clone());
+            self.preferred = Some(token.to_owned());
         }
-        self.users.insert(token, Arc::new(user));
+        self.users.insert(Sha256::digest(token).into(), Arc::new(user));
+    }
+
+    /// Returns the user of a token.
+    fn user(&self, token: &str) -> Option<&Arc<UserInfo>> {
+        self.users.get::<[u8; 32]>(&Sha256::digest(token).into())
     }
 
     /// Returns the token for a kubeconfig: of the first user in `system:masters`, or else of the first user.
@@ -81,6 +101,7 @@ impl Tokens {
 /// Authenticates requests.
 pub(crate) struct Authenticator {
     tokens: Option<Tokens>,
+    client_authority: Option<ClientAuthority>,
     admin: Arc<UserInfo>,
     issuer: Issuer,
 }
@@ -90,12 +111,41 @@ impl Authenticator {
     /// identity.
     pub(crate) fn new(tokens: Option<Tokens>, seed: u64) -> Self {
         let issuer = if tokens.is_some() { Issuer::random() } else { Issuer::from_seed(seed) };
-        Self { tokens, admin: Arc::new(UserInfo::admin()), issuer }
+        Self { tokens, client_authority: None, admin: Arc::new(UserInfo::admin()), issuer }
+    }
+
+    /// Accepts client certificates of an authority.
+    pub(crate) fn with_client_authority(mut self, authority: Option<ClientAuthority>) -> Self {
+        if authority.is_some() {
+            // Clients have to prove their identity.
+            self.issuer = Issuer::random();
+        }
+        self.client_authority = authority;
+        self
+    }
+
+    /// Signs and verifies tokens of service accounts with given keys.
+    pub(crate) fn with_account_keys(mut self, keys: Option<ServiceAccountKeys>) -> Self {
+        if let Some(keys) = keys {
+            self.issuer = Issuer::Keys(keys);
+        }
+        self
+    }
+
+    /// Returns the authority of client certificates.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "used in TLS handshakes only"))]
+    pub(crate) fn client_authority(&self) -> Option<&ClientAuthority> {
+        self.client_authority.as_ref()
     }
 
     /// Returns the tokens; `None` if every client is admin.
     pub(crate) fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
+    }
+
+    /// Whether clients over sockets need credentials to be more than anonymous.
+    pub(crate) fn requires_credentials(&self) -> bool {
+        self.tokens.is_some() || self.client_authority.is_some()
     }
 
     /// Returns the issuer of service account tokens.
@@ -114,21 +164,21 @@ impl Authenticator {
         now: Timestamp,
         objects: &impl Objects,
     ) -> Result<(Arc<UserInfo>, Vec<String>), String> {
-        if let Some(user) = self.tokens.as_ref().and_then(|tokens| tokens.users.get(token)) {
+        if let Some(user) = self.tokens.as_ref().and_then(|tokens| tokens.user(token)) {
             // Static tokens are valid for the API server's audience only.
             let both: Vec<String> =
-                audiences.iter().filter(|audience| *audience == ISSUER).cloned().collect();
+                audiences.iter().filter(|audience| *audience == self.issuer.name()).cloned().collect();
             return if both.is_empty() { Err(INVALID.to_owned()) } else { Ok((Arc::clone(user), both)) };
         }
-        if !service_account::claims_to_be_ours(token) {
+        if !self.issuer.claims_to_be_ours(token) {
             return Err(INVALID.to_owned());
         }
         let found = self.issuer.user_of(token, audiences, now, objects);
         found.map(|(user, both)| (Arc::new(user), both)).map_err(|why| format!("[{INVALID}, {why}]"))
     }
 
-    /// Returns the user of a request. `is_remote` means that it came over a socket: without credentials a caller in the
-    /// process is admin, and any other client is anonymous.
+    /// Returns the user of a request. `is_remote` means that it came over a socket. Without credentials a caller in the process
+    /// is admin, unless it [says](Caller) which user it is, and any other client is anonymous.
     ///
     /// # Errors
     /// 401 for an unknown or invalid token.
@@ -139,21 +189,39 @@ impl Authenticator {
         now: impl Fn() -> Timestamp,
         objects: &impl Objects,
     ) -> Result<Arc<UserInfo>, ApiError> {
+        let unauthorized = || ApiError::new(401, "Unauthorized", "Unauthorized");
+        let mut is_refused = false;
+        match head.extensions.get::<ClientCertificate>() {
+            Some(ClientCertificate::Of { user, expires }) if now() <= *expires => {
+                return Ok(Arc::clone(user));
+            }
+            Some(_) => is_refused = true,
+            None => {}
+        }
         match bearer(&head.headers) {
             // Other tokens are ignored if no tokens are configured. Those of this server must be verified: an expired
             // one must not make its bearer admin.
-            Some(token) if self.tokens.is_none() && !service_account::claims_to_be_ours(token) => {
-                Ok(Arc::clone(&self.admin))
+            Some(token) if !self.requires_credentials() && !self.issuer.claims_to_be_ours(token) => {
+                Ok(self.without_credentials(head, is_remote))
             }
-            Some(token) => match self.user_of(token, &[ISSUER.to_owned()], now(), objects) {
+            Some(token) => match self.user_of(token, &[self.issuer.name().to_owned()], now(), objects) {
                 Ok((user, _)) => Ok(user),
                 Err(why) => {
                     tracing::debug!(why, "bearer token refused");
-                    Err(ApiError::new(401, "Unauthorized", "Unauthorized"))
+                    Err(unauthorized())
                 }
             },
-            None if is_remote && self.tokens.is_some() => Ok(Arc::new(UserInfo::anonymous())),
-            None => Ok(Arc::clone(&self.admin)),
+            // An invalid certificate does not make its bearer anonymous.
+            None if is_refused => Err(unauthorized()),
+            None => Ok(self.without_credentials(head, is_remote)),
+        }
+    }
+
+    fn without_credentials(&self, head: &Parts, is_remote: bool) -> Arc<UserInfo> {
+        match head.extensions.get::<Caller>() {
+            Some(Caller(user)) => Arc::clone(user),
+            None if is_remote && self.requires_credentials() => Arc::new(UserInfo::anonymous()),
+            None => Arc::clone(&self.admin),
         }
     }
 }

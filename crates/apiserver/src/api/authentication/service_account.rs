@@ -1,8 +1,8 @@
 //! Service account tokens: how they are issued and verified.
 //!
-//! A token is a JSON Web Token with the claims of kube-apiserver. It is signed by HMAC with a key of this server, so other
-//! servers cannot verify it and use TokenReview instead. Claims, messages and tolerances follow Kubernetes'
-//! `pkg/serviceaccount`.
+//! A token is a JSON Web Token with the claims of kube-apiserver. Without [`ServiceAccountKeys`] it is signed by HMAC with a key of
+//! this server, so other servers cannot verify it and use TokenReview instead. Claims, messages and tolerances follow
+//! Kubernetes' `pkg/serviceaccount`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::UserInfo;
+use super::account_keys::ServiceAccountKeys;
 
-/// Issuer of this server's tokens, and their audience unless the request names others.
+/// Issuer of tokens that this server signs with a key of its own, and their audience unless the request names others.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 /// Tolerated clock difference.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
@@ -73,16 +74,16 @@ pub(crate) struct Bound {
 }
 
 impl Claims {
-    /// Creates the claims of a new token. Without audiences the audience is the API server.
+    /// Creates the claims of a new token, which [`Issuer::sign`] completes.
     pub(crate) fn new(id: String, bound: Bound, audiences: &[String], now: Timestamp, seconds: i64) -> Self {
         let begin = now.as_second();
-        let aud = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences.to_vec() };
+        let aud = audiences.to_vec();
         let sub = user_name(&bound);
         Self {
             aud,
             exp: begin.saturating_add(seconds),
             iat: begin,
-            iss: ISSUER.to_owned(),
+            iss: String::new(),
             jti: id,
             bound,
             nbf: begin,
@@ -157,8 +158,17 @@ fn check_object(
 }
 
 /// Issues and verifies tokens.
-pub(crate) struct Issuer {
-    key: Hmac<Sha256>,
+pub(crate) enum Issuer {
+    /// With a secret key of this server.
+    Secret(Hmac<Sha256>),
+    /// With given keys.
+    Keys(ServiceAccountKeys),
+}
+
+/// Header of a token.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
 }
 
 impl Issuer {
@@ -178,16 +188,44 @@ impl Issuer {
     }
 
     fn with_key(key: &[u8]) -> Self {
-        Self { key: Hmac::new_from_slice(key).expect("HMAC takes keys of any length") }
+        Self::Secret(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
     }
 
-    /// Returns the token with these claims.
+    /// Returns the issuer of tokens, which is also their audience unless a request names others.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Secret(_) => ISSUER,
+            Self::Keys(keys) => keys.issuer(),
+        }
+    }
+
+    /// Returns the token with these claims, of this issuer.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
-        let claims = serde_json::to_vec(claims).expect("claims are texts and numbers");
-        let signed =
-            format!("{}.{}", BASE64.encode(br#"{"alg":"HS256","typ":"JWT"}"#), BASE64.encode(claims));
-        let signature = self.key.clone().chain_update(&signed).finalize().into_bytes();
+        let claims = Claims { iss: self.name().to_owned(), ..claims.clone() };
+        let claims = serde_json::to_vec(&claims).expect("claims are texts and numbers");
+        let algorithm = match self {
+            Self::Secret(_) => "HS256",
+            Self::Keys(keys) => keys.algorithm(),
+        };
+        let header = format!("{{\"alg\":\"{algorithm}\",\"typ\":\"JWT\"}}");
+        let signed = format!("{}.{}", BASE64.encode(header), BASE64.encode(claims));
+        let signature = match self {
+            Self::Secret(key) => key.clone().chain_update(&signed).finalize().into_bytes().to_vec(),
+            Self::Keys(keys) => keys.sign(signed.as_bytes()),
+        };
         format!("{signed}.{}", BASE64.encode(signature))
+    }
+
+    /// Whether a signature is valid. The comparison takes constant time.
+    fn is_signed(&self, signed: &str, signature: &[u8]) -> bool {
+        match self {
+            Self::Secret(key) => key.clone().chain_update(signed).verify_slice(signature).is_ok(),
+            Self::Keys(keys) => {
+                let header = signed.split('.').next().and_then(|header| BASE64.decode(header).ok());
+                let header = header.and_then(|header| serde_json::from_slice::<Header>(&header).ok());
+                header.is_some_and(|header| keys.verify(&header.alg, signed.as_bytes(), signature))
+            }
+        }
     }
 
     /// Returns the user of a token, and the members of `audiences` that it is valid for.
@@ -202,11 +240,16 @@ impl Issuer {
         objects: &impl Objects,
     ) -> Result<(UserInfo, Vec<String>), String> {
         let invalid = || "invalid signature".to_owned();
+        if token.len() > MAX_LENGTH {
+            return Err(invalid());
+        }
         let (signed, signature) = token.rsplit_once('.').ok_or_else(invalid)?;
         let signature = BASE64.decode(signature).map_err(|_| invalid())?;
-        // Verified before the claims are parsed. The comparison takes constant time.
-        self.key.clone().chain_update(signed).verify_slice(&signature).map_err(|_| invalid())?;
-        let claims = claims_of(token).ok_or_else(invalid)?;
+        // Verified before the claims are parsed.
+        if !self.is_signed(signed, &signature) {
+            return Err(invalid());
+        }
+        let claims = claims_of(token).filter(|claims| claims.iss == self.name()).ok_or_else(invalid)?;
         let both: Vec<String> =
             claims.aud.iter().filter(|audience| audiences.contains(audience)).cloned().collect();
         if both.is_empty() {
@@ -218,15 +261,15 @@ impl Issuer {
         claims.check(now, objects)?;
         Ok((claims.user(), both))
     }
-}
 
-/// Whether the text claims to be a token of this server, genuine or not. Such a token must be verified, never ignored.
-pub(crate) fn claims_to_be_ours(token: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Issued {
-        iss: String,
+    /// Whether the text claims to be a token of this issuer, genuine or not. Such a token must be verified, never ignored.
+    pub(crate) fn claims_to_be_ours(&self, token: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Issued {
+            iss: String,
+        }
+        payload::<Issued>(token).is_some_and(|issued| issued.iss == self.name())
     }
-    payload::<Issued>(token).is_some_and(|issued| issued.iss == ISSUER)
 }
 
 fn claims_of(token: &str) -> Option<Claims> {

@@ -1,7 +1,9 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::api::authorization::allow_authenticated;
+use crate::api::authorization::{AuthorizationMode, Authorizer, RoleIndex, action_of};
+use crate::request::info::RequestInfo;
+use crate::testing;
 
 /// A cluster without objects.
 struct Nowhere;
@@ -22,14 +24,19 @@ fn check(request: &str, authorization: &str, expected: Expect) {
     let head = request.body(()).unwrap().into_parts().0;
     let authenticator = Authenticator::new(Some(tokens), 0);
     let user = authenticator.authenticate(&head, true, || Timestamp::UNIX_EPOCH, &Nowhere);
-    expected.assert_eq(&match user.and_then(|user| allow_authenticated(&user, &head).map(|()| user)) {
+    let roles = Arc::new(RoleIndex::default());
+    roles.restore(&testing::server());
+    let authorizer = Authorizer::new(AuthorizationMode::AlwaysAllow, roles);
+    let (info, verb) = (RequestInfo::of(&head), head.method.as_str().to_ascii_lowercase());
+    let action = action_of(info.as_ref(), &verb, &head);
+    expected.assert_eq(&match user.and_then(|user| authorizer.authorize(&user, &action).map(|()| user)) {
         Ok(user) => format!("{} {}", user.name, user.groups.join("+")),
         Err(error) => format!("{} {}", error.code(), error.message()),
     });
 }
 
-#[test]
-fn a_token_tells_who_asks() {
+#[tokio::test]
+async fn a_token_tells_who_asks() {
     let path = "GET /api/v1/pods";
     check(path, "Bearer t", expect!["jane devs+system:authenticated"]);
     check(path, " bEARER t and more", expect!["jane devs+system:authenticated"]);
@@ -37,8 +44,8 @@ fn a_token_tells_who_asks() {
     check("GET /healthz", "Bearer u", expect!["401 Unauthorized"]);
 }
 
-#[test]
-fn without_a_token_little_is_public() {
+#[tokio::test]
+async fn without_a_token_little_is_public() {
     for public in ["/healthz", "/livez", "/readyz", "/version"] {
         check(&format!("GET {public}"), "", expect!["system:anonymous system:unauthenticated"]);
     }
@@ -108,5 +115,23 @@ fn callers_in_the_process_and_everybody_without_tokens_are_admin() {
             .unwrap();
         assert_eq!(*user, UserInfo::admin());
         assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
+    }
+}
+
+#[test]
+fn a_caller_in_the_process_may_say_who_it_is() {
+    let jane = UserInfo::new("jane", "", ["devs"]);
+    let mut head = http::Request::get("/api/v1/pods").body(()).unwrap().into_parts().0;
+    head.extensions.insert(Caller(Arc::new(jane.clone())));
+    let tokens = Tokens::new().with("t", UserInfo::new("bob", "", ["ops"]));
+    for (tokens, name) in [(None, "jane"), (Some(tokens), "bob")] {
+        let authenticator = Authenticator::new(tokens.clone(), 0);
+        let ask = |head: &Parts| {
+            authenticator.authenticate(head, false, || Timestamp::UNIX_EPOCH, &Nowhere).unwrap().name.clone()
+        };
+        assert_eq!(ask(&head), "jane");
+        let mut bearer = http::Request::get("/").header(header::AUTHORIZATION, "Bearer t").body(()).unwrap();
+        bearer.extensions_mut().insert(Caller(Arc::new(jane.clone())));
+        assert_eq!(ask(&bearer.into_parts().0), name, "a known token counts more");
     }
 }

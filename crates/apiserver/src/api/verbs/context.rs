@@ -5,12 +5,14 @@ use std::sync::Arc;
 use crate::api::admission::Admission;
 use crate::api::authentication::Authenticator;
 use crate::api::authorization::Authorizer;
+use crate::api::impersonation::Impersonation;
 use crate::faults::Injector;
 
 /// Components that requests pass.
 pub(crate) struct Context {
     pub(crate) authenticator: Authenticator,
-    pub(crate) authorizer: Box<dyn Authorizer>,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) impersonation: Impersonation,
     /// Admission plugins.
     pub(crate) admission: Admission,
     /// Fault injection.

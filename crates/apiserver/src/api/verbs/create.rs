@@ -56,6 +56,7 @@ pub(crate) async fn create(
         .mutate(&call.attributes(Operation::Create, options.dry_run), Some(&mut object))
         .await?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
+    call.check_escalation(None, &object)?;
     // An early refusal: `commit` checks the definition again, under the lock of the store.
     if let Some(custom) = &served.custom
         && custom.terminating
@@ -72,6 +73,10 @@ pub(crate) async fn create(
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
         prepare(call, &mut candidate, options, ownership)?;
+        if !call.path.name.is_empty() {
+            // A PUT or PATCH, which so far needed permission for its own verb only.
+            call.authorize("create")?;
+        }
         let warnings = context
             .admission
             .validate(&call.attributes(Operation::Create, options.dry_run), Some(&candidate))

@@ -17,6 +17,7 @@ pub(crate) mod log;
 mod object_meta;
 pub(crate) mod options;
 pub(crate) mod patch;
+mod permission;
 pub(crate) mod read;
 pub(crate) mod reply;
 pub(crate) mod scale;

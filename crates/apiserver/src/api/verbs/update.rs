@@ -122,6 +122,7 @@ pub(crate) async fn change(
             .mutate(&call.attributes(Operation::Update, options.dry_run), Some(&mut new))
             .await?;
         warnings.into_iter().for_each(|warning| call.warn(warning));
+        call.check_escalation(Some(&old), &new)?;
         // Not earlier, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;
         if ownership == Ownership::Applied {

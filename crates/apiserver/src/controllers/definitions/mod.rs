@@ -33,7 +33,7 @@ pub(crate) struct Definitions {
 }
 
 impl CommitObserver for Arc<Definitions> {
-    fn committed(&self, cluster: &ClusterState, storage: &StorageKey) {
+    fn committed(&self, cluster: &ClusterState, storage: &StorageKey, _key: &Key) {
         self.update(cluster, storage);
     }
 }

@@ -18,7 +18,6 @@ pub(super) fn validate(resource: &Resource, old: &Value, new: &Value) -> Vec<Fie
         ("", "PersistentVolumeClaim") => claim(old, new),
         ("", "PersistentVolume") => volume(&old["spec"], &new["spec"]),
         ("batch", "Job") => job(&old["spec"], &new["spec"]),
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => role(old, new),
         ("scheduling.k8s.io", "PriorityClass") => {
             let mut errors = forbidden(old, new, &["value"], "may not be changed in an update.");
             if old["preemptionPolicy"] != new["preemptionPolicy"] {
@@ -80,20 +79,6 @@ pub(super) fn controller_revision(new: &Value, old: Option<&Value>) -> Vec<Field
         _ => {}
     }
     errors
-}
-
-/// Checks the role of a binding, which never changes.
-fn role(old: &Value, new: &Value) -> Vec<FieldError> {
-    let (before, after) = (&old["roleRef"], &new["roleRef"]);
-    if before == after {
-        return Vec::new();
-    }
-    // The message shows the value as a Go struct.
-    let shown = format!(
-        "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
-        after["apiGroup"], after["kind"], after["name"]
-    );
-    vec![FieldError::invalid("roleRef", &shown, "cannot change roleRef")]
 }
 
 /// Checks the immutable fields of a Job. The scheduling of a suspended Job may change.
@@ -252,15 +237,6 @@ mod tests {
         let errors: Vec<String> = validate(resource, old, new).iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected, "{kind}: {old} to {new}");
         assert!(validate(resource, old, old).is_empty() && validate(resource, new, new).is_empty());
-    }
-
-    #[test]
-    fn a_binding_keeps_its_role() {
-        let binding = |name: &str| json!({"roleRef": {"apiGroup": "g", "kind": "Role", "name": name}});
-        for kind in ["RoleBinding", "ClusterRoleBinding"] {
-            let why = "roleRef: Invalid value: {\"APIGroup\":\"g\",\"Kind\":\"Role\",\"Name\":\"two\"}: cannot change roleRef";
-            check(kind, &binding("one"), &binding("two"), &[why]);
-        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod pod_template;
 mod pod_update;
 mod prepare;
 mod priority_class;
+mod roles;
 mod service;
 mod strategy;
 #[cfg(test)]

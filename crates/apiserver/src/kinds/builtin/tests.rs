@@ -22,6 +22,9 @@ fn required(api_version: &str, kind: &str) -> Value {
     match (api_version, kind) {
         ("v1", "Pod") => json!({"spec": container}),
         ("v1", "PodTemplate") => json!({"template": template}),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding" | "ClusterRoleBinding") => {
+            json!({"roleRef": {"kind": "ClusterRole", "name": "r"}})
+        }
         ("v1", "ReplicationController") => json!({"spec": {"selector": {"a": "b"}, "template": template}}),
         ("v1", "Event") => json!({"involvedObject": {"namespace": "default"}}),
         ("events.k8s.io/v1", "Event") => json!({

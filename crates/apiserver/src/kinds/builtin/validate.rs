@@ -5,7 +5,7 @@
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::{event, immutable_fields, node, pod_spec, pod_update, priority_class, workload};
+use super::{event, immutable_fields, node, pod_spec, pod_update, priority_class, roles, workload};
 use crate::kind::resource::Resource;
 
 /// Returns the errors of a new object, or of the new state of `old`.
@@ -17,6 +17,10 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         }
         ("apps", "ControllerRevision") => immutable_fields::controller_revision(new, old),
         ("", "Node") => node::validate(new, old),
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => roles::validate_role(resource, new),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            roles::validate_binding(resource, new, old)
+        }
         ("scheduling.k8s.io", "PriorityClass") if old.is_none() => priority_class::validate(new),
         ("", "Pod") => match old {
             Some(old) => pod_update::validate(old, new),

@@ -21,7 +21,7 @@ async fn connect(server: &ApiServer, window: u32, tasks: &mut JoinSet<()>) -> Se
     let service = server.service();
     tasks.spawn(async move {
         let closing = watch::Sender::new(false);
-        speak(far, Protocol::Http2, service, false, closing.subscribe()).await;
+        speak(far, Protocol::Http2, service, None, false, closing.subscribe()).await;
     });
     let (client, connection) = http2_client(window).handshake(TokioIo::new(near)).await.unwrap();
     tasks.spawn(async move { drop(connection.await) });
@@ -41,7 +41,7 @@ async fn send(
     body: &Value,
 ) -> Response<Incoming> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let request = Request::builder().method(method).uri(format!("http://server{path}"));
+    let request = Request::builder().method(method).uri(format!("http://localhost{path}"));
     let request = request.header("content-type", "application/json").body(Full::from(body)).unwrap();
     client.send_request(request).await.unwrap()
 }

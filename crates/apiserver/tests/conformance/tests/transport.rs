@@ -1,8 +1,9 @@
 //! Responses in the form in which they are compared.
 
+use kube_apiserver_embedded::{ApiServer, Options};
 use serde_json::Value;
 
-use crate::transport::{json_or_text, media_type, warning_text};
+use crate::transport::{Transport, json_or_text, media_type, warning_text};
 
 #[test]
 fn a_charset_is_no_part_of_the_media_type() {
@@ -18,4 +19,13 @@ fn warnings_are_unquoted() {
 fn json_that_is_none_is_a_text() {
     assert_eq!(json_or_text("ok"), Value::from("ok"));
     assert_eq!(json_or_text(" 1"), Value::from(1));
+}
+
+#[test]
+fn a_transport_knows_the_token_of_the_admin() {
+    let transport = || Transport::over(ApiServer::start(Options::default()).service());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _inside = runtime.enter();
+    assert_eq!(transport().token(), None);
+    assert_eq!(transport().with_token("t").token(), Some("t"));
 }

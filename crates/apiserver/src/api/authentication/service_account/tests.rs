@@ -33,7 +33,10 @@ fn bound() -> Bound {
 }
 
 fn claims(bound: Bound, audiences: &[&str]) -> Claims {
-    let audiences: Vec<String> = audiences.iter().map(|audience| (*audience).to_owned()).collect();
+    let mut audiences: Vec<String> = audiences.iter().map(|audience| (*audience).to_owned()).collect();
+    if audiences.is_empty() {
+        audiences.push(ISSUER.to_owned());
+    }
     Claims::new("id".to_owned(), bound, &audiences, at("12:00:00"), 600)
 }
 
@@ -46,7 +49,7 @@ fn at(time: &str) -> Timestamp {
 fn check(claims: &Claims, time: &str, cluster: &'static str, expected: Expect) {
     let issuer = Issuer::from_seed(1);
     let token = issuer.sign(claims);
-    assert!(claims_to_be_ours(&token));
+    assert!(issuer.claims_to_be_ours(&token));
     let audiences = [ISSUER.to_owned(), "vault".to_owned()];
     expected.assert_eq(&match issuer.user_of(&token, &audiences, at(time), &Cluster(cluster)) {
         Ok((user, audiences)) => {
@@ -169,7 +172,8 @@ fn what_others_signed_or_changed_is_refused() {
 #[test]
 fn a_text_is_ours_by_its_issuer_alone() {
     let of = |payload: &str| format!("x.{}.y", BASE64.encode(payload));
-    assert!(claims_to_be_ours(&of(r#"{"iss":"https://kubernetes.default.svc"}"#)));
+    let issuer = Issuer::from_seed(1);
+    assert!(issuer.claims_to_be_ours(&of(r#"{"iss":"https://kubernetes.default.svc"}"#)));
     for other in [
         "secret".to_owned(),
         of(r#"{"iss":"https://accounts.example.com"}"#),
@@ -181,6 +185,34 @@ fn a_text_is_ours_by_its_issuer_alone() {
             BASE64.encode(format!(r#"{{"iss":"{ISSUER}","pad":"{}"}}"#, "x".repeat(MAX_LENGTH)))
         ),
     ] {
-        assert!(!claims_to_be_ours(&other), "{other}");
+        assert!(!issuer.claims_to_be_ours(&other), "{other}");
     }
+}
+
+/// Tokens that given keys sign, of another issuer.
+#[cfg(feature = "tls")]
+#[test]
+fn tokens_of_given_keys_are_those_of_their_issuer() {
+    let issuer = |name: &str| {
+        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        Issuer::Keys(ServiceAccountKeys::from_pem(name, key.as_bytes()).unwrap())
+    };
+    let (ours, theirs) = (issuer("https://a"), issuer("https://a"));
+    let audiences = ["https://a".to_owned()];
+    let claims = claims(bound(), &["https://a"]);
+    let token = ours.sign(&claims);
+    assert!(ours.claims_to_be_ours(&token));
+    let ask = |issuer: &Issuer, token: &str| issuer.user_of(token, &audiences, at("12:00:00"), &Cluster(ALL));
+    assert_eq!(ask(&ours, &token).unwrap().0.name, "system:serviceaccount:a:robot");
+    assert_eq!(ask(&theirs, &token).unwrap_err(), "invalid signature");
+    // Nobody signs with a public key as a secret, or without a key.
+    let secret = Issuer::from_seed(1).sign(&claims);
+    assert_eq!(ask(&ours, &secret).unwrap_err(), "invalid signature");
+    let parts: Vec<&str> = token.split('.').collect();
+    let none = BASE64.encode(r#"{"alg":"none"}"#);
+    assert_eq!(ask(&ours, &format!("{none}.{}.", parts[1])).unwrap_err(), "invalid signature");
+    // Another issuer with the same key.
+    let mut other = claims.clone();
+    other.iss = "https://b".to_owned();
+    assert_eq!(ask(&ours, &ours.sign(&other)).unwrap().1, audiences, "the issuer is not the caller's choice");
 }

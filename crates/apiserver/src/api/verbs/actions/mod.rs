@@ -3,6 +3,7 @@
 mod binding;
 mod eviction;
 mod review;
+mod selectors;
 mod token;
 
 use bytes::Bytes;

@@ -1,21 +1,17 @@
 //! Reviews of users, tokens and access. They are answered, not stored.
-//!
-//! This server does not restrict access: every access review is allowed, with that as the reason.
 
 use bytes::Bytes;
-use kube_apimachinery::go::quote;
+use kube_apimachinery::go::{self, quote};
 use kube_apimachinery::metadata;
+use kube_apimachinery::rbac::{Action, PolicyRule, ResourceAction};
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta, update};
-use crate::api::authentication::ISSUER;
+use super::selectors;
 use crate::request::query::WriteOptions;
 use crate::user::UserInfo;
-
-/// Reason in the status of access reviews.
-const REASON: &str = "access control is not enforced: every user may do everything";
 
 /// Responds to the review in the body with its status.
 pub(super) fn run(
@@ -49,7 +45,7 @@ pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiErro
     let asked = review["spec"]["audiences"].as_array().into_iter().flatten();
     let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
     if audiences.is_empty() {
-        audiences.push(ISSUER.to_owned());
+        audiences.push(call.context.authenticator.issuer().name().to_owned());
     }
     let (authenticator, cluster) = (&call.context.authenticator, &*call.cluster);
     Ok(match authenticator.user_of(token, &audiences, cluster.clock.now(), cluster) {
@@ -61,68 +57,184 @@ pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiErro
 /// Answers a `SubjectAccessReview` or `LocalSubjectAccessReview`.
 pub(super) fn of_access(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
     let spec = &review["spec"];
-    let mut errors = Vec::new();
+    let mut errors = validate_subject_matter(spec);
     let is_empty =
         |value: &Value| value.is_null() || *value == "" || value.as_array().is_some_and(Vec::is_empty);
     if is_empty(&spec["user"]) && is_empty(&spec["groups"]) {
         let why = "at least one of user or group must be specified";
-        errors.push(FieldError::invalid("spec.user", &quote(spec["user"].as_str().unwrap_or_default()), why));
+        errors.push(FieldError::invalid("spec.user", &quote(text(spec, "user")), why));
     }
-    errors.extend(about_one_thing(spec));
-    if call.served.resource.namespaced && !spec["resourceAttributes"].is_null() {
-        let namespace = spec["resourceAttributes"]["namespace"].as_str().unwrap_or_default();
-        if namespace != call.path.namespace {
+    errors.extend(selectors::validate(&spec["resourceAttributes"]));
+    errors.extend(validate_metadata(call, review));
+    if call.served.resource.namespaced {
+        let namespace = text(&spec["resourceAttributes"], "namespace");
+        if !spec["resourceAttributes"].is_null() && namespace != call.path.namespace {
             let field = "spec.resourceAttributes.namespace";
             errors.push(FieldError::invalid(field, &quote(namespace), "must match metadata.namespace"));
         }
+        if !spec["nonResourceAttributes"].is_null() {
+            let shown = shown_path(&spec["nonResourceAttributes"]);
+            let why = "disallowed on this kind of request";
+            errors.push(FieldError::invalid("spec.nonResourceAttributes", &shown, why));
+        }
     }
-    allowed(call, errors)
+    refuse_invalid(call, errors)?;
+    let texts = |value: &Value| {
+        let values = value.as_array().into_iter().flatten();
+        values.filter_map(|value| value.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let extra = spec["extra"].as_object().into_iter().flatten();
+    // Exactly the groups in the review: the server adds none.
+    let user = UserInfo {
+        name: text(spec, "user").to_owned(),
+        uid: text(spec, "uid").to_owned(),
+        groups: texts(&spec["groups"]),
+        extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
+    };
+    Ok(decide(call, &user, spec))
 }
 
 /// Answers a `SelfSubjectAccessReview`.
 pub(super) fn of_own_access(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
-    allowed(call, about_one_thing(&review["spec"]).into_iter().collect())
+    let spec = &review["spec"];
+    let mut errors = validate_subject_matter(spec);
+    errors.extend(selectors::validate(&spec["resourceAttributes"]));
+    errors.extend(validate_metadata(call, review));
+    refuse_invalid(call, errors)?;
+    Ok(decide(call, &call.user, spec))
 }
 
 /// Checks that a review has either a resource or a path.
-fn about_one_thing(spec: &Value) -> Option<FieldError> {
-    let (resource, path) = (!spec["resourceAttributes"].is_null(), !spec["nonResourceAttributes"].is_null());
-    match (resource, path) {
-        (true, true) => Some(FieldError::invalid(
+fn validate_subject_matter(spec: &Value) -> Vec<FieldError> {
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let error = match (resource.is_null(), path.is_null()) {
+        (false, false) => FieldError::invalid(
             "spec.nonResourceAttributes",
-            &spec["nonResourceAttributes"].to_string(),
+            &shown_path(path),
             "cannot be specified in combination with resourceAttributes",
-        )),
-        (false, false) => Some(FieldError::invalid(
+        ),
+        (true, true) => FieldError::invalid(
             "spec.resourceAttributes",
             "null",
             "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        )),
-        _ => None,
-    }
+        ),
+        _ => return Vec::new(),
+    };
+    vec![error]
 }
 
-fn allowed(call: &Call, errors: Vec<FieldError>) -> Result<Value, ApiError> {
+/// Formats `nonResourceAttributes` as the JSON of Go's internal struct.
+fn shown_path(attributes: &Value) -> String {
+    let quoted = |field: &str| go::json(&json!(text(attributes, field)));
+    format!("{{\"Path\":{},\"Verb\":{}}}", quoted("path"), quoted("verb"))
+}
+
+/// Checks that the metadata of a review is empty, except for the namespace of a local one.
+fn validate_metadata(call: &Call, review: &Value) -> Option<FieldError> {
+    let is_local = call.served.resource.namespaced;
+    let ignored = |field: &str| field == "managedFields" || field == "namespace" && is_local;
+    let fields = review["metadata"].as_object()?;
+    if fields.iter().all(|(field, value)| ignored(field) || value.is_null()) {
+        return None;
+    }
+    let why = if is_local { "must be empty except for namespace" } else { "must be empty" };
+    Some(FieldError::invalid("metadata", &shown_metadata(&review["metadata"]), why))
+}
+
+/// Formats metadata as JSON, with the fields in the order of Go's structs.
+fn shown_metadata(metadata: &Value) -> String {
+    const FIELDS: [&str; 14] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    const ENTRY: [&str; 7] =
+        ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+    let object = |fields: &[&str], text: &dyn Fn(&str) -> Option<String>| {
+        let fields: Vec<String> = fields
+            .iter()
+            .filter_map(|field| Some(format!("{}:{}", go::json(&json!(field)), text(field)?)))
+            .collect();
+        format!("{{{}}}", fields.join(","))
+    };
+    let plain = |value: &Value| (!value.is_null()).then(|| go::json(value));
+    object(&FIELDS, &|field| match &metadata[field] {
+        Value::Array(entries) if field == "managedFields" => {
+            let entries: Vec<String> =
+                entries.iter().map(|entry| object(&ENTRY, &|field| plain(&entry[field]))).collect();
+            Some(format!("[{}]", entries.join(",")))
+        }
+        value => plain(value),
+    })
+}
+
+fn refuse_invalid(call: &Call, errors: Vec<FieldError>) -> Result<(), ApiError> {
     if errors.is_empty() {
-        return Ok(json!({"allowed": true, "reason": REASON}));
+        return Ok(());
     }
     // kube-apiserver's error omits the kind.
     Err(ApiError::invalid(&call.served.resource.group, "", "", errors))
 }
 
+/// Returns the status of an access review: whether the user may do what `spec` describes.
+fn decide(call: &Call, user: &UserInfo, spec: &Value) -> Value {
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let action = if resource.is_null() {
+        Action::Path { verb: text(path, "verb"), path: text(path, "path") }
+    } else {
+        Action::Resource(ResourceAction {
+            verb: text(resource, "verb"),
+            group: text(resource, "group"),
+            resource: text(resource, "resource"),
+            subresource: text(resource, "subresource"),
+            namespace: text(resource, "namespace"),
+            name: text(resource, "name"),
+        })
+    };
+    let decision = call.context.authorizer.decide(user, &action);
+    let mut status = json!({"allowed": decision.is_allowed()});
+    for (field, value) in [("reason", decision.reason()), ("evaluationError", selectors::unread(resource))] {
+        if !value.is_empty() {
+            status[field] = json!(value);
+        }
+    }
+    status
+}
+
 /// Answers a `SelfSubjectRulesReview`: the rules of the user in a namespace.
-pub(super) fn of_rules(_: &Call, review: &mut Value) -> Result<Value, ApiError> {
-    if review["spec"]["namespace"].as_str().is_none_or(str::is_empty) {
+pub(super) fn of_rules(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
+    let namespace = text(&review["spec"], "namespace").to_owned();
+    if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
     // The response repeats neither the question nor who owns it.
     review["spec"] = json!({});
     metadata::of(review).remove("managedFields");
-    Ok(json!({
-        "incomplete": false,
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-    }))
+    let (rules, errors) = call.context.authorizer.rules_for(&call.user, &namespace);
+    let of = |rule: &PolicyRule| rule.to_value();
+    let resources: Vec<Value> = rules.iter().filter(|rule| !rule.resources.is_empty()).map(of).collect();
+    let paths: Vec<Value> = rules.iter().filter(|rule| !rule.non_resource_urls.is_empty()).map(of).collect();
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if !errors.is_empty() {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        status["evaluationError"] = json!(go::join_errors(&errors));
+    }
+    Ok(status)
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object[field].as_str().unwrap_or_default()
 }
 
 fn info(user: &UserInfo) -> Value {

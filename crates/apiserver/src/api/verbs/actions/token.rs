@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta};
-use crate::api::authentication::{Bound, Claims, ISSUER, Objects, Reference};
+use crate::api::authentication::{Bound, Claims, Objects, Reference};
 use crate::request::query::WriteOptions;
 use crate::store::Key;
 
@@ -48,7 +48,7 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let asked = request["spec"]["audiences"].as_array().into_iter().flatten();
     let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
     if audiences.is_empty() {
-        audiences.push(ISSUER.to_owned());
+        audiences.push(call.context.authenticator.issuer().name().to_owned());
     }
     let claims = Claims::new(call.cluster.uid(), bound, &audiences, now, seconds);
     let account = &claims.bound.serviceaccount;

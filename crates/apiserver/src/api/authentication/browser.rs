@@ -1,0 +1,103 @@
+//! Requests of websites to a server that needs no credentials.
+//!
+//! A website can make its visitor's browser send requests to a server on the visitor's machine, where every client is admin. Such a
+//! request names the website in `Origin`, or, if the website's domain name leads to this machine (DNS rebinding), in `Host`.
+//! Requests are refused if their `Host` is a name other than those of this machine and of the Service `kubernetes`, or if their
+//! `Origin` is not the server itself. Addresses are accepted in `Host`, because they lead to no other server than this one.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderMap};
+use http::request::Parts;
+use http::uri::Authority;
+use kube_apimachinery::status::ApiError;
+
+/// Names of the Service `kubernetes`.
+const SERVICE: [&str; 4] =
+    ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+
+/// Refuses requests that a website may have sent.
+///
+/// # Errors
+/// 403 with the header.
+pub(crate) fn refuse_foreign(head: &Parts) -> Result<(), ApiError> {
+    let refuse = |header: &str, value: &str| {
+        let why = format!(
+            "requests with {header} {value:?} are refused, because this server needs no credentials and the request may come \
+             from a website: use the server's address, or start it with tokens"
+        );
+        Err(ApiError::new(403, "Forbidden", why).with_details("", "", ""))
+    };
+    let host = text(&head.headers, header::HOST)
+        .map_or_else(|| head.uri.authority().map(ToString::to_string).unwrap_or_default(), str::to_owned);
+    // HTTP/1.0 needs no host; browsers always send one.
+    if !host.is_empty() && !is_local(&host) {
+        return refuse("Host", &host);
+    }
+    match text(&head.headers, header::ORIGIN) {
+        // Clients of WebSockets send the address of the server.
+        Some(origin) if origin.split_once("://").is_none_or(|(_, origin)| origin != host) => {
+            refuse("Origin", origin)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a host with an optional port is an address, or a name of this machine or of the Service `kubernetes`.
+fn is_local(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().to_ascii_lowercase();
+    let name = name.trim_end_matches('.');
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || SERVICE.contains(&name)
+        || address.parse::<IpAddr>().is_ok()
+}
+
+/// Returns a header; a value that is no text counts as foreign.
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(headers: &[(&str, &str)], allowed: bool) {
+        let mut request = http::Request::get("/api/v1/pods");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = refuse_foreign(&request.body(()).unwrap().into_parts().0);
+        assert_eq!(answer.is_ok(), allowed, "{headers:?}: {answer:?}");
+    }
+
+    #[test]
+    fn hosts_are_addresses_and_names_of_this_machine() {
+        for host in [
+            "localhost:6443",
+            "LOCALHOST",
+            "127.0.0.1:80",
+            "[::1]:80",
+            "10.0.0.1",
+            "kubernetes.default.svc:443",
+        ] {
+            check(&[("host", host)], true);
+        }
+        for host in ["evil.example.com", "localhost.example.com:80", "127.0.0.1.example.com", "a b", ""] {
+            check(&[("host", host)], host.is_empty());
+        }
+        check(&[], true);
+    }
+
+    #[test]
+    fn an_origin_is_the_server_itself() {
+        let host = ("host", "127.0.0.1:80");
+        check(&[host, ("origin", "http://127.0.0.1:80")], true);
+        for origin in ["http://127.0.0.1:81", "http://localhost:80", "https://example.com", "null", ""] {
+            check(&[host, ("origin", origin)], false);
+        }
+        check(&[("host", "example.com"), ("origin", "http://example.com")], false);
+    }
+}

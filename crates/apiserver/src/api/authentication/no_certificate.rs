@@ -1,0 +1,5 @@
+//! Stand-in for client certificates in a build without the feature `tls`.
+
+/// Uninhabited: there are no client certificates in this build.
+#[derive(Debug, Clone)]
+pub(crate) enum ClientAuthority {}

@@ -1,0 +1,161 @@
+//! Authorization: the stage after authentication, and checks of further permissions that a request needs.
+//!
+//! Members of `system:masters` may do everything. The permissions of other users come from roles and bindings
+//! ([`RoleIndex`]), unless the server runs in mode [`AlwaysAllow`](AuthorizationMode::AlwaysAllow).
+
+mod escalation;
+mod role_index;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use http::request::Parts;
+use kube_apimachinery::rbac::{self, Action, PolicyRule, ResourceAction, Unresolved};
+use kube_apimachinery::status::ApiError;
+
+pub(crate) use self::escalation::{Write, check as check_escalation};
+pub(crate) use self::role_index::RoleIndex;
+use crate::request::info::RequestInfo;
+use crate::user::{ANONYMOUS, UserInfo};
+
+/// Reason in access reviews of a server that does not restrict its users.
+const NOT_ENFORCED: &str = "access control is not enforced: every user may do everything";
+
+/// What users may do, like kube-apiserver's `--authorization-mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum AuthorizationMode {
+    /// What roles and bindings grant them. Members of `system:masters` may do everything, and every client without
+    /// credentials is one of them if the server requires none.
+    #[default]
+    Rbac,
+    /// Everything. Only anonymous users are limited to what roles grant them: health and version.
+    AlwaysAllow,
+}
+
+/// Parses `RBAC` and `AlwaysAllow`.
+impl FromStr for AuthorizationMode {
+    type Err = UnknownAuthorizationMode;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "RBAC" => Ok(Self::Rbac),
+            "AlwaysAllow" => Ok(Self::AlwaysAllow),
+            _ => Err(UnknownAuthorizationMode(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for AuthorizationMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rbac => "RBAC",
+            Self::AlwaysAllow => "AlwaysAllow",
+        })
+    }
+}
+
+/// Text that names no [`AuthorizationMode`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("authorization mode {0:?} is not supported: use RBAC or AlwaysAllow")]
+pub struct UnknownAuthorizationMode(String);
+
+/// Decides which requests are allowed.
+pub(crate) struct Authorizer {
+    mode: AuthorizationMode,
+    roles: Arc<RoleIndex>,
+}
+
+/// Result of authorization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// The user is a member of `system:masters`.
+    Master,
+    /// The server does not restrict the user.
+    NotEnforced,
+    /// Result of the rules of the user's roles.
+    Rules(rbac::Decision),
+}
+
+impl Decision {
+    pub(crate) fn is_allowed(&self) -> bool {
+        match self {
+            Self::Master | Self::NotEnforced => true,
+            Self::Rules(decision) => decision.is_allowed(),
+        }
+    }
+
+    /// Returns the reason for a review or a refusal; it may be empty.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Master => String::new(),
+            Self::NotEnforced => NOT_ENFORCED.to_owned(),
+            Self::Rules(decision) => decision.reason(),
+        }
+    }
+}
+
+impl Authorizer {
+    pub(crate) fn new(mode: AuthorizationMode, roles: Arc<RoleIndex>) -> Self {
+        Self { mode, roles }
+    }
+
+    /// Decides whether a user may perform an action.
+    pub(crate) fn decide(&self, user: &UserInfo, action: &Action<'_>) -> Decision {
+        if user.is_master() {
+            Decision::Master
+        } else if self.allows_everything(user) {
+            Decision::NotEnforced
+        } else {
+            Decision::Rules(self.roles.decide(user.identity(), action))
+        }
+    }
+
+    /// Whether the mode of the server allows the user everything.
+    fn allows_everything(&self, user: &UserInfo) -> bool {
+        self.mode == AuthorizationMode::AlwaysAllow && user.name != ANONYMOUS
+    }
+
+    /// Refuses an action that a user may not perform.
+    ///
+    /// # Errors
+    /// 403 with the action.
+    pub(crate) fn authorize(&self, user: &UserInfo, action: &Action<'_>) -> Result<(), ApiError> {
+        let decision = self.decide(user, action);
+        if decision.is_allowed() { Ok(()) } else { Err(action.forbidden(&user.name, &decision.reason())) }
+    }
+
+    /// Returns the rules of a user in a namespace, and the reasons why some could not be found.
+    pub(crate) fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<Unresolved>) {
+        if self.allows_everything(user) {
+            let all = || vec!["*".to_owned()];
+            let objects =
+                PolicyRule { verbs: all(), api_groups: all(), resources: all(), ..PolicyRule::default() };
+            let paths = PolicyRule { verbs: all(), non_resource_urls: all(), ..PolicyRule::default() };
+            return (vec![objects, paths], Vec::new());
+        }
+        self.roles.rules_for(user.identity(), namespace)
+    }
+}
+
+/// Returns the action of a request. `info` is `None` for paths without a resource; `verb` is the method in lower case.
+pub(crate) fn action_of<'a>(info: Option<&'a RequestInfo>, verb: &'a str, head: &'a Parts) -> Action<'a> {
+    let Some(info) = info else {
+        return Action::Path { verb, path: head.uri.path() };
+    };
+    // A request for a namespace object counts as being in that namespace.
+    let is_namespace = info.group.is_empty() && info.resource == "namespaces";
+    Action::Resource(ResourceAction {
+        verb: info.verb.name(),
+        group: &info.group,
+        resource: &info.resource,
+        // Below `proxy`, the rest of the path is not part of the subresource's name.
+        subresource: info.subresource.split('/').next().unwrap_or_default(),
+        namespace: if is_namespace { &info.name } else { &info.namespace },
+        name: &info.name,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! Impersonation: requests that a user sends as another one, with the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…`.
+//!
+//! There are five modes, tried in this order. The constrained ones need permission for the user to be impersonated (the verb
+//! `impersonate:<mode>` on users, groups, uids, userextras, serviceaccounts or nodes of `authentication.k8s.io`) and for the
+//! request as such (`impersonate-on:<mode>:<verb>`). The legacy mode needs the verb `impersonate` alone. If no mode permits the
+//! request, the response is the refusal of the first that applies. Rules, order and messages follow the constrained
+//! impersonation of Kubernetes 1.36 (KEP 5284).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::rbac::{Action, ResourceAction};
+use kube_apimachinery::status::ApiError;
+use parking_lot::Mutex;
+
+use crate::api::authorization::Authorizer;
+use crate::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo};
+
+const USER: &str = "impersonate-user";
+const UID: &str = "impersonate-uid";
+const GROUP: &str = "impersonate-group";
+const EXTRA: &str = "impersonate-extra-";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+/// Number of groups or extra values above which permission for all of them (`*`) is checked first.
+const MANY: usize = 4;
+/// Maximum number of users whose last mode is remembered.
+const REMEMBERED: usize = 10_000;
+
+/// Mode of an impersonation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// A service account impersonates the node that its token is bound to.
+    AssociatedNode,
+    ArbitraryNode,
+    ServiceAccount,
+    UserInfo,
+    Legacy,
+}
+
+impl Mode {
+    const ALL: [Self; 5] =
+        [Self::AssociatedNode, Self::ArbitraryNode, Self::ServiceAccount, Self::UserInfo, Self::Legacy];
+
+    /// Returns the name of a constrained mode, as part of its verbs.
+    fn constraint(self) -> Option<&'static str> {
+        match self {
+            Self::AssociatedNode => Some("associated-node"),
+            Self::ArbitraryNode => Some("arbitrary-node"),
+            Self::ServiceAccount => Some("serviceaccount"),
+            Self::UserInfo => Some("user-info"),
+            Self::Legacy => None,
+        }
+    }
+
+    /// Whether the mode can impersonate `wanted`. Modes of nodes and service accounts derive the groups from the name.
+    fn applies(self, wanted: &UserInfo, requestor: &UserInfo) -> bool {
+        let name_only = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+        let (node, account) = (node(&wanted.name), account(&wanted.name));
+        match self {
+            Self::AssociatedNode => {
+                let own = requestor.extra.get("authentication.kubernetes.io/node-name");
+                let own = own
+                    .and_then(|names| if let [name] = names.as_slice() { Some(name.as_str()) } else { None });
+                name_only && node.is_some() && own == node && self::account(&requestor.name).is_some()
+            }
+            Self::ArbitraryNode => name_only && node.is_some(),
+            Self::ServiceAccount => name_only && account.is_some(),
+            Self::UserInfo => node.is_none() && account.is_none(),
+            Self::Legacy => true,
+        }
+    }
+}
+
+/// Resolves impersonation headers.
+#[derive(Debug, Default)]
+pub(crate) struct Impersonation {
+    /// Mode that last permitted an impersonation, by requestor; it is tried first, and its refusal is reported.
+    last: Mutex<BTreeMap<String, Mode>>,
+}
+
+impl Impersonation {
+    /// Returns the user that the headers of a request name, and removes them; `None` if they name none.
+    ///
+    /// # Errors
+    /// 400 for headers without a user name, and 403 if `requestor` may not impersonate the user for this action.
+    pub(crate) fn user_of(
+        &self,
+        authorizer: &Authorizer,
+        requestor: &UserInfo,
+        action: &Action<'_>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<UserInfo>>, ApiError> {
+        let Some(wanted) = wanted(headers)? else { return Ok(None) };
+        let last = self.last.lock().get(&requestor.name).copied();
+        let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
+        let mut refusal = None;
+        for mode in last.into_iter().chain(others).filter(|mode| mode.applies(&wanted, requestor)) {
+            match (Check { authorizer, requestor, mode, wanted: &wanted }).user(action) {
+                Ok(user) => {
+                    if last != Some(mode) {
+                        self.remember(&requestor.name, mode);
+                    }
+                    return Ok(Some(Arc::new(user)));
+                }
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        // The legacy mode always applies.
+        Err(refusal.unwrap_or_else(|| ApiError::internal("all impersonation modes failed")))
+    }
+
+    fn remember(&self, requestor: &str, mode: Mode) {
+        let mut last = self.last.lock();
+        if last.len() >= REMEMBERED {
+            last.pop_first();
+        }
+        last.insert(requestor.to_owned(), mode);
+    }
+}
+
+/// Removes the headers of an impersonation that has been resolved.
+pub(crate) fn remove_headers(headers: &mut HeaderMap) {
+    let names: Vec<_> = headers
+        .keys()
+        .filter(|name| [USER, UID, GROUP].contains(&name.as_str()) || name.as_str().starts_with(EXTRA))
+        .cloned()
+        .collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// Reads the headers. Groups and further attributes are as in the request, without those that the server adds.
+fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, ApiError> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let first = |name| headers.get(name).map(text).unwrap_or_default();
+    let groups: Vec<String> = headers.get_all(GROUP).iter().map(text).collect();
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in headers {
+        if let Some(key) = name.as_str().strip_prefix(EXTRA) {
+            // A key that is not valid percent-encoding is taken as it is.
+            let decoded = percent_encoding::percent_decode_str(key).decode_utf8();
+            let key = decoded.map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned);
+            extra.entry(key).or_default().push(text(value));
+        }
+    }
+    let wanted = UserInfo { name: first(USER), uid: first(UID), groups, extra };
+    if !wanted.name.is_empty() {
+        return Ok(Some(wanted));
+    }
+    if wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty() {
+        return Ok(None);
+    }
+    let message = format!("requested {} without impersonating a user name", in_go(&wanted));
+    Err(ApiError::bad_request(message))
+}
+
+/// Formats a user like Go's `%#v`.
+fn in_go(user: &UserInfo) -> String {
+    let list = |texts: &[String]| {
+        if texts.is_empty() {
+            return "[]string(nil)".to_owned();
+        }
+        let texts: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+        format!("[]string{{{}}}", texts.join(", "))
+    };
+    let extra = if user.extra.is_empty() {
+        "map[string][]string(nil)".to_owned()
+    } else {
+        let entries: Vec<String> =
+            user.extra.iter().map(|(key, values)| format!("{}:{}", quote(key), list(values))).collect();
+        format!("map[string][]string{{{}}}", entries.join(", "))
+    };
+    format!(
+        "&user.DefaultInfo{{Name:{}, UID:{}, Groups:{}, Extra:{extra}}}",
+        quote(&user.name),
+        quote(&user.uid),
+        list(&user.groups)
+    )
+}
+
+/// Returns the node of the user name `system:node:<name>`.
+fn node(user: &str) -> Option<&str> {
+    user.strip_prefix("system:node:").filter(|name| names::subdomain(name).is_empty())
+}
+
+/// Returns namespace and name of the user name of a service account.
+fn account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
+    valid.then_some((namespace, name))
+}
+
+/// Check of one mode.
+struct Check<'a> {
+    authorizer: &'a Authorizer,
+    requestor: &'a UserInfo,
+    mode: Mode,
+    wanted: &'a UserInfo,
+}
+
+impl Check<'_> {
+    /// Returns the impersonated user with all its groups.
+    fn user(&self, action: &Action<'_>) -> Result<UserInfo, ApiError> {
+        let mut verb = "impersonate".to_owned();
+        if let Some(constraint) = self.mode.constraint() {
+            let on = format!("impersonate-on:{constraint}:{}", action.verb());
+            self.authorizer.authorize(self.requestor, &action.with_verb(&on))?;
+            verb = format!("impersonate:{constraint}");
+        }
+        let mut user = self.wanted.clone();
+        self.check_name(&verb, &mut user)?;
+        if !user.uid.is_empty() {
+            let uid = ResourceAction { resource: "uids", name: &user.uid, ..self.subject(&verb) };
+            self.authorize(ResourceAction { group: AUTHENTICATION, ..uid })?;
+        }
+        self.check_groups(&verb)?;
+        self.check_extra(&verb)?;
+        let has = |group: &str| user.groups.iter().any(|other| other == group);
+        let added = match user.name.as_str() {
+            ANONYMOUS => UNAUTHENTICATED,
+            _ if has(UNAUTHENTICATED) => return Ok(user),
+            _ => AUTHENTICATED,
+        };
+        if !has(added) {
+            user.groups.push(added.to_owned());
+        }
+        Ok(user)
+    }
+
+    fn is_constrained(&self) -> bool {
+        self.mode.constraint().is_some()
+    }
+
+    /// Returns the action on a user or group, which is to be completed with resource and name.
+    fn subject<'a>(&self, verb: &'a str) -> ResourceAction<'a> {
+        let group = if self.is_constrained() { AUTHENTICATION } else { "" };
+        ResourceAction { verb, group, ..ResourceAction::default() }
+    }
+
+    fn authorize(&self, action: ResourceAction<'_>) -> Result<(), ApiError> {
+        self.authorizer.authorize(self.requestor, &Action::Resource(action))
+    }
+
+    fn refuse(&self, action: ResourceAction<'_>, why: &str) -> Result<(), ApiError> {
+        Err(Action::Resource(action).forbidden(&self.requestor.name, why))
+    }
+
+    /// Checks the user name, and sets the groups that follow from it.
+    fn check_name(&self, verb: &str, user: &mut UserInfo) -> Result<(), ApiError> {
+        let subject = self.subject(verb);
+        if let Some(node) = node(&self.wanted.name).filter(|_| self.is_constrained()) {
+            user.groups = vec!["system:nodes".to_owned()];
+            // The permission is for the own node, whichever it is.
+            let name = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            return self.authorize(ResourceAction { resource: "nodes", name, ..subject });
+        }
+        if let Some((namespace, name)) = account(&self.wanted.name) {
+            if self.wanted.groups.is_empty() {
+                user.groups =
+                    vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+            }
+            return self.authorize(ResourceAction {
+                resource: "serviceaccounts",
+                namespace,
+                name,
+                ..subject
+            });
+        }
+        self.authorize(ResourceAction { resource: "users", name: &self.wanted.name, ..subject })
+    }
+
+    fn check_groups(&self, verb: &str) -> Result<(), ApiError> {
+        let groups = &self.wanted.groups;
+        let action = ResourceAction { resource: "groups", ..self.subject(verb) };
+        if self.is_constrained() {
+            if groups.iter().any(String::is_empty) {
+                return self.refuse(action, "impersonating the empty string group is not allowed");
+            }
+            if groups.iter().any(|group| group == MASTERS) {
+                let why = "impersonating the system:masters group is not allowed";
+                return self.refuse(ResourceAction { name: MASTERS, ..action }, why);
+            }
+            if groups.len() >= MANY && self.authorize(ResourceAction { name: "*", ..action }).is_ok() {
+                return Ok(());
+            }
+        }
+        groups.iter().try_for_each(|group| self.authorize(ResourceAction { name: group, ..action }))
+    }
+
+    fn check_extra(&self, verb: &str) -> Result<(), ApiError> {
+        let extra = &self.wanted.extra;
+        let action = ResourceAction { group: AUTHENTICATION, resource: "userextras", ..self.subject(verb) };
+        if self.is_constrained() {
+            if let Some(why) = extra.iter().find_map(|(key, values)| invalid_extra(key, values)) {
+                return self.refuse(action, &why);
+            }
+            let all = ResourceAction { subresource: "*", name: "*", ..action };
+            if extra.values().map(Vec::len).sum::<usize>() >= MANY && self.authorize(all).is_ok() {
+                return Ok(());
+            }
+        }
+        for (key, values) in extra {
+            for value in values {
+                self.authorize(ResourceAction { subresource: key, name: value, ..action })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the reason why a further attribute cannot be impersonated in a constrained mode.
+fn invalid_extra(key: &str, values: &[String]) -> Option<String> {
+    const PATH: &str = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
+    if key.is_empty() {
+        return Some("impersonating the empty string key in extra is not allowed".to_owned());
+    }
+    let invalid = |value: &str, why: &str| {
+        let error = format!("extra.key: Invalid value: {}: {why}", quote(value));
+        Some(format!("impersonating an invalid key in extra is not allowed: {error}"))
+    };
+    let Some((host, path)) = key.split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty())
+    else {
+        return invalid(key, "must be a domain-prefixed path (such as \"acme.io/foo\")");
+    };
+    if let Some(why) = names::subdomain(host).first() {
+        return invalid(host, why);
+    }
+    if !path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte)) {
+        return invalid(path, &format!("Invalid path (regex used for validation is '{PATH}')"));
+    }
+    if key.chars().any(char::is_uppercase) {
+        return Some(format!("impersonating a non-lowercase key in extra is not allowed: {}", quote(key)));
+    }
+    let has_empty = values.iter().any(String::is_empty);
+    has_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Computes the rules of aggregated ClusterRoles (profile [`Dev`](crate::Profile::Dev)).
+//!
+//! As in kube-controller-manager, the rules are applied by server-side apply, so that they belong to this controller. A commit of
+//! its own wakes it again, because aggregated roles can select each other; it rests when no rules differ.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::metadata;
+use kube_apimachinery::rbac::{GROUP, Kind, PolicyRule, aggregate};
+use serde_json::{Value, json};
+
+use crate::kind::registry::Served;
+use crate::state::{ClusterState, Turns};
+use crate::store::{Change, Key};
+
+const MANAGER: &str = "clusterrole-aggregation-controller";
+
+/// Updates aggregated roles as roles change. Runs until its task is aborted.
+pub(crate) async fn run(cluster: Arc<ClusterState>) {
+    let Some(served) = cluster.registry().get(GROUP, "v1", Kind::ClusterRole.plural()).cloned() else {
+        return;
+    };
+    let mut commits = cluster.commits();
+    let mut changes = cluster.changes(served.storage());
+    let mut turns = Turns::default();
+    loop {
+        commits.see();
+        if changes.has_news() {
+            // Mark before reading, so that later changes count as new.
+            changes.see(changes.latest());
+            let snapshot = cluster.read(|store| store.snapshot(served.storage()));
+            let mut roles = Vec::new();
+            let mut places: Vec<(Key, u64)> = Vec::new();
+            for (key, stored) in snapshot.range("", None) {
+                roles.push(served.value(stored));
+                places.push((key.clone(), stored.revision));
+                turns.pass().await;
+            }
+            for (role, (key, revision)) in roles.iter().zip(&places) {
+                if let Some(rules) = aggregate(role, &roles)
+                    && rules != PolicyRule::list(&role["rules"])
+                {
+                    apply(&cluster, &served, key, *revision, role, &rules);
+                    turns.pass().await;
+                }
+            }
+        }
+        commits.changed().await;
+    }
+}
+
+/// Applies the rules of a role. After a conflict, the other commit wakes the controller.
+fn apply(
+    cluster: &ClusterState,
+    served: &Served,
+    key: &Key,
+    revision: u64,
+    role: &Value,
+    rules: &[PolicyRule],
+) {
+    let rules: Vec<Value> = rules.iter().map(PolicyRule::to_value).collect();
+    let applied = json!({
+        "apiVersion": served.kind.api_version, "kind": served.kind.kind,
+        "metadata": {"name": metadata::text(role, "name")}, "rules": rules,
+    });
+    let now = cluster.clock.now_seconds();
+    let writer =
+        Writer { manager: MANAGER, subresource: "", api_version: &served.kind.api_version, now: &now };
+    match managed_fields::apply(&served.schema, Some(role), &applied, &writer, true, &[]) {
+        Ok(object) => {
+            let change = Change::Put(served.document(&object));
+            let _ =
+                cluster.commit(served.storage(), key, Some(revision), change, |_| Ok::<_, Infallible>(()));
+        }
+        Err(error) => {
+            tracing::warn!(
+                role = key.name(),
+                reason = error.message(),
+                "cannot apply the rules of an aggregated role"
+            );
+        }
+    }
+}
