@@ -8,6 +8,7 @@ use kube_apiserver_embedded::{ApiServer, Epoch, Listener, Options, Profile};
 use crate::{
     control_plane::{Assets, AssetsError, ControlPlane, ControlPlaneError, client},
     crd::{CrdError, ESTABLISHED_WITHIN, install_crds, read_crds, uninstall_crds},
+    impersonation,
     user::{Requested, User, clients_of, tokens_of},
 };
 
@@ -156,6 +157,37 @@ impl Environment {
         self.kubeconfig.as_deref()
     }
 
+    /// Client that acts as a user with these groups, besides `system:authenticated`. The user needs no credentials: the
+    /// administrator's client impersonates it. Its permissions are those that roles and bindings grant it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::{Api, api::ListParams};
+    /// use kube_envtest::Environment;
+    ///
+    /// let env = Environment::builder().start().await?;
+    /// let jane = env.client_for("jane", ["devs"]);
+    /// let refused = Api::<Pod>::default_namespaced(jane).list(&ListParams::default()).await.unwrap_err();
+    /// assert!(refused.to_string().contains("User \"jane\" cannot list resource \"pods\""));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if a name contains control characters.
+    #[must_use]
+    pub fn client_for<G: Into<String>>(
+        &self,
+        name: &str,
+        groups: impl IntoIterator<Item = G>,
+    ) -> kube::Client {
+        let groups: Vec<String> = groups.into_iter().map(Into::into).collect();
+        impersonation::client_for(self.client(), name, &groups)
+    }
+
     /// User created by [`Builder::user`].
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&User> {
@@ -281,8 +313,8 @@ impl Builder {
         self
     }
 
-    /// Creates a user, which [`Environment::user`] returns. The embedded server identifies users but permits every request; a
-    /// real API server authorizes them by RBAC.
+    /// Creates a user with credentials, which [`Environment::user`] returns. Its permissions are those that roles and bindings
+    /// grant it.
     #[doc(alias = "AddUser")]
     pub fn user<G: Into<String>>(
         mut self,

@@ -80,6 +80,7 @@ mod equal_object;
 mod eventually;
 mod eventually_list;
 mod eventually_update;
+mod impersonation;
 mod namespace;
 mod operator;
 mod rights;

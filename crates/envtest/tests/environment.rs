@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
     core::v1::{ConfigMap, Namespace, ServiceAccount},
+    rbac::v1::RoleBinding,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -306,4 +307,24 @@ async fn a_real_control_plane_starts_serves_and_leaves_nothing() {
     let (name, groups) = who_is(env.user("jane").unwrap().client()).await;
     assert_eq!((&*name, groups.contains(&"devs".to_owned())), ("jane", true), "{groups:?}");
     env.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_for_another_user_has_the_permissions_that_roles_grant() {
+    let env = Environment::builder().start().await.unwrap();
+    let maps = |client: kube::Client| Api::<ConfigMap>::namespaced(client, "default");
+    let jane = env.client_for("jane", ["devs"]);
+    let (name, groups) = who_is(jane.clone()).await;
+    assert_eq!((&*name, groups), ("jane", vec!["devs".to_owned(), "system:authenticated".to_owned()]));
+    let refused = maps(jane.clone()).list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 403), "{refused}");
+    let binding = serde_json::json!({
+        "metadata": {"name": "devs"}, "subjects": [{"kind": "Group", "name": "devs", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-edit"},
+    });
+    let binding: RoleBinding = serde_json::from_value(binding).unwrap();
+    Api::namespaced(env.client(), "default").create(&PostParams::default(), &binding).await.unwrap();
+    maps(jane.clone()).create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
+    let elsewhere = Api::<ConfigMap>::namespaced(jane, "kube-system");
+    assert!(elsewhere.create(&PostParams::default(), &config_map("settings", "roses")).await.is_err());
 }

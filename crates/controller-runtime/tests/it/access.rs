@@ -11,7 +11,7 @@ use controller_runtime::{
     Manager, ManagerOptions,
     serving::{AllowedTo, CertFiles, HttpRequest, HttpResponse, MetricsServerOptions, Serving},
 };
-use kube_apiserver_embedded::{Tokens, UserInfo};
+use kube_apiserver_embedded::{AuthorizationMode, Tokens, UserInfo};
 use kube_envtest::Environment;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -212,6 +212,7 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
     let (folder, roots) = certificate();
     let mut options = kube_apiserver_embedded::Options::default();
     options.tokens = Some(Tokens::new().with("good", UserInfo::new("scraper", "", ["monitoring"])));
+    options.authorization = AuthorizationMode::AlwaysAllow;
     let env = Environment::builder().server_options(options).crd::<Widget>().start().await.unwrap();
     let serves = Serving::Files(CertFiles::in_dir(folder.path()));
     let options =

@@ -13,7 +13,7 @@ use controller_runtime::{
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kube_apiserver_embedded::{Tokens, UserInfo};
+use kube_apiserver_embedded::{AuthorizationMode, Tokens, UserInfo};
 use kube_envtest::Environment;
 use tempfile::TempDir;
 use tokio::{
@@ -51,6 +51,7 @@ impl Https {
     async fn serve(options: MetricsServerOptions) -> Self {
         let mut server = kube_apiserver_embedded::Options::default();
         server.tokens = Some(Tokens::new().with("good", UserInfo::new("scraper", "", ["monitoring"])));
+        server.authorization = AuthorizationMode::AlwaysAllow;
         let env = Environment::builder().server_options(server).start().await.unwrap();
         let (folder, roots) = certificate();
         let files = Serving::Files(CertFiles::in_dir(folder.path()));

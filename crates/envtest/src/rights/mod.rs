@@ -25,8 +25,8 @@ use self::rules::named;
 
 /// The permissions that the roles in manifests grant, and a record of which ones were used.
 ///
-/// The embedded API server permits every request. A test that runs an operator with its own manifests shows that they grant
-/// enough permissions, and no more than needed:
+/// The client of an [`Environment`](crate::Environment) may do everything. A test that runs an operator with its own manifests
+/// shows that they grant enough permissions, and no more than needed:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
