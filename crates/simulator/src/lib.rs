@@ -62,15 +62,17 @@
 //! # What a finding says
 //!
 //! ```text
-//! at the end, configmaps default/welcome-page-*#2 is left over
-//!   violates: same objects; plan 3 of 8
-//!     2  STEP       a page is asked for
-//!     3  user       creates pages.corpus.dev default/welcome
-//!     4  operator   creates configmaps default/welcome-page-x7k2p
-//!     5  CRASH      operator dies without the answer to: create configmaps default/welcome-page-*
-//!     6  operator′  starts
-//!     7  operator′  creates configmaps default/welcome-page-q9d4m   ← not in the run without faults
-//!     8  operator′  changes pages.corpus.dev default/welcome .status
+//! after step 1, configmaps default/welcome-page-*#2 is left over
+//!   violates: same objects; plan 2 of 8
+//!     1  operator   starts
+//!     3  STEP       a page is asked for
+//!     4  user       creates pages.corpus.dev default/welcome
+//!     5  operator   creates configmaps default/welcome-page-xptsf
+//!     6  CRASH      operator dies without the answer to: create configmaps default/welcome-page-*
+//!     7  operator′  starts
+//!     8  operator′  creates configmaps default/welcome-page-b74x6   ← not in the run without faults
+//!     9  operator′  changes pages.corpus.dev default/welcome .status
+//!    11  STEP       its text changes
 //!   replay: crash after create configmaps default/welcome-page-* #1
 //! ```
 //!

@@ -95,9 +95,10 @@ impl<T: Serialize + Send + 'static> AnyRemote for System<T> {
 ///
 /// impl FakeCloud {
 ///     async fn create(&self, owner: &str) -> Result<u64, Lost> {
-///         self.0.effect("create bucket", owner, |cloud| {
+///         let name = owner.to_owned();
+///         self.0.effect("create bucket", owner, move |cloud| {
 ///             let id = cloud.buckets.len() as u64;
-///             cloud.buckets.insert(id, owner.to_owned());
+///             cloud.buckets.insert(id, name);
 ///             id
 ///         }).await
 ///     }
