@@ -6,15 +6,16 @@ use serde_json::Value;
 
 use super::Writer;
 use super::check::check;
-use super::compare::compare;
 use super::extract::fields_of;
 use super::last_applied;
 use super::managers::{Id, Managers, Operation, Owned};
 use super::merge::merge;
-use super::remove::{reconcile, remove, with_declared_parents};
+use super::prune::{prune, prune_across};
+use super::remove::reconcile;
 use super::set::FieldSet;
 use super::typed::Ty;
 use super::update::{record, remove_entries, strip, take};
+use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
 use crate::status::{ApiError, Cause};
 
@@ -39,6 +40,21 @@ pub fn apply(
     apply_and(schema, live, applied, writer, force, reset, |object| restore(schema, applied, object))
 }
 
+/// Like [`apply`], for a kind whose versions have different fields.
+///
+/// # Errors
+/// Like [`apply`], and 500 if the object cannot be converted to the version of an entry.
+pub fn apply_across(
+    schemas: Schemas<'_>,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+    reset: &[&str],
+) -> Result<Value, ApiError> {
+    apply_in(schemas, live, applied, writer, force, reset, |object| restore(schemas.own, applied, object))
+}
+
 /// Like [`apply`]; `convert` turns the merged value, still without `managedFields`, into an object of the kind.
 ///
 /// # Errors
@@ -52,21 +68,34 @@ pub fn apply_and(
     reset: &[&str],
     convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
 ) -> Result<Value, ApiError> {
+    apply_in(Schemas::alike(schema), live, applied, writer, force, reset, convert)
+}
+
+fn apply_in(
+    schemas: Schemas<'_>,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+    reset: &[&str],
+    convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
+) -> Result<Value, ApiError> {
     if !applied["metadata"]["managedFields"].is_null() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    let ty = Ty::Schema(schema.root());
+    let ty = schemas.ty();
     let is_new = live.is_none();
-    let mut base = live.cloned().unwrap_or_else(|| schema.empty_object());
+    let mut base = live.cloned().unwrap_or_else(|| schemas.own.empty_object());
     let mut managers = Managers::decode(&base).unwrap_or_default();
     remove_entries(&mut base);
     if managers.is_empty() && !is_new {
         let writer = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
         let id = Id::new(&writer, Operation::Update);
-        record(&mut managers, ty, &schema.empty_object(), &base, &id, &writer, reset);
+        record(&mut managers, schemas, &schemas.own.empty_object(), &base, &id, &writer, reset)?;
     }
     check_types(ty, applied)?;
-    let attempt = Attempt { ty, base: &base, applied, id: Id::new(writer, Operation::Apply), writer, reset };
+    let id = Id::new(writer, Operation::Apply);
+    let attempt = Attempt { schemas, base: &base, applied, id, writer, reset };
     // Only `kubectl` may get a second attempt, with force: see `last_applied`.
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
     let outcome = match (attempt.run(managers, force)?, again) {
@@ -126,7 +155,7 @@ fn restore(schema: &Schema, applied: &Value, object: &mut Value) -> Result<(), A
 type Conflicts = BTreeMap<Id, FieldSet>;
 
 struct Attempt<'a> {
-    ty: Ty<'a>,
+    schemas: Schemas<'a>,
     base: &'a Value,
     applied: &'a Value,
     id: Id,
@@ -140,9 +169,9 @@ impl Attempt<'_> {
         mut managers: Managers,
         force: bool,
     ) -> Result<Result<(Value, Managers), Conflicts>, ApiError> {
-        let ty = self.ty;
+        let ty = self.schemas.ty();
         // The schema may have changed since the entries were written.
-        managers.adjust(|_, set| reconcile(ty, set));
+        managers.adjust(|_, owned| reconcile(self.schemas.ty_in(&owned.api_version), &mut owned.set));
         let mut merged = self.base.clone();
         merge(ty, &mut merged, self.applied)
             .map_err(|error| ApiError::internal(format!("failed to merge config: {error}")))?;
@@ -161,25 +190,33 @@ impl Attempt<'_> {
         };
         managers.put(self.id.clone(), owned);
         let mut new = match &last {
-            Some(last) => self.prune(merged, &last.set, &managers),
-            None => merged,
+            Some(last) if self.are_alike(last, &managers) => {
+                let own = managers.get(&self.id).map(|owned| &owned.set);
+                prune(ty, merged, &last.set, own, &managers)
+            }
+            Some(last) if !last.set.is_empty() => prune_across(self.schemas, &merged, last, &managers)?,
+            _ => merged,
         };
 
-        let mut comparison = compare(ty, self.base, &new);
+        let version = self.writer.api_version;
+        let comparisons = Comparisons::new(self.schemas, self.base, &new, &managers, version, self.reset)?;
         // Each changed field that another manager owns is a conflict.
-        comparison.ignore(self.reset);
-        let changed = comparison.changed();
+        let changed = comparisons.own.changed();
+        let disputed = |owned: &Owned| match comparisons.other(&owned.api_version) {
+            Some(other) => owned.set.intersection(&other.changed()),
+            None => owned.set.intersection(&changed),
+        };
         let conflicts: Conflicts = managers
             .iter()
             .filter(|(id, _)| **id != self.id)
-            .map(|(id, owned)| (id.clone(), owned.set.intersection(&changed)))
+            .map(|(id, owned)| (id.clone(), disputed(owned)))
             .filter(|(_, set)| !set.is_empty())
             .collect();
         if !force && !conflicts.is_empty() {
             return Ok(Err(conflicts));
         }
         // With `force`, the other managers lose the changed fields.
-        take(&mut managers, &comparison, Some(&self.id));
+        take(&mut managers, &comparisons, Some(&self.id));
         if let Some(owned) = managers.get_mut(&self.id) {
             strip(&mut owned.set);
             if new != *self.base {
@@ -191,43 +228,10 @@ impl Attempt<'_> {
         Ok(Ok((new, managers)))
     }
 
-    /// Removes the fields that the applier applied `last` time and that no manager has now.
-    fn prune(&self, merged: Value, last: &FieldSet, managers: &Managers) -> Value {
-        let ty = self.ty;
-        let mut dropped = last.clone();
-        if let Some(owned) = managers.get(&self.id) {
-            dropped.subtract(&owned.set);
-        }
-        if dropped.is_empty() {
-            return merged;
-        }
-        let last = with_declared_parents(ty, last);
-        // Fields of all managers, with the applier's new ones.
-        let mut claimed = FieldSet::default();
-        for (_, owned) in managers.iter() {
-            claimed.merge(owned.set.clone());
-        }
-        let mut gone = last.clone();
-        gone.subtract(&with_declared_parents(ty, &claimed));
-        if gone.is_empty() {
-            return merged;
-        }
-
-        let all = with_declared_parents(ty, &fields_of(ty, &merged));
-        let remaining = |value: &Value| with_declared_parents(ty, &fields_of(ty, value));
-        let without = |set: &FieldSet| {
-            let mut value = merged.clone();
-            remove(ty, &mut value, set);
-            value
-        };
-        // Fields that disappear together with the fields applied last time, without those that a manager owns.
-        let mut removed = all.clone();
-        removed.subtract(&remaining(&without(&last)));
-        removed.subtract(&with_declared_parents(ty, &claimed));
-        // They may include fields without an owner inside removed structures. Those stay, so keep only fields of last time.
-        let mut dangling = all.clone();
-        dangling.subtract(&remaining(&without(&removed)));
-        without(&dangling.intersection(&last))
+    /// Whether all entries that decide about removed fields are of the written version, or all versions have the same fields.
+    fn are_alike(&self, last: &Owned, managers: &Managers) -> bool {
+        let is_own = |owned: &Owned| owned.api_version == self.writer.api_version;
+        self.schemas.others.is_none() || is_own(last) && managers.iter().all(|(_, owned)| is_own(owned))
     }
 }
 

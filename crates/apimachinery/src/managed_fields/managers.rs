@@ -143,10 +143,10 @@ impl Managers {
         self.0.iter()
     }
 
-    /// Lets `f` change each set, and removes entries without fields.
-    pub(super) fn adjust(&mut self, mut f: impl FnMut(&Id, &mut FieldSet)) {
+    /// Lets `f` change each entry, and removes entries without fields.
+    pub(super) fn adjust(&mut self, mut f: impl FnMut(&Id, &mut Owned)) {
         self.0.retain(|id, owned| {
-            f(id, &mut owned.set);
+            f(id, owned);
             !owned.set.is_empty()
         });
     }

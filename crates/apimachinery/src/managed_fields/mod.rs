@@ -6,7 +6,8 @@
 //! - [`apply()`] merges the applied object into the live one. Fields that the applier applied earlier and no longer
 //!   applies are removed, unless another manager owns them. Changing fields of others is a conflict unless forced.
 //!
-//! All versions of a kind are assumed to have the same fields, which holds for `conversion: None`.
+//! All versions of a kind are assumed to have the same fields, which holds for `conversion: None`. For others, [`Schemas`] gives
+//! access to the other versions: [`track_update_across()`] and [`apply_across()`] compare objects in the version of each entry.
 
 mod apply;
 mod check;
@@ -16,6 +17,7 @@ mod extract;
 mod last_applied;
 mod managers;
 mod merge;
+mod prune;
 mod remove;
 pub mod scale;
 mod set;
@@ -23,9 +25,11 @@ mod set;
 mod tests;
 mod typed;
 mod update;
+mod versions;
 
-pub use apply::{apply, apply_and, describe};
-pub use update::{keep_times_of_no_op, track_update};
+pub use apply::{apply, apply_across, apply_and, describe};
+pub use update::{keep_times_of_no_op, track_update, track_update_across};
+pub use versions::{Schemas, Versions};
 
 /// The author, kind and time of a write.
 #[derive(Debug, Clone, Copy)]

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::Writer;
-use super::compare::{Comparison, compare};
 use super::managers::{Id, Managers, Operation, Owned};
 use super::remove::reconcile;
 use super::set::FieldSet;
-use super::typed::Ty;
+use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
+use crate::status::ApiError;
 
 /// Metadata fields that no manager owns.
 const NEVER_OWNED: [&str; 9] = [
@@ -37,21 +37,43 @@ pub fn track_update(
     writer: &Writer<'_>,
     reset: &[&str],
 ) {
+    let done = track_update_across(Schemas::alike(schema), old, new, writer, reset);
+    debug_assert!(done.is_ok(), "only a conversion can fail");
+}
+
+/// Like [`track_update`], for a kind whose versions have different fields.
+///
+/// # Errors
+/// 500 if the object cannot be converted to the version of an entry. `new` has no `managedFields` then.
+pub fn track_update_across(
+    schemas: Schemas<'_>,
+    old: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+    reset: &[&str],
+) -> Result<(), ApiError> {
+    let schema = schemas.own;
     let mut managers = entries_before(old, new, writer);
     remove_entries(new);
     if old.is_some() && managers.is_empty() {
-        return;
+        return Ok(());
     }
-    let empty;
+    let without_entries;
     let old = match old {
+        // Converted to other versions without entries, like `new`.
+        Some(old) if schemas.others.is_some() => {
+            let mut old = old.clone();
+            remove_entries(&mut old);
+            without_entries = old;
+            &without_entries
+        }
         Some(old) => old,
         None => {
-            empty = schema.empty_object();
-            &empty
+            without_entries = schema.empty_object();
+            &without_entries
         }
     };
-    let ty = Ty::Schema(schema.root());
-    managers.adjust(|_, set| reconcile(ty, set));
+    managers.adjust(|_, owned| reconcile(schemas.ty_in(&owned.api_version), &mut owned.set));
     // Builtin kinds write some absent fields as null, such as the times of an Event. Those have no manager.
     let without_nulls =
         new.as_object().filter(|fields| !schema.is_custom() && fields.values().any(Value::is_null));
@@ -60,25 +82,28 @@ pub fn track_update(
         Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect())
     });
     let given = without_nulls.as_ref().unwrap_or(new);
-    record(&mut managers, ty, old, given, &Id::new(writer, Operation::Update), writer, reset);
+    record(&mut managers, schemas, old, given, &Id::new(writer, Operation::Update), writer, reset)?;
     managers.encode(new);
+    Ok(())
 }
 
 /// Makes `id` the owner of the differences between `old` and `new`, and removes these from all other managers.
+///
+/// # Errors
+/// 500 if the object cannot be converted to the version of an entry.
 pub(super) fn record(
     managers: &mut Managers,
-    ty: Ty<'_>,
+    schemas: Schemas<'_>,
     old: &Value,
     new: &Value,
     id: &Id,
     writer: &Writer<'_>,
     reset: &[&str],
-) {
-    let mut comparison = compare(ty, old, new);
-    comparison.ignore(reset);
+) -> Result<(), ApiError> {
+    let comparisons = Comparisons::new(schemas, old, new, managers, writer.api_version, reset)?;
     // From the writer's entry too; it gets the changed fields back below.
-    take(managers, &comparison, None);
-    let mut set = comparison.changed();
+    take(managers, &comparisons, None);
+    let mut set = comparisons.own.changed();
     strip(&mut set);
     if !set.is_empty() {
         if let Some(previous) = managers.get(id) {
@@ -89,15 +114,17 @@ pub(super) fn record(
         managers.put(id.clone(), owned);
     }
     managers.cap();
+    Ok(())
 }
 
 /// Removes changed and removed fields from all managers but `except`.
-pub(super) fn take(managers: &mut Managers, comparison: &Comparison, except: Option<&Id>) {
-    managers.adjust(|id, set| {
+pub(super) fn take(managers: &mut Managers, comparisons: &Comparisons, except: Option<&Id>) {
+    managers.adjust(|id, owned| {
         if Some(id) != except {
-            set.subtract(&comparison.modified);
-            set.subtract(&comparison.added);
-            set.subtract(&comparison.removed);
+            let comparison = comparisons.of(&owned.api_version);
+            owned.set.subtract(&comparison.modified);
+            owned.set.subtract(&comparison.added);
+            owned.set.subtract(&comparison.removed);
         }
     });
 }

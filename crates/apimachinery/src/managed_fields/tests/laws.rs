@@ -9,8 +9,10 @@ use super::super::encode::decode;
 use super::super::extract::fields_of;
 use super::super::set::FieldSet;
 use super::super::typed::Ty;
-use super::super::{Writer, apply, track_update};
+use super::super::{Schemas, Versions, Writer, apply, apply_across, track_update};
 use super::{GIZMO, gizmo};
+use crate::schema::Schema;
+use crate::status::ApiError;
 use crate::testing::json_value;
 
 fn writer(manager: &str) -> Writer<'_> {
@@ -69,6 +71,33 @@ fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Versions with the same fields, of which an object only changes its apiVersion.
+struct SameFields;
+
+impl Versions for SameFields {
+    fn schema(&self, _api_version: &str) -> Option<&Schema> {
+        Some(&GIZMO)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ApiError> {
+        let mut object = object.clone();
+        object["apiVersion"] = json!(api_version);
+        Ok(object)
+    }
+}
+
+/// Like [`applied`], in a version of [`SameFields`].
+fn applied_in(version: &str, live: Option<&Value>, manager: &str, spec: &Value) -> Value {
+    let api_version = format!("example.com/{version}");
+    let as_version = |object: &Value| SameFields.convert(object, &api_version).unwrap();
+    let writer = Writer { api_version: &api_version, ..writer(manager) };
+    let schemas = Schemas { own: &GIZMO, others: Some(&SameFields) };
+    let (live, applied) = (live.map(as_version), as_version(&gizmo(spec)));
+    let mut object = apply_across(schemas, live.as_ref(), &applied, &writer, true, &[]).unwrap();
+    GIZMO.default(&mut object);
+    object
+}
+
 /// Whether `whole` has every field of `part` with its value; a null counts as no value.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
@@ -124,6 +153,18 @@ proptest! {
         prop_assert!(contains(&rest, &json!({"spec": b})), "{} after {}", rest, both);
         let alone = applied(None, "b", &b, NOW);
         prop_assert!(contains(&json!({"spec": alone["spec"]}), &json!({"spec": rest["spec"]})), "{} is more than {}", rest, alone);
+    }
+
+    #[test]
+    fn versions_with_the_same_fields_are_as_one(a in spec(), b in spec(), c in spec()) {
+        let of = |versions: [&str; 4]| {
+            let first = applied_in(versions[0], None, "a", &a);
+            let second = applied_in(versions[1], Some(&first), "b", &b);
+            let third = applied_in(versions[2], Some(&second), "a", &c);
+            let last = applied_in(versions[3], Some(&third), "b", &a);
+            [second, third, last].map(|object| object["spec"].clone())
+        };
+        prop_assert_eq!(of(["v1", "v2", "v2", "v1"]), of(["v1"; 4]));
     }
 
     #[test]

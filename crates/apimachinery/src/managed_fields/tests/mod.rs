@@ -9,6 +9,7 @@ use crate::schema::Schema;
 mod laws;
 mod recorded;
 mod table;
+mod versions;
 
 /// Schema of a kind with every merge type.
 static GIZMO: LazyLock<Arc<Schema>> = LazyLock::new(|| {

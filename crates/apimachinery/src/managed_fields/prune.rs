@@ -1,0 +1,108 @@
+//! Removal of the fields that an applier no longer applies and that no other manager owns.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::extract::fields_of;
+use super::managers::{Managers, Owned};
+use super::remove::{remove, with_declared_parents};
+use super::set::FieldSet;
+use super::typed::Ty;
+use super::versions::{Schemas, failed};
+use crate::status::ApiError;
+
+/// Removes the fields that the applier, whose fields now are `own`, applied `last` time and that no manager has now. All entries
+/// are of the same version.
+pub(super) fn prune(
+    ty: Ty<'_>,
+    merged: Value,
+    last: &FieldSet,
+    own: Option<&FieldSet>,
+    managers: &Managers,
+) -> Value {
+    let mut dropped = last.clone();
+    if let Some(own) = own {
+        dropped.subtract(own);
+    }
+    if dropped.is_empty() {
+        return merged;
+    }
+    let last = with_declared_parents(ty, last);
+    // Fields of all managers, with the applier's new ones.
+    let mut claimed = FieldSet::default();
+    for (_, owned) in managers.iter() {
+        claimed.merge(owned.set.clone());
+    }
+    let mut gone = last.clone();
+    gone.subtract(&with_declared_parents(ty, &claimed));
+    if gone.is_empty() {
+        return merged;
+    }
+    let all = all_fields(ty, &merged);
+    // Fields that disappear together with the fields applied last time, without those that a manager owns.
+    let mut removed = all.clone();
+    removed.subtract(&all_fields(ty, &without(ty, &merged, &last)));
+    removed.subtract(&with_declared_parents(ty, &claimed));
+    // They may include fields without an owner inside removed structures. Those stay, so keep only fields of last time.
+    let mut dangling = all;
+    dangling.subtract(&all_fields(ty, &without(ty, &merged, &removed)));
+    without(ty, &merged, &dangling.intersection(&last))
+}
+
+/// Like [`prune`], if entries are of several versions. The result is in the version of `merged`.
+///
+/// # Errors
+/// 500 if the object cannot be converted to the version of an entry.
+pub(super) fn prune_across(
+    schemas: Schemas<'_>,
+    merged: &Value,
+    last: &Owned,
+    managers: &Managers,
+) -> Result<Value, ApiError> {
+    let written = merged["apiVersion"].as_str().unwrap_or_default();
+    let convert = |object: &Value, version: &str| {
+        let converted = schemas.convert(object, version);
+        converted.map_err(|error| {
+            let step =
+                format!("failed to prune fields: failed to convert merged object at version {version}");
+            failed(&step, &error)
+        })
+    };
+    let version = last.api_version.as_str();
+    let ty = schemas.ty_in(version);
+    let applied = with_declared_parents(ty, &last.set);
+    let then = convert(merged, version)?;
+    let mut pruned = without(ty, &then, &applied);
+    // Fields of all managers by version, with the applier's new ones.
+    let mut claimed: BTreeMap<&str, FieldSet> = BTreeMap::new();
+    for (_, owned) in managers.iter() {
+        claimed.entry(&owned.api_version).or_default().merge(owned.set.clone());
+    }
+    // In the version of last time first, because the conversion to another may need fields that were removed.
+    let first = claimed.remove_entry(version);
+    let mut merged = then.clone();
+    for (version, claimed) in first.into_iter().chain(claimed) {
+        let ty = schemas.ty_in(version);
+        merged = convert(&merged, version)?;
+        pruned = convert(&pruned, version)?;
+        let mut gone = all_fields(ty, &merged);
+        gone.subtract(&all_fields(ty, &pruned));
+        gone.subtract(&with_declared_parents(ty, &claimed));
+        pruned = without(ty, &merged, &gone);
+    }
+    pruned = convert(&pruned, version)?;
+    let mut dangling = all_fields(ty, &then);
+    dangling.subtract(&all_fields(ty, &pruned));
+    convert(&without(ty, &then, &dangling.intersection(&applied)), written)
+}
+
+fn all_fields(ty: Ty<'_>, value: &Value) -> FieldSet {
+    with_declared_parents(ty, &fields_of(ty, value))
+}
+
+fn without(ty: Ty<'_>, value: &Value, set: &FieldSet) -> Value {
+    let mut value = value.clone();
+    remove(ty, &mut value, set);
+    value
+}

@@ -1,0 +1,116 @@
+//! Versions of a kind that have different fields: ownership is recorded in the version of each write, and compared in that version.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::compare::{Comparison, compare};
+use super::managers::Managers;
+use super::typed::Ty;
+use crate::schema::Schema;
+use crate::status::ApiError;
+
+/// Schema of the written version, and access to the other versions of a kind.
+#[derive(Clone, Copy)]
+pub struct Schemas<'a> {
+    /// Schema of the written version.
+    pub own: &'a Schema,
+    /// Other versions; `None` if all versions have the same fields.
+    pub others: Option<&'a dyn Versions>,
+}
+
+/// Other versions of a kind, whose versions have different fields.
+pub trait Versions: Sync {
+    /// Returns the schema of a version, such as `example.com/v1`; `None` if the kind has no such version.
+    fn schema(&self, api_version: &str) -> Option<&Schema>;
+
+    /// Returns an object in another version. The object has no `managedFields`.
+    ///
+    /// # Errors
+    /// The error of the conversion, or of a missing version. The write reports it.
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ApiError>;
+}
+
+impl<'a> Schemas<'a> {
+    /// Returns the schema of a kind whose versions have the same fields.
+    pub(super) fn alike(own: &'a Schema) -> Self {
+        Self { own, others: None }
+    }
+
+    /// Returns the type of the written version.
+    pub(super) fn ty(self) -> Ty<'a> {
+        Ty::Schema(self.own.root())
+    }
+
+    /// Returns the type of another version, or of the written one if the kind has no such version.
+    pub(super) fn ty_in(self, api_version: &str) -> Ty<'a> {
+        let other = self.others.and_then(|others| others.schema(api_version));
+        other.map_or_else(|| self.ty(), |schema| Ty::Schema(schema.root()))
+    }
+
+    /// Returns an object in another version.
+    ///
+    /// # Errors
+    /// Those of [`Versions::convert`].
+    pub(super) fn convert(self, object: &Value, api_version: &str) -> Result<Value, ApiError> {
+        match self.others {
+            Some(others) if object["apiVersion"] != api_version => others.convert(object, api_version),
+            _ => Ok(object.clone()),
+        }
+    }
+}
+
+/// Differences between two states of an object, in each version in which managers own fields.
+pub(super) struct Comparisons {
+    pub(super) own: Comparison,
+    others: BTreeMap<String, Comparison>,
+}
+
+impl Comparisons {
+    /// Compares the states in the version of the write, `api_version`, without the fields of `reset`, and in the other versions.
+    ///
+    /// # Errors
+    /// 500 if a state cannot be converted. All conversions are requested before the first error is returned.
+    pub(super) fn new(
+        schemas: Schemas<'_>,
+        old: &Value,
+        new: &Value,
+        managers: &Managers,
+        api_version: &str,
+        reset: &[&str],
+    ) -> Result<Self, ApiError> {
+        let mut own = compare(schemas.ty(), old, new);
+        own.ignore(reset);
+        let mut others = BTreeMap::new();
+        if schemas.others.is_some() {
+            let mut pairs = BTreeMap::new();
+            for (_, owned) in managers.iter().filter(|(_, owned)| owned.api_version != api_version) {
+                let version = owned.api_version.as_str();
+                pairs
+                    .entry(version)
+                    .or_insert_with(|| (schemas.convert(old, version), schemas.convert(new, version)));
+            }
+            for (version, (old, new)) in pairs {
+                let old = old.map_err(|error| failed("failed to convert old object", &error))?;
+                let new = new.map_err(|error| failed("failed to convert new object", &error))?;
+                others.insert(version.to_owned(), compare(schemas.ty_in(version), &old, &new));
+            }
+        }
+        Ok(Self { own, others })
+    }
+
+    /// Returns the differences in the version of an entry.
+    pub(super) fn of(&self, api_version: &str) -> &Comparison {
+        self.other(api_version).unwrap_or(&self.own)
+    }
+
+    /// Returns the differences in another version; `None` if [`own`](Self::own) is that of the entries of this version.
+    pub(super) fn other(&self, api_version: &str) -> Option<&Comparison> {
+        self.others.get(api_version)
+    }
+}
+
+/// Puts the step that failed before the message of an error.
+pub(super) fn failed(step: &str, error: &ApiError) -> ApiError {
+    ApiError::internal(format!("{step}: {}", error.message()))
+}
