@@ -200,6 +200,34 @@ mod tests {
     }
 
     #[test]
+    fn a_table_shrinks_to_half_of_its_buckets_however_few_it_uses() {
+        let hasher = |key: &u64| *key;
+        for entries in [0, 10, 300] {
+            let mut table = HashTable::with_capacity(800);
+            (0..entries).for_each(|key| {
+                table.insert_unique(key, key, hasher);
+            });
+            assert_eq!(table.num_buckets(), 1024);
+            shrink(&mut table, hasher);
+            assert_eq!(table.num_buckets(), 512, "with {entries} entries");
+        }
+    }
+
+    #[test]
+    fn a_table_that_loses_many_stale_entries_at_once_shrinks() {
+        let hasher = |key: &u64| *key;
+        for (stay, buckets) in [(0, 512), (100, 512), (383, 512), (384, 1024), (400, 1024), (448, 2048)] {
+            let mut table = HashTable::with_capacity(800);
+            (0..896).for_each(|key| {
+                table.insert_unique(key, key, hasher);
+            });
+            assert_eq!(table.capacity(), table.len());
+            assert_eq!(sweep(&mut table, |key| *key >= stay, hasher), 896 - stay as usize);
+            assert_eq!((table.len(), table.num_buckets()), (stay as usize, buckets));
+        }
+    }
+
+    #[test]
     fn stale_entries_do_not_accumulate_and_others_stay() {
         let mut map = Map::new();
         for key in 0..100_000_u32 {

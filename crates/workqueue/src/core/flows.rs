@@ -245,4 +245,33 @@ mod tests {
         shrink(&mut turns);
         assert!((200..250).contains(&turns.capacity()), "{}", turns.capacity());
     }
+
+    #[test]
+    fn only_turns_that_use_less_than_a_quarter_of_many_places_shrink() {
+        for (places, used, expected) in
+            [(64, 0, 64), (65, 0, 0), (400, 100, 400), (400, 99, 198), (400, 300, 400)]
+        {
+            let mut turns = VecDeque::with_capacity(places);
+            assert_eq!(turns.capacity(), places);
+            turns.extend(0..used);
+            shrink(&mut turns);
+            assert_eq!(turns.capacity(), expected, "{used} of {places}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_former_flows_are_kept_up_to_twice_the_number_of_flows() {
+        let mut flows = Flows::new();
+        let mut numbers: Vec<u32> = (0..1000).map(|flow| flows.join(&Flow::from(flow.to_string()))).collect();
+        let mut vacant = Vec::new();
+        while let Some(number) = numbers.pop() {
+            flows.leave(number);
+            assert_eq!(flows.flows.len(), numbers.len());
+            vacant.push(flows.vacant.len());
+        }
+        // The numbers beyond the last flow are dropped once they are more than 2 × 311 + 64.
+        assert_eq!(vacant[..688], (1..=688).collect::<Vec<_>>());
+        assert_eq!(vacant[688], 0);
+        assert!(vacant[688..].iter().all(|vacant| *vacant <= 2 * 311 + 64), "{vacant:?}");
+    }
 }

@@ -270,6 +270,12 @@ mod tests {
         remove(&mut slab, ids[80 * CHUNK]);
         assert_eq!(slab.insert(&mut Some(1), 0, 0, Priority::Normal), ids[30 * CHUNK]);
         assert_eq!((slab.present, slab.iter().count()), (71, slab.len));
+        // The chunk after it was freed, and is allocated again.
+        for place in 30 * CHUNK + 1..32 * CHUNK {
+            assert_eq!(slab.insert(&mut Some(place), 0, 0, Priority::Normal), ids[place]);
+        }
+        assert!((30 * CHUNK + 1..32 * CHUNK).all(|place| slab[ids[place]].key == Some(place)));
+        assert_eq!((slab.present, slab.iter().count()), (72, slab.len));
     }
 
     #[test]

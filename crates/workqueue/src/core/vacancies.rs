@@ -164,6 +164,19 @@ mod tests {
         assert_eq!(vacancies.first(), Some(0));
     }
 
+    #[test]
+    fn vectors_that_use_less_than_a_quarter_of_many_places_shrink_to_twice_their_length() {
+        for (places, used, expected) in
+            [(64, 0, 64), (65, 0, 0), (400, 100, 400), (400, 99, 198), (400, 300, 400)]
+        {
+            let mut items = Vec::with_capacity(places);
+            assert_eq!(items.capacity(), places);
+            items.extend(0..used);
+            fit(&mut items);
+            assert_eq!(items.capacity(), expected, "{used} of {places}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
