@@ -260,6 +260,7 @@ impl ApiServer {
         controllers.spawn(controllers::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
         controllers.spawn(controllers::definitions::run(Arc::clone(&cluster), definitions));
         if options.profile == Profile::Dev {
+            controllers::role_aggregation::complete(&cluster);
             controllers.spawn(controllers::garbage_collection::run(Arc::clone(&cluster)));
             controllers.spawn(controllers::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
             controllers.spawn(controllers::volume_protection::run(Arc::clone(&cluster)));

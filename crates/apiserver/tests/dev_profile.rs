@@ -52,6 +52,16 @@ async fn names(api: &Api<ConfigMap>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_nobody_writes_to_does_not_change() {
+    let (_server, client) = start();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let version = async || maps.list(&ListParams::default()).await.unwrap().metadata.resource_version;
+    let before = version().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(version().await, before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dependents_go_with_their_owner_level_by_level() {
     let (_server, client) = start();
     let api: Api<ConfigMap> = Api::default_namespaced(client);

@@ -13,9 +13,31 @@ use serde_json::{Value, json};
 
 use crate::kind::registry::Served;
 use crate::state::{ClusterState, Turns};
-use crate::store::{Change, Key};
+use crate::store::{Change, Key, Store};
 
 const MANAGER: &str = "clusterrole-aggregation-controller";
+
+/// Rounds at start. Each one passes the rules on to the next role: `view` to `edit`, `edit` to `admin`.
+const ROUNDS: usize = 8;
+
+/// Updates aggregated roles at start, so that a server that nobody writes to does not change after it is ready.
+pub(crate) fn complete(cluster: &ClusterState) {
+    let Some(served) = cluster.registry().get(GROUP, "v1", Kind::ClusterRole.plural()).cloned() else {
+        return;
+    };
+    for _ in 0..ROUNDS {
+        let before = cluster.read(Store::revision);
+        let snapshot = cluster.read(|store| store.snapshot(served.storage()));
+        let stored: Vec<_> = snapshot.range("", None).collect();
+        let roles: Vec<Value> = stored.iter().map(|(_, stored)| served.value(stored)).collect();
+        for (role, (key, stored)) in roles.iter().zip(&stored) {
+            update(cluster, &served, key, stored.revision, role, &roles);
+        }
+        if cluster.read(Store::revision) == before {
+            return;
+        }
+    }
+}
 
 /// Updates aggregated roles as roles change. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
@@ -39,15 +61,30 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
                 turns.pass().await;
             }
             for (role, (key, revision)) in roles.iter().zip(&places) {
-                if let Some(rules) = aggregate(role, &roles)
-                    && rules != PolicyRule::list(&role["rules"])
-                {
-                    apply(&cluster, &served, key, *revision, role, &rules);
+                if update(&cluster, &served, key, *revision, role, &roles) {
                     turns.pass().await;
                 }
             }
         }
         commits.changed().await;
+    }
+}
+
+/// Applies the rules of an aggregated role if they differ. Returns whether they do.
+fn update(
+    cluster: &ClusterState,
+    served: &Served,
+    key: &Key,
+    revision: u64,
+    role: &Value,
+    roles: &[Value],
+) -> bool {
+    match aggregate(role, roles) {
+        Some(rules) if rules != PolicyRule::list(&role["rules"]) => {
+            apply(cluster, served, key, revision, role, &rules);
+            true
+        }
+        _ => false,
     }
 }
 
