@@ -271,10 +271,11 @@ mod tests {
         assert_eq!(slab.insert(&mut Some(1), 0, 0, Priority::Normal), ids[30 * CHUNK]);
         assert_eq!((slab.present, slab.iter().count()), (71, slab.len));
         // The chunk after it was freed, and is allocated again.
-        for place in 30 * CHUNK + 1..32 * CHUNK {
-            assert_eq!(slab.insert(&mut Some(place), 0, 0, Priority::Normal), ids[place]);
+        let again = &ids[30 * CHUNK + 1..32 * CHUNK];
+        for (key, id) in again.iter().enumerate() {
+            assert_eq!(slab.insert(&mut Some(key), 0, 0, Priority::Normal), *id);
         }
-        assert!((30 * CHUNK + 1..32 * CHUNK).all(|place| slab[ids[place]].key == Some(place)));
+        assert!(again.iter().enumerate().all(|(key, id)| slab[*id].key == Some(key)));
         assert_eq!((slab.present, slab.iter().count()), (72, slab.len));
     }
 
