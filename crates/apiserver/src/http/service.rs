@@ -49,7 +49,6 @@ impl ApiService {
     }
 
     /// Returns the time of the server's clock.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "used in TLS handshakes only"))]
     pub(crate) fn now(&self) -> Timestamp {
         self.core.server.cluster.clock.now()
     }
