@@ -68,7 +68,7 @@ pub trait Source<R: Request>: Send + Sync + 'static {
         None
     }
 
-    /// Whether the controller requires the source. Default: yes. A [`Kind`] of another [`Cluster`](crate::manager::Cluster) is
+    /// Whether the controller requires the source. Default: yes. A [`Kind`](crate::Kind) of another [`Cluster`](crate::manager::Cluster) is
     /// not required.
     ///
     /// A controller starts without waiting for a source that it does not require. If such a source fails, the error is logged,
