@@ -18,7 +18,7 @@
 //! - [`selector`]: label and field selectors; [`quantity`]: amounts such as `500m`; [`decode`]: JSON with the errors of Go's decoder;
 //! - `go_struct` (feature `go-struct`): the fields of builtin kinds;
 //! - `schema` (feature `schema`): defaulting, pruning, validation;
-//! - `patch` (feature `patch`) and `managed_fields` (feature `apply`): changes of objects, and who owns their fields;
+//! - `patch` (feature `patch`) and `managed_fields` (feature `apply`): changes of objects, and the owners of their fields;
 //! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients;
 //! - `rbac` (feature `rbac`): decisions of role-based access control.
 //!

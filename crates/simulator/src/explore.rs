@@ -1,4 +1,4 @@
-//! Search: which plans are tried, in which order, and what is reported.
+//! Search: the order in which plans are tried, and the report.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -106,7 +106,7 @@ pub struct Report {
     pub plans: usize,
     /// Number of plans that were played within the budget.
     pub played: usize,
-    /// Number of plans whose deviation found no place, so that they showed nothing.
+    /// Number of plans that showed nothing, because their deviation found no place.
     pub did_not_happen: usize,
     strategies: Vec<Strategy>,
 }
@@ -136,7 +136,7 @@ impl fmt::Display for Report {
 
 /// A run that violates a rule.
 ///
-/// Its text is the story: the violation, what happened, the first write that the run without faults lacks, and the plan.
+/// Its text is the story: the violation, the events, the first write that the run without faults lacks, and the plan.
 #[derive(Debug, Clone)]
 pub struct Finding {
     oracle: Oracle,
@@ -200,7 +200,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The run without faults, and what may differ from it.
+/// The run without faults, and the values that may differ from it.
 pub(crate) struct Reference {
     outcome: Outcome,
     learned: Learned,

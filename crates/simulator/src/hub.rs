@@ -1,7 +1,7 @@
-//! Calls and watches at the border between processes and the world: what waits, and what the driver does with it.
+//! Calls and watches that wait at the border between processes and the world, and the driver's choices among them.
 //!
 //! Every request, every remote effect and every line of a watch stops here until the driver lets it pass. The hub decides nothing;
-//! it finds what is possible, the oldest first.
+//! it lists the possible choices, the oldest first.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -35,11 +35,11 @@ struct State {
     counts: BTreeMap<String, u32>,
     /// Lines that no trace has taken yet: name and count.
     arrived: Vec<(String, u32)>,
-    /// Resources whose lines the operator does not receive for now.
+    /// Resources with lines that are withheld from the operator.
     held: BTreeSet<String>,
     /// Lines from which on a resource is held.
     armed: BTreeSet<(String, u32)>,
-    /// Resources whose lines are handed over one by one.
+    /// Resources with lines that are handed over one by one.
     apart: BTreeSet<String>,
 }
 
@@ -197,7 +197,7 @@ impl Hub {
         drop(dropped);
     }
 
-    /// Returns what the run without faults does next: the oldest answer, the oldest call, then the watch with the oldest unread
+    /// Returns the next action of the run without faults: the oldest answer, the oldest call, then the watch with the oldest unread
     /// line.
     pub(crate) fn next(&self) -> Option<Possible> {
         self.drop_abandoned();
@@ -220,7 +220,7 @@ impl Hub {
         Some(Possible::Deliver { watch: *id, actor: watch.actor, name: watch.name.clone() })
     }
 
-    /// Drops calls whose callers have given up before they were carried out, and answers that nobody waits for.
+    /// Drops calls that their callers have given up before execution, and answers without a caller.
     fn drop_abandoned(&self) {
         let abandoned: Vec<Call> = {
             let mut state = self.0.lock();
@@ -271,7 +271,7 @@ impl Hub {
         drop(call);
     }
 
-    /// Opens a watch whose lines come from `body`.
+    /// Opens a watch that reads its lines from `body`.
     pub(crate) fn open(&self, actor: Actor, name: CallName) -> u64 {
         let mut state = self.0.lock();
         let id = state.number();
@@ -371,7 +371,7 @@ impl Hub {
         labels
     }
 
-    /// Reads what was handed over to the process. `None` is the end.
+    /// Reads the lines that were handed over to the process. `None` is the end.
     pub(crate) fn poll_read(&self, id: u64, context: &Context<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.0.lock();
         // Without the watch, its process is dead.
@@ -417,7 +417,7 @@ impl Watch {
 /// Splits the body of a watch into lines.
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// Beginning of a line whose end has not arrived.
+    /// Beginning of an incomplete line.
     rest: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! Waits until no task of the runtime can run, and lets virtual time pass.
 //!
 //! Tokio calls the hook [`Builder::on_thread_park`](tokio::runtime::Builder::on_thread_park) when no task is runnable. The hook
-//! wakes the driver, the future of `block_on`; tokio then does not park, so no time passes. To let time pass, the driver tells the
+//! wakes the driver, the future of `block_on`; tokio then does not park, so no time passes. To let time pass, the driver asks the
 //! hook to stay silent until the clock has moved: paused time jumps towards the next timer while the thread parks. A far timer is
 //! reached in several jumps, at the boundaries of tokio's timer wheel.
 

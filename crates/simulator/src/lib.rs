@@ -52,14 +52,14 @@
 //! A *plan* deviates from it at a call that it names: `crash after create configmaps default/page #1`. [`Explore`] says which
 //! plans are tried. A run violates a rule ([`Oracle`]) if it ends differently from the run without faults. Objects are compared up to
 //! renaming: uids, generated names, ids of remote systems and times may differ, but references must lead to the same objects. The
-//! crate makes no assumption about what an operator should do: its own run without faults is the specification.
+//! crate makes no assumption about the purpose of an operator: its own run without faults is the specification.
 //!
 //! The run without faults is played three times. The first two have the same seed and must be equal, action by action; if they are
 //! not, the operator depends on hash order, random numbers, the system's clock, threads or statics, and the first action that
 //! differs is reported. The third has another seed and date and shows which values, such as ids of remote systems, differ
 //! from run to run.
 //!
-//! # What a finding says
+//! # A finding
 //!
 //! ```text
 //! after step 1, configmaps default/welcome-page-*#2 is left over
@@ -78,7 +78,7 @@
 //!
 //! [`Simulation::replay`] plays the plan alone; put it into a test of its own, so that the bug stays mended.
 //!
-//! # What the operator must be
+//! # Requirements of an operator
 //!
 //! It starts no thread, opens no socket, keeps nothing in statics, and takes time and randomness from tokio and from the
 //! [reconcile's context](controller_runtime::Context). A [`Remote`] stands for each system besides the API server.

@@ -74,7 +74,7 @@ fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// Name of a request or of a remote effect: what it asks for, without values that differ from run to run.
+/// Name of a request or of a remote effect: the request without values that differ from run to run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallName {
     pub(crate) verb: String,
@@ -150,7 +150,7 @@ fn is_namespace_part(rest: &[&str]) -> bool {
     matches!(rest, ["finalize" | "status"])
 }
 
-/// Resources whose objects a simulation does not compare.
+/// Resources that a simulation does not compare.
 pub(crate) fn is_masked_resource(resource: &str) -> bool {
     matches!(resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io")
         || resource.ends_with(".authentication.k8s.io")

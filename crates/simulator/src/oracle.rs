@@ -48,7 +48,7 @@ impl fmt::Display for Oracle {
     }
 }
 
-/// A violated rule, and what violates it.
+/// A violated rule, and the violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) oracle: Oracle,
@@ -57,7 +57,7 @@ pub(crate) struct Violation {
     pub(crate) details: Vec<String>,
 }
 
-/// Judges the end of a run alone: what no run may do.
+/// Judges the end of a run alone, by the rules for every run.
 pub(crate) fn judge_end(end: &End) -> Option<Violation> {
     let violation = |oracle, title: String, details: &[String]| {
         Some(Violation { oracle, title, details: details.to_vec() })

@@ -10,7 +10,7 @@ pub struct Plan {
 
 /// One deviation, at one call of the operator or at one line of its watches.
 ///
-/// Deviations name calls by what they ask for and by the count of calls of that name, not by position or time, so a plan outlives
+/// Deviations name calls by their request and by the count of calls of that name, not by position or time, so a plan outlives
 /// small changes of the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deviation {

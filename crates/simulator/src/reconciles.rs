@@ -33,7 +33,7 @@ struct State {
 }
 
 impl Reconciles {
-    /// Returns what happened since the last call.
+    /// Returns the beginnings and ends since the last call.
     pub(crate) fn take(&self) -> Vec<Reconcile> {
         std::mem::take(&mut self.0.lock().news)
     }

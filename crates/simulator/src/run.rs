@@ -92,7 +92,7 @@ pub(crate) struct Write {
     pub(crate) number: u32,
     /// Step during or after which it was made; 0 is before the first.
     pub(crate) step: usize,
-    /// Whether it changed what is compared.
+    /// Whether it changed a compared object.
     pub(crate) is_visible: bool,
     /// Whether something else changed the world since the operator's write before.
     pub(crate) is_after_others: bool,
@@ -242,9 +242,9 @@ struct Run<'d> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     No,
-    /// Quiet but for what is held, and a step follows.
+    /// Quiet except for held calls and lines, and a step follows.
     Quiet,
-    /// Quiet but for what is held, and nothing follows.
+    /// Quiet except for held calls and lines, and nothing follows.
     Forever,
 }
 
@@ -356,7 +356,7 @@ impl<'d> Run<'d> {
 
     /// Installs the kinds, and follows all commits from then on.
     async fn prepare(&mut self) -> Result<(), End> {
-        // The server's controllers create what every namespace has.
+        // The server's controllers create the objects that every namespace has.
         self.idle.reached().await;
         let client = kube::Client::new(self.server.service(), "default");
         install_crds(&client, &self.definition.crds).await.map_err(|error| End::StepFailed {

@@ -30,16 +30,16 @@ pub(crate) struct World {
     pub(crate) remotes: BTreeMap<Arc<str>, Value>,
 }
 
-/// Places whose values differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
+/// Places with values that differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Learned {
     /// Scalars.
     leaves: BTreeSet<String>,
-    /// Maps whose keys differ.
+    /// Maps with keys that differ.
     keyed: BTreeSet<String>,
 }
 
-/// A world whose values that differ from run to run are replaced by symbols: values by name of the object or remote system.
+/// A world with symbols in place of the values that differ from run to run: values by name of the object or remote system.
 pub(crate) type NormalForm = BTreeMap<String, Value>;
 
 /// A difference between two worlds.

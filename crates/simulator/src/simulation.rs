@@ -1,4 +1,4 @@
-//! The public handle: what a test builds and explores.
+//! The public handle that a test builds and explores.
 
 use std::{collections::BTreeMap, fmt, rc::Rc, sync::Arc};
 
@@ -28,7 +28,7 @@ pub struct Simulation {
 impl Simulation {
     /// A simulation of the operator that `add` sets up on a manager named `name`: the function that `main` calls.
     ///
-    /// It is called once for each start of the operator, so it must make everything anew. What it keeps in statics, or in values
+    /// It is called once for each start of the operator, so it must create everything again. State in statics, or in values
     /// that `add` captured, survives a crash, which the memory of a process does not.
     pub fn new<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> Self {
         let manager = name.to_owned();

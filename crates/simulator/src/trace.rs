@@ -151,8 +151,8 @@ pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize,
 /// Maximum number of lines of a story.
 const STORY: usize = 9;
 
-/// Tells a run in a few lines, numbered by what changed or broke. The first change that the run without faults lacks is always among
-/// them, then come the deviations, the first difference, the steps, and what surrounds all these.
+/// Writes a run as a few lines: the changes and faults, numbered. The first change that the run without faults lacks is always among
+/// them, then come the deviations, the first difference, the steps, and the lines around all these.
 pub(crate) fn story(run: &[Entry], without_faults: &[Entry]) -> Vec<String> {
     let notable = |trace: &[Entry]| -> Vec<Action> {
         let actions = trace.iter().map(|entry| &entry.action);

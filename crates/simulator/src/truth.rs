@@ -19,11 +19,11 @@ use crate::{
 };
 
 thread_local! {
-    /// Actor whose request the server is carrying out.
+    /// Sender of the request that the server is executing.
     static ACTOR: Cell<Actor> = const { Cell::new(Actor::Server) };
 }
 
-/// A future whose commits are attributed to an actor.
+/// A future that attributes its commits to an actor.
 pub(crate) struct Attributed<F> {
     actor: Actor,
     future: Pin<Box<F>>,

@@ -1,4 +1,4 @@
-//! The user of a simulation, who takes the steps.
+//! The user of a simulation: takes the steps.
 
 use std::{fmt, future::Future, ops::Deref, pin::Pin, rc::Rc};
 

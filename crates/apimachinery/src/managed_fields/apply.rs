@@ -40,7 +40,7 @@ pub fn apply(
     apply_and(schema, live, applied, writer, force, reset, |object| restore(schema, applied, object))
 }
 
-/// Like [`apply`], for a kind whose versions have different fields.
+/// Like [`apply`], for a kind with different fields in its versions.
 ///
 /// # Errors
 /// Like [`apply`], and 500 if the object cannot be converted to the version of an entry.

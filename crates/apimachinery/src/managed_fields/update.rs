@@ -41,7 +41,7 @@ pub fn track_update(
     debug_assert!(done.is_ok(), "only a conversion can fail");
 }
 
-/// Like [`track_update`], for a kind whose versions have different fields.
+/// Like [`track_update`], for a kind with different fields in its versions.
 ///
 /// # Errors
 /// 500 if the object cannot be converted to the version of an entry. `new` has no `managedFields` then.

@@ -19,7 +19,7 @@ pub struct Schemas<'a> {
     pub others: Option<&'a dyn Versions>,
 }
 
-/// Other versions of a kind, whose versions have different fields.
+/// Other versions of a kind with different fields in its versions.
 pub trait Versions: Sync {
     /// Returns the schema of a version, such as `example.com/v1`; `None` if the kind has no such version.
     fn schema(&self, api_version: &str) -> Option<&Schema>;
@@ -32,7 +32,7 @@ pub trait Versions: Sync {
 }
 
 impl<'a> Schemas<'a> {
-    /// Returns the schema of a kind whose versions have the same fields.
+    /// Returns the schema of a kind with the same fields in all versions.
     pub(super) fn alike(own: &'a Schema) -> Self {
         Self { own, others: None }
     }

@@ -11,7 +11,7 @@ use crate::go::quote;
 use crate::metadata;
 use crate::status::ApiError;
 
-/// A user on whom access control decides.
+/// A user of access control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity<'a> {
     /// Name of the user.

@@ -20,7 +20,7 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 /// Rounds at start. Each one passes the rules on to the next role: `view` to `edit`, `edit` to `admin`.
 const ROUNDS: usize = 8;
 
-/// Updates aggregated roles at start, so that a server that nobody writes to does not change after it is ready.
+/// Updates aggregated roles at start, so that a server without clients does not change after it is ready.
 pub(crate) fn complete(cluster: &ClusterState) {
     let Some(served) = cluster.registry().get(GROUP, "v1", Kind::ClusterRole.plural()).cloned() else {
         return;

@@ -59,7 +59,7 @@ impl ServiceAccountKeys {
     /// their audience unless a request names others, such as `https://kubernetes.default.svc`.
     ///
     /// # Errors
-    /// [`InvalidServiceAccountKey`] says what is supported.
+    /// [`InvalidServiceAccountKey`] names the supported forms.
     pub fn from_pem(issuer: impl Into<String>, signing_key: &[u8]) -> Result<Self, InvalidServiceAccountKey> {
         let blocks = blocks(signing_key);
         let mut keys = blocks.iter().filter(|block| block.label.ends_with("PRIVATE KEY"));
@@ -80,7 +80,7 @@ impl ServiceAccountKeys {
     /// Also accepts tokens that other keys have signed: public keys, certificates or private keys (PEM).
     ///
     /// # Errors
-    /// [`InvalidServiceAccountKey`] says what is supported.
+    /// [`InvalidServiceAccountKey`] names the supported forms.
     pub fn verified_by_pem(mut self, keys: &[u8]) -> Result<Self, InvalidServiceAccountKey> {
         let blocks = blocks(keys);
         let read = blocks.iter().map(VerifyingKey::read).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! Writes of roles and bindings: nobody grants permissions that they do not have themselves.
+//! Writes of roles and bindings: users can grant only permissions that they have.
 //!
 //! A user may write a role whose permissions it holds, or any role with the verb `escalate` on it; and a binding to a role whose
 //! permissions it holds, or to any role with the verb `bind` on it. Owner references and finalizers may always be changed, so

@@ -205,7 +205,7 @@ fn tokens_of_given_keys_are_those_of_their_issuer() {
     let ask = |issuer: &Issuer, token: &str| issuer.user_of(token, &audiences, at("12:00:00"), &Cluster(ALL));
     assert_eq!(ask(&ours, &token).unwrap().0.name, "system:serviceaccount:a:robot");
     assert_eq!(ask(&theirs, &token).unwrap_err(), "invalid signature");
-    // Nobody signs with a public key as a secret, or without a key.
+    // A public key used as a secret, or no key, makes no valid signature.
     let secret = Issuer::from_seed(1).sign(&claims);
     assert_eq!(ask(&ours, &secret).unwrap_err(), "invalid signature");
     let parts: Vec<&str> = token.split('.').collect();
