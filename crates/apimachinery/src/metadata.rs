@@ -363,9 +363,18 @@ pub fn raise_generation(object: &mut Value) {
     }
 }
 
+/// Stage of a write in which duplicate owner references are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnersFrom {
+    /// The client sent them.
+    Request,
+    /// They are those of the object after mutating admission.
+    Admission,
+}
+
 /// Removes duplicate owner references; returns the warning about them.
-pub fn deduplicate_owners(object: &mut Value) -> Option<String> {
-    let owners = of(object).get_mut("ownerReferences")?.as_array_mut()?;
+pub fn deduplicate_owners(object: &mut Value, from: OwnersFrom) -> Option<String> {
+    let owners = of(object).get_mut("ownerReferences")?.as_array_mut().filter(|owners| owners.len() > 1)?;
     // Keys of a value are sorted, so equal values have equal texts.
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();
@@ -376,9 +385,13 @@ pub fn deduplicate_owners(object: &mut Value) -> Option<String> {
         }
         new
     });
+    let when = match from {
+        OwnersFrom::Request => "",
+        OwnersFrom::Admission => " after mutating admission happens",
+    };
     (!repeated.is_empty()).then(|| {
         format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may \
              reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             repeated.join(", ")
         )
@@ -403,10 +416,10 @@ mod tests {
         let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": n.to_string()});
         let mut owners: Vec<Value> = (0..20_000).map(owner).collect();
         let mut object = json!({"metadata": {"ownerReferences": owners}});
-        assert_eq!(deduplicate_owners(&mut object), None);
+        assert_eq!(deduplicate_owners(&mut object, OwnersFrom::Request), None);
         owners.push(owner(7));
         object["metadata"]["ownerReferences"] = json!(owners);
-        let warning = deduplicate_owners(&mut object);
+        let warning = deduplicate_owners(&mut object, OwnersFrom::Request);
         assert!(warning.is_some_and(|text| text.ends_with("duplicate UID(s) observed: 7")));
         assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(20_000));
     }

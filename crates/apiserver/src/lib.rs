@@ -134,9 +134,10 @@
 //! them, and with [`Tokens`] or client certificates the key is new at each start, which invalidates earlier tokens.
 //! `/openid/v1/jwks` is not served.
 //!
-//! Not served are the subresources that need a node or another server: `pods/exec`, `pods/attach`, `pods/portforward`, and
-//! `proxy` of pods, services and nodes. `pods/log` of a pod without a node is empty, for other pods it is 501. ComponentStatuses show the
-//! scheduler and the controller manager as not probed.
+//! Pods have no processes, and there are no kubelets. `pods/log` of a pod without a node is empty. Connections (`pods/exec`,
+//! `pods/attach`, `pods/portforward`, and `proxy` of pods, services and nodes) pass admission; then they fail as on a cluster where
+//! the pod has no node or the service no endpoints, or with 501. ComponentStatuses show the scheduler and the controller manager as not
+//! probed.
 //!
 //! Watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
 //!

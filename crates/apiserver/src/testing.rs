@@ -68,12 +68,12 @@ pub(crate) fn now<T>(verb: impl Future<Output = T>) -> T {
 
 /// Creates an object in a collection.
 pub(crate) fn create(server: &Running, collection: &str, object: &Value) -> Result<(), ApiError> {
-    now(create::run(&mut call(server, collection), &Bytes::from(object.to_string()))).map(drop)
+    now(create::run(&call(server, collection), &Bytes::from(object.to_string()))).map(drop)
 }
 
 /// Deletes an object.
 pub(crate) fn delete(server: &Running, path: &str) -> Result<(), ApiError> {
-    now(delete::run(&mut call(server, path), &Bytes::new())).map(drop)
+    now(delete::run(&call(server, path), &Bytes::new())).map(drop)
 }
 
 /// Path of all definitions.

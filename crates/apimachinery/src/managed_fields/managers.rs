@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Writer;
 use super::encode;
 use super::set::FieldSet;
+use crate::go::{self, quote};
 
 /// Maximum number of Update entries. Beyond it the oldest are merged.
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -89,15 +90,18 @@ pub(super) struct Owned {
 pub(super) struct Managers(BTreeMap<Id, Owned>);
 
 impl Managers {
-    /// Reads the entries of an object; `None` if one of them is invalid.
-    pub(super) fn decode(object: &Value) -> Option<Self> {
+    /// Reads the entries of an object.
+    ///
+    /// # Errors
+    /// The reason why an entry is invalid.
+    pub(super) fn decode(object: &Value) -> Result<Self, String> {
         let mut managers = Self::default();
         let entries = object["metadata"]["managedFields"].as_array();
-        for entry in entries.into_iter().flatten() {
-            let (id, owned) = decode_entry(entry)?;
+        for (index, entry) in entries.into_iter().flatten().enumerate() {
+            let (id, owned) = decode_entry(index, entry)?;
             managers.0.insert(id, owned);
         }
-        Some(managers)
+        Ok(managers)
     }
 
     /// Writes the entries into an object.
@@ -213,23 +217,33 @@ pub(super) fn metadata(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
-fn decode_entry(entry: &Value) -> Option<(Id, Owned)> {
+/// Reads one entry, with apimachinery's messages as far as they do not print Go values.
+fn decode_entry(index: usize, entry: &Value) -> Result<(Id, Owned), String> {
     let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-    let operation = match entry["operation"].as_str()? {
-        "Apply" => Operation::Apply,
-        "Update" => Operation::Update,
-        _ => return None,
+    let operation = match entry["operation"].as_str() {
+        Some("Apply") => Operation::Apply,
+        Some("Update") => Operation::Update,
+        _ => return Err("operation must be `Apply` or `Update`".to_owned()),
     };
-    if entry["fieldsType"] != "FieldsV1" {
-        return None;
+    let api_version = text("apiVersion");
+    if api_version.is_empty() {
+        return Err("apiVersion must not be empty".to_owned());
+    }
+    match text("fieldsType").as_str() {
+        "FieldsV1" => {}
+        "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
+        other => return Err(format!("invalid fieldsType {} in managed fields entry {index}", quote(other))),
     }
     let set = match &entry["fieldsV1"] {
         Value::Null => FieldSet::default(),
-        fields => encode::decode(fields)?,
+        fields => encode::decode(fields)
+            .ok_or_else(|| format!("error decoding the fieldsV1 of managed fields entry {index}"))?,
     };
-    let api_version = text("apiVersion");
     let time = match &entry["time"] {
-        Value::String(time) => Some(crate::go::format_seconds(time.parse().ok()?)),
+        Value::String(time) => {
+            let time = time.parse().map_err(|_| format!("invalid time in managed fields entry {index}"))?;
+            Some(go::format_seconds(time))
+        }
         _ => None,
     };
     let id = Id {
@@ -242,7 +256,7 @@ fn decode_entry(entry: &Value) -> Option<(Id, Owned)> {
         subresource: text("subresource"),
     };
     let owned = Owned { set, api_version, time };
-    Some((id, owned))
+    Ok((id, owned))
 }
 
 fn encode_entry((id, owned): (Id, Owned)) -> Value {

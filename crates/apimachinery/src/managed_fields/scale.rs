@@ -18,7 +18,7 @@ const REPLICAS: [&str; 2] = ["spec", "replicas"];
 /// Returns the entries of an object's scale: those of the managers that own the replicas.
 pub fn entries_of_scale(object: &Value, replicas: &[String]) -> Option<Value> {
     let mut of_scale = Managers::default();
-    for (id, owned) in Managers::decode(object)?.into_iter() {
+    for (id, owned) in Managers::decode(object).ok()?.into_iter() {
         if has(&owned.set, replicas) {
             let (set, time) = (only(&REPLICAS), owned.time);
             of_scale

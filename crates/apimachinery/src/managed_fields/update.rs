@@ -154,7 +154,7 @@ pub(super) fn strip(set: &mut FieldSet) {
 }
 
 fn entries_before(old: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Managers {
-    let of_old = || old.and_then(Managers::decode).unwrap_or_default();
+    let of_old = || old.and_then(|old| Managers::decode(old).ok()).unwrap_or_default();
     // Entries in the body count only at the main endpoint.
     if !writer.subresource.is_empty() {
         return of_old();
@@ -163,7 +163,7 @@ fn entries_before(old: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Mana
         return Managers::default();
     }
     match Managers::decode(new) {
-        Some(brought) if !brought.is_empty() => brought,
+        Ok(brought) if !brought.is_empty() => brought,
         _ => of_old(),
     }
 }
@@ -174,6 +174,14 @@ fn is_reset(entries: &Value) -> bool {
         Some([Value::Object(entry)]) => entry.is_empty(),
         _ => false,
     }
+}
+
+/// Checks that the entries of an object can be decoded.
+///
+/// # Errors
+/// The reason why an entry is invalid.
+pub fn validate(object: &Value) -> Result<(), String> {
+    Managers::decode(object).map(drop)
 }
 
 /// Removes `metadata.managedFields`.

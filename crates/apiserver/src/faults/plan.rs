@@ -127,6 +127,7 @@ mod tests {
         RequestInfo {
             verb,
             group: String::new(),
+            version: "v1".to_owned(),
             resource: "configmaps".to_owned(),
             subresource: String::new(),
             namespace: "default".to_owned(),

@@ -3,13 +3,11 @@
 //! As in kube-apiserver, `--request-timeout` is a minute, which `?timeout=` can shorten but not lengthen. Watches have a
 //! deadline of their own, `timeoutSeconds`. A write has 34 s once its body has arrived.
 
-use http::request::Parts;
 use kube_apimachinery::go;
 use kube_apimachinery::status::ApiError;
 use tokio::time::{Duration, timeout};
 
-use crate::request::info::RequestInfo;
-use crate::request::query::Query;
+use crate::request::info::RequestTarget;
 use crate::request::verb::Verb;
 
 /// Default and maximum: kube-apiserver's `--request-timeout`.
@@ -17,20 +15,14 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Timeout of kube-apiserver's write handlers: about 30 s, but recognizable in a log.
 const LONGEST_WRITE: Duration = Duration::from_secs(34);
 
-/// Returns the timeout of the request with this head.
+/// Returns the timeout of a request.
 ///
 /// # Errors
 /// 400 if `timeout` is not a duration.
-pub(crate) fn of(head: &Parts) -> Result<Duration, ApiError> {
-    let query = head.uri.query().unwrap_or_default();
-    // Avoids parsing the query of most requests.
-    if !query.contains("timeout") {
-        return Ok(LONGEST);
-    }
-    let query = Query::parse(query);
-    let asked = query.text("timeout");
+pub(crate) fn of(target: &RequestTarget) -> Result<Duration, ApiError> {
+    let asked = target.query.text("timeout");
     // A watch responds at once, and this timeout does not cover its stream.
-    if asked.is_empty() || RequestInfo::of(head).is_some_and(|facts| facts.verb == Verb::Watch) {
+    if asked.is_empty() || target.verb == Some(Verb::Watch) {
         return Ok(LONGEST);
     }
     let asked = go::duration(asked).map_err(|why| {

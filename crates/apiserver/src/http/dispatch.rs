@@ -23,9 +23,9 @@ use crate::api::verbs::reply::Reply;
 use crate::api::verbs::{self, Call};
 use crate::faults::{self, FaultyWatch, Stale};
 use crate::kind::registry::{Registry, Served};
-use crate::kind::resource::Act;
+use crate::kind::resource::{Act, Subresource};
 use crate::request::accept::{Accept, Endpoint};
-use crate::request::info::RequestInfo;
+use crate::request::info::RequestTarget;
 use crate::request::origin::{Closing, FaultApi};
 use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
@@ -38,14 +38,19 @@ use crate::user::UserInfo;
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Answers a request. There is a response to every request.
-pub(crate) async fn answer<B>(server: &Arc<Server>, mut head: Parts, body: B) -> Response<ResponseBody>
+pub(crate) async fn answer<B>(
+    server: &Arc<Server>,
+    mut head: Parts,
+    target: RequestTarget,
+    body: B,
+) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
     let mut body = std::pin::pin!(body);
-    let in_time = match deadline::of(&head) {
-        Ok(limit) => match timeout(limit, authenticated(server, &mut head, body.as_mut())).await {
+    let in_time = match deadline::of(&target) {
+        Ok(limit) => match timeout(limit, authenticated(server, &mut head, target, body.as_mut())).await {
             Ok(response) => {
                 drain(&head, body).await;
                 Ok(response)
@@ -62,7 +67,12 @@ where
     response
 }
 
-async fn authenticated<B>(server: &Arc<Server>, head: &mut Parts, body: B) -> Response<ResponseBody>
+async fn authenticated<B>(
+    server: &Arc<Server>,
+    head: &mut Parts,
+    target: RequestTarget,
+    body: B,
+) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -88,17 +98,17 @@ where
         Ok(user) => user,
         Err(error) => return refuse(head, &error),
     };
-    let (user, permission) = match permitted(server, user, head) {
+    let (user, permission) = match permitted(server, user, head, &target) {
         Ok(permitted) => permitted,
         Err(error) => return refuse(head, &error),
     };
     // Forbidden requests get the headers too.
-    let flow = server.flow_control.classify(&server.cluster, &user, head);
+    let flow = server.flow_control.classify(&server.cluster, &user, &target);
     let mut response = match permission {
         Ok(()) => {
             head.extensions.insert(Arc::clone(&user));
-            let mut warnings = Warnings::default();
-            let mut response = route(server, head, body, &mut warnings).await;
+            let warnings = Warnings::default();
+            let mut response = route(server, head, target, body, &warnings).await;
             warnings.write(response.headers_mut());
             tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
             response
@@ -119,11 +129,11 @@ fn permitted(
     server: &Server,
     requestor: Arc<UserInfo>,
     head: &mut Parts,
+    target: &RequestTarget,
 ) -> Result<(Arc<UserInfo>, Result<(), ApiError>), ApiError> {
     let authorizer = &server.context.authorizer;
-    let info = RequestInfo::of(head);
-    let verb = head.method.as_str().to_ascii_lowercase();
-    let action = authorization::action_of(info.as_ref(), &verb, head);
+    let verb = target.method.as_str().to_ascii_lowercase();
+    let action = authorization::action_of(target, &verb);
     let impersonated =
         server.context.impersonation.user_of(authorizer, &requestor, &action, &head.headers)?;
     let is_impersonated = impersonated.is_some();
@@ -139,8 +149,9 @@ fn permitted(
 async fn route<B>(
     server: &Arc<Server>,
     head: &Parts,
+    target: RequestTarget,
     body: B,
-    warnings: &mut Warnings,
+    warnings: &Warnings,
 ) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -153,7 +164,7 @@ where
         return fault_api(server, head, path, body).await.into_response();
     }
     let registry = server.cluster.registry();
-    match Route::parse(head.uri.path()) {
+    match target.route {
         Route::Resource(path) => {
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
                 return not_found(&registry, &path.group).into_response();
@@ -162,14 +173,16 @@ where
                 return not_found(&registry, &path.group).into_response();
             }
             let served = Arc::clone(served);
-            match resource(server, served, path, head, body, warnings).await {
+            let RequestTarget { query, verb, user_agent, .. } = target;
+            let asked = Asked { served, path, query, verb, user_agent };
+            match resource(server, asked, head, body, warnings).await {
                 Ok(reply) => reply,
                 Err(error) => failure(accept.as_deref(), &error),
             }
             .into_response()
         }
         Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
-        other => routes::answer(server, &registry, &other, head).await,
+        other => routes::answer(server, &registry, &other, &target.query, head).await,
     }
 }
 
@@ -219,38 +232,48 @@ fn is_well_formed(served: &Served, path: &ResourcePath, method: &Method) -> bool
     }
 }
 
-async fn resource<B>(
-    server: &Arc<Server>,
+/// A request for a served resource.
+struct Asked {
     served: Arc<Served>,
     path: ResourcePath,
+    query: Query,
+    verb: Option<Verb>,
+    user_agent: String,
+}
+
+async fn resource<B>(
+    server: &Arc<Server>,
+    Asked { served, path, query, verb, user_agent }: Asked,
     head: &Parts,
     body: B,
-    warnings: &mut Warnings,
+    warnings: &Warnings,
 ) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let query = Query::parse(head.uri.query().unwrap_or_default());
     let accept = text(&head.headers, header::ACCEPT);
-    let verb = Verb::of(&head.method, &path, &query).ok_or_else(|| verbs::method_not_allowed(&served, ""))?;
+    let verb = verb.ok_or_else(|| verbs::method_not_allowed(&served, ""))?;
+    let connects = connection(&served, &path.subresource).is_some();
     let endpoint = match (served.is_custom(), path.subresource.as_str()) {
         (false, subresource) if verb == Verb::Create && act(&served, subresource).is_some() => Endpoint::Act,
         (false, _) => Endpoint::Builtin,
         (true, "scale") => Endpoint::CustomScale,
         (true, _) => Endpoint::Custom,
     };
-    let mut call = Call {
+    let call = Call {
         context: Arc::clone(&server.context),
         cluster: Arc::clone(&server.cluster),
-        accept: Accept::negotiate(accept.as_deref(), endpoint)?,
+        // The other end of a connection decides on the format.
+        accept: if connects { Accept::JSON } else { Accept::negotiate(accept.as_deref(), endpoint)? },
         served,
         path,
         query,
         content_type: text(&head.headers, header::CONTENT_TYPE),
-        user_agent: text(&head.headers, header::USER_AGENT).unwrap_or_default(),
+        user_agent,
         user: head.extensions.get::<Arc<UserInfo>>().cloned().unwrap_or_default(),
-        warnings: Warnings::default(),
+        // Errors carry warnings too.
+        warnings: warnings.clone(),
         stale: head.extensions.get::<Stale>().copied(),
     };
     if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
@@ -264,18 +287,15 @@ where
         // A watch keeps the call while it lasts.
         let closing = head.extensions.get::<Closing>().cloned();
         let fault = head.extensions.get::<FaultyWatch>().copied();
-        warnings.clone_from(&call.warnings);
         wait_for_revision(&call, verb).await?;
         return verbs::watch::run(call, closing, fault);
     }
-    let is_read = matches!(verb, Verb::Get | Verb::List);
+    let is_read = connects || matches!(verb, Verb::Get | Verb::List);
     if !is_read {
         // Before the change is made, because a commit that cannot be persisted is not undone.
         call.cluster.writable().await?;
     }
-    let outcome = perform(server, &mut call, verb, body).await;
-    // Errors carry warnings too.
-    *warnings = call.warnings;
+    let outcome = perform(server, &call, verb, body).await;
     // The response may show commits of other requests, so wait until all of them are persisted.
     call.cluster.all_kept().await?;
     if !is_read && call.cluster.is_watched(call.served.storage()) {
@@ -293,12 +313,11 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     let refuse = || Err(call.not_allowed(verb.name()));
     if !call.path.subresource.is_empty() {
         let verbs: Option<Vec<&str>> = match call.path.subresource.as_str() {
+            "status" | "scale" if !call.path.below.is_empty() => None,
             "status" => resource.status.then(|| vec!["get", "update", "patch"]),
             "scale" => resource.scale.as_ref().map(|_| vec!["get", "update", "patch"]),
-            other => resource
-                .other_subresources
-                .iter()
-                .find(|subresource| subresource.name == other)
+            other => subresource(&call.served, other)
+                .filter(|_| call.path.below.is_empty() || other == "proxy")
                 .map(|subresource| subresource.verbs.iter().map(String::as_str).collect()),
         };
         return match verbs {
@@ -329,11 +348,14 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn perform<B>(server: &Server, call: &mut Call, verb: Verb, body: B) -> Result<Reply, ApiError>
+async fn perform<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
+    if let Some(subresource) = connection(&call.served, &call.path.subresource) {
+        return verbs::connect::run(call, &subresource.kind).await;
+    }
     let scale = call.path.subresource == "scale";
     match verb {
         Verb::Get | Verb::List => {
@@ -359,7 +381,7 @@ where
     }
 }
 
-async fn write(call: &mut Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
+async fn write(call: &Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
     let scale = call.path.subresource == "scale";
     match verb {
         Verb::Create => match act(&call.served, &call.path.subresource) {
@@ -377,12 +399,18 @@ async fn write(call: &mut Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiEr
 }
 
 /// Returns the action of a POST to a collection or subresource, if it does not create an object.
-fn act(served: &Served, subresource: &str) -> Option<Act> {
-    let resource = &served.resource;
-    if subresource.is_empty() {
-        return resource.act;
-    }
-    resource.other_subresources.iter().find(|other| other.name == subresource)?.act
+fn act(served: &Served, name: &str) -> Option<Act> {
+    if name.is_empty() { served.resource.act } else { subresource(served, name)?.act }
+}
+
+/// Returns a subresource whose requests open connections.
+fn connection<'a>(served: &'a Served, name: &str) -> Option<&'a Subresource> {
+    subresource(served, name).filter(|subresource| subresource.connects)
+}
+
+/// Returns a subresource other than `status` and `scale`.
+fn subresource<'a>(served: &'a Served, name: &str) -> Option<&'a Subresource> {
+    served.resource.other_subresources.iter().find(|subresource| subresource.name == name)
 }
 
 /// Waits briefly for the requested revision, if it is not committed yet.

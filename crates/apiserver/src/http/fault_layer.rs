@@ -13,7 +13,8 @@ use super::dispatch;
 use super::drain::drain;
 use super::response_headers::finish;
 use crate::api::verbs::reply::Reply;
-use crate::faults::{Action, Answer, ConnectionReset, Decision, FaultyWatch, Refusal, RequestInfo, Stale};
+use crate::faults::{Action, Answer, ConnectionReset, Decision, FaultyWatch, Refusal, Stale};
+use crate::request::info::RequestTarget;
 use crate::request::origin::{Closing, closed};
 use crate::response::ResponseBody;
 
@@ -29,31 +30,33 @@ where
     B::Error: std::fmt::Display,
 {
     let (mut head, body) = request.into_parts();
+    let target = RequestTarget::of(&head);
     // A server without rules only pays for one atomic load.
     if !server.context.injector.is_armed() {
-        return Ok(dispatch::answer(server, head, body).await);
+        return Ok(dispatch::answer(server, head, target, body).await);
     }
-    let decided = RequestInfo::of(&head).and_then(|facts| {
-        server.context.injector.decide(&facts, server.cluster.clock.now()).map(|decision| (facts, decision))
+    let decided = target.info().and_then(|info| {
+        let decision = server.context.injector.decide(info, server.cluster.clock.now())?;
+        Some((info.clone(), decision))
     });
-    let Some((facts, Decision { action, seed })) = decided else {
-        return Ok(dispatch::answer(server, head, body).await);
+    let Some((info, Decision { action, seed })) = decided else {
+        return Ok(dispatch::answer(server, head, target, body).await);
     };
-    tracing::debug!(request = %facts, %action, "injecting a fault");
+    tracing::debug!(request = %info, %action, "injecting a fault");
     match action {
         Action::DelayBefore(delay) => {
             sleep(delay).await;
-            Ok(dispatch::answer(server, head, body).await)
+            Ok(dispatch::answer(server, head, target, body).await)
         }
         Action::DelayAfter(delay) => {
-            let response = dispatch::answer(server, head, body).await;
+            let response = dispatch::answer(server, head, target, body).await;
             sleep(delay).await;
             Ok(response)
         }
         Action::Fail(failure) => {
             // As for any request that is answered without its body.
             drain(&head, std::pin::pin!(body)).await;
-            let reply = match failure.refusal(&facts) {
+            let reply = match failure.refusal(&info) {
                 Refusal::Status(error) => {
                     let accept = dispatch::text(&head.headers, header::ACCEPT);
                     dispatch::failure(accept.as_deref(), &error)
@@ -72,11 +75,11 @@ where
         }
         Action::Reset => Err(ConnectionReset),
         Action::LoseResponse => {
-            drop(dispatch::answer(server, head, body).await);
+            drop(dispatch::answer(server, head, target, body).await);
             Err(ConnectionReset)
         }
         Action::Truncate(bytes) => {
-            Ok(dispatch::answer(server, head, body).await.map(|body| body.cut_after(bytes)))
+            Ok(dispatch::answer(server, head, target, body).await.map(|body| body.cut_after(bytes)))
         }
         Action::Silence => {
             drain(&head, std::pin::pin!(body)).await;
@@ -85,22 +88,24 @@ where
         }
         Action::WithholdResponse => {
             let until_closed = silence(&head);
-            drop(dispatch::answer(server, head, body).await);
+            drop(dispatch::answer(server, head, target, body).await);
             until_closed.await;
             Err(ConnectionReset)
         }
         Action::Stall(bytes) => {
             let until_closed = silence(&head);
-            Ok(dispatch::answer(server, head, body).await.map(|body| body.stalled_after(bytes, until_closed)))
+            Ok(dispatch::answer(server, head, target, body)
+                .await
+                .map(|body| body.stalled_after(bytes, until_closed)))
         }
         Action::StaleRead { behind } => {
             head.extensions.insert(Stale { behind });
-            Ok(dispatch::answer(server, head, body).await)
+            Ok(dispatch::answer(server, head, target, body).await)
         }
         Action::Watch(fault) => {
             // Applied when the watch starts. The watch may also be refused for other reasons.
             head.extensions.insert(FaultyWatch { fault, seed });
-            Ok(dispatch::answer(server, head, body).await)
+            Ok(dispatch::answer(server, head, target, body).await)
         }
     }
 }

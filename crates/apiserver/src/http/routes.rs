@@ -30,11 +30,12 @@ pub(crate) async fn answer(
     server: &Server,
     registry: &Registry,
     route: &Route,
+    query: &Query,
     head: &Parts,
 ) -> Response<ResponseBody> {
     match route {
         Route::Health { endpoint, check } => {
-            health(endpoint, check.as_deref(), head, server.cluster.is_writable()).into_response()
+            health(endpoint, check.as_deref(), query, server.cluster.is_writable()).into_response()
         }
         Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
         Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
@@ -113,8 +114,7 @@ fn aggregated(resources: &[Arc<Resource>], core: bool, head: &Parts) -> Response
 
 /// Answers `/healthz`, `/livez`, `/readyz` and their checks, with `?verbose` and `?exclude=`. Failures are listed even
 /// without `?verbose`.
-fn health(endpoint: &str, check: Option<&str>, head: &Parts, is_writable: bool) -> Reply {
-    let query = Query::parse(head.uri.query().unwrap_or_default());
+fn health(endpoint: &str, check: Option<&str>, query: &Query, is_writable: bool) -> Reply {
     let fails = |name: &str| name == STORAGE && !is_writable;
     if let Some(name) = check {
         return match name {

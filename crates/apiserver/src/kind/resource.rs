@@ -92,6 +92,8 @@ pub(crate) struct Subresource {
     pub(crate) verbs: Vec<String>,
     /// Action of a POST.
     pub(crate) act: Option<Act>,
+    /// Whether every verb opens a connection, such as `exec`. Then `kind` is that of the parameters.
+    pub(crate) connects: bool,
 }
 
 /// Action of a POST that does not store an object of its own kind.

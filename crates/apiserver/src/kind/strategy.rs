@@ -111,6 +111,11 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Whether a deletion gets the UID of its object as a precondition, because it takes several writes.
+    fn pins_deleted_uid(&self) -> bool {
+        false
+    }
+
     /// Returns the grace period of a deletion in seconds; `None` for kinds without one.
     fn grace_period(&self, served: &Served, object: &Value, asked: Option<i64>) -> Option<i64> {
         let _ = (served, object, asked);

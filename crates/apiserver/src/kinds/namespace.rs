@@ -82,6 +82,10 @@ impl Strategy for Namespace {
         admit_delete(name)
     }
 
+    fn pins_deleted_uid(&self) -> bool {
+        true
+    }
+
     fn deletable(&self, namespace: &Value) -> bool {
         is_finalized(namespace)
     }

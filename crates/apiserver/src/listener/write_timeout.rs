@@ -15,15 +15,15 @@ use tokio::time::{Duration, Sleep, sleep};
 #[derive(Debug)]
 pub(super) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
+    limit: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// Wraps a stream: its writes fail with [`io::ErrorKind::TimedOut`] once one has waited for `patience`.
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+    /// Wraps a stream: its writes fail with [`io::ErrorKind::TimedOut`] once one has waited for `limit`.
+    pub(super) fn new(stream: S, limit: Duration) -> Self {
+        Self { stream, limit, waiting: None }
     }
 
     /// Returns the result of a write, or the timeout if it has waited for too long.
@@ -32,7 +32,7 @@ impl<S> WriteTimeout<S> {
             self.waiting = None;
             return outcome;
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.patience)));
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.limit)));
         ready!(waiting.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
     }

@@ -1,9 +1,10 @@
-//! Attributes of a request for a resource, like kube-apiserver's `RequestInfo`.
+//! Target of a request, which is parsed once, and its attributes, like kube-apiserver's `RequestInfo`.
 
 use std::fmt;
+use std::sync::OnceLock;
 
-use http::header;
 use http::request::Parts;
+use http::{Method, Uri, header};
 
 use super::verb::Verb;
 use crate::request::path::Route;
@@ -17,9 +18,11 @@ pub struct RequestInfo {
     pub verb: Verb,
     /// API group; empty for the core group.
     pub group: String,
+    /// Version of the API group, such as `v1`.
+    pub version: String,
     /// Plural name of the resource, such as `configmaps`.
     pub resource: String,
-    /// Subresource such as `status`; empty for the object itself.
+    /// Subresource such as `status`; empty for the object itself. The path below `proxy` is not part of it.
     pub subresource: String,
     /// Namespace; empty for cluster-scoped objects and requests across namespaces.
     pub namespace: String,
@@ -36,25 +39,67 @@ pub struct RequestInfo {
     pub dry_run: bool,
 }
 
-impl RequestInfo {
-    /// Returns `None` for requests without a resource.
-    pub(crate) fn of(head: &Parts) -> Option<Self> {
-        let Route::Resource(path) = Route::parse(head.uri.path()) else {
+/// Method, path and query of a request, parsed once for all its stages.
+#[derive(Debug)]
+pub(crate) struct RequestTarget {
+    pub(crate) method: Method,
+    uri: Uri,
+    pub(crate) route: Route,
+    pub(crate) query: Query,
+    /// API verb; `None` for requests without a resource, and for methods that no resource supports.
+    pub(crate) verb: Option<Verb>,
+    /// First `User-Agent` header; empty if there is none.
+    pub(crate) user_agent: String,
+    info: OnceLock<Option<RequestInfo>>,
+}
+
+impl RequestTarget {
+    /// Parses the head of a request.
+    pub(crate) fn of(head: &Parts) -> Self {
+        let route = Route::parse(head.uri.path());
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        let verb = match &route {
+            Route::Resource(path) => Verb::of(&head.method, path, &query),
+            _ => None,
+        };
+        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        Self {
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            route,
+            query,
+            verb,
+            user_agent: user_agent.unwrap_or_default().to_owned(),
+            info: OnceLock::new(),
+        }
+    }
+
+    /// Returns the path as it was sent.
+    pub(crate) fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// Returns the attributes; `None` for requests without a resource, and for methods that no resource supports.
+    pub(crate) fn info(&self) -> Option<&RequestInfo> {
+        self.info.get_or_init(|| self.attributes()).as_ref()
+    }
+
+    fn attributes(&self) -> Option<RequestInfo> {
+        let (Route::Resource(path), query) = (&self.route, &self.query) else {
             return None;
         };
-        let query = Query::parse(head.uri.query().unwrap_or_default());
-        let verb = Verb::of(&head.method, &path, &query)?;
-        let name = if path.name.is_empty() { selected_name(query.text("fieldSelector")) } else { path.name };
-        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-        Some(Self {
-            verb,
-            group: path.group,
-            resource: path.plural,
-            subresource: path.subresource,
-            namespace: path.namespace,
+        let name =
+            if path.name.is_empty() { selected_name(query.text("fieldSelector")) } else { path.name.clone() };
+        Some(RequestInfo {
+            verb: self.verb?,
+            group: path.group.clone(),
+            version: path.version.clone(),
+            resource: path.plural.clone(),
+            subresource: path.subresource.clone(),
+            namespace: path.namespace.clone(),
             name,
             resource_version: query.text("resourceVersion").to_owned(),
-            user_agent: user_agent.unwrap_or_default().to_owned(),
+            user_agent: self.user_agent.clone(),
             field_manager: query.text("fieldManager").to_owned(),
             dry_run: !query.text("dryRun").is_empty(),
         })
@@ -93,8 +138,8 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
     fn check(method: &str, uri: &str, expected: Expect) {
         let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
-        let facts = RequestInfo::of(&request.into_parts().0);
-        expected.assert_eq(&facts.map_or_else(|| "none".to_owned(), |facts| facts.to_string()));
+        let target = RequestTarget::of(&request.into_parts().0);
+        expected.assert_eq(&target.info().map_or_else(|| "none".to_owned(), ToString::to_string));
     }
 
     #[test]
@@ -112,6 +157,7 @@ mod tests {
             expect!["list configmaps a/x"],
         );
         check("GET", "/api/v1/namespaces/a", expect!["get namespaces a"]);
+        check("GET", "/api/v1/nodes/n/proxy/metrics", expect!["get nodes/proxy n"]);
         check("GET", "/version", expect!["none"]);
     }
 }

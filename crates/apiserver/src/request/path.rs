@@ -41,8 +41,10 @@ pub(crate) struct ResourcePath {
     pub(crate) plural: String,
     /// Name; empty for the collection.
     pub(crate) name: String,
-    /// Subresource; empty for the object itself. Deeper paths (`proxy/a/b`) keep their slashes.
+    /// Subresource; empty for the object itself.
     pub(crate) subresource: String,
+    /// Path below the subresource with its first slash, such as `/a/b` of `proxy/a/b`; else empty.
+    pub(crate) below: String,
     /// Whether the path has the deprecated `/apis/<group>/<version>/watch/…` form.
     pub(crate) watch_prefix: bool,
 }
@@ -50,8 +52,9 @@ pub(crate) struct ResourcePath {
 impl Route {
     /// Parses a path as it is in the request line, percent-encoded.
     pub(crate) fn parse(path: &str) -> Self {
-        let trimmed = path.strip_prefix('/').unwrap_or(path);
-        let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
+        let relative = path.strip_prefix('/').unwrap_or(path);
+        let trimmed = relative.strip_suffix('/').unwrap_or(relative);
+        let end = if trimmed.len() < relative.len() { "/" } else { "" };
         if trimmed.is_empty() {
             return Self::Root;
         }
@@ -69,8 +72,8 @@ impl Route {
             ["apis", group, version] => {
                 Self::GroupVersion { group: (*group).to_owned(), version: (*version).to_owned() }
             }
-            ["api", version, rest @ ..] => Self::resource("", version, rest),
-            ["apis", group, version, rest @ ..] => Self::resource(group, version, rest),
+            ["api", version, rest @ ..] => Self::resource("", version, rest, end),
+            ["apis", group, version, rest @ ..] => Self::resource(group, version, rest, end),
             ["openapi", "v2"] => Self::OpenApiV2,
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
             ["version"] => Self::Version,
@@ -82,18 +85,19 @@ impl Route {
         }
     }
 
-    fn resource(group: &str, version: &str, rest: &[&str]) -> Self {
+    /// Parses the path below the version; `end` is the slash that it ends with, if any.
+    fn resource(group: &str, version: &str, rest: &[&str], end: &str) -> Self {
         let malformed = || Self::Malformed { group: group.to_owned(), version: version.to_owned() };
-        if rest.iter().any(|segment| segment.is_empty() || segment.contains('/')) {
-            return malformed();
-        }
+        let is_malformed = |segment: &&str| segment.is_empty() || segment.contains('/');
         let (watch_prefix, rest) = match rest {
             ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
             rest => (false, rest),
         };
         // `namespaces/x/y…` is y in namespace x, except for the subresources of namespaces themselves.
-        let (namespace, plural, rest) = match rest {
-            ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
+        let (namespace, plural, names) = match rest {
+            ["namespaces", name, sub @ ("status" | "finalize")]
+                if group.is_empty() && !is_malformed(name) =>
+            {
                 return Self::Resource(ResourcePath {
                     group: group.to_owned(),
                     version: version.to_owned(),
@@ -109,17 +113,31 @@ impl Route {
             [plural, rest @ ..] => ("", *plural, rest),
             [] => return malformed(),
         };
-        let (name, subresource) = match rest {
-            [] => ("", String::new()),
-            [name, sub @ ..] => (*name, sub.join("/")),
+        let (name, subresource, below) = match names {
+            [] => ("", "", &[][..]),
+            [name] => (*name, "", &[][..]),
+            [name, subresource, below @ ..] => (*name, *subresource, below),
         };
+        // Any path can be proxied.
+        let checked = if subresource == "proxy" { rest.len() - below.len() } else { rest.len() };
+        if rest.iter().take(checked).any(is_malformed) {
+            return malformed();
+        }
+        let mut below: String = below.join("/");
+        if !below.is_empty() && !below.starts_with('/') {
+            below.insert(0, '/');
+        }
+        if subresource == "proxy" && !below.ends_with('/') {
+            below.push_str(end);
+        }
         Self::Resource(ResourcePath {
             group: group.to_owned(),
             version: version.to_owned(),
             namespace: namespace.to_owned(),
             plural: plural.to_owned(),
             name: name.to_owned(),
-            subresource,
+            subresource: subresource.to_owned(),
+            below,
             watch_prefix,
         })
     }
@@ -134,13 +152,14 @@ mod tests {
     fn check(path: &str, expected: Expect) {
         let text = match Route::parse(path) {
             Route::Resource(p) => format!(
-                "group={} version={} ns={} plural={} name={} sub={}{}",
+                "group={} version={} ns={} plural={} name={} sub={}{}{}",
                 p.group,
                 p.version,
                 p.namespace,
                 p.plural,
                 p.name,
                 p.subresource,
+                p.below,
                 if p.watch_prefix { " watch" } else { "" }
             ),
             other => format!("{other:?}"),
@@ -164,6 +183,20 @@ mod tests {
             "/api/v1/watch/namespaces/a/pods/%61",
             expect!["group= version=v1 ns=a plural=pods name=a sub= watch"],
         );
+    }
+
+    #[test]
+    fn any_path_is_below_proxy() {
+        let proxy = "/api/v1/namespaces/a/pods/b/proxy";
+        check(proxy, expect!["group= version=v1 ns=a plural=pods name=b sub=proxy"]);
+        check(&format!("{proxy}/"), expect!["group= version=v1 ns=a plural=pods name=b sub=proxy/"]);
+        check(
+            &format!("{proxy}/c//d%2fe/"),
+            expect!["group= version=v1 ns=a plural=pods name=b sub=proxy/c//d/e/"],
+        );
+        check("/api/v1/nodes/n/proxy//c", expect!["group= version=v1 ns= plural=nodes name=n sub=proxy/c"]);
+        check("/api/v1/nodes/n/status/c", expect!["group= version=v1 ns= plural=nodes name=n sub=status/c"]);
+        check("/api/v1/nodes//proxy/c", expect![[r#"Malformed { group: "", version: "v1" }"#]]);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use kube_apimachinery::go::quote;
 use kube_apimachinery::status::{ApiError, FieldError};
 use percent_encoding::percent_decode_str;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+/// Version of options as objects.
+const META: &str = "meta.k8s.io/v1";
 /// Maximum number of parameters; further ones are ignored. No real client sends as many.
 const PARAMETERS: usize = 128;
 
@@ -87,29 +89,64 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
+impl FieldValidation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ignore => "Ignore",
+            Self::Warn => "Warn",
+            Self::Strict => "Strict",
+        }
+    }
+}
+
+/// Kind of a write, which determines its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    Create,
+    Update,
+    /// A patch other than an apply.
+    Patch,
+    /// A server-side apply.
+    Apply,
+}
+
+impl Write {
+    /// Returns the kind of the options.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Patch | Self::Apply => "PatchOptions",
+        }
+    }
+}
+
 /// `CreateOptions`, `UpdateOptions` or `PatchOptions`.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_manager: String,
     pub(crate) field_validation: FieldValidation,
+    /// Whether the client names its field validation, rather than leaving it to the server.
+    names_validation: bool,
     /// Whether to take over fields of other managers; only valid for server-side apply.
     pub(crate) force: Option<bool>,
 }
 
 impl WriteOptions {
-    /// Parses the options of the given `kind`. `apply` is whether the request is a server-side apply.
-    pub(crate) fn read(query: &Query, kind: &str, apply: bool) -> Result<Self, ApiError> {
+    /// Parses and validates the options.
+    pub(crate) fn read(query: &Query, write: Write) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let force = query.flag("force");
         let field_manager = query.text("fieldManager").to_owned();
-        if kind == "PatchOptions" {
-            if !apply && force.is_some() {
+        match write {
+            Write::Patch if force.is_some() => {
                 errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
             }
-            if apply && field_manager.is_empty() {
+            Write::Apply if field_manager.is_empty() => {
                 errors.push(FieldError::required("fieldManager", "is required for apply patch"));
             }
+            _ => {}
         }
         if field_manager.len() > 128 {
             errors.push(FieldError {
@@ -134,10 +171,26 @@ impl WriteOptions {
             }
         };
         if errors.is_empty() {
-            Ok(Self { dry_run, field_manager, field_validation, force })
+            let names_validation = !query.text("fieldValidation").is_empty();
+            Ok(Self { dry_run, field_manager, field_validation, names_validation, force })
         } else {
-            Err(invalid_options(kind, errors))
+            Err(invalid_options(write.options(), errors))
         }
+    }
+
+    /// Returns the options as an object: those of a create or an update, by `kind`.
+    pub(crate) fn to_value(&self, kind: &str) -> Value {
+        let mut options = json!({"kind": kind, "apiVersion": META});
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        if !self.field_manager.is_empty() {
+            options["fieldManager"] = json!(self.field_manager);
+        }
+        if self.names_validation {
+            options["fieldValidation"] = json!(self.field_validation.name());
+        }
+        options
     }
 }
 
@@ -155,6 +208,16 @@ pub(crate) enum Propagation {
     Foreground,
     Background,
     Orphan,
+}
+
+impl Propagation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Foreground => "Foreground",
+            Self::Background => "Background",
+            Self::Orphan => "Orphan",
+        }
+    }
 }
 
 /// `DeleteOptions`.
@@ -220,6 +283,29 @@ impl DeleteOptions {
         options.dry_run = dry_run(&dry, &mut errors);
         if errors.is_empty() { Ok(options) } else { Err(invalid_options("DeleteOptions", errors)) }
     }
+
+    /// Returns the options as an object.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut options = json!({"kind": "DeleteOptions", "apiVersion": META});
+        if let Some(seconds) = self.grace_period_seconds {
+            options["gracePeriodSeconds"] = json!(seconds);
+        }
+        for (field, value) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            if let Some(value) = value {
+                options["preconditions"][field] = json!(value);
+            }
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            options["orphanDependents"] = json!(orphan);
+        }
+        if let Some(policy) = self.propagation {
+            options["propagationPolicy"] = json!(policy.name());
+        }
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        options
+    }
 }
 
 /// Meaning of the resource version in a list's options.
@@ -246,8 +332,18 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
+    /// Parses and validates the options of a list.
+    pub(crate) fn of_list(query: &Query) -> Result<Self, ApiError> {
+        Self::read(query, false)
+    }
+
+    /// Parses and validates the options of a watch.
+    pub(crate) fn of_watch(query: &Query) -> Result<Self, ApiError> {
+        Self::read(query, true)
+    }
+
     /// Parses and validates the options; `watch` selects which combinations are allowed.
-    pub(crate) fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
+    fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
         let limit =
             query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
         let timeout_seconds =
@@ -382,7 +478,7 @@ mod tests {
 
     #[test]
     fn an_unknown_dry_run_value_is_invalid() {
-        let error = WriteOptions::read(&Query::parse("dryRun=Foo"), "CreateOptions", false).unwrap_err();
+        let error = WriteOptions::read(&Query::parse("dryRun=Foo"), Write::Create).unwrap_err();
         assert_eq!(
             error.message(),
             r#"CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Foo"]: supported values: "All""#
@@ -390,8 +486,33 @@ mod tests {
     }
 
     #[test]
+    fn options_have_the_parameters_that_the_client_sent() {
+        let options = WriteOptions::read(&Query::default(), Write::Create).unwrap();
+        assert_eq!(
+            options.to_value("CreateOptions"),
+            json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"})
+        );
+        let query = Query::parse("dryRun=All&fieldManager=me&fieldValidation=Warn");
+        let options = WriteOptions::read(&query, Write::Update).unwrap();
+        let expected = json!({
+            "kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"], "fieldManager": "me",
+            "fieldValidation": "Warn",
+        });
+        assert_eq!(options.to_value("UpdateOptions"), expected);
+        let body = json!({
+            "gracePeriodSeconds": -3, "preconditions": {"uid": "u"}, "propagationPolicy": "Orphan", "dryRun": ["All"],
+        });
+        let options = DeleteOptions::read(&Query::default(), Some(&body)).unwrap();
+        let expected = json!({
+            "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 1,
+            "preconditions": {"uid": "u"}, "propagationPolicy": "Orphan", "dryRun": ["All"],
+        });
+        assert_eq!(options.to_value(), expected);
+    }
+
+    #[test]
     fn an_apply_needs_a_field_manager() {
-        let error = WriteOptions::read(&Query::default(), "PatchOptions", true).unwrap_err();
+        let error = WriteOptions::read(&Query::default(), Write::Apply).unwrap_err();
         assert_eq!(
             error.message(),
             r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#

@@ -37,10 +37,10 @@ impl Progress {
     }
 }
 
-/// Runs the task of a request; ends it early if its response is not read for `patience`.
-pub(crate) async fn watched(task: impl Future<Output = ()>, patience: Duration) {
+/// Runs the task of a request; ends it early if its response is not read for `limit`.
+pub(crate) async fn watched(task: impl Future<Output = ()>, limit: Duration) {
     let progress = Progress::default();
-    let stalled = Stalled { progress: progress.clone(), patience, waiting: None };
+    let stalled = Stalled { progress: progress.clone(), limit, waiting: None };
     tokio::select! {
         // Poll the task first: it determines whether there is anything to wait for.
         biased;
@@ -52,7 +52,7 @@ pub(crate) async fn watched(task: impl Future<Output = ()>, patience: Duration) 
 /// Completes when a chunk has been unread for too long. Polled after each poll of the task, and by its own timer.
 struct Stalled {
     progress: Progress,
-    patience: Duration,
+    limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -64,7 +64,7 @@ impl Future for Stalled {
             self.waiting = None;
             return Poll::Pending;
         };
-        let end = since + self.patience;
+        let end = since + self.limit;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep_until(end)));
         if waiting.deadline() != end {
             waiting.as_mut().reset(end);

@@ -1,6 +1,9 @@
 //! Warnings to the client, in `Warning` headers.
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 
 /// Maximum number of characters in all warnings of a response. Beyond it, each warning is truncated and the last ones
 /// are dropped.
@@ -10,9 +13,24 @@ const CUT: usize = 256;
 /// Maximum number of `Warning` header lines. Clients limit all header lines together, hyper to 100.
 const LINES: usize = 32;
 
-/// Warnings of a request, without duplicates.
+/// Warnings of a request, without duplicates. Clones share them, so that every stage of the request can add some.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Warnings {
+pub(crate) struct Warnings(Arc<Mutex<Texts>>);
+
+impl Warnings {
+    /// Adds a warning, unless it is empty, a duplicate, or would be dropped.
+    pub(crate) fn add(&self, text: String) {
+        self.0.lock().add(text);
+    }
+
+    /// Appends the headers. The last line holds all warnings that do not fit into lines of their own.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        self.0.lock().write(headers);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Texts {
     texts: Vec<String>,
     /// Number of characters in `texts`.
     total: usize,
@@ -20,9 +38,8 @@ pub(crate) struct Warnings {
     total_cut: usize,
 }
 
-impl Warnings {
-    /// Adds a warning, unless it is empty, a duplicate, or would be dropped.
-    pub(crate) fn add(&mut self, text: String) {
+impl Texts {
+    fn add(&mut self, text: String) {
         if text.is_empty() || self.is_full() || self.texts.contains(&text) {
             return;
         }
@@ -41,8 +58,7 @@ impl Warnings {
         self.total > LIMIT
     }
 
-    /// Appends the headers. The last line holds all warnings that do not fit into lines of their own.
-    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+    fn write(&self, headers: &mut HeaderMap) {
         let cut = if self.is_cut() { CUT } else { LIMIT };
         let mut written = 0;
         let mut values = Vec::new();
@@ -75,7 +91,7 @@ mod tests {
     use super::*;
 
     fn lines(texts: impl IntoIterator<Item = String>) -> Vec<String> {
-        let mut warnings = Warnings::default();
+        let warnings = Warnings::default();
         texts.into_iter().for_each(|text| warnings.add(text));
         let mut headers = HeaderMap::new();
         warnings.write(&mut headers);
@@ -115,8 +131,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_not_kept() {
-        let mut warnings = Warnings::default();
+        let warnings = Warnings::default();
         (0..50_000).for_each(|n| warnings.add(format!("unknown field \"u{n}\"")));
-        assert!(warnings.texts.len() < LIMIT / 10, "{}", warnings.texts.len());
+        let kept = warnings.0.lock().texts.len();
+        assert!(kept < LIMIT / 10, "{kept}");
     }
 }

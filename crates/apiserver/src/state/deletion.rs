@@ -65,13 +65,27 @@ pub(crate) fn carry_out(
     held: bool,
     grace: &Grace,
 ) -> Result<Arc<Event>, Refused<Infallible>> {
-    let commit = |revision, change| cluster.commit(served.storage(), key, Some(revision), change, |_| Ok(()));
-    let put = || Change::Put(served.document(new));
     if held {
-        return commit(revision, put());
+        return mark_only(cluster, served, key, revision, new);
     }
-    let marked = if *grace == Grace::None { revision } else { commit(revision, put())?.revision };
-    commit(marked, Change::Delete)
+    let marked = if *grace == Grace::None {
+        revision
+    } else {
+        mark_only(cluster, served, key, revision, new)?.revision
+    };
+    cluster.commit(served.storage(), key, Some(marked), Change::Delete, |_| Ok(()))
+}
+
+/// Commits the first part of a deletion: stores the marked object.
+pub(crate) fn mark_only(
+    cluster: &ClusterState,
+    served: &Served,
+    key: &Key,
+    revision: u64,
+    new: &Value,
+) -> Result<Arc<Event>, Refused<Infallible>> {
+    let change = Change::Put(served.document(new));
+    cluster.commit(served.storage(), key, Some(revision), change, |_| Ok(()))
 }
 
 /// Returns the object with these finalizers at the start of its deletion, and whether anything keeps it.

@@ -5,59 +5,47 @@
 //! 1. [`authentication`](crate::api::authentication): the user of the request;
 //! 2. [`authorization`](crate::api::authorization): whether the user may send it;
 //! 3. decoding, with the defaults of the kind (`Call::decode`, a patch, or an apply);
-//! 4. mutating admission: [`Admission::mutate`];
-//! 5. fields that the kind itself sets, and validation against its schema and rules (`prepare` in [`verbs`](crate::api::verbs));
-//! 6. validating admission: [`Admission::validate`];
-//! 7. the commit, with a guard that repeats the checks that concurrent writes may have invalidated.
+//! 4. ownership of the changed fields, in `metadata.managedFields`;
+//! 5. mutating admission: [`Admission::mutate`]. Fields that a plugin sets have no owner;
+//! 6. fields that the kind itself sets, and validation against its schema and rules (`prepare` in [`verbs`](crate::api::verbs));
+//! 7. validating admission: [`Admission::validate`];
+//! 8. the commit, with a guard that repeats the checks that concurrent writes may have invalidated.
 //!
-//! A write that is repeated, because its object changed meanwhile, starts again at stage 3. Deletions are not decoded and
-//! have no object of their own. Plugins may wait; the timeout of the request covers all stages.
+//! [`authorization`](crate::api::authorization) has a part in the middle, too: after stage 5, a role or binding may grant no more than
+//! its writer has; after stage 6, a PUT or PATCH that creates its object needs the permission to create it; and after its review, a
+//! stream to a pod needs the permission to create that.
+//!
+//! A write that is repeated, because its object changed meanwhile, starts again at stage 3. Plugins see the object of the
+//! request, which is not always that of the resource: a `Scale`, a `Binding`, an `Eviction`, a `TokenRequest`, the parameters of a
+//! connection, or a review that is answered and not stored. What a binding or an eviction then does to its pod is not reviewed
+//! again. A deletion has no object of its own; it is reviewed with the object that it deletes, each object of a collection alone.
+//!
+//! Not reviewed are writes of the server itself: garbage collection, the deletion of the contents of a namespace, and the objects of a
+//! new cluster. A webhook for deletions does therefore not see those of dependents, which the controllers of a genuine cluster send
+//! as requests.
+//!
+//! Plugins may wait; the timeout of the request covers all stages.
 
+mod attributes;
 mod namespace_lifecycle;
-pub(crate) mod priority;
-
-use kube_apimachinery::status::ApiError;
+mod priority;
 
 use futures::future::BoxFuture;
+use kube_apimachinery::managed_fields;
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
+pub(crate) use attributes::{Attributes, ObjectKind, Operation, OperationOptions, is_namespace};
 use namespace_lifecycle::NamespaceLifecycle;
 pub(crate) use namespace_lifecycle::check_namespace;
 
-use crate::kind::registry::Served;
-use crate::state::ClusterState;
-use crate::user::UserInfo;
-
-/// Operation on an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
-    Create,
-    Update,
-    Delete,
-}
-
-/// Attributes of a write.
-pub(crate) struct Attributes<'a> {
-    pub(crate) cluster: &'a ClusterState,
-    pub(crate) operation: Operation,
-    /// Kind and resource in the version of the request.
-    pub(crate) served: &'a Served,
-    /// Subresource that is written; empty for the object itself.
-    pub(crate) subresource: &'a str,
-    /// Name in the path; empty for a create.
-    pub(crate) name: &'a str,
-    /// User of the request.
-    pub(crate) user: &'a UserInfo,
-    /// Whether the write is not committed.
-    pub(crate) dry_run: bool,
-}
-
-/// Result of a plugin: warnings for the client, or the error.
-pub(crate) type Verdict<'a> = BoxFuture<'a, Result<Vec<String>, ApiError>>;
+/// Result of a plugin: whether it lets the request pass.
+pub(crate) type Verdict<'a> = BoxFuture<'a, Result<(), ApiError>>;
 
 /// A plugin that can change the object of a write.
 pub(crate) trait MutatingPlugin: Send + Sync {
-    /// Changes or refuses the object; a deletion has none.
+    /// Changes or refuses the object; a deletion has none. What it sets must be complete: defaults are not set again.
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a>;
 }
 
@@ -76,7 +64,10 @@ pub(crate) struct Admission {
 impl Admission {
     /// Returns the plugins of every server.
     pub(crate) fn standard() -> Self {
-        Self { mutating: vec![Box::new(NamespaceLifecycle)], validating: vec![Box::new(priority::Priority)] }
+        Self {
+            mutating: vec![Box::new(NamespaceLifecycle), Box::new(priority::Priority)],
+            validating: vec![Box::new(priority::Priority)],
+        }
     }
 
     /// Adds a plugin at the end of both chains.
@@ -87,7 +78,7 @@ impl Admission {
         self
     }
 
-    /// Runs the mutating chain: stage 4. Returns the warnings for the client.
+    /// Runs the mutating chain: stage 5.
     ///
     /// # Errors
     /// The error of the first plugin that refuses.
@@ -95,16 +86,15 @@ impl Admission {
         &self,
         attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
-    ) -> Result<Vec<String>, ApiError> {
-        let mut warnings = Vec::new();
+    ) -> Result<(), ApiError> {
         for plugin in &self.mutating {
             let verdict = plugin.mutate(attributes, object.as_deref_mut()).await;
-            warnings.extend(verdict.inspect_err(|error| attributes.log_refusal(error))?);
+            verdict.inspect_err(|error| attributes.log_refusal(error))?;
         }
-        Ok(warnings)
+        Ok(())
     }
 
-    /// Runs the validating chain: stage 6. Returns the warnings for the client.
+    /// Runs the validating chain: stage 7.
     ///
     /// # Errors
     /// The error of the first plugin that refuses.
@@ -112,29 +102,30 @@ impl Admission {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-    ) -> Result<Vec<String>, ApiError> {
-        let mut warnings = Vec::new();
+    ) -> Result<(), ApiError> {
         for plugin in &self.validating {
             let verdict = plugin.validate(attributes, object).await;
-            warnings.extend(verdict.inspect_err(|error| attributes.log_refusal(error))?);
+            verdict.inspect_err(|error| attributes.log_refusal(error))?;
         }
-        Ok(warnings)
+        Ok(())
     }
 }
 
-impl Attributes<'_> {
-    fn log_refusal(&self, error: &ApiError) {
-        tracing::debug!(
-            operation = ?self.operation,
-            resource = self.served.resource.plural,
-            subresource = self.subresource,
-            name = self.name,
-            user = self.user.name,
-            dry_run = self.dry_run,
-            reason = error.message(),
-            "write refused by admission"
-        );
+/// Restores `metadata.managedFields` if a webhook left them in a state that cannot be decoded; `before` are the entries before it
+/// was called. Returns the warning for the client.
+#[cfg_attr(not(test), expect(dead_code, reason = "no plugin of the server lets others change objects"))]
+pub(crate) fn restore_managed_fields(before: &Value, object: &mut Value) -> Option<String> {
+    let why = managed_fields::validate(object).err()?;
+    let fields = metadata::of(object);
+    if before.is_null() {
+        fields.remove("managedFields");
+    } else {
+        fields.insert("managedFields".to_owned(), before.clone());
     }
+    Some(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
+         controller; please fix your requests: {why}"
+    ))
 }
 
 #[cfg(test)]

@@ -17,17 +17,25 @@ pub(super) struct NamespaceLifecycle;
 impl MutatingPlugin for NamespaceLifecycle {
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
         let outcome = match (attributes.operation, object) {
-            (Operation::Create, Some(object)) => {
-                let namespace = metadata::text(object, "namespace");
-                let names = [metadata::text(object, "name"), metadata::text(object, "generateName")];
+            (Operation::Create, Some(object)) if is_in_namespace(attributes) => {
+                let names = [attributes.name, metadata::text(object, "generateName")];
                 let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+                let namespace = attributes.namespace;
                 attributes.cluster.read(|store| check_namespace(attributes.served, store, namespace, name))
             }
             (Operation::Delete, _) => attributes.served.strategy.admit_delete(attributes.name),
             _ => Ok(()),
         };
-        ready(outcome.map(|()| Vec::new())).boxed()
+        ready(outcome).boxed()
     }
+}
+
+/// Whether the state of the namespace matters. Not for reviews of access, whose answers would reveal it.
+fn is_in_namespace(attributes: &Attributes<'_>) -> bool {
+    let resource = &attributes.served.resource;
+    resource.namespaced
+        && (resource.group.as_str(), resource.plural.as_str())
+            != ("authorization.k8s.io", "localsubjectaccessreviews")
 }
 
 /// Refuses objects in a namespace that does not exist or is being deleted.

@@ -1,7 +1,5 @@
-//! Plugin `Priority`: priority and preemption policy of new pods from their PriorityClass, and a single default class.
-//!
-//! The server's own fields have no owner. Therefore [`assign`] runs after the ownership of fields is recorded, not with the other
-//! mutating plugins.
+//! Plugin `Priority`: priority and preemption policy of new pods from their PriorityClass, and a single default class. An update
+//! that omits the two keeps them.
 
 use std::sync::Arc;
 
@@ -11,8 +9,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, ValidatingPlugin, Verdict};
-use crate::kind::registry::Served;
+use super::{Attributes, MutatingPlugin, Operation, ValidatingPlugin, Verdict};
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
 use crate::store::{Key, Stored};
@@ -24,9 +21,26 @@ const POLICY: &str = "PreemptLowerPriority";
 
 pub(super) struct Priority;
 
+impl MutatingPlugin for Priority {
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
+        let resource = &attributes.served.resource;
+        let is_pod =
+            (resource.group.as_str(), resource.plural.as_str(), attributes.subresource) == ("", "pods", "");
+        let outcome = match (attributes.operation, object) {
+            (Operation::Create, Some(pod)) if is_pod => assign(attributes.cluster, pod),
+            (Operation::Update, Some(pod)) if is_pod => {
+                keep(attributes.old, pod);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        ready(outcome).boxed()
+    }
+}
+
 impl ValidatingPlugin for Priority {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
-        ready(single_default(attributes, object).map(|()| Vec::new())).boxed()
+        ready(single_default(attributes, object)).boxed()
     }
 }
 
@@ -52,15 +66,24 @@ fn single_default(attributes: &Attributes<'_>, object: Option<&Value>) -> Result
     }
 }
 
-/// Sets the priority, the preemption policy and the class of a new object if it is a pod.
+/// Copies the priority and the preemption policy of the old state to a new state that omits them.
+fn keep(old: Option<&Value>, pod: &mut Value) {
+    let (Some(old), Some(spec)) = (old, pod.get_mut("spec").and_then(Value::as_object_mut)) else {
+        return;
+    };
+    for field in ["priority", "preemptionPolicy"] {
+        let kept = &old["spec"][field];
+        if spec.get(field).is_none_or(Value::is_null) && !kept.is_null() {
+            spec.insert(field.to_owned(), kept.clone());
+        }
+    }
+}
+
+/// Sets the priority, the preemption policy and the class of a new pod.
 ///
 /// # Errors
 /// 403 if the class does not exist, or the pod has values other than those of its class.
-pub(crate) fn assign(cluster: &ClusterState, served: &Served, pod: &mut Value) -> Result<(), ApiError> {
-    let resource = &served.resource;
-    if (resource.group.as_str(), resource.kind.as_str()) != ("", "Pod") {
-        return Ok(());
-    }
+fn assign(cluster: &ClusterState, pod: &mut Value) -> Result<(), ApiError> {
     let refuse = |pod: &Value, why: &str| {
         let names = [metadata::text(pod, "name"), metadata::text(pod, "generateName")];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();

@@ -13,6 +13,7 @@ use tower_service::Service;
 use super::*;
 use crate::ApiServer;
 use crate::Options;
+use crate::UserInfo;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -37,7 +38,8 @@ impl MutatingPlugin for Witness {
         {
             object["metadata"]["labels"]["mutated"] = json!("yes");
         }
-        ready(Ok(vec!["mind the label".to_owned()])).boxed()
+        request.warn("mind the label");
+        ready(Ok(())).boxed()
     }
 }
 
@@ -45,7 +47,7 @@ impl ValidatingPlugin for Witness {
     fn validate<'a>(&'a self, request: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
         self.note("validate", request, object);
         let refused = object.is_some_and(|object| object["metadata"]["labels"]["refuse"] == "yes");
-        let verdict = if refused { Err(ApiError::bad_request("not so")) } else { Ok(Vec::new()) };
+        let verdict = if refused { Err(ApiError::bad_request("not so")) } else { Ok(()) };
         ready(verdict).boxed()
     }
 }
@@ -56,7 +58,7 @@ struct Silent;
 
 impl MutatingPlugin for Silent {
     fn mutate<'a>(&'a self, _: &'a Attributes<'a>, _: Option<&'a mut Value>) -> Verdict<'a> {
-        ready(Ok(Vec::new())).boxed()
+        ready(Ok(())).boxed()
     }
 }
 
@@ -92,15 +94,15 @@ async fn a_write_goes_through_its_stages_in_order() {
     assert_eq!((code, warnings), (201, 1));
     assert_eq!(created["metadata"]["labels"], json!({"k": "v", "mutated": "yes"}));
     let owned = created["metadata"]["managedFields"][0]["fieldsV1"].to_string();
-    assert!(owned.contains("f:mutated"), "what is changed on the way belongs to the writer: {owned}");
+    assert!(!owned.contains("f:mutated"), "fields that a plugin sets have no owner: {owned}");
     said(&[r#"mutate Create {"k":"v"}"#, r#"validate Create {"k":"v","mutated":"yes"}, uid"#]);
 
     // Validating plugins do not see objects that fail validation.
     let (code, _, _) = send(&server, Method::POST, MAPS, &map("b", &json!({"k": "!"}))).await;
     assert_eq!(code, 422);
     said(&[r#"mutate Create {"k":"!"}"#]);
-    let (code, _, _) = send(&server, Method::POST, MAPS, &map("b", &json!({"refuse": "yes"}))).await;
-    assert_eq!(code, 400);
+    let (code, _, warnings) = send(&server, Method::POST, MAPS, &map("b", &json!({"refuse": "yes"}))).await;
+    assert_eq!((code, warnings), (400, 1), "a refused request has its warnings");
     let one = format!("{MAPS}/b");
     assert_eq!(send(&server, Method::GET, &one, &Value::Null).await.0, 404);
     witness.0.lock().clear();
@@ -138,4 +140,340 @@ async fn a_write_that_waits_for_too_long_ends() {
         assert_eq!(status["message"], format!("Timeout: request did not complete {why}"));
     }
     assert_eq!(send(&server, Method::GET, &format!("{MAPS}/a"), &Value::Null).await.0, 404);
+}
+
+/// A plugin that records the attributes of requests to `namespaces/a`, to its contents, and of reviews.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<String>>>);
+
+impl Recorder {
+    fn note(&self, stage: &str, request: &Attributes<'_>, object: Option<&Value>) {
+        let kind = &request.kind;
+        let subresource = if request.subresource.is_empty() { "" } else { "/" };
+        let show = |object: Option<&Value>| {
+            let Some(object) = object else { return "-".to_owned() };
+            let metadata = &object["metadata"];
+            let given = ["uid", "managedFields", "deletionTimestamp"].into_iter();
+            let given: Vec<&str> = given.filter(|field| metadata.get(*field).is_some()).collect();
+            format!("{}[{}]", object["kind"].as_str().unwrap_or_default(), given.join(" "))
+        };
+        let options = request.options().map_or("-".to_owned(), |mut options| {
+            let fields = options.as_object_mut().unwrap();
+            assert_eq!(fields.remove("apiVersion"), Some(json!("meta.k8s.io/v1")));
+            let kind = fields.remove("kind").unwrap();
+            // Of a namespace: its UID.
+            fields.remove("preconditions");
+            if fields.is_empty() { kind.as_str().unwrap().to_owned() } else { format!("{kind}{options}") }
+        });
+        self.0.lock().push(format!(
+            "{stage} {:?} {}{subresource}{} {}/{} kind={}/{} {} old={} {options}",
+            request.operation,
+            request.served.resource.plural,
+            request.subresource,
+            request.namespace,
+            request.name,
+            kind.api_version(),
+            kind.kind,
+            show(object),
+            show(request.old),
+        ));
+    }
+}
+
+impl MutatingPlugin for Recorder {
+    fn mutate<'a>(&'a self, request: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
+        self.note("mutate", request, object.as_deref());
+        ready(Ok(())).boxed()
+    }
+}
+
+impl ValidatingPlugin for Recorder {
+    fn validate<'a>(&'a self, request: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
+        self.note("validate", request, object);
+        ready(Ok(())).boxed()
+    }
+}
+
+/// The attributes of kube-apiserver's recorded reviews.
+#[tokio::test]
+async fn plugins_get_the_object_of_the_request_and_its_options() {
+    let recorder = Recorder::default();
+    let server = ApiServer::start_with(Options::default(), Admission::standard().with(recorder.clone()));
+    let pods = "/api/v1/namespaces/default/pods";
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]});
+    let deployment = json!({
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    });
+    let applied = "application/apply-patch+yaml";
+    let (json, merge) = ("application/json", "application/merge-patch+json");
+    for (method, path, kind, body, expected) in [
+        (
+            "POST",
+            format!("{MAPS}?fieldManager=me&fieldValidation=Strict"),
+            json,
+            json!({"metadata": {"generateName": "g-"}}),
+            vec![
+                r#"mutate Create configmaps default/ kind=v1/ConfigMap ConfigMap[managedFields] old=- "CreateOptions"{"fieldManager":"me","fieldValidation":"Strict"}"#,
+                r#"validate Create configmaps default/g-… kind=v1/ConfigMap ConfigMap[uid managedFields] old=- "CreateOptions"{"fieldManager":"me","fieldValidation":"Strict"}"#,
+            ],
+        ),
+        (
+            "PATCH",
+            format!("{MAPS}/a?fieldManager=me"),
+            applied,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}),
+            vec![
+                r#"mutate Create configmaps default/a kind=v1/ConfigMap ConfigMap[managedFields] old=- "CreateOptions"{"fieldManager":"me"}"#,
+                r#"validate Create configmaps default/a kind=v1/ConfigMap ConfigMap[uid managedFields] old=- "CreateOptions"{"fieldManager":"me"}"#,
+            ],
+        ),
+        (
+            "PUT",
+            format!("{MAPS}/a?dryRun=All"),
+            json,
+            json!({"metadata": {"name": "a"}}),
+            vec![
+                r#"mutate Update configmaps default/a kind=v1/ConfigMap ConfigMap[] old=ConfigMap[uid managedFields] "UpdateOptions"{"dryRun":["All"]}"#,
+                r#"validate Update configmaps default/a kind=v1/ConfigMap ConfigMap[uid] old=ConfigMap[uid managedFields] "UpdateOptions"{"dryRun":["All"]}"#,
+            ],
+        ),
+        (
+            "POST",
+            deployments.to_owned(),
+            json,
+            deployment,
+            vec![
+                "mutate Create deployments default/web kind=apps/v1/Deployment Deployment[managedFields] old=- CreateOptions",
+                "validate Create deployments default/web kind=apps/v1/Deployment Deployment[uid managedFields] old=- CreateOptions",
+            ],
+        ),
+        (
+            "PATCH",
+            format!("{deployments}/web/status"),
+            merge,
+            json!({"status": {"replicas": 1}}),
+            vec![
+                "mutate Update deployments/status default/web kind=apps/v1/Deployment Deployment[uid managedFields] old=Deployment[uid managedFields] UpdateOptions",
+                "validate Update deployments/status default/web kind=apps/v1/Deployment Deployment[uid managedFields] old=Deployment[uid managedFields] UpdateOptions",
+            ],
+        ),
+        (
+            "PATCH",
+            format!("{deployments}/web/scale"),
+            merge,
+            json!({"spec": {"replicas": 3}}),
+            vec![
+                "mutate Update deployments/scale default/web kind=autoscaling/v1/Scale Scale[uid managedFields] old=Scale[uid managedFields] UpdateOptions",
+                "validate Update deployments/scale default/web kind=autoscaling/v1/Scale Scale[uid] old=Scale[uid] UpdateOptions",
+            ],
+        ),
+        (
+            "POST",
+            pods.to_owned(),
+            json,
+            pod,
+            vec![
+                "mutate Create pods default/p kind=v1/Pod Pod[managedFields] old=- CreateOptions",
+                "validate Create pods default/p kind=v1/Pod Pod[uid managedFields] old=- CreateOptions",
+            ],
+        ),
+        (
+            "POST",
+            format!("{pods}/p/exec?command=ls&command=-l&stdout=true"),
+            json,
+            Value::Null,
+            vec![
+                "mutate Connect pods/exec default/p kind=v1/PodExecOptions PodExecOptions[] old=- -",
+                "validate Connect pods/exec default/p kind=v1/PodExecOptions PodExecOptions[] old=- -",
+            ],
+        ),
+        (
+            "POST",
+            format!("{pods}/p/eviction?dryRun=All"),
+            json,
+            json!({"metadata": {"name": "p"}}),
+            vec![
+                r#"mutate Create pods/eviction default/p kind=policy/v1/Eviction Eviction[] old=- "CreateOptions"{"dryRun":["All"]}"#,
+                r#"validate Create pods/eviction default/p kind=policy/v1/Eviction Eviction[] old=- "CreateOptions"{"dryRun":["All"]}"#,
+            ],
+        ),
+        (
+            "DELETE",
+            format!("{pods}/p"),
+            json,
+            Value::Null,
+            vec![
+                r#"mutate Delete pods default/p kind=v1/Pod - old=Pod[uid managedFields] "DeleteOptions"{"gracePeriodSeconds":0}"#,
+                r#"validate Delete pods default/p kind=v1/Pod - old=Pod[uid managedFields] "DeleteOptions"{"gracePeriodSeconds":0}"#,
+                r#"mutate Delete pods default/p kind=v1/Pod - old=Pod[uid managedFields deletionTimestamp] "DeleteOptions"{"gracePeriodSeconds":0}"#,
+                r#"validate Delete pods default/p kind=v1/Pod - old=Pod[uid managedFields deletionTimestamp] "DeleteOptions"{"gracePeriodSeconds":0}"#,
+            ],
+        ),
+        (
+            "DELETE",
+            format!("{deployments}?propagationPolicy=Background"),
+            json,
+            Value::Null,
+            vec![
+                r#"mutate Delete deployments default/ kind=apps/v1/Deployment - old=Deployment[uid managedFields] "DeleteOptions"{"propagationPolicy":"Background"}"#,
+                r#"validate Delete deployments default/ kind=apps/v1/Deployment - old=Deployment[uid managedFields] "DeleteOptions"{"propagationPolicy":"Background"}"#,
+            ],
+        ),
+        (
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(),
+            json,
+            json!({"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}),
+            vec![
+                "mutate Create selfsubjectaccessreviews / kind=authorization.k8s.io/v1/SelfSubjectAccessReview SelfSubjectAccessReview[managedFields] old=- CreateOptions",
+                "validate Create selfsubjectaccessreviews / kind=authorization.k8s.io/v1/SelfSubjectAccessReview SelfSubjectAccessReview[managedFields] old=- CreateOptions",
+            ],
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces".to_owned(),
+            json,
+            json!({"metadata": {"name": "n"}}),
+            vec![
+                "mutate Create namespaces n/n kind=v1/Namespace Namespace[managedFields] old=- CreateOptions",
+                "validate Create namespaces n/n kind=v1/Namespace Namespace[uid managedFields] old=- CreateOptions",
+            ],
+        ),
+        (
+            "DELETE",
+            "/api/v1/namespaces/n".to_owned(),
+            json,
+            Value::Null,
+            vec![
+                "mutate Delete namespaces n/n kind=v1/Namespace - old=Namespace[uid managedFields] DeleteOptions",
+                "validate Delete namespaces n/n kind=v1/Namespace - old=Namespace[uid managedFields] DeleteOptions",
+            ],
+        ),
+    ] {
+        let request = http::Request::builder().method(method).uri(&path).header("content-type", kind);
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let request = request.body(Full::new(Bytes::from(body))).unwrap();
+        let response = server.service().call(request).await.unwrap();
+        let code = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let noted = std::mem::take(&mut *recorder.0.lock());
+        // Generated names differ.
+        let noted: Vec<String> = noted
+            .iter()
+            .map(|line| match line.split_once("default/g-") {
+                Some((before, after)) => format!("{before}default/g-…{}", &after[5..]),
+                None => line.clone(),
+            })
+            .collect();
+        assert_eq!(noted, expected, "{method} {path}: {code} {}", String::from_utf8_lossy(&body));
+    }
+}
+
+/// Plugins that let foreign code change an object complete it, and restore its ownership.
+#[tokio::test]
+async fn a_changed_object_is_completed_and_its_broken_ownership_restored() {
+    /// A plugin that replaces the data by that of an annotation, as a webhook might.
+    #[derive(Clone)]
+    struct Foreign;
+
+    impl MutatingPlugin for Foreign {
+        fn mutate<'a>(&'a self, request: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
+            let Some(object) = object.filter(|object| object["data"].is_object()) else {
+                return ready(Ok(())).boxed();
+            };
+            let before = object["metadata"]["managedFields"].clone();
+            let data = object["data"]["json"].as_str().map(|text| serde_json::from_str(text).unwrap());
+            object["data"]["added"] = data.unwrap_or_default();
+            object["unknown"] = json!("field");
+            object["metadata"]["managedFields"][0]["operation"] = json!("Guess");
+            let outcome = request.conform(object);
+            request.warn(restore_managed_fields(&before, object).unwrap_or_default());
+            ready(outcome).boxed()
+        }
+    }
+
+    impl ValidatingPlugin for Foreign {
+        fn validate<'a>(&'a self, _: &'a Attributes<'a>, _: Option<&'a Value>) -> Verdict<'a> {
+            ready(Ok(())).boxed()
+        }
+    }
+
+    let server = ApiServer::start_with(Options::default(), Admission::standard().with(Foreign));
+    let good = json!({"metadata": {"name": "a"}, "data": {"json": "\"text\""}});
+    let (code, created, warnings) = send(&server, Method::POST, MAPS, &good).await;
+    assert_eq!((code, warnings), (201, 1));
+    assert_eq!(created["data"], json!({"json": "\"text\"", "added": "text"}));
+    assert_eq!(created.get("unknown"), None);
+    assert_eq!(created["metadata"]["managedFields"][0]["operation"], "Update");
+    let bad = json!({"metadata": {"name": "b"}, "data": {"json": "5"}});
+    let (code, status, warnings) = send(&server, Method::POST, MAPS, &bad).await;
+    assert_eq!((code, warnings), (500, 1));
+    assert_eq!(
+        status["message"],
+        "Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    );
+}
+
+/// Nobody grants permissions through a plugin that they do not have themselves.
+#[tokio::test]
+async fn what_a_plugin_adds_to_a_role_is_checked_as_well() {
+    const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    const GROUP: &str = "rbac.authorization.k8s.io";
+
+    /// A plugin that adds a rule to the role `generous`.
+    #[derive(Clone)]
+    struct Generous;
+
+    impl MutatingPlugin for Generous {
+        fn mutate<'a>(&'a self, _: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
+            let Some(role) = object.filter(|object| object["metadata"]["name"] == "generous") else {
+                return ready(Ok(())).boxed();
+            };
+            let rules = role["rules"].as_array_mut().unwrap();
+            rules.push(json!({"verbs": ["delete"], "apiGroups": [""], "resources": ["secrets"]}));
+            ready(Ok(())).boxed()
+        }
+    }
+
+    impl ValidatingPlugin for Generous {
+        fn validate<'a>(&'a self, _: &'a Attributes<'a>, _: Option<&'a Value>) -> Verdict<'a> {
+            ready(Ok(())).boxed()
+        }
+    }
+
+    let server = ApiServer::start_with(Options::default(), Admission::standard().with(Generous));
+    let held = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]});
+    let write = json!({"verbs": ["create", "update"], "apiGroups": [GROUP], "resources": ["roles"]});
+    let role = |name: &str, rules: Value| json!({"metadata": {"name": name}, "rules": rules});
+    let of_bob = role("bob", json!([held, write]));
+    assert_eq!(send(&server, Method::POST, ROLES, &of_bob).await.0, 201);
+    let binding = json!({
+        "metadata": {"name": "bob"}, "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "bob"},
+        "subjects": [{"kind": "User", "apiGroup": GROUP, "name": "bob"}],
+    });
+    let bindings = ROLES.replace("/roles", "/rolebindings");
+    assert_eq!(send(&server, Method::POST, &bindings, &binding).await.0, 201);
+
+    let mut bob = server.service_for(UserInfo::new("bob", "", [""; 0]));
+    for (method, path, name, code) in [
+        ("POST", ROLES.to_owned(), "plain", 201),
+        ("POST", ROLES.to_owned(), "generous", 403),
+        ("PUT", format!("{ROLES}/plain"), "plain", 200),
+        ("PUT", format!("{ROLES}/generous"), "generous", 403),
+    ] {
+        let body = role(name, json!([held])).to_string();
+        let request = http::Request::builder().method(method).uri(&path);
+        let request = request.header("content-type", "application/json");
+        let response = bob.call(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(status, code, "{method} {path}: {}", String::from_utf8_lossy(&body));
+        if code == 403 {
+            let text = String::from_utf8_lossy(&body).into_owned();
+            assert!(text.contains("secrets") && text.contains("delete"), "{text}");
+        }
+    }
 }

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::api::authorization::{AuthorizationMode, Authorizer, RoleIndex, action_of};
-use crate::request::info::RequestInfo;
+use crate::request::info::RequestTarget;
 use crate::testing;
 
 /// A cluster without objects.
@@ -27,8 +27,8 @@ fn check(request: &str, authorization: &str, expected: Expect) {
     let roles = Arc::new(RoleIndex::default());
     roles.restore(&testing::server());
     let authorizer = Authorizer::new(AuthorizationMode::AlwaysAllow, roles);
-    let (info, verb) = (RequestInfo::of(&head), head.method.as_str().to_ascii_lowercase());
-    let action = action_of(info.as_ref(), &verb, &head);
+    let (target, verb) = (RequestTarget::of(&head), head.method.as_str().to_ascii_lowercase());
+    let action = action_of(&target, &verb);
     expected.assert_eq(&match user.and_then(|user| authorizer.authorize(&user, &action).map(|()| user)) {
         Ok(user) => format!("{} {}", user.name, user.groups.join("+")),
         Err(error) => format!("{} {}", error.code(), error.message()),

@@ -10,13 +10,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use http::request::Parts;
 use kube_apimachinery::rbac::{self, Action, PolicyRule, ResourceAction, Unresolved};
 use kube_apimachinery::status::ApiError;
 
 pub(crate) use self::escalation::{Write, check as check_escalation};
 pub(crate) use self::role_index::RoleIndex;
-use crate::request::info::RequestInfo;
+use crate::request::info::RequestTarget;
 use crate::user::{ANONYMOUS, UserInfo};
 
 /// Reason in access reviews of a server that does not restrict its users.
@@ -139,10 +138,10 @@ impl Authorizer {
     }
 }
 
-/// Returns the action of a request. `info` is `None` for paths without a resource; `verb` is the method in lower case.
-pub(crate) fn action_of<'a>(info: Option<&'a RequestInfo>, verb: &'a str, head: &'a Parts) -> Action<'a> {
-    let Some(info) = info else {
-        return Action::Path { verb, path: head.uri.path() };
+/// Returns the action of a request; `verb` is its method in lower case.
+pub(crate) fn action_of<'a>(target: &'a RequestTarget, verb: &'a str) -> Action<'a> {
+    let Some(info) = target.info() else {
+        return Action::Path { verb, path: target.path() };
     };
     // A request for a namespace object counts as being in that namespace.
     let is_namespace = info.group.is_empty() && info.resource == "namespaces";
@@ -150,8 +149,7 @@ pub(crate) fn action_of<'a>(info: Option<&'a RequestInfo>, verb: &'a str, head: 
         verb: info.verb.name(),
         group: &info.group,
         resource: &info.resource,
-        // Below `proxy`, the rest of the path is not part of the subresource's name.
-        subresource: info.subresource.split('/').next().unwrap_or_default(),
+        subresource: &info.subresource,
         namespace: if is_namespace { &info.name } else { &info.namespace },
         name: &info.name,
     })

@@ -3,15 +3,13 @@
 //! Among the schemas that match a request, the one with the lowest precedence wins, then the first by name. A schema matches
 //! if one of its rules matches both the user and the request. A schema without an existing priority level matches nothing.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::request::info::RequestInfo;
+use crate::request::info::{RequestInfo, RequestTarget};
 use crate::user::UserInfo;
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -54,11 +52,10 @@ impl Classifier {
         Self(schemas.into_iter().filter_map(of).collect())
     }
 
-    pub(super) fn classify(&self, user: &UserInfo, head: &Parts) -> Option<Flow> {
-        let asked = Asked { head, facts: OnceCell::new() };
+    pub(super) fn classify(&self, user: &UserInfo, target: &RequestTarget) -> Option<Flow> {
         let mut schemas = self.0.iter();
         schemas
-            .find(|(_, rules)| rules.iter().any(|rule| rule.takes(user, &asked)))
+            .find(|(_, rules)| rules.iter().any(|rule| rule.takes(user, target)))
             .map(|(flow, _)| flow.clone())
     }
 }
@@ -128,19 +125,6 @@ struct Name {
     name: String,
 }
 
-/// A request; its facts are computed only if a rule needs them.
-struct Asked<'a> {
-    head: &'a Parts,
-    facts: OnceCell<Option<RequestInfo>>,
-}
-
-impl Asked<'_> {
-    /// Returns `None` for requests without a resource.
-    fn facts(&self) -> Option<&RequestInfo> {
-        self.facts.get_or_init(|| RequestInfo::of(self.head)).as_ref()
-    }
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Rule {
@@ -155,7 +139,7 @@ struct Rule {
 impl Rule {
     /// Whether the rule matches user and request. Most rules match everything, or only paths; for these the request's facts
     /// need not be computed.
-    fn takes(&self, user: &UserInfo, asked: &Asked<'_>) -> bool {
+    fn takes(&self, user: &UserInfo, target: &RequestTarget) -> bool {
         if !self.subjects.iter().any(|subject| subject.is(user)) {
             return false;
         }
@@ -166,11 +150,11 @@ impl Rule {
         }
         // Path rules apply to requests without a resource, resource rules to all others. The facts, which decide
         // between them, are read last because they are expensive.
-        let path = self.path_rules.iter().any(|rule| rule.takes(asked.head));
+        let path = self.path_rules.iter().any(|rule| rule.takes(target));
         if self.resource_rules.is_empty() && !path {
             return false;
         }
-        match asked.facts() {
+        match target.info() {
             Some(facts) => self.resource_rules.iter().any(|rule| rule.takes(facts)),
             None => path,
         }
@@ -235,9 +219,7 @@ impl ResourceRule {
             if facts.subresource.is_empty() {
                 return item == facts.resource;
             }
-            // Below `proxy`, the rest of the path is not part of the subresource's name.
-            let subresource = facts.subresource.split('/').next().unwrap_or_default();
-            item.split_once('/') == Some((facts.resource.as_str(), subresource))
+            item.split_once('/') == Some((facts.resource.as_str(), facts.subresource.as_str()))
         };
         has(&self.verbs, facts.verb.name())
             && has(&self.api_groups, &facts.group)
@@ -259,9 +241,9 @@ impl PathRule {
         [&self.verbs, &self.paths].into_iter().all(|list| list.iter().any(|item| item == ALL))
     }
 
-    fn takes(&self, head: &Parts) -> bool {
-        let path = head.uri.path();
-        let is_verb = |verb: &String| verb == ALL || verb.eq_ignore_ascii_case(head.method.as_str());
+    fn takes(&self, target: &RequestTarget) -> bool {
+        let path = target.path();
+        let is_verb = |verb: &String| verb == ALL || verb.eq_ignore_ascii_case(target.method.as_str());
         // A path also matches everything below it, with or without a trailing star.
         let is_path = |meant: &String| {
             let above = meant.strip_suffix('*').unwrap_or(meant);

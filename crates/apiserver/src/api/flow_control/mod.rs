@@ -9,10 +9,10 @@
 
 mod classifier;
 
-use http::request::Parts;
 use parking_lot::RwLock;
 
 use crate::kind::resource::StorageKey;
+use crate::request::info::RequestTarget;
 use crate::state::{ClusterState, Subscription};
 use crate::user::UserInfo;
 pub(crate) use classifier::Flow;
@@ -48,17 +48,22 @@ impl FlowControl {
     }
 
     /// Returns the flow of a request; `None` if no schema matches, which requires that `catch-all` was deleted.
-    pub(crate) fn classify(&self, cluster: &ClusterState, user: &UserInfo, head: &Parts) -> Option<Flow> {
+    pub(crate) fn classify(
+        &self,
+        cluster: &ClusterState,
+        user: &UserInfo,
+        target: &RequestTarget,
+    ) -> Option<Flow> {
         // Loaded before the objects are read, so that a change in between rebuilds the classifier at the next request.
         let as_of = (self.schemas.latest(), self.levels.latest());
         {
             let current = self.current.read();
             if current.as_of == as_of {
-                return current.classifier.classify(user, head);
+                return current.classifier.classify(user, target);
             }
         }
         let classifier = read(cluster);
-        let flow = classifier.classify(user, head);
+        let flow = classifier.classify(user, target);
         *self.current.write() = Current { as_of, classifier };
         flow
     }

@@ -30,7 +30,7 @@ pub(crate) fn read(call: &Call) -> Result<Reply, ApiError> {
             known.ok_or_else(|| ApiError::not_found("", "componentstatus", &call.path.name))?;
         return reply::object(call, 200, complete(call, status(name, here)));
     }
-    let options = ListOptions::read(&call.query, false)?;
+    let options = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
     let selected = |name: &str, status: &Value| {
         let stored = Stored::new(0, call.served.document(status));

@@ -1,16 +1,16 @@
 //! POST, and the creation of an object by an apply or by a PUT to a missing object.
 
 use bytes::Bytes;
-use kube_apimachinery::metadata;
+use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, object_meta, update};
-use crate::api::admission::{Operation, check_namespace, priority};
+use crate::api::admission::{OperationOptions, check_namespace};
 use crate::kind::registry::Served;
 use crate::kind::resource::StorageKey;
-use crate::request::query::{WriteOptions, parse_uint};
+use crate::request::query::{Write, WriteOptions, parse_uint};
 use crate::state::Refused;
 use crate::store::{Change, Key, Store, Stored};
 
@@ -18,10 +18,11 @@ use crate::store::{Change, Key, Store, Stored};
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
-pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
+pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, Write::Create)?;
     let mut object = call.decode(body, options.field_validation)?;
-    object_meta::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
+    update::deduplicate_owners(call, &mut object, OwnersFrom::Request);
     let created = create(call, object, &options, update::Ownership::Tracked).await?;
     created.reply(call, 201)
 }
@@ -43,58 +44,61 @@ impl Created {
 
 /// Completes, validates and stores a decoded object.
 pub(crate) async fn create(
-    call: &mut Call,
+    call: &Call,
     mut object: Value,
     options: &WriteOptions,
     ownership: update::Ownership,
 ) -> Result<Created, ApiError> {
-    let served = std::sync::Arc::clone(&call.served);
-    let namespace = metadata::text(&object, "namespace").to_owned();
-    let context = std::sync::Arc::clone(&call.context);
-    let warnings = context
-        .admission
-        .mutate(&call.attributes(Operation::Create, options.dry_run), Some(&mut object))
-        .await?;
-    warnings.into_iter().for_each(|warning| call.warn(warning));
-    call.check_escalation(None, &object)?;
+    let (served, namespace) = (&call.served, &call.path.namespace);
+    let name = metadata::text(&object, "name").to_owned();
     // An early refusal: `commit` checks the definition again, under the lock of the store.
     if let Some(custom) = &served.custom
         && custom.terminating
     {
-        return Err(terminating_definition(call, metadata::text(&object, "name")));
+        return Err(terminating_definition(call, &name));
     }
+    object_meta::wipe(&mut object);
+    // Before plugins and the kind itself set fields, which have no owner.
+    if ownership == update::Ownership::Tracked {
+        update::track(call, None, &mut object, options, "");
+    }
+    let (admission, attributes) =
+        (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
+    admission.mutate(&attributes.named(&name), Some(&mut object)).await?;
+    update::deduplicate_owners(call, &mut object, OwnersFrom::Admission);
+    // Plugins may have changed what a role or binding grants.
+    call.check_escalation(None, &object)?;
+    // Plugins may change the name of the object, but not its namespace.
+    object_meta::reconcile_namespace(served, namespace, &mut object)?;
     object_meta::begin(call, &mut object);
     let generate =
         metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
     // With a name in the object, the first attempt decides.
     for _ in 0..NAME_ATTEMPTS {
-        let mut candidate = object.clone();
+        let mut candidate = if generate { object.clone() } else { object.take() };
         if let Some(name) = object_meta::generated_name(call, &candidate) {
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
-        prepare(call, &mut candidate, options, ownership)?;
+        prepare(call, &mut candidate)?;
         if !call.path.name.is_empty() {
             // A PUT or PATCH, which so far needed permission for its own verb only.
             call.authorize("create")?;
         }
-        let warnings = context
-            .admission
-            .validate(&call.attributes(Operation::Create, options.dry_run), Some(&candidate))
-            .await?;
-        warnings.into_iter().for_each(|warning| call.warn(warning));
+        let name = if name.is_empty() { metadata::text(&candidate, "name") } else { &name };
+        admission.validate(&attributes.named(name), Some(&candidate)).await?;
         if options.dry_run {
-            let key = Key::new(&namespace, metadata::text(&candidate, "name"));
+            let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
             if !taken {
                 return Ok(Created::DryRun(candidate));
             }
         } else if has_revision(&candidate) {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
-        } else if let Some(stored) = commit(call, &namespace, &candidate)? {
+        } else if let Some(stored) = commit(call, namespace, &candidate)? {
             return Ok(Created::Stored(stored));
         }
         if !generate {
-            return Err(exists(call, &namespace, metadata::text(&candidate, "name")));
+            return Err(exists(call, namespace, metadata::text(&candidate, "name")));
         }
     }
     // Like kube-apiserver, without any of the names that were tried.
@@ -114,35 +118,21 @@ fn has_revision(object: &Value) -> bool {
 }
 
 /// Sets and validates everything before the commit.
-fn prepare(
-    call: &mut Call,
-    object: &mut Value,
-    options: &WriteOptions,
-    ownership: update::Ownership,
-) -> Result<(), ApiError> {
-    let served = std::sync::Arc::clone(&call.served);
+fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
+    let served = &call.served;
     if served.resource.status
         && served.is_custom()
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");
     }
-    if let Some(warning) = metadata::deduplicate_owners(object) {
-        call.warn(warning);
-    }
-    // Tracked before the kind sets its own fields, which have no owner.
-    if ownership == update::Ownership::Tracked {
-        update::track(call, None, object, options, "");
-    }
-    priority::assign(&call.cluster, &served, object)?;
-    served.strategy.prepare_create(&served, &call.write_context(), object);
-    let mut errors = object_meta::validate(&served, object);
-    errors.extend(served.strategy.validate_create(&served, object));
+    served.strategy.prepare_create(served, &call.write_context(), object);
+    let mut errors = object_meta::validate(served, object);
+    errors.extend(served.strategy.validate_create(served, object));
     if !errors.is_empty() {
-        let name = metadata::text(object, "name").to_owned();
-        return Err(call.invalid(&name, errors));
+        return Err(call.invalid(metadata::text(object, "name"), errors));
     }
-    for warning in served.strategy.warnings(&served, object, None, "") {
+    for warning in served.strategy.warnings(served, object, None, "") {
         call.warn(warning);
     }
     Ok(())
@@ -241,7 +231,7 @@ mod tests {
             let map = json!({"metadata": {"name": name, "resourceVersion": revision}});
             let mut call = testing::call(&server, MAPS);
             call.query = crate::request::query::Query::parse(query);
-            match testing::now(run(&mut call, &Bytes::from(map.to_string()))) {
+            match testing::now(run(&call, &Bytes::from(map.to_string()))) {
                 Ok(reply) => reply.code,
                 Err(error) => error.code(),
             }

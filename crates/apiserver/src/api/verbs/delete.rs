@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::items::Items;
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, list, options, read};
-use crate::api::admission::Operation;
+use crate::api::admission::{Attributes, OperationOptions};
 use crate::api::selection::Selection;
 use crate::kinds::builtin;
 use crate::request::body;
@@ -23,15 +23,15 @@ use crate::state::Refused;
 use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
 
 /// Deletes the object in the URL.
-pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
-    delete(call, &options).await
+    delete(call, &options, Reviewed::ByName).await
 }
 
 /// Deletes the objects that a list with these options would return, one at a time, and returns that list as it was before.
-pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
-    let listed = ListOptions::read(&call.query, false)?;
+    let listed = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &listed)?;
     let page = read::Page::read(call, &listed)?;
     let (mut items, meta) = page.select(call, &listed, selection).await;
@@ -41,14 +41,11 @@ pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Rep
         ControlFlow::Continue(())
     });
     let mut deleted = Vec::new();
+    let mut item = call.clone();
     for (key, stored) in selected {
-        let path = call.path.clone();
-        // `delete` takes the key from the call's path.
-        call.path.namespace = key.namespace().to_owned();
-        call.path.name = key.name().to_owned();
-        let outcome = delete(call, &options).await;
-        call.path = path;
-        match outcome {
+        key.namespace().clone_into(&mut item.path.namespace);
+        key.name().clone_into(&mut item.path.name);
+        match delete(&item, &options, Reviewed::InCollection).await {
             Ok(_) => deleted.push((key, stored)),
             // Deleted by another client meanwhile, which is fine.
             Err(error) if error.code() == 404 => {}
@@ -90,9 +87,24 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     DeleteOptions::read(&call.query, Some(&value))
 }
 
+/// Form in which admission plugins see a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reviewed {
+    /// With the name of the object.
+    ByName,
+    /// Without a name, which the request does not have.
+    InCollection,
+    /// Not at all: the deletion carries out a request that has been reviewed.
+    Before,
+}
+
 /// Deletes the object at the call's path.
-pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
-    let (context, served) = (Arc::clone(&call.context), Arc::clone(&call.served));
+pub(crate) async fn delete(
+    call: &Call,
+    options: &DeleteOptions,
+    reviewed: Reviewed,
+) -> Result<Reply, ApiError> {
+    let served = &call.served;
     let key = call.key();
     for _ in 0..RETRIES {
         let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
@@ -100,16 +112,13 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
         let old = served.value(&stored);
         // In each round: the name may have passed to another object meanwhile.
         check_preconditions(call, options, &old)?;
-        let attributes = call.attributes(Operation::Delete, options.dry_run);
-        let mut warnings = context.admission.mutate(&attributes, None).await?;
-        warnings.extend(context.admission.validate(&attributes, None).await?);
-        warnings.into_iter().for_each(|warning| call.warn(warning));
-        let grace = deletion::grace_period(&served, options.grace_period_seconds, &old);
+        let grace = deletion::grace_period(served, options.grace_period_seconds, &old);
         if grace == Grace::Pending {
             return reply::stored(call, 200, &stored);
         }
+        review(call, options, &grace, reviewed, &old).await?;
         let finalizers = wanted_finalizers(call, options, &old);
-        let (new, held) = deletion::begin(&call.cluster, &served, &old, &finalizers, &grace);
+        let (new, held) = deletion::begin(&call.cluster, served, &old, &finalizers, &grace);
         // As in Kubernetes, where only the deprecated field `orphanDependents` leads to 202: other clients expect 200.
         let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
         // A repeated deletion changes nothing and needs no commit.
@@ -119,7 +128,17 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
         if options.dry_run {
             return answer(call, code, held, &new, stored.revision);
         }
-        match deletion::carry_out(&call.cluster, &served, &key, stored.revision, &new, held, &grace) {
+        let (mut revision, mut marking) = (stored.revision, grace);
+        if !held && marking != Grace::None && reviewed != Reviewed::Before {
+            let Ok(marked) = deletion::mark_only(&call.cluster, served, &key, revision, &new) else {
+                continue;
+            };
+            // kube-apiserver shows the plugins such an object twice: when it is marked and when it is removed.
+            (revision, marking) = (marked.revision, Grace::None);
+            let marked = with_revision(&new, revision);
+            review(call, options, &Grace::Seconds(0), reviewed, &marked).await?;
+        }
+        match deletion::carry_out(&call.cluster, served, &key, revision, &new, held, &marking) {
             Ok(event) => {
                 return answer(call, code, held, &new, event.revision);
             }
@@ -132,14 +151,49 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
     ))
 }
 
+/// Asks the admission plugins about the deletion of an object.
+async fn review(
+    call: &Call,
+    options: &DeleteOptions,
+    grace: &Grace,
+    reviewed: Reviewed,
+    old: &Value,
+) -> Result<(), ApiError> {
+    if reviewed == Reviewed::Before {
+        return Ok(());
+    }
+    // Options as the kind completes them: the grace period, and the UID of a namespace or a definition, which may not pass to
+    // another object of its name while it is deleted.
+    let mut complete = options.clone();
+    if let Grace::Seconds(seconds) = grace {
+        complete.grace_period_seconds = Some(*seconds);
+    }
+    if call.served.strategy.pins_deleted_uid() && complete.uid.is_none() {
+        complete.uid = Some(metadata::text(old, "uid").to_owned());
+    }
+    let attributes = call.attributes(OperationOptions::Delete(&complete), Some(old));
+    let attributes = match reviewed {
+        Reviewed::InCollection => Attributes { name: "", ..attributes },
+        Reviewed::ByName | Reviewed::Before => attributes,
+    };
+    let admission = &call.context.admission;
+    admission.mutate(&attributes, None).await?;
+    admission.validate(&attributes, None).await
+}
+
 /// Responds with the object if it stays or if its kind requires that, else with a `Status`.
 fn answer(call: &Call, code: u16, held: bool, new: &Value, revision: u64) -> Result<Reply, ApiError> {
     if !held && !call.served.resource.rules.returns_deleted_object {
         return Ok(reply::deleted(call, &call.path.name, metadata::text(new, "uid")));
     }
-    let mut shown = new.clone();
-    metadata::of(&mut shown).insert("resourceVersion".to_owned(), json!(revision.to_string()));
-    reply::object(call, code, shown)
+    reply::object(call, code, with_revision(new, revision))
+}
+
+/// Returns the object as it is at a revision.
+fn with_revision(object: &Value, revision: u64) -> Value {
+    let mut object = object.clone();
+    metadata::of(&mut object).insert("resourceVersion".to_owned(), json!(revision.to_string()));
+    object
 }
 
 fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
@@ -251,7 +305,7 @@ mod tests {
         testing::create(&server, PODS, &pod).unwrap();
         let from = server.read(crate::store::Store::revision);
         let path = format!("{PODS}/p");
-        let answer = testing::now(run(&mut testing::call(&server, &path), &Bytes::new())).unwrap();
+        let answer = testing::now(run(&testing::call(&server, &path), &Bytes::new())).unwrap();
         assert_eq!(answer.code, 200);
         assert_eq!(
             events(&server, from),
@@ -270,7 +324,7 @@ mod tests {
         let path = format!("{PODS}/p");
         testing::delete(&server, &path).unwrap();
         let now = Bytes::from_static(br#"{"gracePeriodSeconds":0}"#);
-        testing::now(run(&mut testing::call(&server, &path), &now)).unwrap();
+        testing::now(run(&testing::call(&server, &path), &now)).unwrap();
         assert_eq!(
             events(&server, from),
             [

@@ -7,6 +7,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod components;
+pub(crate) mod connect;
 mod context;
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -14,6 +15,7 @@ pub(crate) mod delete;
 mod items;
 mod list;
 pub(crate) mod log;
+mod node;
 mod object_meta;
 pub(crate) mod options;
 pub(crate) mod patch;
@@ -38,7 +40,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::api::admission::{Attributes, Operation};
+use crate::api::admission::{Attributes, ObjectKind, OperationOptions, is_namespace};
 use crate::faults::Stale;
 use crate::kind::WriteContext;
 use crate::kind::registry::Served;
@@ -57,6 +59,7 @@ use crate::user::UserInfo;
 pub(crate) const RETRIES: usize = 64;
 
 /// A request for a served resource.
+#[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) context: Arc<Context>,
     pub(crate) cluster: Arc<ClusterState>,
@@ -68,6 +71,7 @@ pub(crate) struct Call {
     pub(crate) user_agent: String,
     /// User that sends the request.
     pub(crate) user: Arc<UserInfo>,
+    /// Warnings for the client, which all stages of the request share.
     pub(crate) warnings: Warnings,
     /// Fault: an old state for reads that accept any state.
     pub(crate) stale: Option<Stale>,
@@ -90,7 +94,7 @@ impl Call {
         past.and_then(Result::ok).unwrap_or_else(|| store.snapshot(storage).into())
     }
 
-    pub(crate) fn warn(&mut self, text: impl Into<String>) {
+    pub(crate) fn warn(&self, text: impl Into<String>) {
         self.warnings.add(text.into());
     }
 
@@ -118,44 +122,45 @@ impl Call {
         WriteContext { user: &self.user, now: self.cluster.clock.now() }
     }
 
-    /// Returns the attributes of this write for admission.
-    pub(crate) fn attributes(&self, operation: Operation, dry_run: bool) -> Attributes<'_> {
+    /// Returns the attributes of this request for admission.
+    pub(crate) fn attributes<'a>(
+        &'a self,
+        options: OperationOptions<'a>,
+        old: Option<&'a Value>,
+    ) -> Attributes<'a> {
+        let path = &self.path;
         Attributes {
             cluster: &self.cluster,
-            operation,
+            operation: options.operation(),
             served: &self.served,
-            subresource: &self.path.subresource,
-            name: &self.path.name,
+            subresource: &path.subresource,
+            kind: ObjectKind::of(&self.served),
+            namespace: if is_namespace(&self.served) { &path.name } else { &path.namespace },
+            name: &path.name,
             user: &self.user,
-            dry_run,
+            dry_run: options.dry_run(),
+            operation_options: options,
+            old,
+            warnings: &self.warnings,
         }
     }
 
-    /// Runs `act` as if the path belonged to another builtin kind, which the bodies of some subresources have.
-    pub(crate) fn as_another<R>(
-        &mut self,
-        api_version: &str,
-        kind: &str,
-        schema: Arc<Schema>,
-        act: impl FnOnce(&mut Self) -> R,
-    ) -> R {
-        let own = Arc::clone(&self.served);
+    /// Returns this request as if its path belonged to another builtin kind, which the bodies of some subresources have.
+    pub(crate) fn of_kind(&self, api_version: &str, kind: &str, schema: Arc<Schema>) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resource = Resource {
             group: group.to_owned(),
             version: version.to_owned(),
             kind: kind.to_owned(),
-            ..Resource::clone(&own.resource)
+            ..Resource::clone(&self.served.resource)
         };
-        self.served = Arc::new(Served::new(Arc::new(resource), schema, &builtin::PLAIN, None));
-        let done = act(self);
-        self.served = own;
-        done
+        let served = Arc::new(Served::new(Arc::new(resource), schema, &builtin::PLAIN, None));
+        Self { served, ..self.clone() }
     }
 
     /// Decodes the object in the body of a create or an update: checks it against the endpoint, removes unknown fields and
     /// sets defaults.
-    pub(crate) fn decode(&mut self, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
+    pub(crate) fn decode(&self, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
         let kind = &self.served.resource.kind;
         let unrecognized = |why: String| {
             let shown = decode::excerpt(bytes);
@@ -187,7 +192,7 @@ impl Call {
 
     /// Removes unknown fields and sets defaults; reports them as `validation` requests.
     pub(crate) fn conform(
-        &mut self,
+        &self,
         object: &mut Value,
         bytes: &Bytes,
         mut strict: Vec<String>,

@@ -38,12 +38,17 @@ pub(crate) fn reconcile_namespace(
     }
 }
 
+/// Removes the fields of a new object that belong to the server.
+pub(crate) fn wipe(object: &mut Value) {
+    let metadata = of(object);
+    for wiped in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(wiped);
+    }
+}
+
 /// Sets the server's fields of a new object.
 pub(crate) fn begin(call: &Call, object: &mut Value) {
     let metadata = of(object);
-    for wiped in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        metadata.remove(wiped);
-    }
     metadata.insert("uid".to_owned(), json!(call.cluster.uid()));
     metadata.insert("creationTimestamp".to_owned(), json!(call.cluster.clock.now_seconds()));
     // Kinds without a generation of their own keep the one that the client set.

@@ -14,11 +14,11 @@ use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::reply::Reply;
-use super::update::{self, Ownership};
+use super::update::{self, Ownership, Reviewed};
 use super::{Call, RETRIES, create, object_meta};
 use crate::kind::registry::Served;
 use crate::request::body;
-use crate::request::query::{FieldValidation, WriteOptions};
+use crate::request::query::{FieldValidation, Write, WriteOptions};
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -53,15 +53,22 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Returns the kind of the write.
+    pub(super) fn write(self) -> Write {
+        if self == Self::Apply { Write::Apply } else { Write::Patch }
+    }
+}
+
 /// Patches the object in the URL; an apply creates it if it is missing.
-pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = Kind::of(call)?;
-    let options = WriteOptions::read(&call.query, "PatchOptions", kind == Kind::Apply)?;
+    let options = WriteOptions::read(&call.query, kind.write())?;
     if kind == Kind::Apply {
         return apply(call, bytes, &options).await;
     }
     let patch = Patch::read(kind, bytes)?;
-    let changed = update::change(call, &options, |call, old| {
+    let changed = update::change(call, &options, Reviewed::Object, |call, old| {
         let mut new = patch.apply(&call.served, old)?;
         check_identity(call, &new)?;
         conform(call, &mut new, &patch, options.field_validation)?;
@@ -139,7 +146,7 @@ impl Patch {
 }
 
 /// Checks that a patch does not change the name, the namespace or the type.
-fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
+fn check_identity(call: &Call, new: &Value) -> Result<(), ApiError> {
     let served = Arc::clone(&call.served);
     if served.is_custom() {
         let text = |field: &str| new.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -165,7 +172,7 @@ fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
 
 /// Decodes the patched object like a sent one; errors are attributed to the patch.
 pub(super) fn conform(
-    call: &mut Call,
+    call: &Call,
     new: &mut Value,
     patch: &Patch,
     validation: FieldValidation,
@@ -205,7 +212,7 @@ pub(super) fn conform(
 }
 
 /// Runs a server-side apply.
-async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
+async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let applied = read_applied(call, bytes, options.field_validation)?;
     let manager = call.manager(options);
     let force = options.force.unwrap_or(false);
@@ -213,7 +220,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
     for _ in 0..RETRIES {
         let exists = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_some());
         let outcome = if exists {
-            let changed = update::change(call, options, |call, old| {
+            let changed = update::change(call, options, Reviewed::Object, |call, old| {
                 let mut new = merge(call, Some(old), &applied, &manager, force)?;
                 check_place(call, &mut new)?;
                 call.served.conform_applied(&mut new);
@@ -239,7 +246,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
 
 /// Creates the applied object.
 async fn create_applied(
-    call: &mut Call,
+    call: &Call,
     applied: &Value,
     manager: &str,
     force: bool,
@@ -267,7 +274,7 @@ fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
 
 /// Reads the applied configuration from the body, and checks its type against the endpoint.
 pub(super) fn read_applied(
-    call: &mut Call,
+    call: &Call,
     bytes: &Bytes,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
@@ -283,7 +290,7 @@ pub(super) fn read_applied(
 
 /// Like [`read_applied`], for any name.
 pub(super) fn read_configuration(
-    call: &mut Call,
+    call: &Call,
     bytes: &Bytes,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
@@ -351,7 +358,7 @@ mod tests {
         call.content_type = Some(APPLY.to_owned());
         let map =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": value}});
-        testing::now(run(&mut call, &Bytes::from(map.to_string())))
+        testing::now(run(&call, &Bytes::from(map.to_string())))
     }
 
     #[tokio::test]

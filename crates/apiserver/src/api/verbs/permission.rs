@@ -10,16 +10,34 @@ use crate::api::authorization::{self, Write};
 impl Call {
     /// Refuses the request unless its user may also use `verb` on its object.
     pub(super) fn authorize(&self, verb: &str) -> Result<(), ApiError> {
+        self.context.authorizer.authorize(&self.user, &self.action(verb))
+    }
+
+    /// Refuses a stream to a pod unless its user may also `create` it: permission for the GET of a WebSocket is permission to
+    /// read.
+    ///
+    /// # Errors
+    /// 403 with nothing but the reason, which may be empty, as in kube-apiserver.
+    pub(super) fn authorize_stream(&self) -> Result<(), ApiError> {
+        let decision = self.context.authorizer.decide(&self.user, &self.action("create"));
+        if decision.is_allowed() {
+            return Ok(());
+        }
         let resource = &self.served.resource;
-        let action = ResourceAction {
+        Err(ApiError::forbidden(&resource.group, &resource.plural, &self.path.name, &decision.reason()))
+    }
+
+    /// Returns the action `verb` on the object of the request.
+    fn action<'a>(&'a self, verb: &'a str) -> Action<'a> {
+        let resource = &self.served.resource;
+        Action::Resource(ResourceAction {
             verb,
             group: &resource.group,
             resource: &resource.plural,
             subresource: &self.path.subresource,
             namespace: &self.path.namespace,
             name: &self.path.name,
-        };
-        self.context.authorizer.authorize(&self.user, &Action::Resource(action))
+        })
     }
 
     /// Refuses to write a role or binding that grants more than its user may do.

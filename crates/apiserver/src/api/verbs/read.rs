@@ -34,7 +34,7 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 
 /// Returns a list, or a page of it.
 pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
-    let options = ListOptions::read(&call.query, false)?;
+    let options = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
     let page = Page::read(call, &options)?;
     let (items, meta) = page.select(call, &options, selection).await;

@@ -12,12 +12,13 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::reply::{self, Reply};
-use super::update::{self, Changed, Ownership};
+use super::update::{self, Changed, Ownership, Part, Reviewed};
 use super::{Call, object_meta, patch};
+use crate::api::admission::ObjectKind;
 use crate::kind::resource::{Resource, ScalePaths};
 use crate::kinds::builtin;
 use crate::request::accept::View;
-use crate::request::query::WriteOptions;
+use crate::request::query::{Write, WriteOptions};
 
 const SUBRESOURCE: &str = "scale";
 const KIND: &str = "Scale";
@@ -29,11 +30,32 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     show(call, view(call, &call.served.value(&stored))?)
 }
 
+/// The scale as admission plugins see it.
+struct Scale;
+
+impl Part for Scale {
+    fn kind(&self) -> ObjectKind<'static> {
+        ObjectKind::new(API_VERSION, KIND)
+    }
+
+    fn tracked(&self, call: &Call, object: &Value) -> Result<Value, ApiError> {
+        tracked_view(call, object)
+    }
+
+    fn shown(&self, call: &Call, object: &Value) -> Result<Value, ApiError> {
+        view_or_zero(call, object)
+    }
+
+    fn put_into(&self, call: &Call, scale: &Value, old: &Value) -> Result<Value, ApiError> {
+        scaled(call, scale, old)
+    }
+}
+
 /// Replaces the scale of an object.
-pub(crate) async fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
+pub(crate) async fn put(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, Write::Update)?;
     let is_custom = call.served.is_custom();
-    let decoded = as_scale(call, |call| call.decode(bytes, options.field_validation))?;
+    let decoded = as_scale(call)?.decode(bytes, options.field_validation);
     let mut scale = decoded.map_err(|error| if is_custom { undecodable(error) } else { error })?;
     check_identity(call, &mut scale)?;
     write(call, &options, |call, _, old| {
@@ -44,30 +66,28 @@ pub(crate) async fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
 }
 
 /// Patches the scale of an object.
-pub(crate) async fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn patch(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = patch::Kind::of(call)?;
-    let options = WriteOptions::read(&call.query, "PatchOptions", kind == patch::Kind::Apply)?;
+    let options = WriteOptions::read(&call.query, kind.write())?;
     if kind == patch::Kind::Apply {
         return apply(call, bytes, &options).await;
     }
     let patch = patch::Patch::read(kind, bytes)?;
+    let of_scale = as_scale(call)?;
     write(call, &options, |call, before, _| {
-        let mut scale = as_scale(call, |call| {
-            let mut scale = patch.apply(&call.served, before)?;
-            patch::conform(call, &mut scale, &patch, options.field_validation)?;
-            Ok::<_, ApiError>(scale)
-        })??;
+        let mut scale = patch.apply(&of_scale.served, before)?;
+        patch::conform(&of_scale, &mut scale, &patch, options.field_validation)?;
         check_identity(call, &mut scale)?;
         Ok(scale)
     })
     .await
 }
 
-/// Runs `act` as if the path belonged to `Scale`.
-fn as_scale<R>(call: &mut Call, act: impl FnOnce(&mut Call) -> R) -> Result<R, ApiError> {
+/// Returns the request as if its path belonged to `Scale`.
+fn as_scale(call: &Call) -> Result<Call, ApiError> {
     let schema = schema::schema_of_kind(API_VERSION, KIND);
     let schema = schema.ok_or_else(|| ApiError::internal("no schema of scales"))?;
-    Ok(call.as_another(API_VERSION, KIND, schema, act))
+    Ok(call.of_kind(API_VERSION, KIND, schema))
 }
 
 /// Compares name and namespace in the body with those in the URL.
@@ -90,31 +110,30 @@ fn undecodable(error: ApiError) -> ApiError {
 }
 
 /// Applies a scale; the applier then owns the replicas of the object.
-async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
-    let applied = as_scale(call, |call| patch::read_configuration(call, bytes, options.field_validation))??;
+async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
+    let of_scale = as_scale(call)?;
+    let applied = patch::read_configuration(&of_scale, bytes, options.field_validation)?;
     let manager = call.manager(options);
     let force = options.force.unwrap_or(false);
     let is_custom = call.served.is_custom();
-    let changed = update::change(call, options, |call, old| {
+    let changed = update::change(call, options, Reviewed::Part(&Scale), |call, old| {
         let before = tracked_view(call, old)?;
         if is_custom && before["metadata"].get("managedFields").is_none() {
             let what = "failed to create manager for existing fields: failed to convert live object";
             return Err(not_converted(what, "/; autoscaling/v1, Kind=Scale"));
         }
         let now = call.cluster.clock.now_seconds();
-        let mut scale = as_scale(call, |call| {
-            let (schema, live) = (&call.served.schema, Some(&before));
-            let writer =
-                Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
-            if is_custom {
-                let convert = |merged: &mut Value| convert_custom(&applied, &before, merged);
-                managed_fields::apply_and(schema, live, &applied, &writer, force, &[], convert)
-            } else {
-                managed_fields::apply(schema, live, &applied, &writer, force, &[])
-            }
-        })??;
+        let (schema, live) = (&of_scale.served.schema, Some(&before));
+        let writer =
+            Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
+        let mut scale = if is_custom {
+            let convert = |merged: &mut Value| convert_custom(&applied, &before, merged);
+            managed_fields::apply_and(schema, live, &applied, &writer, force, &[], convert)
+        } else {
+            managed_fields::apply(schema, live, &applied, &writer, force, &[])
+        }?;
         check_identity(call, &mut scale)?;
-        scaled(call, &scale, old)
+        Ok((scale, Ownership::Applied))
     })
     .await?;
     answer(call, &changed)
@@ -139,28 +158,28 @@ fn not_converted(what: &str, object: &str) -> ApiError {
 
 /// Writes the scale that `wanted` computes from the current scale and the object.
 async fn write(
-    call: &mut Call,
+    call: &Call,
     options: &WriteOptions,
-    mut wanted: impl FnMut(&mut Call, &Value, &Value) -> Result<Value, ApiError>,
+    mut wanted: impl FnMut(&Call, &Value, &Value) -> Result<Value, ApiError>,
 ) -> Result<Reply, ApiError> {
     let manager = call.manager(options);
-    let changed = update::change(call, options, |call, old| {
+    let of_scale = as_scale(call)?;
+    let changed = update::change(call, options, Reviewed::Part(&Scale), |call, old| {
         let before = tracked_view(call, old)?;
         let mut scale = wanted(call, &before, old)?;
         let now = call.cluster.clock.now_seconds();
-        as_scale(call, |call| {
-            let writer =
-                Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
-            managed_fields::track_update(&call.served.schema, Some(&before), &mut scale, &writer, &[]);
-        })?;
-        scaled(call, &scale, old)
+        let writer =
+            Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
+        managed_fields::track_update(&of_scale.served.schema, Some(&before), &mut scale, &writer, &[]);
+        // The ownership of the object is computed from that of the scale.
+        Ok((scale, Ownership::Applied))
     })
     .await?;
     answer(call, &changed)
 }
 
 /// Validates a new scale and returns the object with its replicas.
-fn scaled(call: &mut Call, scale: &Value, old: &Value) -> Result<(Value, Ownership), ApiError> {
+fn scaled(call: &Call, scale: &Value, old: &Value) -> Result<Value, ApiError> {
     let paths = paths(call)?;
     // Absent replicas are zero in Go.
     let replicas = scale["spec"].get("replicas").and_then(Value::as_i64).unwrap_or(0);
@@ -177,15 +196,15 @@ fn scaled(call: &mut Call, scale: &Value, old: &Value) -> Result<(Value, Ownersh
     managed_fields::scale::take_over(&mut new, &paths.spec_replicas, &call.served.kind.api_version, scale);
     // `old` has the current resource version, which requires nothing of the client.
     require_revision(&mut new, scale);
-    Ok((new, Ownership::Applied))
+    Ok(new)
 }
 
 /// Validates a scale; of a custom object's scale only the replicas.
-fn validate(call: &mut Call, scale: &Value, replicas: i64) -> Result<(), ApiError> {
+fn validate(call: &Call, scale: &Value, replicas: i64) -> Result<(), ApiError> {
     if call.served.is_custom() {
         return if replicas < 0 { Err(negative(call, replicas)) } else { Ok(()) };
     }
-    let mut errors = as_scale(call, |call| object_meta::validate(&call.served, scale))?;
+    let mut errors = object_meta::validate(&as_scale(call)?.served, scale);
     if replicas < 0 {
         let why = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("spec.replicas", &replicas.to_string(), why));
@@ -207,7 +226,7 @@ fn require_revision(new: &mut Value, scale: &Value) {
 fn negative(call: &Call, replicas: i64) -> ApiError {
     let field = format!(".{}", paths(call).map(|paths| paths.spec_replicas.join(".")).unwrap_or_default());
     let error = FieldError::invalid(field, &replicas.to_string(), "should be a non-negative integer");
-    call.invalid(&call.path.name.clone(), vec![error])
+    call.invalid(&call.path.name, vec![error])
 }
 
 fn answer(call: &Call, changed: &Changed) -> Result<Reply, ApiError> {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kube_apimachinery::managed_fields::{self};
-use kube_apimachinery::metadata;
+use kube_apimachinery::managed_fields;
+use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, object_meta};
-use crate::api::admission::Operation;
+use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::Served;
-use crate::request::query::{WriteOptions, parse_uint};
+use crate::request::query::{Write, WriteOptions, parse_uint};
 use crate::state::Refused;
 use crate::state::writer;
 use crate::store::{Change, Stored};
@@ -43,14 +43,40 @@ impl Changed {
     }
 }
 
+/// Form in which admission plugins see an update.
+#[derive(Clone, Copy)]
+pub(crate) enum Reviewed<'a> {
+    /// The object itself.
+    Object,
+    /// A part of the object that has a kind of its own: `Scale`.
+    Part(&'a dyn Part),
+    /// Not at all: the write carries out a request that has been reviewed.
+    Before,
+}
+
+/// Part of an object that a subresource reads and writes as an object of another kind.
+pub(crate) trait Part: Sync {
+    /// Returns the kind of the part.
+    fn kind(&self) -> ObjectKind<'static>;
+
+    /// Returns the part as it is before a write, with its `managedFields`.
+    fn tracked(&self, call: &Call, object: &Value) -> Result<Value, ApiError>;
+
+    /// Returns the part as clients see it.
+    fn shown(&self, call: &Call, object: &Value) -> Result<Value, ApiError>;
+
+    /// Validates the part, and returns the object with it.
+    fn put_into(&self, call: &Call, part: &Value, old: &Value) -> Result<Value, ApiError>;
+}
+
 /// Replaces an object by the one in the body.
-pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
+pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, Write::Update)?;
     let mut object = call.decode(body, options.field_validation)?;
     check_name(call, &object)?;
-    let namespace = call.path.namespace.clone();
-    object_meta::reconcile_namespace(&call.served, &namespace, &mut object)?;
-    let served = Arc::clone(&call.served);
+    let served = &call.served;
+    object_meta::reconcile_namespace(served, &call.path.namespace, &mut object)?;
+    deduplicate_owners(call, &mut object, OwnersFrom::Request);
     let exists = call.cluster.read(|store| store.get(served.storage(), &call.key()).is_some());
     if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
         if !metadata::text(&object, "resourceVersion").is_empty() {
@@ -61,12 +87,19 @@ pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError
         let created = create::create(call, object, &options, Ownership::Tracked).await?;
         return created.reply(call, 201);
     }
-    let changed = change(call, &options, |call, old| {
+    let changed = change(call, &options, Reviewed::Object, |call, old| {
         check_uid(call, &object, old)?;
         Ok((object.clone(), Ownership::Tracked))
     })
     .await?;
     changed.reply(call)
+}
+
+/// Removes duplicate owner references, and warns about them.
+pub(crate) fn deduplicate_owners(call: &Call, object: &mut Value, from: OwnersFrom) {
+    if let Some(warning) = metadata::deduplicate_owners(object, from) {
+        call.warn(warning);
+    }
 }
 
 /// Checks the UID in the body of a PUT, which is a precondition.
@@ -101,14 +134,15 @@ pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Reads the object, lets `transform` compute a new state, validates and stores it. Starts over if the object changed
-/// meanwhile, at most [`RETRIES`] times.
+/// Reads the object, lets `transform` compute its new state or that of its reviewed part, reviews, validates and stores it. Starts
+/// over if the object changed meanwhile, at most [`RETRIES`] times.
 pub(crate) async fn change(
-    call: &mut Call,
+    call: &Call,
     options: &WriteOptions,
-    mut transform: impl FnMut(&mut Call, &Value) -> Result<(Value, Ownership), ApiError>,
+    reviewed: Reviewed<'_>,
+    mut transform: impl FnMut(&Call, &Value) -> Result<(Value, Ownership), ApiError>,
 ) -> Result<Changed, ApiError> {
-    let (context, served) = (Arc::clone(&call.context), Arc::clone(&call.served));
+    let (admission, served) = (&call.context.admission, &call.served);
     let key = call.key();
     for _ in 0..RETRIES {
         // The commit below requires this revision. After a concurrent write it fails, and the next round starts from
@@ -117,11 +151,26 @@ pub(crate) async fn change(
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         let (mut new, ownership) = transform(call, &old)?;
-        let warnings = context
-            .admission
-            .mutate(&call.attributes(Operation::Update, options.dry_run), Some(&mut new))
-            .await?;
-        warnings.into_iter().for_each(|warning| call.warn(warning));
+        // Before plugins and the kind itself set fields, which have no owner.
+        if ownership == Ownership::Tracked {
+            track(call, Some(&old), &mut new, options, &call.path.subresource);
+        }
+        let operation = OperationOptions::Update(options);
+        match reviewed {
+            Reviewed::Object => {
+                admission.mutate(&call.attributes(operation, Some(&old)), Some(&mut new)).await?;
+                deduplicate_owners(call, &mut new, OwnersFrom::Admission);
+            }
+            Reviewed::Part(part) => {
+                let before = part.tracked(call, &old)?;
+                let attributes =
+                    Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
+                admission.mutate(&attributes, Some(&mut new)).await?;
+                new = part.put_into(call, &new, &old)?;
+            }
+            Reviewed::Before => {}
+        }
+        // Plugins may have changed what a role or binding grants.
         call.check_escalation(Some(&old), &new)?;
         // Not earlier, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;
@@ -130,14 +179,21 @@ pub(crate) async fn change(
             // metadata is restored.
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
-        prepare(call, &old, &mut new, ownership, options)?;
-        let warnings = context
-            .admission
-            .validate(&call.attributes(Operation::Update, options.dry_run), Some(&new))
-            .await?;
-        warnings.into_iter().for_each(|warning| call.warn(warning));
+        prepare(call, &old, &mut new)?;
         if ownership == Ownership::Tracked {
             managed_fields::keep_times_of_no_op(&old, &mut new);
+        }
+        match reviewed {
+            Reviewed::Object => {
+                admission.validate(&call.attributes(operation, Some(&old)), Some(&new)).await?;
+            }
+            Reviewed::Part(part) => {
+                let (before, after) = (part.shown(call, &old)?, part.shown(call, &new)?);
+                let attributes =
+                    Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
+                admission.validate(&attributes, Some(&after)).await?;
+            }
+            Reviewed::Before => {}
         }
         let document = served.document(&new);
         // Values are compared too: an object stored under an older schema gets its defaults when read.
@@ -193,37 +249,25 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
 }
 
 /// Restores, derives and validates everything before the commit.
-fn prepare(
-    call: &mut Call,
-    old: &Value,
-    new: &mut Value,
-    ownership: Ownership,
-    options: &WriteOptions,
-) -> Result<(), ApiError> {
-    let served = Arc::clone(&call.served);
-    let subresource = call.path.subresource.clone();
+fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+    let (served, path) = (&call.served, &call.path);
+    let subresource = path.subresource.as_str();
+    // Plugins may have changed it.
+    object_meta::reconcile_namespace(served, &path.namespace, new)?;
     metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
-    isolate(&served, &subresource, old, new);
-    if let Some(warning) = metadata::deduplicate_owners(new) {
-        call.warn(warning);
-    }
-    // Tracked before the kind sets its own fields, which have no owner.
-    if ownership == Ownership::Tracked {
-        track(call, Some(old), new, options, &subresource);
-    }
-    served.strategy.prepare_update(&served, &call.write_context(), old, new, &subresource);
+    isolate(served, subresource, old, new);
+    served.strategy.prepare_update(served, &call.write_context(), old, new, subresource);
     // A binding does not change the generation of its pod.
-    if !["status", "binding"].contains(&subresource.as_str()) {
-        object_meta::bump_generation(&served, old, new);
+    if !["status", "binding"].contains(&subresource) {
+        object_meta::bump_generation(served, old, new);
     }
-    let mut errors = object_meta::validate_new_state(&served, old, new);
-    errors.extend(served.strategy.validate_update(&served, old, new, &subresource));
+    let mut errors = object_meta::validate_new_state(served, old, new);
+    errors.extend(served.strategy.validate_update(served, old, new, subresource));
     if !errors.is_empty() {
-        let name = call.path.name.clone();
-        return Err(call.invalid(&name, errors));
+        return Err(call.invalid(&path.name, errors));
     }
-    for warning in served.strategy.warnings(&served, new, Some(old), &subresource) {
+    for warning in served.strategy.warnings(served, new, Some(old), subresource) {
         call.warn(warning);
     }
     Ok(())

@@ -25,15 +25,15 @@ fn is_defined(server: &testing::Running) -> bool {
 async fn a_create_that_began_before_its_definition_went_leaves_nothing_behind() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
-    let mut late = testing::call(&server, THINGS);
+    let late = testing::call(&server, THINGS);
     testing::delete(&server, THE_DEFINITION).unwrap();
     let body = Bytes::from(thing("ghost", &[]).to_string());
-    let error = testing::now(create::run(&mut late, &body)).unwrap_err();
+    let error = testing::now(create::run(&late, &body)).unwrap_err();
     assert_eq!((error.code(), error.reason()), (404, "NotFound"));
     assert_eq!(count(&server), 0);
     // Nor under a later definition of the same name.
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
-    assert_eq!(testing::now(create::run(&mut late, &body)).unwrap_err().code(), 404);
+    assert_eq!(testing::now(create::run(&late, &body)).unwrap_err().code(), 404);
     assert_eq!(count(&server), 0);
 }
 
@@ -42,10 +42,9 @@ async fn nothing_is_created_while_a_definition_goes() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     testing::create(&server, THINGS, &thing("held", &["example.com/hold"])).unwrap();
-    let mut late = testing::call(&server, THINGS);
+    let late = testing::call(&server, THINGS);
     testing::delete(&server, THE_DEFINITION).unwrap();
-    let error =
-        testing::now(create::run(&mut late, &Bytes::from(thing("late", &[]).to_string()))).unwrap_err();
+    let error = testing::now(create::run(&late, &Bytes::from(thing("late", &[]).to_string()))).unwrap_err();
     assert_eq!(error.code(), 403, "{}", error.message());
     assert_eq!(count(&server), 1);
 }
@@ -64,11 +63,11 @@ async fn objects_that_changed_while_they_were_deleted_are_deleted_at_the_next_lo
         .commit(&things(), &key, None, Change::Put(escaped), |_| Ok::<(), std::convert::Infallible>(()))
         .unwrap();
     assert_eq!(count(&server), 1, "the held one");
-    let mut release = testing::call(&server, &format!("{THINGS}/held"));
+    let release = testing::call(&server, &format!("{THINGS}/held"));
     let held = server.read(|store| store.get(&things(), &Key::new("default", "held")).cloned()).unwrap();
     let mut held = served.value(&held);
     metadata::set_finalizers(&mut held, &[]);
-    testing::now(update::run(&mut release, &Bytes::from(held.to_string()))).unwrap();
+    testing::now(update::run(&release, &Bytes::from(held.to_string()))).unwrap();
     assert!(!is_defined(&server));
 }
 
@@ -80,7 +79,7 @@ async fn a_definition_goes_even_if_no_version_of_it_is_served() {
     let mut call = testing::call(&server, THE_DEFINITION);
     let unserved = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
     call.content_type = Some("application/json-patch+json".to_owned());
-    testing::now(crate::api::verbs::patch::run(&mut call, &Bytes::from(unserved.to_string()))).unwrap();
+    testing::now(crate::api::verbs::patch::run(&call, &Bytes::from(unserved.to_string()))).unwrap();
     assert_eq!(count(&server), 1, "objects of a version that is not served are kept");
     testing::delete(&server, THE_DEFINITION).unwrap();
     assert!(!is_defined(&server));
@@ -176,7 +175,7 @@ async fn objects_that_wait_for_their_finalizers_are_no_work() {
         let mut call = testing::call(&server, &format!("{THINGS}/{name}"));
         call.content_type = Some("application/merge-patch+json".to_owned());
         let release = Bytes::from_static(br#"{"metadata":{"finalizers":null}}"#);
-        testing::now(crate::api::verbs::patch::run(&mut call, &release)).unwrap();
+        testing::now(crate::api::verbs::patch::run(&call, &release)).unwrap();
     }
     assert_eq!(count(&server), 0);
     assert!(!is_defined(&server), "the definition went with the last of them");

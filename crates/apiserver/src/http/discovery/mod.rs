@@ -162,6 +162,7 @@ pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
         group_version: None,
         verbs: verbs.clone(),
         act: None,
+        connects: false,
     });
     let scale = resource.scale.is_some().then(|| Subresource {
         name: "scale".to_owned(),
@@ -169,6 +170,7 @@ pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
         group_version: Some(("autoscaling".to_owned(), "v1".to_owned())),
         verbs,
         act: None,
+        connects: false,
     });
     let mut all: Vec<Subresource> = status.into_iter().chain(scale).collect();
     all.extend(resource.other_subresources.iter().cloned());

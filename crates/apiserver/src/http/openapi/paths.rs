@@ -7,15 +7,20 @@ use crate::http::discovery;
 use crate::kind::resource::{Resource, Subresource};
 
 /// Query parameters with other values than strings.
-const TYPED: [(&str, &str); 9] = [
+const TYPED: [(&str, &str); 14] = [
     ("allowWatchBookmarks", "boolean"),
     ("force", "boolean"),
     ("gracePeriodSeconds", "integer"),
     ("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
     ("limit", "integer"),
     ("orphanDependents", "boolean"),
+    ("ports", "integer"),
     ("sendInitialEvents", "boolean"),
+    ("stderr", "boolean"),
+    ("stdin", "boolean"),
+    ("stdout", "boolean"),
     ("timeoutSeconds", "integer"),
+    ("tty", "boolean"),
     ("watch", "boolean"),
 ];
 const LIST: [&str; 11] = [
@@ -38,6 +43,10 @@ const DELETE: [&str; 5] = [
     "orphanDependents",
     "propagationPolicy",
 ];
+/// Methods that open a stream to a pod.
+const STREAM: [&str; 2] = ["get", "post"];
+/// Methods that are proxied.
+const PROXY: [&str; 7] = ["delete", "get", "head", "options", "patch", "post", "put"];
 const WRITE: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
 
 /// Describes `/apis/<group>/<version>/`.
@@ -66,7 +75,11 @@ pub(super) fn of_resource(resource: &Resource, schema: &str, paths: &mut Map<Str
     describe.add(paths, format!("{collection}/{{name}}"), describe.object());
     for subresource in discovery::subresources(resource) {
         let path = format!("{collection}/{{name}}/{}", subresource.name);
-        describe.add(paths, path, describe.subresource(&subresource));
+        if subresource.connects {
+            describe.connections(paths, path, &subresource);
+        } else {
+            describe.add(paths, path, describe.subresource(&subresource));
+        }
     }
     // The deprecated `watch/` paths exist only for builtin kinds.
     if !resource.rules.custom && resource.allows("watch") {
@@ -171,9 +184,7 @@ impl Describe<'_> {
         let mut parameters: Vec<(&str, Value)> = shared.iter().map(|name| (*name, query(name))).collect();
         for name in ["name", "namespace"] {
             if path.contains(&format!("{{{name}}}")) {
-                let schema = json!({ "type": "string", "uniqueItems": true });
-                let parameter = json!({ "in": "path", "name": name, "required": true, "schema": schema });
-                parameters.push((name, parameter));
+                parameters.push((name, in_path_parameter(name)));
             }
         }
         parameters.sort_by_key(|(name, _)| *name);
@@ -253,6 +264,57 @@ impl Describe<'_> {
             }
         }
         operations
+    }
+
+    /// Adds the paths of a subresource that opens connections. A proxy has paths below its own.
+    fn connections(&self, paths: &mut Map<String, Value>, path: String, subresource: &Subresource) {
+        let (methods, parameters): (&[&str], &[&str]) = match subresource.name.as_str() {
+            "exec" => (&STREAM, &["command", "container", "stderr", "stdin", "stdout", "tty"]),
+            "attach" => (&STREAM, &["container", "stderr", "stdin", "stdout", "tty"]),
+            "portforward" => (&STREAM, &["ports"]),
+            _ => {
+                let below = format!("{path}/{{path}}");
+                let item = self.connection(&below, subresource, "WithPath", &PROXY, &["path"]);
+                paths.insert(below, item);
+                (&PROXY, &["path"])
+            }
+        };
+        let item = self.connection(&path, subresource, "", methods, parameters);
+        paths.insert(path, item);
+    }
+
+    fn connection(
+        &self,
+        path: &str,
+        subresource: &Subresource,
+        suffix: &str,
+        methods: &[&str],
+        parameters: &[&str],
+    ) -> Value {
+        let resource = self.resource;
+        let scope = if resource.namespaced { "Namespaced" } else { "" };
+        let name = camel_case(&subresource.name, true);
+        let mut item = Map::new();
+        for method in methods {
+            let title = camel_case(method, true);
+            let id = format!("connect{}{title}{scope}{}{name}{suffix}", self.api.name, resource.kind);
+            let ok =
+                json!({ "description": "OK", "content": content(&["*/*"], &json!({ "type": "string" })) });
+            let operation = json!({
+                "operationId": id, "tags": [self.api.tag], "x-kubernetes-action": "connect",
+                "x-kubernetes-group-version-kind":
+                    { "group": resource.group, "version": resource.version, "kind": subresource.kind },
+                "responses": { "200": ok, "401": { "description": "Unauthorized" } },
+            });
+            item.insert((*method).to_owned(), operation);
+        }
+        let in_path = ["name", "namespace", "path"].into_iter();
+        let in_path = in_path.filter(|name| path.contains(&format!("{{{name}}}"))).map(in_path_parameter);
+        let mut parameters: Vec<Value> = in_path.chain(parameters.iter().map(|name| query(name))).collect();
+        // Stable: `path` is a part of the path before it is a parameter of the query.
+        parameters.sort_by_cached_key(|parameter| parameter["name"].to_string());
+        item.insert("parameters".to_owned(), Value::Array(parameters));
+        Value::Object(item)
     }
 
     /// Builds an operation that objects and subresources have in common.
@@ -339,6 +401,11 @@ impl Describe<'_> {
         let options = reference(&meta("DeleteOptions"));
         operation.value["requestBody"] = json!({ "content": content(&["*/*"], &options) });
     }
+}
+
+fn in_path_parameter(name: &str) -> Value {
+    let schema = json!({ "type": "string", "uniqueItems": true });
+    json!({ "in": "path", "name": name, "required": true, "schema": schema })
 }
 
 fn query(name: &str) -> Value {

@@ -112,6 +112,7 @@ impl Swagger {
             Some(content) => media_types(content),
             // Operations on resources list the types of a body that they do not have; other operations repeat `produces`.
             None if operation.get("x-kubernetes-action").is_none() => produces.clone(),
+            None if operation["x-kubernetes-action"] == "connect" => produces.clone(),
             None if produces.contains(&"application/vnd.kubernetes.protobuf".to_owned()) => {
                 vec!["*/*".to_owned()]
             }

@@ -49,6 +49,48 @@ fn a_builtin_group_has_the_recorded_operations() {
     );
 }
 
+/// Recorded with v1.36.3.
+#[test]
+fn connections_have_the_recorded_operations() {
+    let document = builtin_document("api/v1");
+    let all = operations(&document);
+    let of = |path: &str| -> Vec<String> {
+        let methods = all.iter().filter(|line| line.split(' ').nth(1) == Some(path));
+        methods.map(|line| line.replacen(path, "…", 1)).collect()
+    };
+    assert_eq!(
+        of("/api/v1/namespaces/{namespace}/pods/{name}/exec"),
+        [
+            "get … connectCoreV1GetNamespacedPodExec connect",
+            "post … connectCoreV1PostNamespacedPodExec connect"
+        ]
+    );
+    let proxy = "/api/v1/nodes/{name}/proxy/{path}";
+    assert_eq!(
+        of(proxy),
+        [
+            "delete … connectCoreV1DeleteNodeProxyWithPath connect",
+            "get … connectCoreV1GetNodeProxyWithPath connect",
+            "head … connectCoreV1HeadNodeProxyWithPath connect",
+            "options … connectCoreV1OptionsNodeProxyWithPath connect",
+            "patch … connectCoreV1PatchNodeProxyWithPath connect",
+            "post … connectCoreV1PostNodeProxyWithPath connect",
+            "put … connectCoreV1PutNodeProxyWithPath connect",
+        ]
+    );
+    let parameters = |path: &str| -> Vec<String> {
+        let parameters = document["paths"][path]["parameters"].as_array().unwrap().iter();
+        parameters
+            .map(|one| format!("{} {} {}", one["in"], one["name"], one["schema"]["type"]).replace('"', ""))
+            .collect()
+    };
+    assert_eq!(parameters(proxy), ["path name string", "path path string", "query path string"]);
+    assert_eq!(
+        parameters("/api/v1/namespaces/{namespace}/pods/{name}/portforward"),
+        ["path name string", "path namespace string", "query ports integer"]
+    );
+}
+
 #[test]
 fn a_document_holds_every_schema_it_refers_to() {
     for path in ["api/v1", "apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/events.k8s.io/v1"] {

@@ -1,7 +1,6 @@
 //! Table of the served builtin kinds, with attributes that the data files do not contain.
 //!
-//! It lists all kinds of kube-apiserver, without the subresources that need a node or another server. Behaviour beyond
-//! the schema is in `defaults`, `prepare` and `validate`.
+//! It lists all kinds of kube-apiserver. Behaviour beyond the schema is in `defaults`, `prepare` and `validate`.
 
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::selector::SelectableField;
@@ -76,13 +75,27 @@ pub(super) static KINDS: &[Kind] = &[
         strategy: &Namespace,
         ..kind("v1", "namespaces", Rules { name: NameRule::Label, ..RULES })
     },
-    Kind { selectable: || vec![typed("spec.unschedulable", "false")], ..kind("v1", "nodes", RULES) },
+    Kind {
+        subresources: &["proxy"],
+        selectable: || vec![typed("spec.unschedulable", "false")],
+        ..kind("v1", "nodes", RULES)
+    },
     kind("v1", "persistentvolumeclaims", RETURNED),
     kind("v1", "persistentvolumes", RETURNED),
     kind("v1", "bindings", RULES),
     Kind {
         selectable: pod_fields,
-        subresources: &["binding", "ephemeralcontainers", "eviction", "log", "resize"],
+        subresources: &[
+            "attach",
+            "binding",
+            "ephemeralcontainers",
+            "eviction",
+            "exec",
+            "log",
+            "portforward",
+            "proxy",
+            "resize",
+        ],
         ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC })
     },
     kind("v1", "podtemplates", Rules { returns_deleted_object: true, ..CONTENTS }),
@@ -91,6 +104,7 @@ pub(super) static KINDS: &[Kind] = &[
     Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES) },
     Kind { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED) },
     Kind {
+        subresources: &["proxy"],
         selectable: || vec![field("spec.clusterIP"), field("spec.type")],
         ..kind(
             "v1",

@@ -98,6 +98,7 @@ impl Kind {
                 group_version: (!sub.version.is_empty()).then(|| (sub.group.clone(), sub.version.clone())),
                 verbs: sub.verbs.clone(),
                 act: act(self.plural, &sub.name),
+                connects: sub.kind.ends_with("Options"),
             })
             .collect();
         Resource {

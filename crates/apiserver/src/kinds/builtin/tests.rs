@@ -86,7 +86,7 @@ async fn live(server: &Running, served: &Served, encoding: Encoding) -> Value {
         Encoding::Protobuf => protobuf::encode(&object).unwrap_or_else(|| panic!("{what}: no message")),
         _ => object.to_string().into_bytes(),
     };
-    let created = testing::now(create::run(&mut call(&collection), &Bytes::from(sent)));
+    let created = testing::now(create::run(&call(&collection), &Bytes::from(sent)));
     let created = created.unwrap_or_else(|error| panic!("{what}: {}", error.message()));
     let created = decode(&body(created).await);
 
@@ -169,8 +169,8 @@ async fn an_autoscaler_is_stored_once_and_shown_in_both_versions() {
     let list = read::list(&testing::call(&server, &path("v1"))).await.unwrap();
     let list: Value = serde_json::from_slice(&body(list).await).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    let mut call = testing::call(&server, &format!("{}/web", path("v1")));
-    testing::now(delete::run(&mut call, &Bytes::new())).unwrap();
+    let call = testing::call(&server, &format!("{}/web", path("v1")));
+    testing::now(delete::run(&call, &Bytes::new())).unwrap();
     assert!(read::get(&testing::call(&server, &format!("{}/web", path("v2")))).is_err());
 }
 

@@ -80,6 +80,10 @@ impl Strategy for Definition {
         own.into_iter().chain(ineffective).collect()
     }
 
+    fn pins_deleted_uid(&self) -> bool {
+        true
+    }
+
     fn held(&self, _definition: &Value) -> bool {
         true
     }

@@ -37,7 +37,7 @@ fn everything() -> (Value, Value) {
 fn classify(classifier: &Classifier, user: &UserInfo, method: &str, uri: &str) -> String {
     let head = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0;
     classifier
-        .classify(user, &head)
+        .classify(user, &RequestTarget::of(&head))
         .map_or_else(|| "none".to_owned(), |flow| flow.schema.to_str().unwrap().to_owned())
 }
 

@@ -7,30 +7,38 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
-use super::super::update::{self, Ownership};
+use super::super::update::{self, Ownership, Reviewed};
 use super::super::{Call, object_meta};
-use crate::request::query::WriteOptions;
+use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
+use crate::request::path::ResourcePath;
+use crate::request::query::{Write, WriteOptions};
 
 /// Binds the pod in the body, which must be that of the URL if the URL names one.
-pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
-    let mut binding = super::decode(call, bytes, "Binding", &["v1"], options.field_validation)?;
-    let namespace = call.path.namespace.clone();
-    object_meta::reconcile_namespace(&call.served, &namespace, &mut binding)?;
+pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let kind = ObjectKind::new("v1", "Binding");
+    let mut binding = super::decode(call, bytes, kind.kind, &[kind.version], options.field_validation)?;
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut binding)?;
+    super::track(call, &mut binding, kind, &options);
+    let name = [call.path.name.as_str(), metadata::text(&binding, "name")];
+    let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned();
+    let (admission, attributes) =
+        (&call.context.admission, call.attributes(OperationOptions::Create(&options), None).named(&name));
+    let attributes = Attributes { kind, ..attributes };
+    admission.mutate(&attributes, Some(&mut binding)).await?;
     let name = metadata::text(&binding, "name").to_owned();
-    if call.path.name.is_empty() {
-        call.path.name.clone_from(&name);
-    } else if call.path.name != name {
+    if !call.path.name.is_empty() && call.path.name != name {
         return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
     }
     check_target(&binding["target"])?;
+    admission.validate(&attributes, Some(&binding)).await?;
     let Some(pods) = call.cluster.registry().get("", "v1", "pods").cloned() else {
         return Err(call.not_found());
     };
     // From here on the request is an update of the pod.
-    call.served = pods;
-    "binding".clone_into(&mut call.path.subresource);
-    update::change(call, &options, |call, pod| bind(call, pod, &binding)).await?;
+    let path = ResourcePath { name, subresource: "binding".to_owned(), ..call.path.clone() };
+    let of_pod = Call { served: pods, path, ..call.clone() };
+    update::change(&of_pod, &options, Reviewed::Before, |call, pod| bind(call, pod, &binding)).await?;
     Ok(super::done(call))
 }
 
@@ -60,7 +68,7 @@ fn check_target(target: &Value) -> Result<(), ApiError> {
 }
 
 /// Returns the pod with its node.
-fn bind(call: &mut Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership), ApiError> {
+fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership), ApiError> {
     let name = call.path.name.clone();
     let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &name, &why));
     let uid = metadata::text(binding, "uid");

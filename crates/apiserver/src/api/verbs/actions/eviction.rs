@@ -9,9 +9,11 @@ use kube_apimachinery::status::{ApiError, Cause};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
-use super::super::{Call, RETRIES, delete};
+use super::super::{Call, RETRIES, delete, object_meta};
+use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::Served;
-use crate::request::query::{DeleteOptions, WriteOptions};
+use crate::request::path::ResourcePath;
+use crate::request::query::{DeleteOptions, Write, WriteOptions};
 use crate::state::Refused;
 use crate::state::writer;
 use crate::store::{Change, Key};
@@ -19,19 +21,31 @@ use crate::store::{Change, Key};
 /// Maximum number of evicted pods in a budget's status that still exist. Beyond it the budget refuses
 /// evictions.
 const MAX_DISRUPTED: usize = 2000;
+/// Version of evictions that plugins see.
+const VERSION: &str = "policy/v1";
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Evicts the pod in the URL.
-pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let written = WriteOptions::read(&call.query, "CreateOptions", false)?;
-    let versions = ["policy/v1", "policy/v1beta1"];
-    let eviction = super::decode(call, bytes, "Eviction", &versions, written.field_validation)?;
+pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let written = WriteOptions::read(&call.query, Write::Create)?;
+    let kind = ObjectKind::new(VERSION, "Eviction");
+    let versions = [VERSION, "policy/v1beta1"];
+    let mut eviction = super::decode(call, bytes, kind.kind, &versions, written.field_validation)?;
+    // Older versions are converted. kube-apiserver does not track the fields of evictions.
+    eviction["apiVersion"] = json!(VERSION);
+    object_meta::wipe(&mut eviction);
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut eviction)?;
+    let (admission, attributes) =
+        (&call.context.admission, call.attributes(OperationOptions::Create(&written), None));
+    let attributes = Attributes { kind, ..attributes };
+    admission.mutate(&attributes, Some(&mut eviction)).await?;
     if metadata::text(&eviction, "name") != call.path.name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let asked = eviction.get("deleteOptions").filter(|asked| asked.is_object());
     let mut options = DeleteOptions::read(&call.query, Some(asked.unwrap_or(&json!({}))))?;
     options.dry_run |= written.dry_run;
+    admission.validate(&attributes, Some(&eviction)).await?;
 
     let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let pod = call.served.value(&*stored.ok_or_else(|| call.not_found())?);
@@ -50,9 +64,10 @@ pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
     evict(call, &options).await
 }
 
-async fn evict(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
-    call.path.subresource.clear();
-    delete::delete(call, options).await?;
+async fn evict(call: &Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
+    let path = ResourcePath { subresource: String::new(), ..call.path.clone() };
+    let of_pod = Call { path, ..call.clone() };
+    delete::delete(&of_pod, options, delete::Reviewed::Before).await?;
     Ok(super::done(call))
 }
 

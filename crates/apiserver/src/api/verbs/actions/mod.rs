@@ -7,33 +7,35 @@ mod selectors;
 mod token;
 
 use bytes::Bytes;
+use kube_apimachinery::managed_fields::{self, Writer};
 use kube_apimachinery::schema;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use super::Call;
 use super::reply::Reply;
+use crate::api::admission::ObjectKind;
 use crate::kind::resource::Act;
-use crate::request::query::FieldValidation;
+use crate::request::query::{FieldValidation, WriteOptions};
 
 /// Executes the action of a POST to the call's path.
-pub(crate) async fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
     match act {
         Act::Bind => binding::run(call, bytes).await,
         Act::Evict => eviction::run(call, bytes).await,
-        Act::IssueToken => token::run(call, bytes),
-        Act::ReviewToken => review::run(call, bytes, review::of_token),
-        Act::ReviewSelf => review::run(call, bytes, review::of_self),
-        Act::ReviewAccess => review::run(call, bytes, review::of_access),
-        Act::ReviewOwnAccess => review::run(call, bytes, review::of_own_access),
-        Act::ReviewRules => review::run(call, bytes, review::of_rules),
+        Act::IssueToken => token::run(call, bytes).await,
+        Act::ReviewToken => review::run(call, bytes, review::of_token).await,
+        Act::ReviewSelf => review::run(call, bytes, review::of_self).await,
+        Act::ReviewAccess => review::run(call, bytes, review::of_access).await,
+        Act::ReviewOwnAccess => review::run(call, bytes, review::of_own_access).await,
+        Act::ReviewRules => review::run(call, bytes, review::of_rules).await,
     }
 }
 
 /// Decodes the body as a kind other than that of the path, in one of its versions. All versions are assumed to have
 /// the fields of the first.
 fn decode(
-    call: &mut Call,
+    call: &Call,
     bytes: &Bytes,
     kind: &str,
     versions: &[&str],
@@ -42,12 +44,28 @@ fn decode(
     let mut refused = None;
     let schema = versions.first().and_then(|first| schema::schema_of_kind(first, kind));
     for (version, schema) in versions.iter().zip(schema.into_iter().cycle()) {
-        match call.as_another(version, kind, schema, |call| call.decode(bytes, validation)) {
+        match call.of_kind(version, kind, schema).decode(bytes, validation) {
             Ok(object) => return Ok(object),
             Err(error) => refused = refused.or(Some(error)),
         }
     }
     Err(refused.unwrap_or_else(|| ApiError::internal(format!("no schema of {kind}"))))
+}
+
+/// Makes the manager of the request the owner of the fields of a body of another kind.
+fn track(call: &Call, object: &mut Value, kind: ObjectKind<'_>, options: &WriteOptions) {
+    let api_version = kind.api_version();
+    let Some(schema) = schema::schema_of_kind(&api_version, kind.kind) else {
+        return;
+    };
+    let (now, manager) = (call.cluster.clock.now_seconds(), call.manager(options));
+    let writer = Writer {
+        manager: &manager,
+        subresource: &call.path.subresource,
+        api_version: &api_version,
+        now: &now,
+    };
+    managed_fields::track_update(&schema, None, object, &writer, &[]);
 }
 
 /// Responds with the `Status` of a completed action.

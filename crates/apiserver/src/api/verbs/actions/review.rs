@@ -10,22 +10,31 @@ use serde_json::{Value, json};
 use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta, update};
 use super::selectors;
-use crate::request::query::WriteOptions;
+use crate::api::admission::OperationOptions;
+use crate::request::query::{Write, WriteOptions};
 use crate::user::UserInfo;
 
-/// Responds to the review in the body with its status.
-pub(super) fn run(
-    call: &mut Call,
+/// Responds to the review in the body with its status. Plugins see it before it is answered.
+pub(super) async fn run(
+    call: &Call,
     bytes: &Bytes,
     status: fn(&Call, &mut Value) -> Result<Value, ApiError>,
 ) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
+    let options = WriteOptions::read(&call.query, Write::Create)?;
     let mut review = call.decode(bytes, options.field_validation)?;
-    let namespace = call.path.namespace.clone();
-    object_meta::reconcile_namespace(&call.served, &namespace, &mut review)?;
+    object_meta::wipe(&mut review);
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut review)?;
     // Reviews have managed fields like stored objects.
     update::track(call, None, &mut review, &options, "");
-    review["status"] = status(call, &mut review)?;
+    let name = metadata::text(&review, "name").to_owned();
+    let (admission, attributes) =
+        (&call.context.admission, call.attributes(OperationOptions::Create(&options), None).named(&name));
+    admission.mutate(&attributes, Some(&mut review)).await?;
+    let question = review.clone();
+    // Checks the question, too: validating plugins see only those that can be answered.
+    let answer = status(call, &mut review)?;
+    admission.validate(&attributes, Some(&question)).await?;
+    review["status"] = answer;
     call.served.conform(&mut review);
     reply::object(call, 201, review)
 }

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta};
+use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::api::authentication::{Bound, Claims, Objects, Reference};
-use crate::request::query::WriteOptions;
+use crate::request::query::{Write, WriteOptions};
 use crate::store::Key;
 
 const GROUP: &str = "authentication.k8s.io";
@@ -25,38 +26,55 @@ const SHORTEST: i64 = 10 * 60;
 const LONGEST: i64 = 1 << 32;
 
 /// Responds with a token of the account in the URL.
-pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
+pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, Write::Create)?;
     let mut request = super::decode(call, bytes, KIND, &[VERSION], options.field_validation)?;
-    let namespace = call.path.namespace.clone();
-    object_meta::reconcile_namespace(&call.served, &namespace, &mut request)?;
+    let namespace = &call.path.namespace;
+    // A UID is a precondition.
+    let uid = metadata::of(&mut request).remove("uid");
+    object_meta::wipe(&mut request);
+    metadata::of(&mut request).extend(uid.map(|uid| ("uid".to_owned(), uid)));
+    object_meta::reconcile_namespace(&call.served, namespace, &mut request)?;
     if request["spec"]["expirationSeconds"].is_null() {
         request["spec"]["expirationSeconds"] = json!(DEFAULT_SECONDS);
     }
     let entries = managed_fields_of(call, &request, &options);
-    let account = Reference {
-        name: call.path.name.clone(),
-        uid: uid_of(call, "serviceaccounts", &namespace, &call.path.name)?,
-    };
-    check_name(&account.name, &request)?;
-    let seconds = check_time(&request)?;
-    let mut bound =
-        Bound { namespace: namespace.clone(), node: None, pod: None, secret: None, serviceaccount: account };
-    bind(call, &request["spec"]["boundObjectRef"], &mut bound)?;
+    if !entries.is_null() {
+        metadata::of(&mut request).insert("managedFields".to_owned(), entries);
+    }
+    let (admission, attributes) =
+        (&call.context.admission, call.attributes(OperationOptions::Create(&options), None));
+    let attributes = Attributes { kind: ObjectKind::new(VERSION, KIND), ..attributes };
+    admission.mutate(&attributes, Some(&mut request)).await?;
 
-    let now = call.cluster.clock.now();
+    let name = &call.path.name;
+    check_name(name, &request)?;
+    let account = Reference { name: name.clone(), uid: uid_of(call, "serviceaccounts", namespace, name)? };
+    check_uid(&account, &request)?;
     let asked = request["spec"]["audiences"].as_array().into_iter().flatten();
     let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
     if audiences.is_empty() {
         audiences.push(call.context.authenticator.issuer().name().to_owned());
     }
-    let claims = Claims::new(call.cluster.uid(), bound, &audiences, now, seconds);
-    let account = &claims.bound.serviceaccount;
-    request["metadata"] = json!({
-        "name": account.name, "namespace": namespace, "uid": account.uid,
-        "creationTimestamp": format_seconds(now), "managedFields": entries,
-    });
+    let now = call.cluster.clock.now();
     request["spec"]["audiences"] = json!(audiences);
+    let fields = metadata::of(&mut request);
+    for (field, value) in [
+        ("name", account.name.clone()),
+        ("namespace", namespace.clone()),
+        ("uid", account.uid.clone()),
+        ("creationTimestamp", format_seconds(now)),
+    ] {
+        fields.insert(field.to_owned(), json!(value));
+    }
+    request["status"] = json!({"token": "", "expirationTimestamp": null});
+    let seconds = check_time(&request)?;
+    admission.validate(&attributes, Some(&request)).await?;
+
+    let mut bound =
+        Bound { namespace: namespace.clone(), node: None, pod: None, secret: None, serviceaccount: account };
+    bind(call, &request["spec"]["boundObjectRef"], &mut bound)?;
+    let claims = Claims::new(call.cluster.uid(), bound, &audiences, now, seconds);
     request["status"] = json!({
         "token": call.context.authenticator.issuer().sign(&claims),
         "expirationTimestamp": Timestamp::from_second(claims.exp).map(format_seconds).unwrap_or_default(),
@@ -103,6 +121,19 @@ fn check_name(account: &str, request: &Value) -> Result<(), ApiError> {
     let why = "must match the service account name if specified";
     let error = FieldError::invalid("metadata.name", &quote(name), why);
     Err(ApiError::invalid(GROUP, KIND, account, vec![error]))
+}
+
+/// Checks the UID in the body, which may repeat the account's.
+fn check_uid(account: &Reference, request: &Value) -> Result<(), ApiError> {
+    let uid = metadata::text(request, "uid");
+    if uid.is_empty() || uid == account.uid {
+        return Ok(());
+    }
+    let why = format!(
+        "the UID in the token request ({uid}) does not match the UID of the service account ({})",
+        account.uid
+    );
+    Err(ApiError::conflict(GROUP, KIND, &account.name, &why))
 }
 
 fn check_time(request: &Value) -> Result<i64, ApiError> {

@@ -56,7 +56,7 @@ pub(crate) fn run(
     faulty: Option<FaultyWatch>,
 ) -> Result<Reply, ApiError> {
     let fault = faulty.map(|faulty| faulty.fault);
-    let mut options = ListOptions::read(&call.query, true)?;
+    let mut options = ListOptions::of_watch(&call.query)?;
     if fault == Some(WatchFault::NoBookmarks) {
         options.bookmarks = false;
     }

@@ -92,8 +92,8 @@ impl World {
             }
             Step::Delete { name, policy } => {
                 let options = json!({"propagationPolicy": policy}).to_string();
-                let mut call = testing::call(&self.server, &path(*name));
-                let _ = testing::now(delete::run(&mut call, &Bytes::from(options)));
+                let call = testing::call(&self.server, &path(*name));
+                let _ = testing::now(delete::run(&call, &Bytes::from(options)));
             }
             Step::CatchUp => finish(self.collector.catch_up(&self.server)),
             Step::CollectOne => {
@@ -106,7 +106,7 @@ impl World {
     fn patch(&self, name: usize, patch: &Value) {
         let mut call = testing::call(&self.server, &format!("{MAPS}/{}", NAMES[name]));
         call.content_type = Some("application/merge-patch+json".to_owned());
-        let _ = testing::now(patch::run(&mut call, &Bytes::from(patch.to_string())));
+        let _ = testing::now(patch::run(&call, &Bytes::from(patch.to_string())));
     }
 
     fn read_events(&mut self, collects: bool) {

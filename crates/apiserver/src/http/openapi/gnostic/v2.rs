@@ -37,6 +37,8 @@ static PATH_ITEM: Message = Message {
         field(3, "put", Form::Message(&OPERATION)),
         field(4, "post", Form::Message(&OPERATION)),
         field(5, "delete", Form::Message(&OPERATION)),
+        field(6, "options", Form::Message(&OPERATION)),
+        field(7, "head", Form::Message(&OPERATION)),
         field(8, "patch", Form::Message(&OPERATION)),
         field(9, "parameters", Each(&Choice(parameter_or_reference))),
     ],

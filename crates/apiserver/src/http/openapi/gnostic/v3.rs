@@ -43,6 +43,8 @@ static PATH_ITEM: Message = Message {
         field(5, "put", Form::Message(&OPERATION)),
         field(6, "post", Form::Message(&OPERATION)),
         field(7, "delete", Form::Message(&OPERATION)),
+        field(8, "options", Form::Message(&OPERATION)),
+        field(9, "head", Form::Message(&OPERATION)),
         field(10, "patch", Form::Message(&OPERATION)),
         field(13, "parameters", Each(&Wrapped(1, &Form::Message(&PARAMETER)))),
     ],

@@ -1,0 +1,58 @@
+//! Access to the kubelets of nodes, which this server does not have: pods have no processes here.
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::status::ApiError;
+use serde_json::Value;
+
+use super::Call;
+use crate::store::Key;
+
+/// Returns the error of a request that needs the kubelet of a node. kube-apiserver's message for a missing node names the resource
+/// of the request.
+pub(super) fn unreachable(call: &Call, node: &str) -> ApiError {
+    let resource = &call.served.resource;
+    let nodes = call.cluster.registry().get("", "v1", "nodes").cloned();
+    let stored = nodes.and_then(|nodes| {
+        let stored = call.cluster.read(|store| store.get(nodes.storage(), &Key::new("", node)).cloned())?;
+        Some(nodes.value(&stored))
+    });
+    let Some(object) = stored else {
+        return ApiError::not_found(&resource.group, &resource.plural, node);
+    };
+    if object["status"]["addresses"].as_array().is_none_or(Vec::is_empty) {
+        return ApiError::internal("no preferred addresses found; known addresses: []");
+    }
+    let subresource = &call.path.subresource;
+    let why = format!(
+        "{}/{subresource}: node {} has no kubelet that this server could ask",
+        resource.plural,
+        quote(node)
+    );
+    ApiError::new(501, "NotImplemented", why)
+}
+
+/// Checks the name of a container, which requests to a pod with one container may omit.
+///
+/// # Errors
+/// 400 if the pod has no such container, or several and none is named.
+pub(super) fn check_container(call: &Call, pod: &Value, wanted: &str) -> Result<(), ApiError> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let names = |list: &str| {
+        let containers = pod["spec"][list].as_array().into_iter().flatten();
+        containers.filter_map(|container| container["name"].as_str())
+    };
+    let name = &call.path.name;
+    if !wanted.is_empty() {
+        let is_known = lists.into_iter().flat_map(names).any(|known| known == wanted);
+        let why = format!("container {wanted} is not valid for pod {name}");
+        return if is_known { Ok(()) } else { Err(ApiError::bad_request(why)) };
+    }
+    if names("containers").count() <= 1 {
+        return Ok(());
+    }
+    let all: Vec<&str> = lists.into_iter().flat_map(names).collect();
+    let all = all.join(" ");
+    Err(ApiError::bad_request(format!(
+        "a container name must be specified for pod {name}, choose one of: [{all}]"
+    )))
+}
