@@ -148,6 +148,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "field_path",
             "go_struct",
             "schema",
+            "cel",
             "patch",
             "managed_fields",
             "protobuf",

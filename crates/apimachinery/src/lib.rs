@@ -18,6 +18,7 @@
 //! - [`selector`]: label and field selectors; [`quantity`]: amounts such as `500m`; [`decode`]: JSON with the errors of Go's decoder;
 //! - `go_struct` (feature `go-struct`): the fields of builtin kinds;
 //! - `schema` (feature `schema`): defaulting, pruning, validation;
+//! - `cel` (feature `cel`): expressions in match conditions;
 //! - `patch` (feature `patch`) and `managed_fields` (feature `apply`): changes of objects, and the owners of their fields;
 //! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients;
 //! - `rbac` (feature `rbac`): decisions of role-based access control.
@@ -33,6 +34,8 @@
 //! - CEL rules (`x-kubernetes-validations`) are not evaluated.
 //! - All versions of a kind are assumed to have the same fields, which holds without a conversion webhook.
 
+#[cfg(feature = "cel")]
+pub mod cel;
 #[cfg(any(feature = "go-struct", feature = "schema"))]
 pub mod data_file;
 pub mod decode;

@@ -2,6 +2,7 @@
 //!
 //! Shapes and messages follow the recorded answers of kube-apiserver v1.36 (`tests/conformance`).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -28,7 +29,7 @@ pub struct ApiError(Box<Inner>);
 #[derive(Debug, Clone, PartialEq)]
 struct Inner {
     code: u16,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     /// `None` omits `details`; an empty map writes `"details":{}`, as some answers have it.
     details: Option<Map<String, Value>>,
@@ -41,9 +42,46 @@ impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             code,
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: None,
+            continue_token: String::new(),
+        }))
+    }
+
+    /// Creates an error from a `Status` object, such as that of a webhook, with another code and message. Unknown fields are
+    /// dropped.
+    #[must_use]
+    pub fn from_status(status: &Value, code: u16, message: String) -> Self {
+        let reason = status["reason"].as_str().unwrap_or_default().to_owned();
+        let details = status["details"].as_object().map(|given| {
+            let mut details = Map::new();
+            let texts = ["name", "group", "kind", "uid"];
+            for (field, value) in texts.iter().filter_map(|field| Some((field, given.get(*field)?))) {
+                if value.as_str().is_some_and(|text| !text.is_empty()) {
+                    details.insert((*field).to_owned(), value.clone());
+                }
+            }
+            let causes = given.get("causes").and_then(Value::as_array).filter(|causes| !causes.is_empty());
+            if let Some(causes) = causes {
+                let known = |cause: &Value| -> Value {
+                    let fields = ["reason", "message", "field"].into_iter();
+                    let texts = fields.filter_map(|field| Some((field.to_owned(), cause[field].as_str()?)));
+                    let texts = texts.filter(|(_, text)| !text.is_empty());
+                    Value::Object(texts.map(|(field, text)| (field, json!(text))).collect())
+                };
+                details.insert("causes".to_owned(), causes.iter().map(known).collect());
+            }
+            if let Some(seconds) = given.get("retryAfterSeconds").filter(|seconds| **seconds != 0) {
+                details.insert("retryAfterSeconds".to_owned(), seconds.clone());
+            }
+            details
+        });
+        Self(Box::new(Inner {
+            code,
+            reason: Cow::Owned(reason),
+            message,
+            details,
             continue_token: String::new(),
         }))
     }
@@ -56,8 +94,8 @@ impl ApiError {
 
     /// Returns the machine-readable reason; empty for a bare 500.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
-        self.0.reason
+    pub fn reason(&self) -> &str {
+        &self.0.reason
     }
 
     /// Returns the human-readable message.

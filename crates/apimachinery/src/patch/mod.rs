@@ -2,10 +2,12 @@
 //!
 //! Server-side apply is in [`crate::managed_fields`].
 
+mod admission;
 mod json;
 mod merge;
 mod strategic;
 
+pub use admission::{AdmissionPatchError, admission};
 pub use json::json;
 pub use merge::merge;
 pub use strategic::strategic;

@@ -1,0 +1,66 @@
+//! Queries of expressions to the authorizer: `authorizer.group('').resource('pods').check('get').allowed()`.
+
+use super::types::{ObjectType, Type};
+
+/// Question to the authorizer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AccessQuery {
+    /// Path of a non-resource request; the fields of a resource are empty then.
+    pub path: Option<String>,
+    /// API group.
+    pub group: String,
+    /// Plural of the resource.
+    pub resource: String,
+    /// Subresource; may be empty.
+    pub subresource: String,
+    /// Namespace; empty for all.
+    pub namespace: String,
+    /// Name of the object; empty for all.
+    pub name: String,
+    /// Verb.
+    pub verb: String,
+    /// Namespace and name of the service account that is asked about, instead of the user of the request.
+    pub service_account: Option<(String, String)>,
+}
+
+/// Answer of the authorizer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether the user may do it.
+    pub allowed: bool,
+    /// Reason of the authorizer; may be empty.
+    pub reason: String,
+}
+
+/// Type of the variable `authorizer`.
+pub static AUTHORIZER: ObjectType = ObjectType {
+    name: "kubernetes.authorization.Authorizer",
+    field: |name| (name == "requestResource").then_some(Type::Object(&RESOURCE_CHECK)),
+};
+pub(super) static PATH_CHECK: ObjectType = opaque("kubernetes.authorization.PathCheck");
+pub(super) static GROUP_CHECK: ObjectType = opaque("kubernetes.authorization.GroupCheck");
+pub(super) static RESOURCE_CHECK: ObjectType = opaque("kubernetes.authorization.ResourceCheck");
+pub(super) static DECISION: ObjectType = opaque("kubernetes.authorization.Decision");
+
+const fn opaque(name: &'static str) -> ObjectType {
+    ObjectType { name, field: |_| None }
+}
+
+/// Returns the type of a call of an authorization function; `None` if there is no such function for the types.
+pub(super) fn signature(function: &str, target: &Type, arguments: &[Type]) -> Option<Type> {
+    let Type::Object(target) = target else { return None };
+    let texts = arguments.iter().all(|argument| argument.fits(&Type::String));
+    let result = match (target.name, function, arguments.len()) {
+        _ if !texts => return None,
+        (name, "path", 1) if name == AUTHORIZER.name => &PATH_CHECK,
+        (name, "group", 1) if name == AUTHORIZER.name => &GROUP_CHECK,
+        (name, "serviceAccount", 2) if name == AUTHORIZER.name => &AUTHORIZER,
+        (name, "resource", 1) if name == GROUP_CHECK.name => &RESOURCE_CHECK,
+        (name, "subresource" | "namespace" | "name", 1) if name == RESOURCE_CHECK.name => &RESOURCE_CHECK,
+        (name, "check", 1) if name == RESOURCE_CHECK.name || name == PATH_CHECK.name => &DECISION,
+        (name, "allowed" | "errored", 0) if name == DECISION.name => return Some(Type::Bool),
+        (name, "reason" | "error", 0) if name == DECISION.name => return Some(Type::String),
+        _ => return None,
+    };
+    Some(Type::Object(result))
+}

@@ -1,0 +1,120 @@
+//! The Common Expression Language, as far as match conditions of admission need it: parsing, type checking and evaluation.
+//!
+//! Messages are those of Go's `cel-go`, with the place in the text. The evaluation has a budget, so that no expression of a client
+//! runs for long: each step costs at least 1, and what it copies or searches costs extra.
+//!
+//! Supported are all operators, the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`, the functions of the language
+//! except for those of timestamps, and Kubernetes' functions of strings, lists and authorization. Other functions of Kubernetes
+//! (quantities, addresses, URLs, versions, formats, sets) are refused when the expression is compiled, by name.
+
+mod authorization;
+mod check;
+mod eval;
+mod functions;
+mod operators;
+mod parse;
+mod token;
+mod types;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::authorization::{AUTHORIZER, AccessQuery, Decision};
+pub use self::eval::{Activation, EvaluationError};
+pub use self::types::{ObjectType, Type};
+
+use self::parse::Node;
+
+/// Maximum length of an expression in characters, as in cel-go.
+const LENGTH: usize = 100_000;
+/// Maximum nesting of an expression. cel-go allows 250 levels.
+const DEPTH: usize = 100;
+/// Cost that the match conditions of a webhook may have together, as in kube-apiserver.
+pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
+
+/// Variables of an expression and their types.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    variables: Vec<(&'static str, Type)>,
+}
+
+impl Environment {
+    /// Creates an environment with these variables.
+    #[must_use]
+    pub fn new(variables: Vec<(&'static str, Type)>) -> Self {
+        Self { variables }
+    }
+
+    fn type_of(&self, name: &str) -> Option<&Type> {
+        self.variables.iter().find(|(known, _)| *known == name).map(|(_, of)| of)
+    }
+}
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct Program {
+    root: Node,
+}
+
+impl Program {
+    /// Compiles a condition, which is an expression of type `bool`.
+    ///
+    /// # Errors
+    /// kube-apiserver's text for an invalid expression: `compilation failed: …`, or `must evaluate to bool but got …`.
+    pub fn condition(text: &str, environment: &Environment) -> Result<Self, String> {
+        let failed = |issues: Vec<Issue>| {
+            let issues: Vec<String> = issues.iter().map(|issue| issue.shown(text)).collect();
+            format!("compilation failed: {}", issues.join("\n"))
+        };
+        let length = text.chars().count();
+        if length > LENGTH {
+            return Err(format!(
+                "compilation failed: ERROR: <input>:-1:0: expression code point size exceeds limit: size: {length}, limit \
+                 {LENGTH}"
+            ));
+        }
+        let root = parse::parse(text).map_err(failed)?;
+        match check::check(&root, environment).map_err(failed)? {
+            Type::Bool => Ok(Self { root }),
+            other => Err(format!("must evaluate to bool but got {other}")),
+        }
+    }
+
+    /// Evaluates the condition. The cost is subtracted from `budget`.
+    ///
+    /// # Errors
+    /// [`EvaluationError`] with cel-go's text, or the access query on which the result depends.
+    pub fn holds(&self, activation: &Activation<'_>, budget: &mut u64) -> Result<bool, EvaluationError> {
+        eval::condition(&self.root, activation, budget)
+    }
+}
+
+/// An error at a place in the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Issue {
+    /// Offset in bytes.
+    at: usize,
+    message: String,
+}
+
+impl Issue {
+    fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+
+    /// Returns the message with its place and the line.
+    fn shown(&self, text: &str) -> String {
+        let before = &text[..self.at.min(text.len())];
+        let line = before.matches('\n').count();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+        let shown = text.split('\n').nth(line).unwrap_or_default().replace('\t', " ");
+        format!(
+            "ERROR: <input>:{}:{}: {}\n | {shown}\n | {}^",
+            line + 1,
+            column + 1,
+            self.message,
+            ".".repeat(column)
+        )
+    }
+}

@@ -1,0 +1,221 @@
+//! Tokens of an expression.
+
+use super::Issue;
+use super::value::Literal;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Token {
+    Ident(String),
+    Literal(Literal),
+    /// An operator, a bracket or another sign, and the keyword `in`.
+    Sign(&'static str),
+    End,
+}
+
+/// A token and its offset.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Spanned {
+    pub(super) token: Token,
+    pub(super) at: usize,
+    pub(super) end: usize,
+}
+
+/// Longer signs first.
+const SIGNS: [&str; 24] = [
+    "==", "!=", "<=", ">=", "&&", "||", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ",", ".", "(", ")",
+    "[", "]", "{", "}",
+];
+
+/// Splits a text into tokens; the last one is [`Token::End`].
+pub(super) fn tokens(text: &str) -> Result<Vec<Spanned>, Vec<Issue>> {
+    let mut found = Vec::new();
+    let mut issues = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        let Some(first) = rest.chars().next() else { break };
+        if first.is_ascii_whitespace() || first == '\u{c}' {
+            at += first.len_utf8();
+            continue;
+        }
+        if rest.starts_with("//") {
+            at += rest.find('\n').unwrap_or(rest.len());
+            continue;
+        }
+        match token(rest) {
+            Ok((token, length)) => {
+                found.push(Spanned { token, at, end: at + length });
+                at += length;
+            }
+            Err((message, length)) => {
+                issues.push(Issue::new(at, format!("Syntax error: {message}")));
+                at += length.max(first.len_utf8());
+            }
+        }
+    }
+    found.push(Spanned { token: Token::End, at: text.len(), end: text.len() });
+    if issues.is_empty() { Ok(found) } else { Err(issues) }
+}
+
+type Scanned = Result<(Token, usize), (String, usize)>;
+
+/// Reads the first token, and returns its length in bytes.
+fn token(rest: &str) -> Scanned {
+    let bytes = rest.as_bytes();
+    if let Some(quoted) = quoted(rest) {
+        return quoted;
+    }
+    if bytes[0].is_ascii_digit() || bytes[0] == b'.' && bytes.get(1).is_some_and(u8::is_ascii_digit) {
+        return number(rest);
+    }
+    if bytes[0].is_ascii_alphabetic() || bytes[0] == b'_' {
+        let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let token = match &rest[..length] {
+            "in" => Token::Sign("in"),
+            "true" => Token::Literal(Literal::Bool(true)),
+            "false" => Token::Literal(Literal::Bool(false)),
+            "null" => Token::Literal(Literal::Null),
+            name => Token::Ident(name.to_owned()),
+        };
+        return Ok((token, length));
+    }
+    if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+        return Ok((Token::Sign(sign), sign.len()));
+    }
+    let first: String = rest.chars().take(1).collect();
+    Err((format!("token recognition error at: '{first}'"), first.len()))
+}
+
+fn number(rest: &str) -> Scanned {
+    let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unsigned = |length: usize| rest[length..].starts_with(['u', 'U']);
+    if let Some(hex) = rest.strip_prefix("0x") {
+        let length = hex.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hex.len());
+        if length > 0 {
+            let value = u64::from_str_radix(&hex[..length], 16);
+            return integer(value.ok().map(i128::from), unsigned(length + 2), length + 2);
+        }
+    }
+    let whole = digits(rest);
+    let mut length = whole;
+    let mut is_float = false;
+    if rest[length..].starts_with('.') && digits(&rest[length + 1..]) > 0 {
+        is_float = true;
+        length += 1 + digits(&rest[length + 1..]);
+    }
+    if let Some(exponent) = rest[length..].strip_prefix(['e', 'E']) {
+        let sign = usize::from(exponent.starts_with(['+', '-']));
+        let count = digits(&exponent[sign..]);
+        if count > 0 {
+            is_float = true;
+            length += 1 + sign + count;
+        }
+    }
+    if is_float {
+        let value: f64 = rest[..length].parse().map_err(|_| ("invalid double literal".to_owned(), length))?;
+        return Ok((Token::Literal(Literal::Double(value)), length));
+    }
+    integer(rest[..length].parse().ok(), unsigned(length), length)
+}
+
+/// The smallest integer is a minus sign and a literal that no integer can hold, so that one more is allowed here.
+fn integer(value: Option<i128>, is_unsigned: bool, length: usize) -> Scanned {
+    if is_unsigned {
+        let value = value.and_then(|value| u64::try_from(value).ok());
+        let value = value.ok_or(("invalid uint literal".to_owned(), length + 1))?;
+        return Ok((Token::Literal(Literal::Uint(value)), length + 1));
+    }
+    let value = value.filter(|value| *value <= i128::from(i64::MAX) + 1);
+    let value = value.ok_or(("invalid int literal".to_owned(), length))?;
+    let literal = i64::try_from(value).map_or(Literal::IntMinimum, Literal::Int);
+    Ok((Token::Literal(literal), length))
+}
+
+/// Reads a string or bytes; `None` if the text begins with something else.
+fn quoted(rest: &str) -> Option<Scanned> {
+    // Behind a prefix of at most two letters; a longer search would be repeated for each token.
+    let prefix = rest.bytes().take(3).position(|byte| matches!(byte, b'"' | b'\''))?;
+    let (is_raw, is_bytes) = match rest.get(..prefix)?.to_ascii_lowercase().as_str() {
+        "" => (false, false),
+        "r" => (true, false),
+        "b" => (false, true),
+        "rb" | "br" => (true, true),
+        _ => return None,
+    };
+    let body = &rest[prefix..];
+    let quote = &body[..1];
+    let triple = quote.repeat(3);
+    let (open, multiline) = if body.starts_with(&triple) { (&*triple, true) } else { (quote, false) };
+    let inner = &body[open.len()..];
+    let mut end = None;
+    let mut escaped = false;
+    for (at, c) in inner.char_indices() {
+        if escaped {
+            escaped = false;
+        } else if c == '\\' && !is_raw {
+            escaped = true;
+        } else if inner[at..].starts_with(open) {
+            end = Some(at);
+            break;
+        } else if !multiline && (c == '\n' || c == '\r') {
+            break;
+        }
+    }
+    let Some(end) = end else {
+        return Some(Err((format!("token recognition error at: '{rest}'"), rest.len())));
+    };
+    let length = prefix + open.len() + end + open.len();
+    let text = &inner[..end];
+    let decoded = if is_raw { Ok(text.as_bytes().to_vec()) } else { unescape(text, is_bytes) };
+    let literal = decoded.and_then(|decoded| {
+        if is_bytes {
+            return Ok(Literal::Bytes(decoded));
+        }
+        String::from_utf8(decoded).map(Literal::String).map_err(|_| "invalid string literal".to_owned())
+    });
+    Some(literal.map(|literal| (Token::Literal(literal), length)).map_err(|why| (why, length)))
+}
+
+fn unescape(text: &str, is_bytes: bool) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut characters = text.chars();
+    let mut buffer = [0; 4];
+    while let Some(c) = characters.next() {
+        if c != '\\' {
+            out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
+            continue;
+        }
+        let escape = characters.next().ok_or("unable to unescape string")?;
+        let simple = match escape {
+            'a' => 7,
+            'b' => 8,
+            'f' => 12,
+            'n' => 10,
+            'r' => 13,
+            't' => 9,
+            'v' => 11,
+            '\\' | '\'' | '"' | '`' | '?' => u8::try_from(escape).unwrap_or_default(),
+            _ => 0,
+        };
+        if simple != 0 {
+            out.push(simple);
+            continue;
+        }
+        let (count, radix, first) = match escape {
+            'x' | 'X' => (2, 16, None),
+            'u' if !is_bytes => (4, 16, None),
+            'U' if !is_bytes => (8, 16, None),
+            '0'..='3' => (2, 8, Some(escape)),
+            _ => return Err("unable to unescape string".to_owned()),
+        };
+        let digits: String = first.into_iter().chain(characters.by_ref().take(count)).collect();
+        let code = u32::from_str_radix(&digits, radix).map_err(|_| "unable to unescape string")?;
+        if is_bytes {
+            out.push(u8::try_from(code).map_err(|_| "unable to unescape string")?);
+        } else {
+            let c = char::from_u32(code).ok_or("unable to unescape string")?;
+            out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,445 @@
+//! JSON patches of admission webhooks, with the errors and deviations of the Go library that kube-apiserver applies them with.
+//!
+//! Unlike the patches of clients, a failed operation is reported with its reason.
+
+use serde_json::{Map, Value};
+
+use crate::decode;
+use crate::go::json_type;
+
+/// Maximum number of operations in a patch.
+const MAX_OPERATIONS: usize = 10_000;
+/// Maximum number of bytes that the `copy` operations of a patch may add.
+const MAX_COPIED: usize = 3 << 20;
+/// Maximum nesting that operations may create, equal to the JSON parser's limit.
+const MAX_DEPTH: usize = 128;
+/// Maximum number of values that the operations of a patch may visit: elements of lists that are shifted, and values whose depth is
+/// determined.
+const MAX_VISITED: usize = 20_000_000;
+
+/// Reason why a patch is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdmissionPatchError {
+    /// The text is not a list of operations.
+    Undecodable(String),
+    /// An operation cannot be applied.
+    Inapplicable(String),
+}
+
+/// Applies the patch of a webhook. `None` if the patch has no operation.
+///
+/// # Errors
+/// Go's text for a patch that is malformed or cannot be applied. Also refused are patches with more than 10,000 operations, and
+/// results that are nested more than 128 levels deep.
+pub fn admission(target: &Value, patch: &[u8]) -> Result<Option<Value>, AdmissionPatchError> {
+    let patch = decode::json(patch).map_err(AdmissionPatchError::Undecodable)?.value;
+    let wrong_type = |value: &Value, of: &str| {
+        let found = json_type(value);
+        AdmissionPatchError::Undecodable(format!(
+            "json: cannot unmarshal {found} into Go value of type jsonpatch.{of}"
+        ))
+    };
+    let operations = match patch {
+        Value::Array(operations) => operations,
+        Value::Null => Vec::new(),
+        other => return Err(wrong_type(&other, "Patch")),
+    };
+    if let Some(other) = operations.iter().find(|operation| !operation.is_object() && !operation.is_null()) {
+        return Err(wrong_type(other, "Operation"));
+    }
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    let mut patcher = Patcher { document: target.clone(), copied: 0, visited: 0 };
+    if operations.len() > MAX_OPERATIONS {
+        let why =
+            format!("the patch has {} operations, of which {MAX_OPERATIONS} are allowed", operations.len());
+        return Err(AdmissionPatchError::Inapplicable(why));
+    }
+    for operation in operations {
+        let operation = operation.as_object().cloned().unwrap_or_default();
+        patcher.apply(operation).map_err(AdmissionPatchError::Inapplicable)?;
+    }
+    Ok(Some(patcher.document))
+}
+
+struct Patcher {
+    document: Value,
+    copied: usize,
+    visited: usize,
+}
+
+const MISSING: &str = "missing value";
+const TEST_FAILED: &str = "test failed";
+
+impl Patcher {
+    fn apply(&mut self, mut operation: Map<String, Value>) -> Result<(), String> {
+        let text = |operation: &Map<String, Value>, field: &str| match operation.get(field) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::Null) | None => Err(if field == "path" {
+                format!("operation missing path field: {MISSING}")
+            } else {
+                format!("operation, missing {field} field: {MISSING}")
+            }),
+            Some(other) => {
+                Err(format!("json: cannot unmarshal {} into Go value of type string", json_type(other)))
+            }
+        };
+        let kind = operation.get("op").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+        let path = text(&operation, "path");
+        let undecoded = |field: &str, why: &str| format!("{kind} operation failed to decode {field}: {why}");
+        let value = operation.remove("value");
+        match &*kind {
+            "add" => {
+                let path = path.map_err(|_| undecoded("path", MISSING))?;
+                self.admit(&path, value.as_ref())?;
+                let (parent, key) = self.find(&path).ok_or_else(|| {
+                    format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}")
+                })?;
+                add(parent, &key, value.unwrap_or_default())
+                    .map_err(|why| format!("error in add for path: '{path}': {why}"))
+            }
+            "remove" => {
+                let path = path.map_err(|_| undecoded("path", MISSING))?;
+                self.shift(&path)?;
+                let (parent, key) = self.find(&path).ok_or_else(|| {
+                    format!("remove operation does not apply: doc is missing path: \"{path}\": {MISSING}")
+                })?;
+                remove(parent, &key)
+                    .map(drop)
+                    .map_err(|why| format!("error in remove for path: '{path}': {why}"))
+            }
+            "replace" => {
+                let path = path.map_err(|why| undecoded("path", &why))?;
+                self.admit(&path, value.as_ref())?;
+                self.replace(&path, value.unwrap_or_default())
+            }
+            "test" => {
+                let path = path.map_err(|why| undecoded("path", &why))?;
+                self.test(&path, &value.unwrap_or_default())
+            }
+            "move" => {
+                let from = text(&operation, "from").map_err(|why| undecoded("from", &why))?;
+                self.shift(&from)?;
+                let (parent, key) = self.find(&from).ok_or_else(|| {
+                    format!("move operation does not apply: doc is missing from path: {from}: {MISSING}")
+                })?;
+                let failed = |why: String| format!("error in move for path: '{key}': {why}");
+                get(parent, &key).map_err(failed)?;
+                let value = remove(parent, &key).map_err(failed)?;
+                let path = path.map_err(|why| undecoded("path", &why))?;
+                self.admit(&path, Some(&value))?;
+                let (parent, key) = self.find(&path).ok_or_else(|| {
+                    format!(
+                        "move operation does not apply: doc is missing destination path: {path}: {MISSING}"
+                    )
+                })?;
+                add(parent, &key, value).map_err(|why| format!("error in move for path: '{path}': {why}"))
+            }
+            "copy" => {
+                let from = text(&operation, "from").map_err(|why| undecoded("from", &why))?;
+                let (parent, key) = self.find(&from).ok_or_else(|| {
+                    format!("copy operation does not apply: doc is missing from path: {from}: {MISSING}")
+                })?;
+                let value =
+                    get(parent, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+                let value = value.cloned().unwrap_or_default();
+                let path = path.map_err(|_| undecoded("path", MISSING))?;
+                self.copied += value.to_string().len();
+                if self.copied > MAX_COPIED {
+                    return Err(format!(
+                        "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit \
+                         {MAX_COPIED}",
+                        self.copied
+                    ));
+                }
+                self.admit(&path, Some(&value))?;
+                let (parent, key) = self.find(&path).ok_or_else(|| {
+                    format!(
+                        "copy operation does not apply: doc is missing destination path: {path}: {MISSING}"
+                    )
+                })?;
+                add(parent, &key, value).map_err(|why| format!("error while adding value during copy: {why}"))
+            }
+            other => Err(format!("Unexpected kind: {other}")),
+        }
+    }
+
+    fn replace(&mut self, path: &str, value: Value) -> Result<(), String> {
+        if path.is_empty() {
+            if !value.is_object() && !value.is_array() {
+                return Err("replace operation value must be object or array: %!w(<nil>)".to_owned());
+            }
+            self.document = value;
+            return Ok(());
+        }
+        let (parent, key) = self.find(path).ok_or_else(|| {
+            format!("replace operation does not apply: doc is missing path: {path}: {MISSING}")
+        })?;
+        // A missing member of an object is created, against the RFC.
+        get(parent, &key).map_err(|_| {
+            format!("replace operation does not apply: doc is missing key: {path}: {MISSING}")
+        })?;
+        match parent {
+            Value::Array(list) => {
+                let index = index(&key, list.len())?;
+                list[index] = value;
+            }
+            parent => {
+                parent[&key] = value;
+            }
+        }
+        Ok(())
+    }
+
+    fn test(&mut self, path: &str, expected: &Value) -> Result<(), String> {
+        let failed = || format!("testing value {path} failed: {TEST_FAILED}");
+        if path.is_empty() {
+            return if self.document == *expected { Ok(()) } else { Err(failed()) };
+        }
+        let (parent, key) = self
+            .find(path)
+            .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: {MISSING}"))?;
+        let found = get(parent, &key).map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+        if found.unwrap_or(&Value::Null) == expected { Ok(()) } else { Err(failed()) }
+    }
+
+    /// Returns the object or list that holds the value at `path`, and its key there.
+    fn find(&mut self, path: &str) -> Option<(&mut Value, String)> {
+        let mut parts: Vec<String> =
+            path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
+        if parts.len() < 2 {
+            return None;
+        }
+        let key = parts.pop()?;
+        let mut place = &mut self.document;
+        for part in &parts[1..] {
+            place = match place {
+                Value::Object(members) => members.get_mut(part)?,
+                Value::Array(list) => {
+                    let index = index(part, list.len()).ok()?;
+                    &mut list[index]
+                }
+                _ => return None,
+            };
+        }
+        (place.is_object() || place.is_array()).then_some((place, key))
+    }
+
+    /// Checks that a value may be put at `path`: that the result is not too deep, and the work not too much.
+    fn admit(&mut self, path: &str, value: Option<&Value>) -> Result<(), String> {
+        let levels = path.matches('/').count();
+        let mut visited = 0;
+        let depth = value.map_or(0, |value| depth(value, &mut visited));
+        self.visited += visited;
+        if levels + depth > MAX_DEPTH {
+            return Err(format!("the object would be nested more than {MAX_DEPTH} levels deep"));
+        }
+        self.shift(path)
+    }
+
+    /// Accounts for the elements of a list that an operation at `path` moves.
+    fn shift(&mut self, path: &str) -> Result<(), String> {
+        let moved = match self.find(path) {
+            Some((Value::Array(list), _)) => list.len(),
+            _ => 0,
+        };
+        self.visited += moved;
+        if self.visited > MAX_VISITED {
+            return Err("the operations of the patch move too many values".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Returns the depth of a value, which is limited wherever values come from, and counts its parts.
+fn depth(value: &Value, visited: &mut usize) -> usize {
+    *visited += 1;
+    match value {
+        Value::Array(list) => 1 + list.iter().map(|element| depth(element, visited)).max().unwrap_or(0),
+        Value::Object(members) => {
+            1 + members.values().map(|member| depth(member, visited)).max().unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+fn add(parent: &mut Value, key: &str, value: Value) -> Result<(), String> {
+    let Value::Array(list) = parent else {
+        parent[key] = value;
+        return Ok(());
+    };
+    if key == "-" {
+        list.push(value);
+        return Ok(());
+    }
+    let number = number(key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
+    // Negative indices count from the end, where an element can be appended.
+    let length = list.len() + 1;
+    let index = place(number, length).filter(|index| *index < length).ok_or_else(|| invalid(number))?;
+    list.insert(index, value);
+    Ok(())
+}
+
+fn remove(parent: &mut Value, key: &str) -> Result<Value, String> {
+    match parent {
+        Value::Array(list) => {
+            let index = index(key, list.len())?;
+            Ok(list.remove(index))
+        }
+        Value::Object(members) => {
+            members.remove(key).ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}"))
+        }
+        _ => Err(MISSING.to_owned()),
+    }
+}
+
+/// Returns the value of a key; a missing member of an object is no error.
+fn get<'a>(parent: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
+    match parent {
+        Value::Array(list) => Ok(Some(&list[index(key, list.len())?])),
+        parent => Ok(parent.get(key)),
+    }
+}
+
+/// Returns the index of an existing element.
+fn index(key: &str, length: usize) -> Result<usize, String> {
+    let number = number(key)?;
+    place(number, length).filter(|index| *index < length).ok_or_else(|| invalid(number))
+}
+
+/// Counts negative numbers from the end.
+fn place(number: i64, length: usize) -> Option<usize> {
+    let from_end = usize::try_from(number.unsigned_abs()).ok()?;
+    if number < 0 { length.checked_sub(from_end) } else { Some(from_end) }
+}
+
+fn number(key: &str) -> Result<i64, String> {
+    key.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", crate::go::quote(key)))
+}
+
+fn invalid(index: i64) -> String {
+    format!("Unable to access invalid index: {index}: invalid index referenced")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(patch: &Value, expected: &Value) {
+        let target = json!({"a": {"b": [1, 2]}, "c": "d"});
+        let patched = match admission(&target, patch.to_string().as_bytes()) {
+            Ok(Some(patched)) => patched,
+            Ok(None) => json!("nothing"),
+            Err(AdmissionPatchError::Undecodable(why)) => json!(format!("undecodable: {why}")),
+            Err(AdmissionPatchError::Inapplicable(why)) => json!(why),
+        };
+        assert_eq!(&patched, expected, "{patch}");
+    }
+
+    #[test]
+    fn operations_change_the_object() {
+        check(&json!([]), &json!("nothing"));
+        check(&Value::Null, &json!("nothing"));
+        for (operation, expected) in [
+            (json!({"op": "add", "path": "/a/b/-", "value": 3}), json!({"a": {"b": [1, 2, 3]}, "c": "d"})),
+            (json!({"op": "add", "path": "/a/b/0", "value": 0}), json!({"a": {"b": [0, 1, 2]}, "c": "d"})),
+            (json!({"op": "add", "path": "/a/b/-1", "value": 3}), json!({"a": {"b": [1, 2, 3]}, "c": "d"})),
+            (
+                json!({"op": "add", "path": "/e~1f", "value": 0}),
+                json!({"a": {"b": [1, 2]}, "c": "d", "e/f": 0}),
+            ),
+            (
+                json!({"op": "replace", "path": "/new", "value": 0}),
+                json!({"a": {"b": [1, 2]}, "c": "d", "new": 0}),
+            ),
+            (json!({"op": "replace", "path": "/a/b/-2", "value": 0}), json!({"a": {"b": [0, 2]}, "c": "d"})),
+            (json!({"op": "replace", "path": "", "value": {"x": 1}}), json!({"x": 1})),
+            (json!({"op": "remove", "path": "/a/b/1"}), json!({"a": {"b": [1]}, "c": "d"})),
+            (json!({"op": "move", "from": "/c", "path": "/a/c"}), json!({"a": {"b": [1, 2], "c": "d"}})),
+            (
+                json!({"op": "copy", "from": "/c", "path": "/a/c"}),
+                json!({"a": {"b": [1, 2], "c": "d"}, "c": "d"}),
+            ),
+            (json!({"op": "test", "path": "/none", "value": null}), json!({"a": {"b": [1, 2]}, "c": "d"})),
+        ] {
+            check(&json!([operation]), &expected);
+        }
+    }
+
+    #[test]
+    fn a_failed_operation_is_reported_as_in_go() {
+        for (operation, why) in [
+            (
+                json!({"op": "remove", "path": "/nope"}),
+                "error in remove for path: '/nope': Unable to remove nonexistent key: nope: missing value",
+            ),
+            (json!({"op": "jump", "path": "/c"}), "Unexpected kind: jump"),
+            (json!({"path": "/c"}), "Unexpected kind: unknown"),
+            (
+                json!({"op": "add", "path": "no-slash", "value": "x"}),
+                "add operation does not apply: doc is missing path: \"no-slash\": missing value",
+            ),
+            (json!({"op": "add", "value": "x"}), "add operation failed to decode path: missing value"),
+            (
+                json!({"op": "replace", "value": "x"}),
+                "replace operation failed to decode path: operation missing path field: missing value",
+            ),
+            (
+                json!({"op": "add", "path": "/c/d", "value": "x"}),
+                "add operation does not apply: doc is missing path: \"/c/d\": missing value",
+            ),
+            (json!({"op": "test", "path": "/c", "value": "x"}), "testing value /c failed: test failed"),
+            (
+                json!({"op": "replace", "path": "/a/b/7", "value": "x"}),
+                "replace operation does not apply: doc is missing key: /a/b/7: missing value",
+            ),
+            (
+                json!({"op": "add", "path": "/a/b/7", "value": "x"}),
+                "error in add for path: '/a/b/7': Unable to access invalid index: 7: invalid index referenced",
+            ),
+            (
+                json!({"op": "remove", "path": "/a/b/x"}),
+                "error in remove for path: '/a/b/x': strconv.Atoi: parsing \"x\": invalid syntax",
+            ),
+            (
+                json!({"op": "move", "from": "/x/y", "path": "/c"}),
+                "move operation does not apply: doc is missing from path: /x/y: missing value",
+            ),
+        ] {
+            check(&json!([operation]), &json!(why));
+        }
+        check(
+            &json!({"op": "add"}),
+            &json!("undecodable: json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        );
+        check(
+            &json!([5]),
+            &json!("undecodable: json: cannot unmarshal number into Go value of type jsonpatch.Operation"),
+        );
+    }
+
+    #[test]
+    fn a_hostile_patch_ends() {
+        let target = json!({"a": vec![0; 50_000]});
+        let refused =
+            |operations: Vec<Value>| match admission(&target, json!(operations).to_string().as_bytes()) {
+                Err(AdmissionPatchError::Inapplicable(why)) => why,
+                other => panic!("{other:?}"),
+            };
+        let insert = json!({"op": "add", "path": "/a/0", "value": 1});
+        assert_eq!(refused(vec![insert.clone(); 5_000]), "the operations of the patch move too many values");
+        assert!(refused(vec![insert; 10_001]).contains("10001 operations"));
+        let copy = json!({"op": "copy", "from": "/a", "path": "/b"});
+        assert!(refused(vec![copy; 100]).starts_with("Unable to complete the copy"));
+        let mut deep = json!(1);
+        (0..100).for_each(|_| deep = json!({"d": deep}));
+        let nest = [
+            json!({"op": "add", "path": "/b", "value": deep}),
+            json!({"op": "copy", "from": "/b", "path": format!("/b{}", "/d".repeat(100))}),
+        ];
+        assert_eq!(refused(nest.to_vec()), "the object would be nested more than 128 levels deep");
+    }
+}
