@@ -164,6 +164,8 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "store",
             "kind",
             "kinds",
+            // Calls to the outside.
+            "webhook_client",
             // The cluster and those who write to it without a request.
             "state",
             "bootstrap",

@@ -1,5 +1,6 @@
 //! The server: options, start, and access in process or over a socket.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::state::persistence::{DataFile, DataFileError, Journal};
 use crate::state::{ClusterState, Commit, CommitObserver, Contents};
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
 use crate::user::UserInfo;
+use crate::webhook_client::{WebhookClient, WebhookTransport};
 use crate::{bootstrap, controllers};
 
 /// Controllers that run besides the API itself.
@@ -77,6 +79,11 @@ pub struct Options {
     pub history_age: Duration,
     /// Time that Events are kept after their last change, like kube-apiserver's `--event-ttl`. The default is an hour.
     pub event_ttl: Duration,
+    /// Answers calls of webhooks within the process. The default is none: webhooks are called over sockets.
+    pub webhook_transport: Option<Arc<dyn WebhookTransport>>,
+    /// Addresses of services by namespace and name, for webhooks that a `clientConfig` names by their service. Nothing routes
+    /// cluster IPs here. Services without an entry are reached at their EndpointSlices, or else at their cluster IP.
+    pub service_addresses: BTreeMap<(String, String), SocketAddr>,
 }
 
 impl Default for Options {
@@ -94,6 +101,8 @@ impl Default for Options {
             namespace_grace: Duration::ZERO,
             history_age: HISTORY_AGE,
             event_ttl: EVENT_TTL,
+            webhook_transport: None,
+            service_addresses: BTreeMap::new(),
         }
     }
 }
@@ -161,6 +170,20 @@ impl Options {
     #[must_use]
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
+        self
+    }
+
+    /// Sets the [transport](Self::webhook_transport) of calls to webhooks.
+    #[must_use]
+    pub fn webhook_transport(mut self, transport: Arc<dyn WebhookTransport>) -> Self {
+        self.webhook_transport = Some(transport);
+        self
+    }
+
+    /// Sets the [address](Self::service_addresses) of a service, at which its webhooks are called.
+    #[must_use]
+    pub fn service_address(mut self, namespace: &str, name: &str, address: SocketAddr) -> Self {
+        self.service_addresses.insert((namespace.to_owned(), name.to_owned()), address);
         self
     }
 
@@ -251,7 +274,15 @@ impl ApiServer {
         let roles = Arc::new(RoleIndex::default());
         let observers: Vec<Box<dyn CommitObserver>> =
             vec![Box::new(Arc::clone(&definitions)), Box::new(Arc::clone(&roles))];
-        let cluster = Arc::new(ClusterState::new(options.seed, clock, registry, contents, observers));
+        let cluster = Arc::new(ClusterState::new(
+            options.seed,
+            clock,
+            registry,
+            contents,
+            observers,
+            WebhookClient::new(options.webhook_transport),
+            options.service_addresses,
+        ));
         // Before the bootstrap and the controllers, which then find all resources served.
         definitions.restore(&cluster);
         roles.restore(&cluster);

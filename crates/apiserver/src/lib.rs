@@ -55,7 +55,7 @@
 //! # Features
 //!
 //! - `program` (default): the program `kube-apiserver-embedded`. It includes the features below.
-//! - `tls`: TLS and HTTP/2 for [listeners](ApiServer::listen_with).
+//! - `tls`: TLS and HTTP/2 for [listeners](ApiServer::listen_with), and calls of webhooks over sockets.
 //! - `persistence`: [data files](ApiServer::open).
 //! - `gzip`: compressed responses.
 //!
@@ -176,6 +176,9 @@ mod store;
 #[cfg(test)]
 mod testing;
 mod user;
+#[cfg_attr(not(test), expect(dead_code, reason = "admission and conversion, which call webhooks, follow"))]
+#[expect(unused_imports, reason = "admission and conversion, which call webhooks, follow")]
+mod webhook_client;
 
 #[cfg(feature = "program")]
 pub use api::authentication::InvalidTokenFile;
@@ -195,3 +198,4 @@ pub use state::Commit;
 #[cfg(feature = "persistence")]
 pub use state::persistence::{DataFile, DataFileError};
 pub use user::UserInfo;
+pub use webhook_client::WebhookTransport;

@@ -11,6 +11,8 @@ pub(crate) mod deletion;
 pub(crate) mod persistence;
 mod tap;
 mod turns;
+#[expect(dead_code, reason = "admission and conversion, which call webhooks, follow")]
+mod webhooks;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
@@ -37,6 +39,7 @@ pub(crate) use self::turns::Turns;
 use crate::kind::registry::Registry;
 use crate::kind::resource::StorageKey;
 use crate::store::{Change, Event, Key, Store};
+use crate::webhook_client::WebhookClient;
 
 /// Multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -78,6 +81,10 @@ pub(crate) struct ClusterState {
     pub(crate) closed: watch::Sender<bool>,
     /// Data file, if there is one.
     journal: Option<Journal>,
+    /// Client of admission and conversion webhooks.
+    webhooks: WebhookClient,
+    /// Addresses of services by namespace and name, which take precedence over those in the store.
+    service_addresses: BTreeMap<(String, String), SocketAddr>,
 }
 
 /// Contents of a server when it starts.
@@ -109,6 +116,8 @@ impl ClusterState {
         registry: Registry,
         Contents { mut store, journal }: Contents,
         observers: Vec<Box<dyn CommitObserver>>,
+        webhooks: WebhookClient,
+        service_addresses: BTreeMap<(String, String), SocketAddr>,
     ) -> Self {
         for storage in registry.tables() {
             store.open(storage);
@@ -129,6 +138,8 @@ impl ClusterState {
             registry_version: AtomicU64::new(1),
             clock,
             journal,
+            webhooks,
+            service_addresses,
         }
     }
 
@@ -389,8 +400,15 @@ mod tests {
             assert!(done.is_ok());
         }
         let contents = Contents { store: Store::new(HistoryLimits::default()), journal: None };
-        let cluster =
-            ClusterState::new(0, Clock::new(None), Registry::default(), contents, vec![Box::new(Mirror)]);
+        let cluster = ClusterState::new(
+            0,
+            Clock::new(None),
+            Registry::default(),
+            contents,
+            vec![Box::new(Mirror)],
+            WebhookClient::new(None),
+            BTreeMap::new(),
+        );
         put(&cluster, "originals");
         let copies = StorageKey { group: String::new(), plural: "copies".to_owned() };
         assert_eq!(cluster.read(|store| store.snapshot(&copies).len()), 1);

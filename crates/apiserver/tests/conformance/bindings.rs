@@ -27,6 +27,11 @@ impl Bindings {
         Self { values: values.collect(), owners: BTreeMap::new() }
     }
 
+    /// Binds a placeholder to a value that no response shows first.
+    pub(crate) fn bind(&mut self, label: &str, value: &str) {
+        self.values.insert(label.to_owned(), value.to_owned());
+    }
+
     /// Replaces the placeholders in a text by their values; unbound ones stay.
     pub(crate) fn expand(&self, text: &str) -> String {
         self.expand_with(text, str::to_owned)

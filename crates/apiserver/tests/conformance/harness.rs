@@ -11,6 +11,7 @@ mod player;
 mod template;
 mod transcript;
 mod transport;
+mod webhooks;
 
 #[cfg(test)]
 mod tests {
@@ -22,4 +23,5 @@ mod tests {
     mod template;
     mod transcript;
     mod transport;
+    mod webhooks;
 }

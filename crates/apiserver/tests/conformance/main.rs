@@ -12,6 +12,8 @@ mod tcp;
 mod template;
 mod transcript;
 mod transport;
+mod webhook_server;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,6 +34,8 @@ use crate::lists::{Expectation, Lists};
 use crate::tcp::Tcp;
 use crate::transcript::Transcript;
 use crate::transport::Transport;
+use crate::webhook_server::{InProcess, WebhookServer};
+use crate::webhooks::Webhooks;
 
 /// Maximum number of differences printed per scenario; later ones usually follow from the first.
 const SHOWN: usize = 10;
@@ -148,32 +152,46 @@ const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// Token of the user with whom the scenarios were recorded.
 const TOKEN: &str = "recorded-admin";
+/// Host of the webhooks in process.
+const WEBHOOKS: &str = "127.0.0.1:9443";
+/// Scenarios about the sockets of webhooks, which are played in real time.
+const WITH_SOCKETS: [&str; 1] = ["admission/unreachable-and-untrusted"];
 
 /// Plays a scenario on a server of its own.
 fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
     // The scenarios in these folders were recorded with controllers, all others without.
     let has_controllers = ["gc/", "namespaces/"].iter().any(|folder| transcript.name.starts_with(folder));
     let profile = if has_controllers { Profile::Dev } else { Profile::Envtest };
-    let is_paused = matches!(way, Way::InProcess);
+    let has_sockets = !matches!(way, Way::InProcess) || WITH_SOCKETS.contains(&transcript.name.as_str());
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build()?;
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(!has_sockets).build()?;
     let failures = runtime.block_on(async {
+        let webhook_server = if has_sockets { Some(WebhookServer::start().await?) } else { None };
         let admin = UserInfo::new("admin", "u-admin", ["system:masters"]);
-        let options = Options::default()
+        let mut options = Options::default()
             .profile(profile)
             .epoch(Epoch::starting_now(EPOCH))
             .tokens(Tokens::new().with(TOKEN, admin));
+        let webhooks = match &webhook_server {
+            Some(server) => Arc::clone(&server.webhooks),
+            None => {
+                let webhooks = Arc::new(Webhooks::new(WEBHOOKS, "no certificate is needed in process"));
+                options = options.webhook_transport(Arc::new(InProcess(Arc::clone(&webhooks))));
+                webhooks
+            }
+        };
         let server = ApiServer::start(options);
         let options = match way {
             Way::InProcess => {
                 let service = server.service_for(UserInfo::anonymous());
                 let transport = Transport::over(service).with_token(TOKEN);
-                return Ok(player::play(&transport, transcript, "", &|_| {}).await);
+                return Ok(player::play(&transport, transcript, "", &|_| {}, &*webhooks).await);
             }
             Way::Tcp => ListenOptions::default(),
             Way::Tls => ListenOptions::default().tls(),
         };
-        let listener = server.listen_with(SocketAddr::from(([127, 0, 0, 1], 0)), options).await?;
+        let listener = server.listen_with(SocketAddr::from(([127, 0, 0, 1], 0)), options).await;
+        let listener = listener.map_err(|error: ListenError| std::io::Error::other(error.to_string()))?;
         let address = listener.local_addr().to_string();
         // The clock only advances as in the recording, so that ages are equal.
         let faults = server.faults();
@@ -181,9 +199,9 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
         let passed =
             |time: Duration| faults.advance_clock(SignedDuration::try_from(time).unwrap_or_default());
         let transport = Transport::over(Tcp::new(&listener)).with_token(TOKEN);
-        Ok(player::play(&transport, transcript, &address, &passed).await)
+        Ok(player::play(&transport, transcript, &address, &passed, &*webhooks).await)
     });
-    let failures = failures.map_err(|error: ListenError| error.to_string())?;
+    let failures = failures.map_err(|error: std::io::Error| error.to_string())?;
     if failures.is_empty() {
         return Ok(());
     }

@@ -14,8 +14,11 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::bindings::Bindings;
 use crate::comparison::{Comparison, Difference};
-use crate::transcript::{Auth, OneOrMany, Request, Response, Step, Transcript, Wait, Watch};
+use crate::transcript::{
+    Auth, OneOrMany, Request, Response, Step, Transcript, Wait, Watch, Webhook, WebhookCalls,
+};
 use crate::transport::{Answer, Transport, json_or_text, media_type, warning_text};
+use crate::webhooks::Hooks;
 
 /// Timeout of a request. In paused time it elapses at once if nothing else can happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,17 +46,19 @@ impl fmt::Display for Failure {
 /// Plays all steps of `transcript`; a step without a response ends the scenario.
 ///
 /// `server` is the host and port that the server reports as its own. `passed` receives the duration of each request that
-/// is meant to last, to advance the stopped clock of a server.
+/// is meant to last, to advance the stopped clock of a server. `hooks` are the webhooks that the server can call.
 pub(crate) async fn play(
     transport: &Transport,
     transcript: &Transcript,
     server: &str,
     passed: &dyn Fn(Duration),
+    hooks: &dyn Hooks,
 ) -> Vec<Failure> {
     let namespace = format!("{}-played", transcript.namespace);
     let mut player = Player {
         transport,
         passed,
+        hooks,
         bindings: Bindings::new(&[("ns", &namespace), ("server", server)]),
         failures: Vec::new(),
     };
@@ -66,6 +71,7 @@ pub(crate) async fn play(
 struct Player<'a> {
     transport: &'a Transport,
     passed: &'a dyn Fn(Duration),
+    hooks: &'a dyn Hooks,
     bindings: Bindings,
     failures: Vec<Failure>,
 }
@@ -104,8 +110,22 @@ impl Player<'_> {
             let number = format!("{parent}{}", index + 1);
             let answered = match step {
                 Step::Exchange { request, response } => self.exchange(&number, request, response).await,
-                Step::Wait(wait) => self.wait(&number, wait).await,
+                Step::Wait(wait) => {
+                    // The number of calls depends on how often the player polls.
+                    self.hooks.record(false);
+                    let waited = self.wait(&number, wait).await;
+                    self.hooks.record(true);
+                    waited
+                }
                 Step::Watch(watch) => Box::pin(self.watch(&number, watch)).await,
+                Step::Webhook(webhook) => {
+                    self.webhook(webhook);
+                    Some(())
+                }
+                Step::WebhookCalls(calls) => {
+                    self.webhook_calls(&number, calls);
+                    Some(())
+                }
             };
             if answered.is_none() {
                 return false;
@@ -186,6 +206,25 @@ impl Player<'_> {
         let differences = comparison.into_differences();
         self.note(&context, differences);
         Some(())
+    }
+
+    /// Changes the answers of a webhook.
+    fn webhook(&mut self, Webhook { name, respond }: &Webhook) {
+        let host = self.hooks.host();
+        self.bindings.bind("webhookHost", &host);
+        self.bindings.bind("caBundle", &self.hooks.ca_bundle());
+        self.bindings.bind(&format!("webhook:{name}"), &format!("https://{host}/{name}"));
+        let respond = json_or_text(&self.body(respond.get()));
+        self.hooks.respond(name, respond);
+    }
+
+    /// Compares the reviews that a webhook received.
+    fn webhook_calls(&mut self, step: &str, WebhookCalls { name, requests }: &WebhookCalls) {
+        let calls = self.hooks.take_calls(name);
+        let mut comparison = Comparison::new(&mut self.bindings, "");
+        comparison.values("calls", &Value::from(requests.clone()), &Value::from(calls));
+        let differences = comparison.into_differences();
+        self.note(&Context { step, method: "calls of webhook", path: name }, differences);
     }
 
     /// Checks that resource versions increase in the recorded order.

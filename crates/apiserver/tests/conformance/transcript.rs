@@ -32,6 +32,10 @@ pub(crate) enum Step {
     Wait(Wait),
     /// Open a watch, play other steps, and compare the events.
     Watch(Watch),
+    /// Answer calls of a webhook from now on.
+    Webhook(Webhook),
+    /// Compare the reviews that a webhook received since the last such step.
+    WebhookCalls(WebhookCalls),
 }
 
 #[derive(Debug, Deserialize)]
@@ -126,14 +130,31 @@ pub(crate) struct Watch {
     pub(crate) response: Response,
 }
 
-/// A step as stored: exactly one of exchange, wait and watch.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Webhook {
+    pub(crate) name: String,
+    /// The answer: see [`crate::webhooks`].
+    pub(crate) respond: Box<RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WebhookCalls {
+    pub(crate) name: String,
+    pub(crate) requests: Vec<Value>,
+}
+
+/// A step as stored: exactly one of exchange, wait, watch, webhook and webhookCalls.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct StepFields {
     request: Option<Request>,
     response: Option<Response>,
     wait: Option<Wait>,
     watch: Option<Watch>,
+    webhook: Option<Webhook>,
+    webhook_calls: Option<WebhookCalls>,
     /// For readers of the file.
     #[serde(rename = "note")]
     _note: Option<Value>,
@@ -143,17 +164,16 @@ impl TryFrom<StepFields> for Step {
     type Error = &'static str;
 
     fn try_from(fields: StepFields) -> Result<Self, Self::Error> {
-        match fields {
-            StepFields {
-                request: Some(request), response: Some(response), wait: None, watch: None, ..
-            } => Ok(Self::Exchange { request, response }),
-            StepFields { request: None, response: None, wait: Some(wait), watch: None, .. } => {
-                Ok(Self::Wait(wait))
+        let StepFields { request, response, wait, watch, webhook, webhook_calls, .. } = fields;
+        match (request, response, wait, watch, webhook, webhook_calls) {
+            (Some(request), Some(response), None, None, None, None) => {
+                Ok(Self::Exchange { request, response })
             }
-            StepFields { request: None, response: None, wait: None, watch: Some(watch), .. } => {
-                Ok(Self::Watch(watch))
-            }
-            _ => Err("a step is a request with its response, a wait, or a watch"),
+            (None, None, Some(wait), None, None, None) => Ok(Self::Wait(wait)),
+            (None, None, None, Some(watch), None, None) => Ok(Self::Watch(watch)),
+            (None, None, None, None, Some(webhook), None) => Ok(Self::Webhook(webhook)),
+            (None, None, None, None, None, Some(calls)) => Ok(Self::WebhookCalls(calls)),
+            _ => Err("a step is a request with its response, a wait, a watch, a webhook or its calls"),
         }
     }
 }

@@ -83,7 +83,9 @@ impl Answer {
     /// this server.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let headers = self.headers.get_all(header::WARNING).into_iter();
-        let texts = headers.map(|value| warning_text(&String::from_utf8_lossy(value.as_bytes())));
+        // The recording reads headers as Latin-1.
+        let text = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect::<String>();
+        let texts = headers.map(|value| warning_text(&text(value.as_bytes())));
         texts.filter(|text| !text.starts_with("299 kube-apiserver-embedded: ")).collect()
     }
 

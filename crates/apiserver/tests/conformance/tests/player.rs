@@ -14,6 +14,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::player::{Failure, play};
 use crate::transport::Transport;
+use crate::webhooks::Webhooks;
 
 /// Maps a request line to status and body.
 type Script = dyn Fn(&str) -> (u16, Value) + Send + Sync;
@@ -54,8 +55,11 @@ async fn check(
     })));
     let transcript = json!({"name": "a/b", "namespace": "ns", "steps": [step]});
     let transcript = serde_json::from_str(&transcript.to_string()).unwrap();
-    let found: Vec<String> =
-        play(&transport, &transcript, "", &|_| {}).await.iter().map(Failure::to_string).collect();
+    let found: Vec<String> = play(&transport, &transcript, "", &|_| {}, &Webhooks::new("hooks:1", ""))
+        .await
+        .iter()
+        .map(Failure::to_string)
+        .collect();
     failures.assert_eq(&found.join("\n"));
 }
 

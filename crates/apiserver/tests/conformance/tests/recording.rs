@@ -18,6 +18,7 @@ use crate::player::play;
 use crate::template::{Part, Placeholder, parts};
 use crate::transcript::{self, Step, Transcript};
 use crate::transport::Transport;
+use crate::webhooks::Hooks;
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_answers_as_recorded_passes_every_scenario() {
@@ -26,8 +27,9 @@ async fn a_server_that_answers_as_recorded_passes_every_scenario() {
         let mut answers = Answers::of(transcript);
         answers.push(&plain(201), &json!({}), true);
         answers.steps(&transcript.steps);
+        let hooks = Recorded(Mutex::new(answers.calls));
         let recording = Recording(Arc::new(Mutex::new(answers.queue)));
-        let failures = play(&Transport::over(recording.clone()), transcript, "host:1", &|_| {}).await;
+        let failures = play(&Transport::over(recording.clone()), transcript, "host:1", &|_| {}, &hooks).await;
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
         assert!(failures.is_empty(), "{}\n{}", transcript.name, failures.join("\n"));
         assert!(recording.0.lock().unwrap().is_empty(), "{}: not all steps were played", transcript.name);
@@ -50,6 +52,27 @@ impl tower_service::Service<Request<Full<Bytes>>> for Recording {
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
         let answer = self.0.lock().unwrap().pop_front();
         ready(Ok(answer.unwrap_or_else(|| panic!("unexpected {} {}", request.method(), request.uri()))))
+    }
+}
+
+/// Webhooks that received the recorded calls, each `webhookCalls` step those that it expects.
+struct Recorded(Mutex<VecDeque<Vec<Value>>>);
+
+impl Hooks for Recorded {
+    fn host(&self) -> String {
+        "hooks:1".to_owned()
+    }
+
+    fn ca_bundle(&self) -> String {
+        "bundle".to_owned()
+    }
+
+    fn respond(&self, _: &str, _: Value) {}
+
+    fn record(&self, _: bool) {}
+
+    fn take_calls(&self, _: &str) -> Vec<Value> {
+        self.0.lock().unwrap().pop_front().unwrap_or_default()
     }
 }
 
@@ -79,11 +102,12 @@ impl Body for Played {
 struct Answers<'a> {
     transcript: &'a Transcript,
     queue: VecDeque<Response<Played>>,
+    calls: VecDeque<Vec<Value>>,
 }
 
 impl<'a> Answers<'a> {
     fn of(transcript: &'a Transcript) -> Self {
-        Self { transcript, queue: VecDeque::new() }
+        Self { transcript, queue: VecDeque::new(), calls: VecDeque::new() }
     }
 
     fn steps(&mut self, steps: &[Step]) {
@@ -103,6 +127,12 @@ impl<'a> Answers<'a> {
                 Step::Watch(watch) => {
                     self.response(&watch.response);
                     self.steps(&watch.during);
+                }
+                Step::Webhook(_) => {}
+                Step::WebhookCalls(calls) => {
+                    let calls = calls.requests.iter().map(|review| self.fill(&review.to_string()));
+                    self.calls
+                        .push_back(calls.map(|review| serde_json::from_str(&review).unwrap()).collect());
                 }
             }
         }
@@ -144,6 +174,9 @@ impl<'a> Answers<'a> {
         match kind {
             "ns" => format!("{}-played", self.transcript.namespace),
             "server" => "host:1".to_owned(),
+            "webhookHost" => "hooks:1".to_owned(),
+            "caBundle" => "bundle".to_owned(),
+            "webhook" => format!("https://hooks:1/{number}"),
             "rv" | "listrv" => match self.transcript.revisions.iter().position(|rising| rising == label) {
                 Some(place) => (100 + place).to_string(),
                 None => format!("9{number}"),

@@ -12,9 +12,9 @@ fn every_transcript_can_be_read() {
 
 #[test]
 fn a_step_of_an_unknown_kind_is_refused() {
-    let step = r#"{"webhook": {"name": "w", "respond": {}}}"#;
+    let step = r#"{"daemon": {"name": "w"}}"#;
     let error = serde_json::from_str::<Step>(step).unwrap_err().to_string();
-    assert!(error.contains("unknown field `webhook`"), "{error}");
+    assert!(error.contains("unknown field `daemon`"), "{error}");
 }
 
 #[test]

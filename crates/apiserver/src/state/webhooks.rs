@@ -1,0 +1,93 @@
+//! Calls of webhooks: resolution of their services, and the call itself.
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::Duration;
+
+use super::ClusterState;
+use crate::kind::resource::StorageKey;
+use crate::store::{Key, TypeMeta};
+use crate::webhook_client::{CallError, ClientConfig, ServiceReference, TimeoutQuery};
+
+/// Label of an EndpointSlice with the name of its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+impl ClusterState {
+    /// POSTs a JSON document to a webhook and returns the body of the response. No lock is held during the call.
+    ///
+    /// Dropping the future ends the call.
+    ///
+    /// # Errors
+    /// The service has no address, the call failed, took longer than `timeout`, or its response is not a success.
+    pub(crate) async fn call_webhook(
+        &self,
+        config: &ClientConfig,
+        body: Bytes,
+        timeout: Duration,
+        query: TimeoutQuery,
+    ) -> Result<Bytes, CallError> {
+        let address = config.service().map(|service| self.resolve(service));
+        self.webhooks.post(config, address, body, timeout, query).await
+    }
+
+    /// Returns the address of a service, as `host:port`.
+    fn resolve(&self, service: &ServiceReference) -> Result<String, String> {
+        let ServiceReference { namespace, name, port, .. } = service;
+        if let Some(address) = self.service_addresses.get(&(namespace.clone(), name.clone())) {
+            return Ok(address.to_string());
+        }
+        let table = StorageKey { group: String::new(), plural: "services".to_owned() };
+        let stored = self.read(|store| store.get(&table, &Key::new(namespace, name)).cloned());
+        let object =
+            stored.map(|stored| stored.document.to_value(&TypeMeta::new("v1", "Service"), stored.revision));
+        let object = object.ok_or_else(|| format!("service \"{name}\" not found"))?;
+        let spec = &object["spec"];
+        let text = |field: &str| spec[field].as_str().unwrap_or_default();
+        if text("type") == "ExternalName" {
+            return Ok(join(text("externalName"), u64::from(*port)));
+        }
+        if text("clusterIP") == "None" {
+            return Err("cannot route to service with ClusterIP \"None\"".to_owned());
+        }
+        let ports = spec["ports"].as_array().into_iter().flatten();
+        let entry = ports.clone().find(|entry| entry["port"] == *port);
+        let entry = entry.ok_or_else(|| format!("no service port {port} found for service \"{name}\""))?;
+        if let Some(address) = self.endpoint(namespace, name, &entry["name"]) {
+            return Ok(address);
+        }
+        match text("clusterIP") {
+            "" => Err(format!("service \"{name}\" has neither a ready endpoint nor a cluster IP")),
+            address => Ok(join(address, u64::from(*port))),
+        }
+    }
+
+    /// Returns the first ready endpoint of a service for its port of this name.
+    fn endpoint(&self, namespace: &str, service: &str, port: &Value) -> Option<String> {
+        let table = StorageKey { group: "discovery.k8s.io".to_owned(), plural: "endpointslices".to_owned() };
+        let kind = TypeMeta::new("discovery.k8s.io/v1", "EndpointSlice");
+        let snapshot = self.read(|store| store.snapshot(&table));
+        for (_, stored) in snapshot.range(namespace, None) {
+            let slice = stored.document.to_value(&kind, stored.revision);
+            if slice["metadata"]["labels"][SERVICE_NAME] != service {
+                continue;
+            }
+            let is_empty = |name: &Value| name.as_str().unwrap_or_default().is_empty();
+            let is_same =
+                |entry: &&Value| entry["name"] == *port || is_empty(&entry["name"]) && is_empty(port);
+            let number = slice["ports"].as_array().into_iter().flatten().find(is_same);
+            let Some(number) = number.and_then(|entry| entry["port"].as_u64()) else { continue };
+            let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+            let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != false);
+            let address = ready.filter_map(|endpoint| endpoint["addresses"][0].as_str()).next();
+            if let Some(address) = address {
+                return Some(join(address, number));
+            }
+        }
+        None
+    }
+}
+
+/// Joins a host and a port; IPv6 addresses are put in brackets.
+fn join(host: &str, port: u64) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}

@@ -1,0 +1,26 @@
+//! Calls of webhooks in a server without TLS: only those that the transport in the process answers.
+
+use bytes::Bytes;
+use http::{Request, Response};
+
+use super::ClientConfig;
+use super::exchange::Failure;
+
+#[derive(Debug, Default)]
+pub(super) struct Connections {}
+
+#[derive(Default)]
+pub(super) struct Sockets {}
+
+impl Sockets {
+    pub(super) async fn exchange(
+        &self,
+        _config: &ClientConfig,
+        _address: Option<String>,
+        _request: Request<Bytes>,
+    ) -> Result<Response<Bytes>, Failure> {
+        let why =
+            "this server is built without its feature `tls`, so that it only calls webhooks in its process";
+        Err(Failure::Exchange(why.to_owned()))
+    }
+}
