@@ -7,7 +7,7 @@ use futures::FutureExt;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use crate::api::verbs::{Call, Context, create, delete};
+use crate::api::verbs::{Call, Context, create, delete, read};
 use crate::api_server::{ApiServer, Options};
 use crate::request::accept::Accept;
 use crate::request::path::Route;
@@ -74,6 +74,14 @@ pub(crate) fn create(server: &Running, collection: &str, object: &Value) -> Resu
 /// Deletes an object.
 pub(crate) fn delete(server: &Running, path: &str) -> Result<(), ApiError> {
     now(delete::run(&call(server, path), &Bytes::new())).map(drop)
+}
+
+/// Waits until a controller has removed an object.
+pub(crate) async fn gone(server: &Running, path: &str) {
+    let mut commits = server.commits();
+    while read::get(&call(server, path)).is_ok() {
+        commits.changed().await;
+    }
 }
 
 /// Path of all definitions.

@@ -122,9 +122,18 @@ async fn definitions_have_api_services_while_they_are_there() {
     }
     let service = Api::<APIService>::all(client.clone()).get("v1.example.com").await.unwrap();
     assert_eq!(service.labels()["kube-aggregator.kubernetes.io/automanaged"], "true");
-    definitions.delete("things.example.com", &DeleteParams::default()).await.unwrap();
+    let remove = async |name: &str| {
+        definitions.delete(name, &DeleteParams::default()).await.unwrap();
+        for _ in 0..1000 {
+            if definitions.get_opt(name).await.unwrap().is_none() {
+                return;
+            }
+        }
+        panic!("{name} is still there");
+    };
+    remove("things.example.com").await;
     assert_eq!(names::<APIService>(&client).await.len(), builtin + 2, "there is the other one");
-    definitions.delete("gadgets.example.com", &DeleteParams::default()).await.unwrap();
+    remove("gadgets.example.com").await;
     assert_eq!(names::<APIService>(&client).await.len(), builtin);
 }
 

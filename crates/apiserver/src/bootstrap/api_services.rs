@@ -2,7 +2,7 @@
 //! start, those of custom groups with their definitions.
 //!
 //! They only inform clients about the available APIs. Changing or deleting one has no effect; it is restored at the next
-//! start, or the next change of a definition.
+//! start, or the next change of a definition of its group and version.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::put;
 use crate::state::ClusterState;
-use crate::store::Change;
+use crate::store::{Change, Key};
 
 const GROUP: &str = "apiregistration.k8s.io";
 const PLURAL: &str = "apiservices";
@@ -45,11 +45,11 @@ const PRIORITIES: [(&str, u32); 21] = [
 /// Priority of custom groups.
 const CUSTOM: u32 = 1000;
 
-type GroupVersion = (String, String);
+pub(crate) type GroupVersion = (String, String);
 
 /// Registers the builtin groups.
 pub(super) fn create(cluster: &ClusterState) {
-    for (group, version) in served(cluster, false) {
+    for (group, version) in builtin(cluster) {
         let Some((_, group_priority)) = PRIORITIES.iter().find(|(known, _)| *known == group) else {
             continue;
         };
@@ -63,32 +63,34 @@ pub(super) fn create(cluster: &ClusterState) {
     }
 }
 
-/// Registers the currently defined groups, and removes those that are no longer defined.
-pub(crate) fn follow_definitions(cluster: &ClusterState) {
-    let defined = served(cluster, true);
-    let Some(resource) = cluster.registry().get(GROUP, "v1", PLURAL).cloned() else {
+/// Registers those of the groups and versions that definitions define, and removes the others.
+pub(crate) fn follow_definitions(cluster: &ClusterState, changed: &BTreeSet<GroupVersion>) {
+    let registry = cluster.registry();
+    let Some(resource) = registry.get(GROUP, "v1", PLURAL) else {
         return;
     };
-    let names: BTreeSet<String> = defined.iter().map(|(group, version)| name(group, version)).collect();
-    let snapshot = cluster.read(|store| store.snapshot(resource.storage()));
-    for (key, stored) in snapshot.range("", None) {
-        let is_due_to_definition = stored.document.labels().get(MANAGED).is_some_and(|by| by == "true");
-        if is_due_to_definition && !names.contains(key.name()) {
+    for (group, version) in changed {
+        if registry.defines(group, version) {
+            register(cluster, "true", group, version, CUSTOM, 100);
+            continue;
+        }
+        let key = Key::new("", &name(group, version));
+        let Some(stored) = cluster.read(|store| store.get(resource.storage(), &key).cloned()) else {
+            continue;
+        };
+        if stored.document.labels().get(MANAGED).is_some_and(|by| by == "true") {
             let revision = Some(stored.revision);
             // On a conflict another client has changed the APIService: leave it.
             let _ = cluster
-                .commit(resource.storage(), key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
+                .commit(resource.storage(), &key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
         }
-    }
-    for (group, version) in defined {
-        register(cluster, "true", &group, &version, CUSTOM, 100);
     }
 }
 
-/// Returns the served group versions, builtin or custom ones.
-fn served(cluster: &ClusterState, custom: bool) -> BTreeSet<GroupVersion> {
+/// Returns the groups and versions of builtin kinds.
+fn builtin(cluster: &ClusterState) -> BTreeSet<GroupVersion> {
     let registry = cluster.registry();
-    let served = registry.all().filter(|served| served.is_custom() == custom);
+    let served = registry.all().filter(|served| !served.is_custom());
     served.map(|served| (served.resource.group.clone(), served.resource.version.clone())).collect()
 }
 

@@ -3,10 +3,11 @@
 //! A registry is immutable. When definitions change, a new registry replaces it and shares the unchanged resources, so that a
 //! watch can compare identities to find out whether its resource is still served unchanged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use imbl::OrdMap;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
 use kube_apimachinery::schema::{self, Schema};
@@ -44,8 +45,6 @@ pub(crate) struct Custom {
     pub(crate) storage_version: String,
     /// Accepted names.
     pub(crate) accepted: Value,
-    /// Whether the definition is being deleted, so that no objects can be created.
-    pub(crate) terminating: bool,
     /// Warning in every response of a deprecated version.
     pub(crate) warning: Option<String>,
     /// `openAPIV3Schema` of the version, for publishing.
@@ -200,10 +199,10 @@ impl Served {
 
 type Name = (String, String, String);
 
-/// All served resources by group, version and plural.
+/// All served resources by group, version and plural. A copy shares what does not change.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Registry {
-    served: BTreeMap<Name, Arc<Served>>,
+    served: OrdMap<Name, Arc<Served>>,
     builtin_groups: BTreeSet<String>,
     /// Kinds that are no longer served, the oldest first.
     retired: Vec<Retired>,
@@ -215,6 +214,12 @@ struct Retired {
     kind: String,
     storage: StorageKey,
     namespaced: bool,
+}
+
+impl Retired {
+    fn is_of(&self, served: &Served) -> bool {
+        *served.storage() == self.storage && served.resource.kind == self.kind
+    }
 }
 
 /// Maximum number of such kinds; the oldest are forgotten.
@@ -237,36 +242,49 @@ impl Registry {
         self.served.insert(name, served);
     }
 
-    /// Returns a copy without custom resources.
-    pub(crate) fn without_custom(&self) -> Self {
-        let served = self.served.iter().filter(|(_, served)| !served.is_custom());
-        Self {
-            served: served.map(|(name, served)| (name.clone(), Arc::clone(served))).collect(),
-            builtin_groups: self.builtin_groups.clone(),
-            retired: self.retired.clone(),
+    /// Removes a resource, unless another one has taken its place.
+    pub(crate) fn remove(&mut self, served: &Arc<Served>) {
+        if self.serves(served) {
+            let resource = &served.resource;
+            let name = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+            self.served.remove(&name);
         }
     }
 
-    /// Records the kinds that `old` serves and this registry does not.
-    pub(crate) fn retire(&mut self, old: &Self) {
-        let Self { served, retired, .. } = self;
-        let is_served = |kind: &Retired| {
-            let same = |now: &Arc<Served>| *now.storage() == kind.storage && now.resource.kind == kind.kind;
-            served.values().any(same)
-        };
-        for resource in old.all().map(|served| &served.resource) {
+    /// Records which kinds of `removed` are no longer served, and forgets those of `added`.
+    pub(crate) fn retire(&mut self, removed: &[Arc<Served>], added: &[Arc<Served>]) {
+        for resource in removed.iter().map(|served| &served.resource) {
             let kind = Retired {
                 kind: resource.kind.clone(),
                 storage: resource.storage.clone(),
                 namespaced: resource.namespaced,
             };
-            if !is_served(&kind) {
-                retired.retain(|known| known.kind != kind.kind || known.storage.group != kind.storage.group);
-                retired.push(kind);
+            let is_served = self.of_group(&kind.storage.group).any(|now| kind.is_of(now));
+            if !is_served {
+                self.retired
+                    .retain(|known| known.kind != kind.kind || known.storage.group != kind.storage.group);
+                self.retired.push(kind);
             }
         }
-        retired.retain(|kind| !is_served(kind));
-        retired.drain(..retired.len().saturating_sub(RETIRED));
+        self.retired.retain(|kind| !added.iter().any(|now| kind.is_of(now)));
+        self.retired.drain(..self.retired.len().saturating_sub(RETIRED));
+    }
+
+    /// Returns the resources of a group.
+    fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Arc<Served>> {
+        let first = (group.to_owned(), String::new(), String::new());
+        let rest = self.served.range(first..).map(|(_, served)| served);
+        rest.take_while(move |served| served.resource.group == group)
+    }
+
+    /// Whether a resource of the table's group is served from this table.
+    pub(crate) fn serves_table(&self, table: &StorageKey) -> bool {
+        self.of_group(&table.group).any(|served| served.storage() == table)
+    }
+
+    /// Whether a custom resource of this group and version is served.
+    pub(crate) fn defines(&self, group: &str, version: &str) -> bool {
+        self.of_group(group).any(|served| served.resource.version == version && served.is_custom())
     }
 
     /// Returns the storage key of a kind that is no longer served, and whether it was namespaced.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::reply::{self, Reply};
 use super::{Call, object_meta, update};
 use crate::api::admission::{OperationOptions, check_namespace};
-use crate::kind::registry::Served;
+use crate::kind::registry::{Custom, Served};
 use crate::kind::resource::StorageKey;
 use crate::request::query::{Write, WriteOptions, parse_uint};
 use crate::state::Refused;
@@ -52,9 +52,7 @@ pub(crate) async fn create(
     let (served, namespace) = (&call.served, &call.path.namespace);
     let name = metadata::text(&object, "name").to_owned();
     // An early refusal: `commit` checks the definition again, under the lock of the store.
-    if let Some(custom) = &served.custom
-        && custom.terminating
-    {
+    if call.cluster.read(|store| has_terminating_definition(served, store)) {
         return Err(terminating_definition(call, &name));
     }
     object_meta::wipe(&mut object);
@@ -172,8 +170,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     let Some(custom) = &call.served.custom else {
         return Ok(());
     };
-    let definition = store.get(&crate::kinds::definition::table(), &Key::new("", &custom.definition));
-    if definition.is_some_and(|definition| definition.document.is_terminating()) {
+    if has_terminating_definition(&call.served, store) {
         return Err(terminating_definition(call, name));
     }
     let resource = &call.served.resource;
@@ -181,11 +178,21 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     let now = registry.get(&resource.group, &resource.version, &resource.plural);
     // A later definition of the same name defines other objects.
     let is_same = |now: &Served| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
-    if definition.is_some() && now.is_some_and(|now| is_same(now)) {
+    if definition(store, custom).is_some() && now.is_some_and(|now| is_same(now)) {
         return Ok(());
     }
     let message = "the server could not find the requested resource";
     Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
+}
+
+/// Whether the definition of a custom kind is being deleted. Its objects can be read until they are gone.
+fn has_terminating_definition(served: &Served, store: &Store<StorageKey>) -> bool {
+    let definition = served.custom.as_ref().and_then(|custom| definition(store, custom));
+    definition.is_some_and(|definition| definition.document.is_terminating())
+}
+
+fn definition<'a>(store: &'a Store<StorageKey>, custom: &Custom) -> Option<&'a std::sync::Arc<Stored>> {
+    store.get(&crate::kinds::definition::table(), &Key::new("", &custom.definition))
 }
 
 fn terminating_definition(call: &Call, name: &str) -> ApiError {

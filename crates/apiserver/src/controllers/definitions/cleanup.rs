@@ -3,79 +3,85 @@
 use kube_apimachinery::metadata;
 use serde_json::Value;
 
+use super::known::is_deleting;
 use super::names::track;
-use super::{CLEANUP, Definition, commit, put, resource};
+use super::{CLEANUP, GROUP, PLURAL, commit, put, resource};
 use crate::kind::registry::Served;
-use crate::kind::resource::StorageKey;
 use crate::kinds::definition::{condition, set_condition};
-use crate::state::ClusterState;
 use crate::state::deletion::begin_deletion;
+use crate::state::{ClusterState, Turns};
 use crate::store::{Change, Key, Snapshot};
 
-/// Deletes the objects of terminating definitions, and the definitions without objects.
-pub(super) fn run(cluster: &ClusterState, served: &Served, definitions: &[Definition]) {
-    for (key, revision, definition) in definitions {
-        if metadata::is_terminating(definition) && metadata::finalizers(definition).contains(&CLEANUP) {
-            finish(cluster, served, key, *revision, definition);
-        }
-    }
-}
-
-fn finish(cluster: &ClusterState, served: &Served, key: &Key, mut revision: u64, definition: &Value) {
-    let mut definition = definition.clone();
-    let storage = StorageKey {
-        group: definition["spec"]["group"].as_str().unwrap_or_default().to_owned(),
-        plural: definition["status"]["acceptedNames"]["plural"].as_str().unwrap_or_default().to_owned(),
+/// Deletes the objects of a deleted definition, and the definition if it has none. Yields in between.
+///
+/// A step that conflicts with another write ends this; the other write wakes the task again. Dropping the future loses nothing.
+pub(super) async fn run(cluster: &ClusterState, key: &Key) {
+    let Some(served) = cluster.registry().get(GROUP, "v1", PLURAL).cloned() else { return };
+    let Some((revision, definition)) = read(cluster, &served, key) else { return };
+    let Some((revision, mut definition)) = report_progress(cluster, &served, key, revision, definition)
+    else {
+        return;
     };
-    let established = condition(&definition, "Established") == "True";
-    if established && reason(&definition) == "InstanceDeletionPending" {
-        let mut next = definition.clone();
-        let message = "CustomResource deletion is in progress";
-        set_condition(
-            &cluster.clock.now_seconds(),
-            &mut next,
-            "Terminating",
-            "True",
-            "InstanceDeletionInProgress",
-            message,
-        );
-        track(cluster, served, &definition, &mut next);
-        if !put(cluster, served, key, revision, &next) {
-            return;
-        }
-        let Some(stored) = cluster.read(|store| store.get(served.storage(), key).cloned()) else {
-            return;
-        };
-        revision = stored.revision;
-        definition = served.value(&stored);
-    }
-    // Repeated at each call, because an object that changed during an earlier deletion was not deleted.
-    if established && !resource::is_builtin(&definition, &cluster.registry()) {
+    let storage = resource::storage(&definition);
+    if is_established(&definition) && !resource::is_builtin(&definition, &cluster.registry()) {
         let snapshot = cluster.read(|store| store.snapshot(&storage));
         // Objects are deleted even if no version is served.
         if let Some(instances) = resource::of_storage(&definition, &cluster.registry()) {
-            delete_instances(cluster, &instances, &snapshot);
+            delete_instances(cluster, &instances, &snapshot).await;
         }
         if cluster.read(|store| store.snapshot(&storage).len() > 0) {
             return;
         }
     }
-    let finalizers: Vec<String> = metadata::finalizers(&definition)
-        .into_iter()
-        .filter(|finalizer| *finalizer != CLEANUP)
-        .map(str::to_owned)
-        .collect();
+    let mut finalizers = metadata::owned_finalizers(&definition);
+    finalizers.retain(|finalizer| finalizer != CLEANUP);
     if finalizers.is_empty() {
-        if commit(cluster, served, key, revision, Change::Delete)
-            && !cluster.registry().tables().contains(&storage)
+        if commit(cluster, &served, key, revision, Change::Delete)
+            && !cluster.registry().serves_table(&storage)
         {
-            // The resource was not served, so `renew_registry` does not close its table.
+            // The resource was not served, so its table is still open.
             cluster.close(&storage);
         }
     } else {
         metadata::set_finalizers(&mut definition, &finalizers);
-        put(cluster, served, key, revision, &definition);
+        put(cluster, &served, key, revision, &definition);
     }
+}
+
+/// Reads a definition that waits until its objects are deleted.
+fn read(cluster: &ClusterState, served: &Served, key: &Key) -> Option<(u64, Value)> {
+    let stored = cluster.read(|store| store.get(served.storage(), key).cloned())?;
+    let definition = served.value(&stored);
+    is_deleting(&definition).then_some((stored.revision, definition))
+}
+
+/// Sets the condition that the deletion of objects has begun, and reads the definition again.
+fn report_progress(
+    cluster: &ClusterState,
+    served: &Served,
+    key: &Key,
+    revision: u64,
+    definition: Value,
+) -> Option<(u64, Value)> {
+    if !is_established(&definition) || reason(&definition) != "InstanceDeletionPending" {
+        return Some((revision, definition));
+    }
+    let mut next = definition.clone();
+    let message = "CustomResource deletion is in progress";
+    set_condition(
+        &cluster.clock.now_seconds(),
+        &mut next,
+        "Terminating",
+        "True",
+        "InstanceDeletionInProgress",
+        message,
+    );
+    track(cluster, served, &definition, &mut next);
+    if put(cluster, served, key, revision, &next) { read(cluster, served, key) } else { None }
+}
+
+fn is_established(definition: &Value) -> bool {
+    condition(definition, "Established") == "True"
 }
 
 fn reason(definition: &Value) -> &str {
@@ -88,17 +94,16 @@ fn reason(definition: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Objects that one call deletes, about 10 ms. The task of [`run`](super::run) deletes further ones.
-const BATCH: usize = 256;
-
-/// Deletes up to [`BATCH`] objects of a snapshot, and marks those with finalizers as being deleted. Objects that are marked
-/// already wait for their finalizers.
-fn delete_instances(cluster: &ClusterState, served: &Served, snapshot: &Snapshot) {
+/// Deletes the objects of a snapshot, and marks those with finalizers as being deleted. Objects that are marked already wait for
+/// their finalizers.
+async fn delete_instances(cluster: &ClusterState, served: &Served, snapshot: &Snapshot) {
+    let mut turns = Turns::default();
     let living = snapshot.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
-    for (key, stored) in living.take(BATCH) {
+    for (key, stored) in living {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
-        // On a conflict the object has changed, and that write runs the cleanup again.
+        // On a conflict the object has changed, and that write wakes the task again.
         begin_deletion(cluster, served, key, stored.revision, &object, &finalizers);
+        turns.pass().await;
     }
 }

@@ -2,57 +2,17 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use kube_apimachinery::metadata;
 use serde_json::{Map, Value, json};
 
-use super::{Definition, put};
 use crate::kind::registry::Served;
 use crate::kinds::definition::{condition, set_condition};
 use crate::state::ClusterState;
 use crate::state::writer;
 
-/// Accepts the free names of each definition, and establishes the definitions that have all of theirs.
-///
-/// One pass may free names for the next, so passes are repeated while they change anything, at most as often as there
-/// are definitions. A definition with accepted names only costs a look at its `status`.
-pub(super) fn settle(cluster: &ClusterState, served: &Served, definitions: &mut [Definition]) {
-    for _ in 0..=definitions.len() {
-        let mut changed = false;
-        for at in 0..definitions.len() {
-            if let Some(status) = accept_names(cluster, definitions, at) {
-                changed |= put_status(cluster, served, &mut definitions[at], status);
-            }
-            if let Some(status) = establish(cluster, &definitions[at].2) {
-                changed |= put_status(cluster, served, &mut definitions[at], status);
-            }
-        }
-        if !changed {
-            return;
-        }
-    }
-}
-
-/// Stores a new `status`; returns `false` if the definition changed meanwhile, in which case that write runs this
-/// again.
-fn put_status(cluster: &ClusterState, served: &Served, definition: &mut Definition, status: Value) -> bool {
-    let (key, revision, value) = definition;
-    let mut next = Value::clone(value);
-    next["status"] = status;
-    track(cluster, served, value, &mut next);
-    if !put(cluster, served, key, *revision, &next) {
-        return false;
-    }
-    if let Some(stored) = cluster.read(|store| store.get(served.storage(), key).cloned()) {
-        *revision = stored.revision;
-        *value = Arc::new(served.value(&stored));
-    }
-    true
-}
-
 /// Returns the new `status` of a definition whose names are accepted and that is not established yet.
-fn establish(cluster: &ClusterState, definition: &Value) -> Option<Value> {
+pub(super) fn establish(cluster: &ClusterState, definition: &Value) -> Option<Value> {
     if condition(definition, "NamesAccepted") != "True"
         || condition(definition, "Established") == "True"
         || metadata::is_terminating(definition)
@@ -85,12 +45,10 @@ struct Used {
 }
 
 impl Used {
-    fn beside(definitions: &[Definition], at: usize) -> Self {
+    fn by<'a>(definitions: impl Iterator<Item = &'a Value>) -> Self {
         let mut used = Self::default();
-        let group = &definitions[at].2["spec"]["group"];
-        let others = definitions.iter().enumerate().filter(|(other, _)| *other != at);
-        for (_, (_, _, other)) in others.filter(|(_, (_, _, other))| other["spec"]["group"] == *group) {
-            let names = &other["status"]["acceptedNames"];
+        for definition in definitions {
+            let names = &definition["status"]["acceptedNames"];
             let text = |field: &str| names[field].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
             used.resources.extend(["plural", "singular"].into_iter().filter_map(text));
             used.resources.extend(texts(&names["shortNames"]));
@@ -104,9 +62,13 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Accepts the requested names that are free, and sets the conditions. Returns the new `status`, if it changed.
-fn accept_names(cluster: &ClusterState, definitions: &[Definition], at: usize) -> Option<Value> {
-    let definition = &definitions[at].2;
+/// Accepts the requested names that are free, and sets the conditions. Returns the new `status`, if it changed. `others` are the other
+/// definitions of the group.
+pub(super) fn accept<'a, O: Iterator<Item = &'a Value>>(
+    cluster: &ClusterState,
+    definition: &Value,
+    others: impl FnOnce() -> O,
+) -> Option<Value> {
     let requested = &definition["spec"]["names"];
     // kube-apiserver stops here too, so conditions that a client removed are not restored.
     if *requested == definition["status"]["acceptedNames"] {
@@ -115,7 +77,7 @@ fn accept_names(cluster: &ClusterState, definitions: &[Definition], at: usize) -
     let mut accepted: Map<String, Value> =
         definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
     // Computed lazily: most definitions already have their names.
-    let used = LazyCell::new(|| Used::beside(definitions, at));
+    let used = LazyCell::new(|| Used::by(others()));
     let mut conflict: Option<(&str, String)> = None;
     for (field, reason, of_kind) in [
         ("plural", "PluralConflict", false),

@@ -37,6 +37,15 @@ pub(super) fn is_builtin(definition: &Value, registry: &Registry) -> bool {
     )
 }
 
+/// Returns the storage key of the objects of a definition.
+pub(super) fn storage(definition: &Value) -> StorageKey {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    StorageKey {
+        group: text(&definition["spec"]["group"]),
+        plural: text(&definition["status"]["acceptedNames"]["plural"]),
+    }
+}
+
 /// Returns the resource in its storage version, whether it is served or not.
 pub(super) fn of_storage(definition: &Value, registry: &Registry) -> Option<Arc<Served>> {
     let versions = definition["spec"]["versions"].as_array()?;
@@ -51,7 +60,6 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
         generation: definition["metadata"]["generation"].as_i64().unwrap_or(0),
         storage_version: storage_version(definition),
         accepted: definition["status"]["acceptedNames"].clone(),
-        terminating: metadata::is_terminating(definition),
         warning: deprecation(definition, version),
         schema: version["schema"]["openAPIV3Schema"].clone(),
     };

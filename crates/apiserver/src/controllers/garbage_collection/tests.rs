@@ -150,7 +150,9 @@ async fn what_belonged_to_objects_of_a_definition_goes_with_the_definition() {
         if looks_before {
             settle(&mut collector, &server).await;
         }
-        testing::delete(&server, &format!("{DEFINITIONS}/things.example.com")).unwrap();
+        let defined = format!("{DEFINITIONS}/things.example.com");
+        testing::delete(&server, &defined).unwrap();
+        testing::gone(&server, &defined).await;
         settle(&mut collector, &server).await;
         assert_eq!(maps(&server), ["unknown".to_owned()].into(), "seen before: {looks_before}");
     }

@@ -1,0 +1,183 @@
+//! Definitions as they are known between writes: a write reads only the definition that it changed, and those that may get its names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube_apimachinery::metadata;
+use serde_json::Value;
+
+use super::{CLEANUP, names, put, resource};
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::state::ClusterState;
+use crate::store::Key;
+
+/// All definitions.
+#[derive(Default)]
+pub(super) struct Known {
+    definitions: BTreeMap<Key, Definition>,
+    /// Keys of the definitions of a group.
+    groups: BTreeMap<String, BTreeSet<Key>>,
+    /// Definitions that wait until their objects are deleted, with the storage keys of these.
+    deleting: BTreeMap<Key, StorageKey>,
+}
+
+/// A definition as it was read last.
+pub(super) struct Definition {
+    revision: u64,
+    pub(super) value: Arc<Value>,
+    /// Its served resources.
+    resources: Vec<Arc<Served>>,
+}
+
+/// Changes of the served resources.
+#[derive(Default)]
+pub(super) struct ServedChanges {
+    pub(super) removed: Vec<Arc<Served>>,
+    pub(super) added: Vec<Arc<Served>>,
+}
+
+impl Known {
+    /// Reads the changed definitions, accepts names, and returns how the served resources change.
+    ///
+    /// A definition that frees a name makes those of its group due that wait for one. Each definition gets all of its names once, so
+    /// the number of steps is limited.
+    pub(super) fn settle(
+        &mut self,
+        cluster: &ClusterState,
+        served: &Served,
+        mut due: BTreeSet<Key>,
+    ) -> ServedChanges {
+        let mut changes = ServedChanges::default();
+        let limit = 2 * (self.definitions.len() + due.len());
+        for _ in 0..limit {
+            let Some(key) = due.pop_first() else { break };
+            let before = self.definitions.get(&key).map(|known| Arc::clone(&known.value));
+            if self.read(cluster, served, &key) {
+                self.accept(cluster, served, &key);
+                self.serve(cluster, &key, &mut changes);
+            } else if let Some(known) = self.remove(&key) {
+                changes.removed.extend(known.resources);
+            }
+            let after = self.definitions.get(&key).map(|known| &known.value);
+            if let Some(before) = before
+                && after.is_none_or(|after| accepted(after) != accepted(&before))
+            {
+                due.extend(self.waiting(group(&before)));
+            }
+        }
+        changes
+    }
+
+    /// Returns the definitions that wait until their objects are deleted, with the storage keys of these.
+    pub(super) fn deleting(&self) -> &BTreeMap<Key, StorageKey> {
+        &self.deleting
+    }
+
+    /// Returns the other definitions of the group of a definition.
+    pub(super) fn beside<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Value> {
+        let group = self.definitions.get(key).and_then(|known| self.groups.get(group(&known.value)));
+        let others = group.into_iter().flatten().filter(move |other| *other != key);
+        others.filter_map(|other| self.definitions.get(other)).map(|known| &*known.value)
+    }
+
+    /// Reads a definition, if it changed; returns whether it exists.
+    fn read(&mut self, cluster: &ClusterState, served: &Served, key: &Key) -> bool {
+        let stored = cluster.read(|store| store.get(served.storage(), key).cloned());
+        let Some(stored) = stored else { return false };
+        let known = self.definitions.get_mut(key);
+        if known.as_ref().is_some_and(|known| known.revision == stored.revision) {
+            return true;
+        }
+        let (revision, value) = (stored.revision, Arc::new(served.value(&stored)));
+        if is_deleting(&value) {
+            self.deleting.insert(key.clone(), resource::storage(&value));
+        } else {
+            self.deleting.remove(key);
+        }
+        match known {
+            Some(known) => (known.revision, known.value) = (revision, value),
+            None => {
+                self.groups.entry(group(&value).to_owned()).or_default().insert(key.clone());
+                let definition = Definition { revision, value, resources: Vec::new() };
+                self.definitions.insert(key.clone(), definition);
+            }
+        }
+        true
+    }
+
+    /// Forgets a definition that no longer exists.
+    fn remove(&mut self, key: &Key) -> Option<Definition> {
+        let known = self.definitions.remove(key)?;
+        self.deleting.remove(key);
+        let group = group(&known.value);
+        if let Some(keys) = self.groups.get_mut(group) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.groups.remove(group);
+            }
+        }
+        Some(known)
+    }
+
+    /// Accepts the free names of a definition, and establishes it if it has all of them.
+    fn accept(&mut self, cluster: &ClusterState, served: &Served, key: &Key) {
+        let Some(known) = self.definitions.get(key) else { return };
+        if let Some(status) = names::accept(cluster, &known.value, || self.beside(key)) {
+            self.put_status(cluster, served, key, status);
+        }
+        let Some(known) = self.definitions.get(key) else { return };
+        if let Some(status) = names::establish(cluster, &known.value) {
+            self.put_status(cluster, served, key, status);
+        }
+    }
+
+    /// Stores a new `status`, and reads the definition again. If it changed meanwhile, that write settles it again.
+    fn put_status(&mut self, cluster: &ClusterState, served: &Served, key: &Key, status: Value) {
+        let Some(known) = self.definitions.get(key) else { return };
+        let mut next = Value::clone(&known.value);
+        next["status"] = status;
+        names::track(cluster, served, &known.value, &mut next);
+        if put(cluster, served, key, known.revision, &next) {
+            self.read(cluster, served, key);
+        }
+    }
+
+    /// Updates the served resources of a definition. Those that it serves as before keep their identity.
+    fn serve(&mut self, cluster: &ClusterState, key: &Key, changes: &mut ServedChanges) {
+        let Some(known) = self.definitions.get_mut(key) else { return };
+        let registry = cluster.registry();
+        let old = std::mem::replace(&mut known.resources, resource::resources(&known.value, &registry));
+        let new = &known.resources;
+        let is_kept = |served: &&Arc<Served>| new.iter().any(|one| Arc::ptr_eq(one, served));
+        changes.removed.extend(old.iter().filter(|served| !is_kept(served)).cloned());
+        changes.added.extend(new.iter().filter(|served| !registry.serves(served)).cloned());
+    }
+
+    /// Returns the definitions of a group without some of their names.
+    fn waiting(&self, group: &str) -> Vec<Key> {
+        let keys = self.groups.get(group).into_iter().flatten();
+        let known = keys.filter_map(|key| Some((key, &self.definitions.get(key)?.value)));
+        let waiting = known.filter(|(_, value)| value["spec"]["names"] != *accepted(value));
+        waiting.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Returns the definitions in the order of their keys.
+    #[cfg(test)]
+    pub(super) fn values(&self) -> Vec<Arc<Value>> {
+        self.definitions.values().map(|known| Arc::clone(&known.value)).collect()
+    }
+}
+
+/// Whether a definition waits until its objects are deleted.
+pub(super) fn is_deleting(definition: &Value) -> bool {
+    metadata::is_terminating(definition) && metadata::finalizers(definition).contains(&CLEANUP)
+}
+
+fn accepted(definition: &Value) -> &Value {
+    &definition["status"]["acceptedNames"]
+}
+
+fn group(definition: &Value) -> &str {
+    definition["spec"]["group"].as_str().unwrap_or_default()
+}
