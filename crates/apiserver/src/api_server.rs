@@ -9,7 +9,7 @@ use kube_clock::Epoch;
 use tokio::task::JoinSet;
 use tokio::time::Duration;
 
-use crate::api::admission::Admission;
+use crate::api::admission::{Admission, AdmissionPlugin};
 use crate::api::authentication::{Authenticator, Tokens};
 #[cfg(feature = "tls")]
 use crate::api::authentication::{ClientAuthority, ServiceAccountKeys};
@@ -40,9 +40,9 @@ pub enum Profile {
     /// namespace stays `Terminating`.
     #[default]
     Envtest,
-    /// Runs garbage collection and namespace deletion, creates a service account `default` in every namespace, removes the
-    /// protection finalizers of deleted volumes and claims that are not in use, and aggregates the rules of ClusterRoles such as
-    /// `admin`, `edit` and `view`, which have none otherwise.
+    /// Runs garbage collection and namespace deletion, creates a service account `default` in every namespace, counts the objects
+    /// that ResourceQuotas limit, removes the protection finalizers of deleted volumes and claims that are not in use, and
+    /// aggregates the rules of ClusterRoles such as `admin`, `edit` and `view`, which have none otherwise.
     Dev,
 }
 
@@ -84,6 +84,17 @@ pub struct Options {
     /// Addresses of services by namespace and name, for webhooks that a `clientConfig` names by their service. Nothing routes
     /// cluster IPs here. Services without an entry are reached at their EndpointSlices, or else at their cluster IP.
     pub service_addresses: BTreeMap<(String, String), SocketAddr>,
+    /// Admission plugins that are switched on or off, whatever the [profile](Self::profile) says.
+    pub admission_plugins: BTreeMap<AdmissionPlugin, Switch>,
+}
+
+/// Whether something runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// It runs.
+    On,
+    /// It does not run.
+    Off,
 }
 
 impl Default for Options {
@@ -103,6 +114,7 @@ impl Default for Options {
             event_ttl: EVENT_TTL,
             webhook_transport: None,
             service_addresses: BTreeMap::new(),
+            admission_plugins: BTreeMap::new(),
         }
     }
 }
@@ -187,6 +199,20 @@ impl Options {
         self
     }
 
+    /// Switches an admission plugin on, like kube-apiserver's `--enable-admission-plugins`.
+    #[must_use]
+    pub fn enable_admission_plugin(mut self, plugin: AdmissionPlugin) -> Self {
+        self.admission_plugins.insert(plugin, Switch::On);
+        self
+    }
+
+    /// Switches an admission plugin off, like kube-apiserver's `--disable-admission-plugins`.
+    #[must_use]
+    pub fn disable_admission_plugin(mut self, plugin: AdmissionPlugin) -> Self {
+        self.admission_plugins.insert(plugin, Switch::Off);
+        self
+    }
+
     /// Sets the epoch from which wall time advances, for timestamps that are equal in every run. Servers and operators with one
     /// epoch show equal times.
     #[must_use]
@@ -197,6 +223,17 @@ impl Options {
 }
 
 impl Options {
+    /// Whether an admission plugin runs.
+    fn runs(&self, plugin: AdmissionPlugin) -> bool {
+        let switch = self.admission_plugins.get(&plugin).copied();
+        let default = plugin != AdmissionPlugin::ServiceAccount || self.profile == Profile::Dev;
+        switch.map_or(default, |switch| switch == Switch::On)
+    }
+
+    fn admission(&self) -> Admission {
+        Admission::new(|plugin| self.runs(plugin))
+    }
+
     fn history_limits(&self) -> HistoryLimits {
         HistoryLimits { age: self.history_age, ..HistoryLimits::default() }
     }
@@ -226,8 +263,8 @@ impl ApiServer {
     /// Outside of a tokio runtime with timers.
     #[must_use]
     pub fn start(options: Options) -> Self {
-        let limits = options.history_limits();
-        Self::begin(options, Contents { store: Store::new(limits), journal: None }, Admission::standard())
+        let (limits, admission) = (options.history_limits(), options.admission());
+        Self::begin(options, Contents { store: Store::new(limits), journal: None }, admission)
     }
 
     /// Starts a server that keeps its objects in a data file.
@@ -250,7 +287,8 @@ impl ApiServer {
             Some(revision) => Store::restored(limits, revision, contents.objects),
             None => Store::new(limits),
         };
-        Ok(Self::begin(options, Contents { store, journal: Some(journal) }, Admission::standard()))
+        let admission = options.admission();
+        Ok(Self::begin(options, Contents { store, journal: Some(journal) }, admission))
     }
 
     /// Starts a server with a custom admission chain.
@@ -296,6 +334,7 @@ impl ApiServer {
             controllers.spawn(controllers::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
             controllers.spawn(controllers::volume_protection::run(Arc::clone(&cluster)));
             controllers.spawn(controllers::role_aggregation::run(Arc::clone(&cluster)));
+            controllers.spawn(controllers::resource_quota::run(Arc::clone(&cluster)));
         }
         let flow_control = FlowControl::new(|table| cluster.changes(&table));
         let injector = Arc::new(Injector::new(options.seed));

@@ -100,8 +100,12 @@
 //! # What is served
 //!
 //! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults. Of its other validation, the rules
-//! that clients meet most often are implemented. Nothing acts on the objects: no pod runs, no quota is counted, no certificate is
-//! signed, no webhook or policy is called, and no APIService is proxied. Addresses and node ports are not allocated: a Service keeps those that the client set.
+//! that clients meet most often are implemented. Nothing acts on the objects: no pod runs, no certificate is
+//! signed, no webhook or policy is called, and no APIService is proxied. Addresses and node ports are not allocated: a Service keeps
+//! those that the client set.
+//!
+//! Writes pass the [admission plugins](AdmissionPlugin) that kube-apiserver runs by default, without webhooks and policies. Options
+//! switch them on and off.
 //!
 //! Responses name the flow schema and priority level of the request (`X-Kubernetes-PF-FlowSchema-UID`,
 //! `X-Kubernetes-PF-PriorityLevel-UID`), from which clients learn that they need not limit their own rate. The server itself
@@ -117,10 +121,10 @@
 //! - in `default` the Service `kubernetes` with its Endpoints and EndpointSlice. They name the listener that was opened last, or
 //!   127.0.0.1:6443 without a listener; the port is named `https` with and without TLS.
 //!
-//! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`. The certificate authority of a
-//! listener with TLS is published in the ConfigMap `extension-apiserver-authentication` of `kube-system`, and in profile
-//! [`Dev`](Profile::Dev) in a ConfigMap `kube-root-ca.crt` of every namespace. IPAddresses of Services and the Lease of the
-//! server do not exist.
+//! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`, which pods use that name none, and
+//! ResourceQuotas are counted, and thereby enforced. The certificate authority of a listener with TLS is published in the
+//! ConfigMap `extension-apiserver-authentication` of `kube-system`, and in profile [`Dev`](Profile::Dev) in a ConfigMap
+//! `kube-root-ca.crt` of every namespace. IPAddresses of Services and the Lease of the server do not exist.
 //!
 //! Tables have the columns that were recorded, and those of Endpoints and EndpointSlices. A few kinds (HorizontalPodAutoscalers,
 //! ResourceQuotas, StorageClasses, ClusterRoleBindings, dynamic resource allocation) show only the creation time. Changes of immutable
@@ -141,7 +145,7 @@
 //!
 //! Watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
 //!
-//! The creation of an object that has no effect, such as a webhook configuration, a policy or a quota, has a `Warning`. `docs/api-server-differences.md`
+//! The creation of an object that has no effect, such as a webhook configuration or a policy, has a `Warning`. `docs/api-server-differences.md`
 //! of the repository lists the missing admission plugins and all other known differences to kube-apiserver.
 //!
 //! # Limitations
@@ -180,6 +184,7 @@ mod user;
 #[expect(unused_imports, reason = "admission and conversion, which call webhooks, follow")]
 mod webhook_client;
 
+pub use api::admission::{AdmissionPlugin, UnknownAdmissionPlugin};
 #[cfg(feature = "program")]
 pub use api::authentication::InvalidTokenFile;
 pub use api::authentication::Tokens;
@@ -188,7 +193,7 @@ pub use api::authentication::{
     ClientAuthority, InvalidClientAuthority, InvalidServiceAccountKey, ServiceAccountKeys,
 };
 pub use api::authorization::{AuthorizationMode, UnknownAuthorizationMode};
-pub use api_server::{ApiServer, Options, Profile};
+pub use api_server::{ApiServer, Options, Profile, Switch};
 pub use http::ApiService;
 pub use kube_clock::Epoch;
 pub use listener::{ListenError, ListenOptions, Listener, Transport};

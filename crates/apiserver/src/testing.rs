@@ -84,6 +84,9 @@ pub(crate) async fn gone(server: &Running, path: &str) {
     }
 }
 
+/// Field `request` of a CertificateSigningRequest: `O = developers, CN = jane`.
+pub(crate) const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIZk1JR0dBZ0VBTUNReEV6QVJCZ05WQkFvTUNtUmxkbVZzYjNCbGNuTXhEVEFMQmdOVkJBTU1CR3BoYm1VdwpXVEFUQmdjcWhrak9QUUlCQmdncWhrak9QUU1CQndOQ0FBU0w1S0lKdjlYMFFja1d4enY3ckpTZDJidmpXUUErCkF3ZVlNY3BOY2JQNUVQUWMvUlpNMzQrZEtoc3B3Mmk1QUV0ZXBpaGtFbEVrOCtWQ2EvQTQyUUV2b0FBd0NnWUkKS29aSXpqMEVBd0lEU0FBd1JRSWhBS2diT0NoRlBaTC82V1BvU0VMQWhodnFuZnJLdzdOVlhmWXJ2byswREVCbgpBaUJIYlRGRzRuQXBlR1p2NTRTQ2orY2NXVERWZUd0am1tUG8xMUxUUjlHQWdRPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
+
 /// Path of all definitions.
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// Path of the objects that [`definition`] defines.

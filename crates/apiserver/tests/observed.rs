@@ -429,15 +429,14 @@ async fn a_list_that_goes_on_after_its_state_expired_says_how_many_are_left() {
 async fn who_creates_an_object_without_effect_is_warned() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}});
-    let quotas = format!("{NAMESPACE}/resourcequotas");
-    let warning =
-        "kube-apiserver-embedded: this ResourceQuota has no effect: no resources are counted or refused";
-    let created = post(&service, &quotas, &quota).await;
+    let policy = json!({"metadata": {"name": "p"}, "spec": {}});
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let warning = "kube-apiserver-embedded: this ValidatingAdmissionPolicy has no effect: no admission policy is evaluated";
+    let created = post(&service, policies, &policy).await;
     assert_eq!((created.code, created.warnings()), (201, vec![warning.to_owned()]));
     let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
     let headers = [("content-type", "application/merge-patch+json")];
-    let changed = send(&service, "PATCH", &format!("{quotas}/q"), &headers, label).await;
+    let changed = send(&service, "PATCH", &format!("{policies}/p"), &headers, label).await;
     assert_eq!((changed.code, changed.warnings()), (200, Vec::<String>::new()));
 
     let schema = json!({"type": "object", "properties": {

@@ -13,6 +13,9 @@ use kube::{Client, Error};
 use kube_apiserver_embedded::{ApiServer, AuthorizationMode, Options, Tokens, UserInfo};
 use serde_json::{Value, json};
 
+/// A certificate request of `O = developers, CN = jane`.
+const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIZk1JR0dBZ0VBTUNReEV6QVJCZ05WQkFvTUNtUmxkbVZzYjNCbGNuTXhEVEFMQmdOVkJBTU1CR3BoYm1VdwpXVEFUQmdjcWhrak9QUUlCQmdncWhrak9QUU1CQndOQ0FBU0w1S0lKdjlYMFFja1d4enY3ckpTZDJidmpXUUErCkF3ZVlNY3BOY2JQNUVQUWMvUlpNMzQrZEtoc3B3Mmk1QUV0ZXBpaGtFbEVrOCtWQ2EvQTQyUUV2b0FBd0NnWUkKS29aSXpqMEVBd0lEU0FBd1JRSWhBS2diT0NoRlBaTC82V1BvU0VMQWhodnFuZnJLdzdOVlhmWXJ2byswREVCbgpBaUJIYlRGRzRuQXBlR1p2NTRTQ2orY2NXVERWZUd0am1tUG8xMUxUUjlHQWdRPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
+
 fn start() -> (ApiServer, Client) {
     let tokens = Tokens::new().with("secret", UserInfo::new("jane", "u-1", ["dev"]));
     let server = ApiServer::start(Options::default().tokens(tokens));
@@ -189,7 +192,7 @@ async fn a_certificate_is_asked_for_by_its_sender_and_approved_once() {
     let api: Api<CertificateSigningRequest> = Api::all(client);
     let request = json!({
         "metadata": {"name": "x"},
-        "spec": {"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"], "username": "mallory"},
+        "spec": {"request": REQUEST, "signerName": "example.com/s", "usages": ["client auth"], "username": "mallory"},
     });
     let created = ask(&api, request).await.unwrap();
     assert_eq!(created.spec.username.as_deref(), Some("system:admin"));

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use jiff::SignedDuration;
 use kube_apiserver_embedded::{
-    ApiServer, AuthorizationMode, ClientAuthority, DataFile, ListenOptions, Options, Profile,
-    ServiceAccountKeys, Tokens,
+    AdmissionPlugin, ApiServer, AuthorizationMode, ClientAuthority, DataFile, ListenOptions, Options,
+    Profile, ServiceAccountKeys, Tokens,
 };
 use mimalloc::MiMalloc;
 use tokio::time::Duration;
@@ -75,12 +75,18 @@ struct Arguments {
     /// Sync each write to the disk before it is answered, so that it also survives a power failure.
     #[arg(long, requires = "data_file")]
     fsync: bool,
-    /// Controllers to run: none (envtest), or garbage collection, namespace deletion and default service accounts (dev).
+    /// Controllers to run: none (envtest), or garbage collection, namespace deletion, default service accounts and quotas (dev).
     #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
     profile: ProfileName,
     /// Time that Events are kept after their last change.
     #[arg(long, value_parser = duration, default_value = "1h", value_name = "DURATION")]
     event_ttl: Duration,
+    /// Admission plugins that run, in addition to those that run by default, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
+    enable_admission_plugins: Vec<AdmissionPlugin>,
+    /// Admission plugins that do not run, separated by commas. ServiceAccount runs only in profile dev.
+    #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
+    disable_admission_plugins: Vec<AdmissionPlugin>,
     /// Accept faults as JSON below /debug/faults/: every client can make the server misbehave. Loopback addresses only.
     #[arg(long)]
     fault_api: bool,
@@ -124,6 +130,12 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         .namespace_grace(NAMESPACE_GRACE)
         .authorization(arguments.authorization_mode)
         .event_ttl(arguments.event_ttl);
+    for plugin in arguments.enable_admission_plugins {
+        options = options.enable_admission_plugin(plugin);
+    }
+    for plugin in arguments.disable_admission_plugins {
+        options = options.disable_admission_plugin(plugin);
+    }
     if let Some(path) = &arguments.token_auth_file {
         options = options.tokens(Tokens::from_file(path).map_err(in_full)?);
     }

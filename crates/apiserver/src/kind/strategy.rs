@@ -111,6 +111,12 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Refuses to delete an object by its name, before it is read. The deletion of a collection may delete it nevertheless.
+    fn admit_delete_by_name(&self, served: &Served, name: &str) -> Result<(), ApiError> {
+        let _ = (served, name);
+        Ok(())
+    }
+
     /// Whether a deletion gets the UID of its object as a precondition, because it takes several writes.
     fn pins_deleted_uid(&self) -> bool {
         false

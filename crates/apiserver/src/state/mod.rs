@@ -38,7 +38,7 @@ pub(crate) use self::tap::Tap;
 pub(crate) use self::turns::Turns;
 use crate::kind::registry::Registry;
 use crate::kind::resource::StorageKey;
-use crate::store::{Change, Event, Key, Store};
+use crate::store::{Change, Document, Event, Key, Store};
 use crate::webhook_client::WebhookClient;
 
 /// Multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.
@@ -98,6 +98,15 @@ struct State {
     store: Store<StorageKey>,
     /// Notifies the watches of a table.
     changes: BTreeMap<StorageKey, Arc<Changes>>,
+}
+
+/// Change of another object that a commit makes together with its own, such as the usage of a quota.
+#[derive(Debug)]
+pub(crate) struct SideChange {
+    pub(crate) storage: StorageKey,
+    pub(crate) key: Key,
+    /// New state of the object.
+    pub(crate) object: Document,
 }
 
 /// Reason why a commit was refused.
@@ -248,9 +257,42 @@ impl ClusterState {
         change: Change,
         guard: impl FnOnce(&Store<StorageKey>) -> Result<(), E>,
     ) -> Result<Arc<Event>, Refused<E>> {
+        self.commit_with(storage, key, expected, change, |store| guard(store).map(|()| Vec::new()))
+    }
+
+    /// Like [`commit`](Self::commit), but `guard` also returns changes of other objects, which are made before this one, or not at
+    /// all.
+    pub(crate) fn commit_with<E>(
+        &self,
+        storage: &StorageKey,
+        key: &Key,
+        expected: Option<u64>,
+        change: Change,
+        guard: impl FnOnce(&Store<StorageKey>) -> Result<Vec<SideChange>, E>,
+    ) -> Result<Arc<Event>, Refused<E>> {
+        // Changes of other objects that were made, with the watches to notify.
+        let mut made: Vec<(StorageKey, Arc<Event>, Option<Arc<Changes>>)> = Vec::new();
         let (event, changes) = {
             let mut state = self.state.lock();
-            guard(&state.store).map_err(Refused::Because)?;
+            let sides = guard(&state.store).map_err(Refused::Because)?;
+            if !sides.is_empty() {
+                // The commit below must not fail after the others were made.
+                let revision = state.store.get(storage, key).map(|stored| stored.revision);
+                if state.store.id(storage).is_none() || revision != expected {
+                    return Err(Refused::Conflict);
+                }
+            }
+            for SideChange { storage, key, object } in sides {
+                let expected = state.store.get(&storage, &key).map(|stored| stored.revision);
+                let committed =
+                    state.store.commit(&storage, &key, expected, Change::Put(object), Instant::now());
+                let Ok(event) = committed else { continue };
+                if let Some(journal) = &self.journal {
+                    journal.record(&storage, &key, event.revision, event.after.clone());
+                }
+                let changes = state.changes.get(&storage).cloned();
+                made.push((storage, event, changes));
+            }
             let committed = state.store.commit(storage, key, expected, change, Instant::now());
             let event = committed.map_err(|_| Refused::Conflict)?;
             if let Some(journal) = &self.journal {
@@ -260,15 +302,17 @@ impl ClusterState {
             (event, state.changes.get(storage).cloned())
         };
         // Without the lock, because each watch takes it as soon as it wakes.
-        if let Some(changes) = changes {
+        for changes in made.iter().filter_map(|(_, _, changes)| changes.as_ref()).chain(&changes) {
             changes.notify();
         }
         // Commits may be published out of order.
         self.committed.publish(event.revision);
         if let Some(tap) = self.tap.get() {
+            made.iter().for_each(|(storage, event, _)| tap(&Commit::new(storage, event)));
             tap(&Commit::new(storage, &event));
         }
         for observer in &self.observers {
+            made.iter().for_each(|(storage, event, _)| observer.committed(self, storage, &event.key));
             observer.committed(self, storage, key);
         }
         Ok(event)
@@ -379,7 +423,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::store::{Document, HistoryLimits};
+    use crate::store::HistoryLimits;
+    use crate::testing;
 
     #[tokio::test]
     async fn observers_see_each_commit_and_may_commit_as_well() {
@@ -412,5 +457,41 @@ mod tests {
         put(&cluster, "originals");
         let copies = StorageKey { group: String::new(), plural: "copies".to_owned() };
         assert_eq!(cluster.read(|store| store.snapshot(&copies).len()), 1);
+    }
+
+    #[tokio::test]
+    async fn a_commit_changes_other_objects_too_or_nothing() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        for name in ["a", "b"] {
+            testing::create(&server, MAPS, &json!({"metadata": {"name": name}})).unwrap();
+        }
+        let served = testing::call(&server, MAPS).served;
+        let storage = served.storage();
+        let key = |name: &str| Key::new("default", name);
+        let stored = |name: &str| server.read(|store| store.get(storage, &key(name)).cloned()).unwrap();
+        let changed = |name: &str| {
+            let mut map = served.value(&stored(name));
+            map["data"] = json!({"changed": "yes"});
+            served.document(&map)
+        };
+        let commit = |expected: u64| {
+            let other = SideChange { storage: storage.clone(), key: key("b"), object: changed("b") };
+            let change = Change::Put(changed("a"));
+            let guard = |_: &Store<StorageKey>| Ok::<_, Infallible>(vec![other]);
+            server.commit_with(storage, &key("a"), Some(expected), change, guard)
+        };
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let tapped = Arc::clone(&seen);
+        assert!(
+            server
+                .set_tap(Box::new(move |commit| tapped.lock().push((commit.name.clone(), commit.revision))))
+        );
+        let (a, b) = (stored("a").revision, stored("b").revision);
+        assert!(matches!(commit(a + 100), Err(Refused::Conflict)));
+        assert_eq!(stored("b").revision, b, "a conflict changes nothing");
+        let revision = commit(a).unwrap().revision;
+        assert_eq!(stored("b").revision, revision - 1, "the other object changes first");
+        assert_eq!(*seen.lock(), [("b".to_owned(), revision - 1), ("a".to_owned(), revision)]);
     }
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube_apiserver_embedded::{
-    ApiServer, Epoch, ListenError, ListenOptions, Options, Profile, Tokens, UserInfo,
+    AdmissionPlugin, ApiServer, Epoch, ListenError, ListenOptions, Options, Profile, Tokens, UserInfo,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -171,7 +171,9 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
         let mut options = Options::default()
             .profile(profile)
             .epoch(Epoch::starting_now(EPOCH))
-            .tokens(Tokens::new().with(TOKEN, admin));
+            .tokens(Tokens::new().with(TOKEN, admin))
+            // The recorded server ran without this plugin, as envtest runs it.
+            .disable_admission_plugin(AdmissionPlugin::ServiceAccount);
         let webhooks = match &webhook_server {
             Some(server) => Arc::clone(&server.webhooks),
             None => {

@@ -27,8 +27,21 @@
 //! Plugins may wait; the timeout of the request covers all stages.
 
 mod attributes;
+mod certificates;
+mod default_classes;
+mod default_toleration_seconds;
+mod limit_ranger;
 mod namespace_lifecycle;
+mod persistent_volume_claim_resize;
+mod plugins;
+mod pod_topology_labels;
 mod priority;
+mod resource_quota;
+mod rules;
+mod runtime_class;
+mod service_account;
+mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
 
 use futures::future::BoxFuture;
 use kube_apimachinery::managed_fields;
@@ -38,7 +51,12 @@ use serde_json::Value;
 
 pub(crate) use attributes::{Attributes, ObjectKind, Operation, OperationOptions, is_namespace};
 use namespace_lifecycle::NamespaceLifecycle;
-pub(crate) use namespace_lifecycle::check_namespace;
+pub use plugins::{AdmissionPlugin, UnknownAdmissionPlugin};
+use rules::Rule;
+
+use crate::kind::resource::StorageKey;
+use crate::state::SideChange;
+use crate::store::Store;
 
 /// Result of a plugin: whether it lets the request pass.
 pub(crate) type Verdict<'a> = BoxFuture<'a, Result<(), ApiError>>;
@@ -55,26 +73,46 @@ pub(crate) trait ValidatingPlugin: Send + Sync {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a>;
 }
 
-/// Chains of admission plugins in the order in which they are called. The first error ends the request.
+/// Admission plugins in the order in which they are called. The first error ends the request.
 pub(crate) struct Admission {
-    mutating: Vec<Box<dyn MutatingPlugin>>,
-    validating: Vec<Box<dyn ValidatingPlugin>>,
+    plugins: Vec<Plugin>,
+    /// Whether namespaces are checked again at the commit.
+    checks_namespaces: bool,
+    /// Whether writes are charged to quotas.
+    charges: bool,
+}
+
+/// A plugin by the interface that it implements.
+enum Plugin {
+    /// Decides at once, about creates and updates.
+    Rule(Box<dyn Rule>),
+    Mutating(Box<dyn MutatingPlugin>),
+    Validating(Box<dyn ValidatingPlugin>),
 }
 
 impl Admission {
-    /// Returns the plugins of every server.
-    pub(crate) fn standard() -> Self {
+    /// Returns the plugins that run, in the order of kube-apiserver: those that charge come last.
+    pub(crate) fn new(runs: impl Fn(AdmissionPlugin) -> bool) -> Self {
+        let running = AdmissionPlugin::ALL.into_iter().filter(|plugin| runs(*plugin));
+        let plugins = running.flat_map(Plugin::of).collect();
         Self {
-            mutating: vec![Box::new(NamespaceLifecycle), Box::new(priority::Priority)],
-            validating: vec![Box::new(priority::Priority)],
+            plugins,
+            checks_namespaces: runs(AdmissionPlugin::NamespaceLifecycle),
+            charges: runs(AdmissionPlugin::ResourceQuota),
         }
+    }
+
+    /// Returns the plugins of a server in profile `envtest`.
+    #[cfg(test)]
+    pub(crate) fn standard() -> Self {
+        Self::new(|plugin| plugin != AdmissionPlugin::ServiceAccount)
     }
 
     /// Adds a plugin at the end of both chains.
     #[cfg(test)]
     pub(crate) fn with(mut self, plugin: impl MutatingPlugin + ValidatingPlugin + Clone + 'static) -> Self {
-        self.mutating.push(Box::new(plugin.clone()));
-        self.validating.push(Box::new(plugin));
+        self.plugins.push(Plugin::Mutating(Box::new(plugin.clone())));
+        self.plugins.push(Plugin::Validating(Box::new(plugin)));
         self
     }
 
@@ -87,8 +125,14 @@ impl Admission {
         attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
     ) -> Result<(), ApiError> {
-        for plugin in &self.mutating {
-            let verdict = plugin.mutate(attributes, object.as_deref_mut()).await;
+        for plugin in &self.plugins {
+            let verdict = match (plugin, object.as_deref_mut()) {
+                (Plugin::Rule(rule), Some(object)) if attributes.is_write() => {
+                    rule.mutate(attributes, object)
+                }
+                (Plugin::Mutating(plugin), object) => plugin.mutate(attributes, object).await,
+                _ => continue,
+            };
             verdict.inspect_err(|error| attributes.log_refusal(error))?;
         }
         Ok(())
@@ -103,11 +147,72 @@ impl Admission {
         attributes: &Attributes<'_>,
         object: Option<&Value>,
     ) -> Result<(), ApiError> {
-        for plugin in &self.validating {
-            let verdict = plugin.validate(attributes, object).await;
+        for plugin in &self.plugins {
+            let verdict = match (plugin, object) {
+                (Plugin::Rule(rule), Some(object)) if attributes.is_write() => {
+                    rule.validate(attributes, object)
+                }
+                (Plugin::Validating(plugin), object) => plugin.validate(attributes, object).await,
+                _ => continue,
+            };
             verdict.inspect_err(|error| attributes.log_refusal(error))?;
         }
         Ok(())
+    }
+
+    /// Repeats the checks that writes since the validation may have invalidated, under the lock of the store: stage 8. Returns the
+    /// changes with which the write is committed: the usage of the quotas that it is charged to.
+    ///
+    /// # Errors
+    /// 404 or 403 if the namespace no longer takes objects; 403 if the write exceeds a quota.
+    pub(crate) fn recheck(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        store: &Store<StorageKey>,
+    ) -> Result<Vec<SideChange>, ApiError> {
+        if self.checks_namespaces {
+            NamespaceLifecycle::recheck(attributes, store)?;
+        }
+        if self.charges { resource_quota::charges(attributes, object, store) } else { Ok(Vec::new()) }
+    }
+}
+
+impl Plugin {
+    /// Returns the implementations of a plugin.
+    fn of(plugin: AdmissionPlugin) -> Vec<Self> {
+        let rule = |rule: Box<dyn Rule>| vec![Self::Rule(rule)];
+        match plugin {
+            AdmissionPlugin::NamespaceLifecycle => vec![Self::Mutating(Box::new(NamespaceLifecycle))],
+            AdmissionPlugin::LimitRanger => rule(Box::new(limit_ranger::LimitRanger)),
+            AdmissionPlugin::ServiceAccount => vec![
+                Self::Mutating(Box::new(service_account::ServiceAccount)),
+                Self::Validating(Box::new(service_account::ServiceAccount)),
+            ],
+            AdmissionPlugin::TaintNodesByCondition => {
+                rule(Box::new(taint_nodes_by_condition::TaintNodesByCondition))
+            }
+            AdmissionPlugin::Priority => rule(Box::new(priority::Priority)),
+            AdmissionPlugin::DefaultTolerationSeconds => {
+                rule(Box::new(default_toleration_seconds::DefaultTolerationSeconds))
+            }
+            AdmissionPlugin::DefaultStorageClass => rule(Box::new(default_classes::STORAGE)),
+            AdmissionPlugin::StorageObjectInUseProtection => {
+                rule(Box::new(storage_object_in_use_protection::StorageObjectInUseProtection))
+            }
+            AdmissionPlugin::PersistentVolumeClaimResize => {
+                rule(Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize))
+            }
+            AdmissionPlugin::RuntimeClass => rule(Box::new(runtime_class::RuntimeClass)),
+            AdmissionPlugin::CertificateApproval => rule(Box::new(certificates::APPROVAL)),
+            AdmissionPlugin::CertificateSigning => rule(Box::new(certificates::SIGNING)),
+            AdmissionPlugin::CertificateSubjectRestriction => {
+                rule(Box::new(certificates::CertificateSubjectRestriction))
+            }
+            AdmissionPlugin::DefaultIngressClass => rule(Box::new(default_classes::INGRESS)),
+            AdmissionPlugin::PodTopologyLabels => rule(Box::new(pod_topology_labels::PodTopologyLabels)),
+            AdmissionPlugin::ResourceQuota => rule(Box::new(resource_quota::ResourceQuota)),
+        }
     }
 }
 

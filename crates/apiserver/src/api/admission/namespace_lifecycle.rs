@@ -14,6 +14,16 @@ use crate::store::{Key, Store};
 
 pub(super) struct NamespaceLifecycle;
 
+impl NamespaceLifecycle {
+    /// Checks the namespace of a new object again, under the lock of the store.
+    pub(super) fn recheck(attributes: &Attributes<'_>, store: &Store<StorageKey>) -> Result<(), ApiError> {
+        if attributes.operation != Operation::Create || !is_in_namespace(attributes) {
+            return Ok(());
+        }
+        check_namespace(attributes.served, store, attributes.namespace, attributes.name)
+    }
+}
+
 impl MutatingPlugin for NamespaceLifecycle {
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
         let outcome = match (attributes.operation, object) {
@@ -39,7 +49,7 @@ fn is_in_namespace(attributes: &Attributes<'_>) -> bool {
 }
 
 /// Refuses objects in a namespace that does not exist or is being deleted.
-pub(crate) fn check_namespace(
+fn check_namespace(
     served: &Served,
     store: &Store<StorageKey>,
     namespace: &str,

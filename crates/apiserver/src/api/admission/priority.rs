@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
-use futures::future::ready;
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::{Attributes, MutatingPlugin, Operation, ValidatingPlugin, Verdict};
+use super::rules::Rule;
+use super::{Attributes, Operation};
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
 use crate::store::{Key, Stored};
@@ -21,37 +20,28 @@ const POLICY: &str = "PreemptLowerPriority";
 
 pub(super) struct Priority;
 
-impl MutatingPlugin for Priority {
-    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
-        let resource = &attributes.served.resource;
-        let is_pod =
-            (resource.group.as_str(), resource.plural.as_str(), attributes.subresource) == ("", "pods", "");
-        let outcome = match (attributes.operation, object) {
-            (Operation::Create, Some(pod)) if is_pod => assign(attributes.cluster, pod),
-            (Operation::Update, Some(pod)) if is_pod => {
-                keep(attributes.old, pod);
-                Ok(())
-            }
-            _ => Ok(()),
-        };
-        ready(outcome).boxed()
+impl Rule for Priority {
+    fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if !attributes.is_of("", "pods") {
+            return Ok(());
+        }
+        if attributes.operation == Operation::Create {
+            return assign(attributes.cluster, object);
+        }
+        keep(attributes.old, object);
+        Ok(())
     }
-}
 
-impl ValidatingPlugin for Priority {
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
-        ready(single_default(attributes, object)).boxed()
+    fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
+        if attributes.is_of(GROUP, PLURAL) { single_default(attributes, object) } else { Ok(()) }
     }
 }
 
 /// Refuses a second default class.
-fn single_default(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), ApiError> {
-    let resource = &attributes.served.resource;
-    let Some(class) = object.filter(|class| {
-        resource.group == GROUP && resource.plural == PLURAL && class["globalDefault"] == true
-    }) else {
+fn single_default(attributes: &Attributes<'_>, class: &Value) -> Result<(), ApiError> {
+    if class["globalDefault"] != true {
         return Ok(());
-    };
+    }
     let name = metadata::text(class, "name");
     match default_class(attributes.cluster) {
         Some(default)

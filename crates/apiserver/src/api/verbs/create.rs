@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, object_meta, update};
-use crate::api::admission::{OperationOptions, check_namespace};
+use crate::api::admission::{Attributes, OperationOptions};
 use crate::kind::registry::{Custom, Served};
 use crate::kind::resource::StorageKey;
 use crate::request::query::{Write, WriteOptions, parse_uint};
@@ -83,7 +83,8 @@ pub(crate) async fn create(
             call.authorize("create")?;
         }
         let name = if name.is_empty() { metadata::text(&candidate, "name") } else { &name };
-        admission.validate(&attributes.named(name), Some(&candidate)).await?;
+        let attributes = attributes.named(name);
+        admission.validate(&attributes, Some(&candidate)).await?;
         if options.dry_run {
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
@@ -92,7 +93,7 @@ pub(crate) async fn create(
             }
         } else if has_revision(&candidate) {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
-        } else if let Some(stored) = commit(call, namespace, &candidate)? {
+        } else if let Some(stored) = commit(call, &attributes, &candidate)? {
             return Ok(Created::Stored(stored));
         }
         if !generate {
@@ -137,14 +138,20 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Stores the object; `None` if the name is taken.
-fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
+fn commit(
+    call: &Call,
+    attributes: &Attributes<'_>,
+    object: &Value,
+) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
+    let namespace = &call.path.namespace;
     let key = Key::new(namespace, metadata::text(object, "name"));
     let change = Change::Put(call.served.document(object));
     let guard = |store: &Store<StorageKey>| {
-        check_namespace(&call.served, store, namespace, key.name())?;
-        check_definition(call, store, key.name())
+        let charges = call.context.admission.recheck(attributes, object, store)?;
+        check_definition(call, store, key.name())?;
+        Ok(charges)
     };
-    match call.cluster.commit(call.served.storage(), &key, None, change, guard) {
+    match call.cluster.commit_with(call.served.storage(), &key, None, change, guard) {
         Ok(event) => Ok(event.after.clone()),
         Err(Refused::Conflict) => Ok(None),
         Err(Refused::Because(error)) => Err(error),

@@ -25,6 +25,7 @@ use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
 /// Deletes the object in the URL.
 pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
+    call.served.strategy.admit_delete_by_name(&call.served, &call.path.name)?;
     delete(call, &options, Reviewed::ByName).await
 }
 

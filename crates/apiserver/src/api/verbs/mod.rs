@@ -141,6 +141,7 @@ impl Call {
             dry_run: options.dry_run(),
             operation_options: options,
             old,
+            authorizer: &self.context.authorizer,
             warnings: &self.warnings,
         }
     }

@@ -12,10 +12,11 @@ use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
 use crate::request::query::{Write, WriteOptions, parse_uint};
 use crate::state::Refused;
 use crate::state::writer;
-use crate::store::{Change, Stored};
+use crate::store::{Change, Store, Stored};
 
 /// Ownership of the fields of the new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,9 +210,11 @@ pub(crate) async fn change(
             return Ok(Changed::Value(new));
         }
         let change = if gone { Change::Delete } else { Change::Put(document) };
-        let commit = call
-            .cluster
-            .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, ApiError>(()));
+        let recheck = |store: &Store<StorageKey>| match reviewed {
+            Reviewed::Object => admission.recheck(&call.attributes(operation, Some(&old)), &new, store),
+            Reviewed::Part(_) | Reviewed::Before => Ok(Vec::new()),
+        };
+        let commit = call.cluster.commit_with(served.storage(), &key, Some(stored.revision), change, recheck);
         match commit {
             Ok(event) => {
                 return Ok(match &event.after {

@@ -480,7 +480,9 @@ fn unblock(cluster: &ClusterState, read: &Read) -> bool {
 /// Deletes a dependent like a client would: if its kind or finalizers keep it, it is only marked.
 fn delete(cluster: &ClusterState, read: &Read, foreground: bool) {
     // Protected objects stay, such as the namespace `default`.
-    if read.served.strategy.admit_delete(read.place.key.name()).is_err() {
+    let (served, name) = (&read.served, read.place.key.name());
+    let strategy = served.strategy;
+    if strategy.admit_delete(name).is_err() || strategy.admit_delete_by_name(served, name).is_err() {
         return;
     }
     let mut finalizers = metadata::owned_finalizers(&read.object);

@@ -23,8 +23,6 @@ pub(super) fn warning(resource: &Resource, object: &Value) -> Option<String> {
             | "MutatingAdmissionPolicy"
             | "MutatingAdmissionPolicyBinding",
         ) => "no admission policy is evaluated",
-        ("", "ResourceQuota") => "no resources are counted or refused",
-        ("", "LimitRange") => "no limits are set or enforced",
         ("apiextensions.k8s.io", "CustomResourceDefinition")
             if object["spec"]["conversion"]["strategy"] == "Webhook" =>
         {
@@ -57,8 +55,6 @@ mod tests {
             "ValidatingAdmissionPolicyBinding",
             "MutatingAdmissionPolicy",
             "MutatingAdmissionPolicyBinding",
-            "ResourceQuota",
-            "LimitRange",
         ] {
             let told = warned(kind, &json!({})).unwrap();
             assert!(told.starts_with(&format!("{PREFIX}this {kind} has no effect: no ")), "{told}");

@@ -1,7 +1,9 @@
 //! Builtin kinds: the data files, and the rules that they do not contain.
 
+pub(crate) mod amounts;
 mod autoscaler;
 mod batch;
+pub(crate) mod certificate_request;
 mod certificates;
 mod cluster;
 mod columns;
@@ -12,14 +14,18 @@ mod immutable_fields;
 mod ineffective;
 mod kind_table;
 mod kinds;
+mod limit_range;
 mod node;
 mod pod;
 mod pod_resize;
+pub(crate) mod pod_resources;
 mod pod_spec;
 mod pod_template;
 mod pod_update;
 mod prepare;
 mod priority_class;
+pub(crate) mod quota;
+mod resource_names;
 mod roles;
 mod service;
 mod strategy;
@@ -93,6 +99,9 @@ fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 fn validate_update(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     match subresource {
         "" => validate::validate(resource, new, Some(old)),
+        "status" if resource.group.is_empty() && resource.kind == "ResourceQuota" => {
+            quota::validate_status(new)
+        }
         "resize" => pod_resize::validate(resource, old, new),
         "ephemeralcontainers" => pod_update::validate_ephemeral_containers(old, new),
         _ => Vec::new(),

@@ -1,4 +1,4 @@
-//! Nodes: `podCIDR` and `podCIDRs`, fields that can be set only once, and the taint of a new node.
+//! Nodes: `podCIDR` and `podCIDRs`, and fields that can be set only once.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,11 +7,6 @@ use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
-
-use super::defaults::set;
-
-/// Taint that keeps pods from a node until its first heartbeat. The node controller removes it.
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Makes `podCIDR` and `podCIDRs` agree. A `podCIDR` that differs from the first element replaces the list, because older clients
 /// do not write the list.
@@ -25,19 +20,6 @@ pub(super) fn default(node: &mut Value) {
         spec["podCIDRs"] = json!([range]);
     } else if range.is_empty() && !first.is_empty() {
         spec["podCIDR"] = json!(first);
-    }
-}
-
-/// Adds the taint of a new node (admission plugin `TaintNodesByCondition`).
-pub(super) fn prepare_create(node: &mut Value) {
-    if !node["spec"].is_object() {
-        node["spec"] = json!({});
-    }
-    set(&mut node["spec"], "taints", json!([]));
-    if let Some(taints) = node["spec"]["taints"].as_array_mut()
-        && !taints.iter().any(|taint| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule")
-    {
-        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
     }
 }
 
@@ -219,24 +201,5 @@ mod tests {
             &["spec.podCIDRs[0]: Invalid value: \"nope\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or \
                  2001:db8::/64)"],
         );
-    }
-
-    #[test]
-    fn a_new_node_is_not_ready() {
-        for (taints, expected) in [
-            (json!(null), json!([{"key": NOT_READY, "effect": "NoSchedule"}])),
-            (
-                json!([{"key": "x", "effect": "NoExecute"}]),
-                json!([{"key": "x", "effect": "NoExecute"}, {"key": NOT_READY, "effect": "NoSchedule"}]),
-            ),
-            (
-                json!([{"key": NOT_READY, "effect": "NoSchedule", "value": "v"}]),
-                json!([{"key": NOT_READY, "effect": "NoSchedule", "value": "v"}]),
-            ),
-        ] {
-            let mut node = json!({"spec": {"taints": taints}});
-            prepare_create(&mut node);
-            assert_eq!(node["spec"]["taints"], expected);
-        }
     }
 }

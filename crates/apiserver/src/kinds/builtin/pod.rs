@@ -1,12 +1,9 @@
-//! Pods: defaults that templates do not have, the effect of admission plugins, and the grace period of deletions.
+//! Pods: defaults that templates do not have, the status of new pods, and the grace period of deletions.
 
 use serde_json::{Value, json};
 
 use super::defaults::{elements, set};
 use super::pod_template;
-
-/// Time in seconds for which a pod by default tolerates a node that is not ready or unreachable.
-const TOLERATED_SECONDS: i64 = 300;
 
 /// Sets defaults of a Pod after its fields were completed.
 pub(super) fn default(pod: &mut Value) {
@@ -44,34 +41,10 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// Sets the server's fields in a new pod, such as its phase, QoS class, priority and tolerations.
+/// Sets the status of a new pod: its phase and its QoS class.
 pub(super) fn prepare_create(pod: &mut Value) {
     let class = qos_class(&pod["spec"]);
     pod["status"] = json!({"phase": "Pending", "qosClass": class});
-    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
-        return;
-    };
-    set(spec, "priority", json!(0));
-    set(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
-    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        tolerate(spec, taint);
-    }
-}
-
-fn tolerate(spec: &mut Value, taint: &str) {
-    let tolerated = elements(spec, "tolerations").any(|toleration| {
-        let text = |field: &str| toleration[field].as_str().unwrap_or_default();
-        (text("key") == taint || text("key").is_empty()) && ["", "NoExecute"].contains(&text("effect"))
-    });
-    if tolerated {
-        return;
-    }
-    set(spec, "tolerations", json!([]));
-    if let Some(list) = spec["tolerations"].as_array_mut() {
-        list.push(json!({
-            "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_SECONDS,
-        }));
-    }
 }
 
 /// Returns the QoS class: `Guaranteed` if the limits of all containers equal their requests, `BestEffort` if there are
@@ -146,13 +119,6 @@ mod tests {
             json!({"cpu": "1", "memory": "1Gi"})
         );
         assert_eq!(pod["spec"]["containers"][1]["resources"], json!({}));
-    }
-
-    #[test]
-    fn a_pod_that_tolerates_everything_needs_no_more() {
-        let mut pod = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
-        prepare_create(&mut pod);
-        assert_eq!(pod["spec"]["tolerations"], json!([{"operator": "Exists"}]));
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::defaults::set;
-use super::{batch, node, pod, service};
+use super::{batch, pod, service};
 use crate::kind::resource::Resource;
 
 /// Annotation with a counter of a DaemonSet's templates, a field in older versions.
@@ -26,32 +25,18 @@ pub(super) fn create(resource: &Resource, object: &mut Value) {
         super::conform(resource, object);
     }
     match (resource.group.as_str(), resource.kind.as_str()) {
-        ("", "Node") => node::prepare_create(object),
         ("", "Service") => service::complete_addresses(object),
         ("", "Pod") => pod::prepare_create(object),
         ("", "PersistentVolume") => {
-            protect(object, VOLUME_PROTECTION);
             let now = object["metadata"]["creationTimestamp"].clone();
             object["status"]["lastPhaseTransitionTime"] = now;
         }
-        ("", "PersistentVolumeClaim") => protect(object, CLAIM_PROTECTION),
         ("batch", "Job") => batch::prepare_job(object),
         ("apps", "DaemonSet") => {
             let generation = template_generation(object).max(1);
             set_template_generation(object, generation);
         }
         _ => {}
-    }
-}
-
-/// Adds a finalizer that keeps an object until its controller finds it unused.
-fn protect(object: &mut Value, finalizer: &str) {
-    let metadata = &mut object["metadata"];
-    set(metadata, "finalizers", json!([]));
-    if let Some(list) = metadata["finalizers"].as_array_mut()
-        && !list.iter().any(|known| known == finalizer)
-    {
-        list.push(json!(finalizer));
     }
 }
 

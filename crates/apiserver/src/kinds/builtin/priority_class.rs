@@ -1,7 +1,7 @@
 //! PriorityClasses.
 
 use kube_apimachinery::metadata;
-use kube_apimachinery::status::FieldError;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
 /// Highest value of a class that is not the system's.
@@ -10,6 +10,15 @@ const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM: &str = "system-";
 const CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+/// Returns the 403 for classes of the system.
+pub(super) fn admit_delete(name: &str) -> Result<(), ApiError> {
+    if CLASSES.iter().any(|(class, _)| *class == name) {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(ApiError::forbidden("scheduling.k8s.io", "priorityclasses", name, why));
+    }
+    Ok(())
+}
 
 /// Validates a new class.
 pub(super) fn validate(class: &Value) -> Vec<FieldError> {

@@ -1,9 +1,9 @@
 //! Strategies of builtin kinds.
 
-use kube_apimachinery::status::FieldError;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
-use super::certificates;
+use super::{certificate_request, certificates, priority_class, quota};
 use crate::kind::registry::Served;
 use crate::kind::{Strategy, WriteContext};
 
@@ -64,7 +64,10 @@ impl Strategy for Plain {
         _subresource: &str,
     ) -> Vec<String> {
         let ineffective = old.is_none().then(|| super::ineffective(&served.resource, object)).flatten();
-        super::warnings(&served.resource, object).into_iter().chain(ineffective).collect()
+        let is_new_quota =
+            old.is_none() && served.resource.group.is_empty() && served.resource.kind == "ResourceQuota";
+        let of_quota = if is_new_quota { quota::warnings(object) } else { Vec::new() };
+        super::warnings(&served.resource, object).into_iter().chain(of_quota).chain(ineffective).collect()
     }
 
     fn deprecation(&self, served: &Served) -> Option<&'static str> {
@@ -81,6 +84,13 @@ impl Strategy for Plain {
 
     fn grace_period(&self, served: &Served, object: &Value, asked: Option<i64>) -> Option<i64> {
         super::grace_period(&served.resource, object, asked)
+    }
+
+    fn admit_delete_by_name(&self, served: &Served, name: &str) -> Result<(), ApiError> {
+        match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+            ("scheduling.k8s.io", "PriorityClass") => priority_class::admit_delete(name),
+            _ => Ok(()),
+        }
     }
 
     fn orphans_by_default(&self, served: &Served) -> bool {
@@ -118,8 +128,8 @@ impl Strategy for CertificateSigningRequest {
         PLAIN.prepare_update(served, context, old, new, subresource);
     }
 
-    fn validate_create(&self, served: &Served, request: &Value) -> Vec<FieldError> {
-        PLAIN.validate_create(served, request)
+    fn validate_create(&self, _served: &Served, request: &Value) -> Vec<FieldError> {
+        certificate_request::validate(request)
     }
 
     fn validate_update(

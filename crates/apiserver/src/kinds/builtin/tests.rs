@@ -38,6 +38,10 @@ fn required(api_version: &str, kind: &str) -> Value {
             json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": once}}}}})
         }
         ("apiextensions.k8s.io/v1", _) => testing::definition(),
+        ("certificates.k8s.io/v1", "CertificateSigningRequest") => json!({"spec": {
+            "request": testing::CERTIFICATE_REQUEST, "signerName": "example.com/s", "usages": ["client auth"],
+        }}),
+        ("node.k8s.io/v1", "RuntimeClass") => json!({"handler": "runc"}),
         ("discovery.k8s.io/v1", _) => json!({"addressType": "IPv4", "endpoints": []}),
         _ => json!({}),
     }

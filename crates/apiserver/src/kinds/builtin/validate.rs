@@ -2,10 +2,14 @@
 //!
 //! More checks are added per kind; each implemented check behaves as in kube-apiserver.
 
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::{event, immutable_fields, node, pod_spec, pod_update, priority_class, roles, workload};
+use super::{
+    event, immutable_fields, limit_range, node, pod_spec, pod_update, priority_class, quota, roles, workload,
+};
 use crate::kind::resource::Resource;
 
 /// Returns the errors of a new object, or of the new state of `old`.
@@ -21,6 +25,9 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             roles::validate_binding(resource, new, old)
         }
+        ("node.k8s.io", "RuntimeClass") if old.is_none() => runtime_class(new),
+        ("", "LimitRange") => limit_range::validate(new),
+        ("", "ResourceQuota") => quota::validate(new, old),
         ("scheduling.k8s.io", "PriorityClass") if old.is_none() => priority_class::validate(new),
         ("", "Pod") => match old {
             Some(old) => pod_update::validate(old, new),
@@ -32,6 +39,15 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
             errors
         }
     }
+}
+
+/// Validates the handler of a new runtime class.
+fn runtime_class(class: &Value) -> Vec<FieldError> {
+    let handler = class["handler"].as_str().unwrap_or_default();
+    if handler.is_empty() {
+        return vec![FieldError::required("handler", "")];
+    }
+    names::label(handler).iter().map(|why| FieldError::invalid("handler", &quote(handler), why)).collect()
 }
 
 /// Returns the warnings for an accepted object.

@@ -89,11 +89,13 @@ fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership),
     }
     let mut bound = pod.clone();
     bound["spec"]["nodeName"] = binding["target"]["name"].clone();
-    let given = binding["metadata"]["annotations"].as_object().into_iter().flatten();
-    let given: Vec<(String, Value)> = given.map(|(key, value)| (key.clone(), value.clone())).collect();
-    if !given.is_empty() {
-        let annotations = metadata::of(&mut bound).entry("annotations").or_insert_with(|| json!({}));
-        annotations.as_object_mut().into_iter().for_each(|all| all.extend(given.clone()));
+    for field in ["annotations", "labels"] {
+        let given = binding["metadata"][field].as_object().into_iter().flatten();
+        let given: Vec<(String, Value)> = given.map(|(key, value)| (key.clone(), value.clone())).collect();
+        if !given.is_empty() {
+            let all = metadata::of(&mut bound).entry(field).or_insert_with(|| json!({}));
+            all.as_object_mut().into_iter().for_each(|all| all.extend(given.clone()));
+        }
     }
     schedule(&mut bound["status"], &call.cluster.clock.now_seconds());
     let version = metadata::text(binding, "resourceVersion");

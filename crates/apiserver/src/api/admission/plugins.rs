@@ -1,0 +1,116 @@
+//! Names of the admission plugins.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An admission plugin, by its name in kube-apiserver.
+///
+/// All are on, except [`ServiceAccount`](Self::ServiceAccount), which is on only in profile [`Dev`](crate::Profile::Dev):
+/// without a controller that creates service accounts it would refuse every pod.
+/// [`Options::disable_admission_plugin`](crate::Options::disable_admission_plugin) and
+/// [`Options::enable_admission_plugin`](crate::Options::enable_admission_plugin) change that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum AdmissionPlugin {
+    /// Refuses new objects in namespaces that do not exist or are being deleted, and deletions of the namespaces of the system.
+    NamespaceLifecycle,
+    /// Sets and enforces the limits of LimitRanges.
+    LimitRanger,
+    /// Sets the service account of new pods, its token and its image pull secrets.
+    ServiceAccount,
+    /// Sets the taint of new nodes.
+    TaintNodesByCondition,
+    /// Sets the priority of new pods.
+    Priority,
+    /// Lets pods tolerate failed nodes for a time.
+    DefaultTolerationSeconds,
+    /// Sets the storage class of claims that name none.
+    DefaultStorageClass,
+    /// Sets finalizers that protect volumes and claims in use.
+    StorageObjectInUseProtection,
+    /// Lets claims grow only if their storage class allows it.
+    PersistentVolumeClaimResize,
+    /// Sets what the runtime class of a pod defines.
+    RuntimeClass,
+    /// Checks who approves certificates.
+    CertificateApproval,
+    /// Checks who signs certificates.
+    CertificateSigning,
+    /// Refuses certificates of the group `system:masters`.
+    CertificateSubjectRestriction,
+    /// Sets the class of Ingresses that name none.
+    DefaultIngressClass,
+    /// Copies the zone and the region of a node to its pods.
+    PodTopologyLabels,
+    /// Enforces ResourceQuotas.
+    ResourceQuota,
+}
+
+impl AdmissionPlugin {
+    /// All plugins, in the order in which they are called.
+    pub(crate) const ALL: [Self; 16] = [
+        Self::NamespaceLifecycle,
+        Self::LimitRanger,
+        Self::ServiceAccount,
+        Self::TaintNodesByCondition,
+        Self::Priority,
+        Self::DefaultTolerationSeconds,
+        Self::DefaultStorageClass,
+        Self::StorageObjectInUseProtection,
+        Self::PersistentVolumeClaimResize,
+        Self::RuntimeClass,
+        Self::CertificateApproval,
+        Self::CertificateSigning,
+        Self::CertificateSubjectRestriction,
+        Self::DefaultIngressClass,
+        Self::PodTopologyLabels,
+        // kube-apiserver calls policies and webhooks here: after the plugins that set fields, before the one that charges.
+        Self::ResourceQuota,
+    ];
+}
+
+/// Formats the name, such as `LimitRanger`.
+impl fmt::Display for AdmissionPlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The names of the variants are those of the plugins.
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A name that is not one of an admission plugin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown admission plugin \"{name}\"; known are {}", known())]
+pub struct UnknownAdmissionPlugin {
+    name: String,
+}
+
+fn known() -> String {
+    AdmissionPlugin::ALL.map(|plugin| plugin.to_string()).join(", ")
+}
+
+impl FromStr for AdmissionPlugin {
+    type Err = UnknownAdmissionPlugin;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAdmissionPlugin> {
+        let found = Self::ALL.into_iter().find(|plugin| plugin.to_string() == name);
+        found.ok_or_else(|| UnknownAdmissionPlugin { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_are_found_by_the_names_of_kube_apiserver() {
+        for plugin in AdmissionPlugin::ALL {
+            assert_eq!(plugin.to_string().parse(), Ok(plugin));
+        }
+        let error = "AlwaysAdmit".parse::<AdmissionPlugin>().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("unknown admission plugin \"AlwaysAdmit\"; known are NamespaceLifecycle, ")
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Plugin `ResourceQuota`: refuses writes with which a namespace would use more than its quotas allow.
+//!
+//! The plugin checks a write before it is committed. [`charges`] repeats the check at the commit, under the lock of the store, and
+//! returns the new usage of the quotas, which is committed together with the object. Therefore concurrent writes never exceed a
+//! quota together, and a write that fails uses nothing. (kube-apiserver writes the usage first; its quota controller corrects it
+//! if the write fails.)
+//!
+//! A quota limits only what its status lists. Without the controller that counts existing objects (profile `dev`) a new quota has
+//! no status, and allows everything, as with a kube-apiserver alone. Writes of the server's own controllers are not checked.
+
+use std::sync::Arc;
+
+use kube_apimachinery::status::ApiError;
+use serde_json::Value;
+
+use super::rules::Rule;
+use super::{Attributes, Operation};
+use crate::kind::resource::StorageKey;
+use crate::kinds::builtin::amounts::Amounts;
+use crate::kinds::builtin::quota::{self, Counter, Quota};
+use crate::state::{SideChange, writer};
+use crate::store::{Key, Store, Stored};
+
+/// Field manager of the usage.
+const MANAGER: &str = "kube-apiserver";
+
+pub(super) struct ResourceQuota;
+
+impl Rule for ResourceQuota {
+    fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
+        let quotas = attributes.cluster.read(|store| in_namespace(store, attributes));
+        usage(attributes, object, &quotas).map(|_| ())
+    }
+}
+
+/// Returns the changes of the quotas' usage with which a write is committed.
+///
+/// # Errors
+/// 403 if the write exceeds a quota by now.
+pub(super) fn charges(
+    attributes: &Attributes<'_>,
+    object: &Value,
+    store: &Store<StorageKey>,
+) -> Result<Vec<SideChange>, ApiError> {
+    let quotas = in_namespace(store, attributes);
+    if quotas.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(served) = attributes.cluster.registry().get("", "v1", "resourcequotas").cloned() else {
+        return Ok(Vec::new());
+    };
+    let used = usage(attributes, object, &quotas)?;
+    Ok(used
+        .into_iter()
+        .map(|(index, used)| {
+            let (key, stored) = &quotas[index];
+            let old = served.value(stored);
+            let mut new = old.clone();
+            new["status"]["used"] = used.to_json();
+            writer::track_as(attributes.cluster, &served, MANAGER, "status", Some(&old), &mut new);
+            SideChange { storage: table(), key: key.clone(), object: served.document(&new) }
+        })
+        .collect())
+}
+
+fn table() -> StorageKey {
+    StorageKey { group: String::new(), plural: "resourcequotas".to_owned() }
+}
+
+/// Returns the quotas that a write may concern. Most namespaces have none.
+fn in_namespace(store: &Store<StorageKey>, attributes: &Attributes<'_>) -> Vec<(Key, Arc<Stored>)> {
+    // A namespace counts as being in itself for other plugins.
+    if attributes.namespace.is_empty() || !attributes.served.resource.namespaced {
+        return Vec::new();
+    }
+    let snapshot = store.snapshot(&table());
+    let quotas = snapshot.range(attributes.namespace, None);
+    quotas.map(|(key, stored)| (key.clone(), Arc::clone(stored))).collect()
+}
+
+/// Returns the new usage of the quotas that a write charges, with their indices.
+fn usage(
+    attributes: &Attributes<'_>,
+    object: &Value,
+    quotas: &[(Key, Arc<Stored>)],
+) -> Result<Vec<(usize, Amounts)>, ApiError> {
+    if quotas.is_empty() {
+        return Ok(Vec::new());
+    }
+    let resource = &attributes.served.resource;
+    let operation = match (attributes.operation, attributes.old) {
+        (Operation::Create, _) => quota::Operation::Create,
+        (Operation::Update, Some(old)) => quota::Operation::Update(old),
+        _ => return Ok(Vec::new()),
+    };
+    let (Some(counter), Some(served)) = (
+        Counter::of(&resource.group, &resource.plural),
+        attributes.cluster.registry().get("", "v1", "resourcequotas").cloned(),
+    ) else {
+        return Ok(Vec::new());
+    };
+    let quotas: Vec<Quota> = quotas.iter().map(|(_, stored)| Quota::read(&served.value(stored))).collect();
+    let now = attributes.cluster.clock.now();
+    let write = quota::Write { operation, subresource: attributes.subresource, object, now };
+    quota::charge(&quotas, &counter, write).map_err(|why| attributes.forbidden(object, &why))
+}

@@ -1,0 +1,118 @@
+//! Lists of resource amounts, such as the requests of a container: Go's `ResourceList`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kube_apimachinery::quantity::Quantity;
+use serde_json::{Map, Value};
+
+/// Amounts by resource name, in the order of names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Amounts(BTreeMap<String, Quantity>);
+
+impl Amounts {
+    /// Reads a JSON object of quantities. Values that are not quantities are left out: the schema refuses them.
+    pub(crate) fn read(list: &Value) -> Self {
+        let entries = list.as_object().into_iter().flatten();
+        Self(
+            entries
+                .filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount.as_str()?)?)))
+                .collect(),
+        )
+    }
+
+    /// Returns the list as JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let entries = self.0.iter().map(|(name, amount)| (name.clone(), amount.to_string().into()));
+        Value::Object(entries.collect::<Map<_, _>>())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Quantity> {
+        self.0.get(name).copied()
+    }
+
+    pub(crate) fn set(&mut self, name: impl Into<String>, amount: Quantity) {
+        self.0.insert(name.into(), amount);
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
+        self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds the amounts of another list.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (name, amount) in &other.0 {
+            let sum = self.0.get(name).map_or(*amount, |own| own.plus(*amount));
+            self.0.insert(name.clone(), sum);
+        }
+    }
+
+    /// Raises each amount to that of another list, if it is lower or absent.
+    pub(crate) fn raise(&mut self, other: &Self) {
+        for (name, amount) in &other.0 {
+            if self.0.get(name).is_none_or(|own| amount > own) {
+                self.0.insert(name.clone(), *amount);
+            }
+        }
+    }
+
+    /// Returns the amounts by which this list exceeds another, which are never negative. It has the names of both lists.
+    pub(crate) fn beyond(&self, other: &Self) -> Self {
+        let mut rest: BTreeMap<_, _> = other.0.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
+        for (name, amount) in &self.0 {
+            let left = other.0.get(name).map_or(*amount, |other| amount.minus(*other));
+            rest.insert(name.clone(), left.max(Quantity::ZERO));
+        }
+        Self(rest)
+    }
+
+    /// Returns the amounts whose name and value satisfy a condition.
+    pub(crate) fn only(&self, condition: impl Fn(&str, Quantity) -> bool) -> Self {
+        let entries = self.iter().filter(|(name, amount)| condition(name, *amount));
+        Self(entries.map(|(name, amount)| (name.to_owned(), amount)).collect())
+    }
+}
+
+/// Formats as `cpu=1,memory=2Gi`.
+impl fmt::Display for Amounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, amount)) in self.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            write!(f, "{separator}{name}={amount}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(list: &Value) -> Amounts {
+        Amounts::read(list)
+    }
+
+    #[test]
+    fn lists_are_added_raised_and_subtracted_by_name() {
+        let mut list = read(&json!({"cpu": "1", "memory": "1Gi"}));
+        list.add(&read(&json!({"cpu": "500m", "pods": "1"})));
+        assert_eq!(list.to_string(), "cpu=1500m,memory=1Gi,pods=1");
+        list.raise(&read(&json!({"cpu": "1", "memory": "2Gi", "storage": "5"})));
+        assert_eq!(list.to_string(), "cpu=1500m,memory=2Gi,pods=1,storage=5");
+        let rest = list.beyond(&read(&json!({"cpu": "2", "memory": "1Gi", "gone": "1"})));
+        assert_eq!(rest.to_string(), "cpu=0,gone=0,memory=1Gi,pods=1,storage=5");
+        assert_eq!(rest.only(|_, amount| !amount.is_zero()).to_string(), "memory=1Gi,pods=1,storage=5");
+        assert_eq!(read(&json!({"cpu": "x", "pods": 5})), Amounts::default());
+        assert_eq!(read(&json!({"memory": "1024Mi"})).to_json(), json!({"memory": "1Gi"}));
+    }
+}

@@ -1,0 +1,168 @@
+//! The certificate request (PKCS#10) in a CertificateSigningRequest, and the validation of what surrounds it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer;
+
+/// Type of the PEM block of a request.
+const BLOCK: &str = "CERTIFICATE REQUEST";
+/// Shortest lifetime of a certificate in seconds.
+const SHORTEST: i64 = 600;
+/// Uses of keys, sorted.
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+/// Returns the organizations of the subject of a certificate request, which become the groups of a user.
+///
+/// # Errors
+/// The reason why the text is not a certificate request in PEM.
+pub(crate) fn organizations(pem: &[u8]) -> Result<Vec<String>, String> {
+    let wrong = || format!("PEM block type must be {BLOCK}");
+    let (_, block) = parse_x509_pem(pem).map_err(|_| wrong())?;
+    if block.label != BLOCK {
+        return Err(wrong());
+    }
+    let (_, request) = X509CertificationRequest::from_der(&block.contents)
+        .map_err(|error| format!("malformed request: {error}"))?;
+    let subject = &request.certification_request_info.subject;
+    Ok(subject.iter_organization().filter_map(|one| one.as_str().ok()).map(str::to_owned).collect())
+}
+
+/// Validates the spec of a new CertificateSigningRequest. The signature of the request is not verified.
+pub(super) fn validate(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let mut errors = Vec::new();
+    let request = spec["request"].as_str().unwrap_or_default();
+    if let Err(why) = organizations(&BASE64.decode(request).unwrap_or_default()) {
+        errors.push(FieldError::invalid("spec.request", &quote(request), &why));
+    }
+    let usages: Vec<&str> =
+        spec["usages"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if usages.is_empty() {
+        errors.push(FieldError::required("spec.usages", ""));
+    }
+    for (index, usage) in usages.iter().enumerate().filter(|(_, usage)| !USAGES.contains(usage)) {
+        errors.push(FieldError::not_supported(format!("spec.usages[{index}]"), usage, &USAGES));
+    }
+    for (index, usage) in usages.iter().enumerate().filter(|(index, usage)| usages[..*index].contains(usage))
+    {
+        errors.push(FieldError {
+            reason: "FieldValueDuplicate",
+            field: format!("spec.usages[{index}]"),
+            message: format!("Duplicate value: {}", quote(usage)),
+        });
+    }
+    errors.extend(signer_name(spec["signerName"].as_str().unwrap_or_default()));
+    if let Some(seconds) = spec["expirationSeconds"].as_i64().filter(|seconds| *seconds < SHORTEST) {
+        let why = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.push(FieldError::invalid("spec.expirationSeconds", &seconds.to_string(), why));
+    }
+    errors
+}
+
+/// Validates the name of a signer: a domain and a path of one or more names.
+fn signer_name(name: &str) -> Vec<FieldError> {
+    const FIELD: &str = "spec.signerName";
+    if name.is_empty() {
+        return vec![FieldError::required(FIELD, "")];
+    }
+    let invalid = |why: &str| FieldError::invalid(FIELD, &quote(name), why);
+    if name == "kubernetes.io/legacy-unknown" {
+        return vec![invalid("the legacy signerName is not allowed via this API version")];
+    }
+    let Some((domain, path)) = name.split_once('/').filter(|(_, path)| !path.contains('/')) else {
+        return vec![invalid(
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+        )];
+    };
+    let mut errors = Vec::new();
+    // Only the first wrong label of each part is reported.
+    let wrong_label = |part: &str, check: fn(&str) -> Vec<String>| -> Vec<FieldError> {
+        let wrong = part.split('.').map(|label| (label, check(label))).find(|(_, wrong)| !wrong.is_empty());
+        let (label, wrong) = wrong.unwrap_or_default();
+        let shown = |why: &String| format!("validating label {}: {why}", quote(label));
+        wrong.iter().map(|why| FieldError::invalid(FIELD, &quote(part), &shown(why))).collect()
+    };
+    errors.extend(wrong_label(domain, names::label));
+    if !domain.contains('.') {
+        let why = "should be a domain with at least two segments separated by dots";
+        errors.push(FieldError::invalid(FIELD, &quote(domain), why));
+    }
+    errors.extend(wrong_label(path, names::subdomain));
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::CERTIFICATE_REQUEST;
+
+    #[test]
+    fn groups_are_the_organizations_of_the_subject() {
+        let pem = BASE64.decode(CERTIFICATE_REQUEST).unwrap();
+        assert_eq!(organizations(&pem), Ok(vec!["developers".to_owned()]));
+        for text in ["x", "", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            assert_eq!(
+                organizations(text.as_bytes()),
+                Err("PEM block type must be CERTIFICATE REQUEST".to_owned()),
+                "{text}"
+            );
+        }
+        let garbage = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
+        assert!(organizations(garbage.as_bytes()).unwrap_err().starts_with("malformed request: "));
+    }
+
+    #[test]
+    fn a_request_states_its_signer_its_uses_and_its_time() {
+        let errors = |signer: &str, usages: Value, seconds: i64| -> Vec<String> {
+            let spec = json!({"request": CERTIFICATE_REQUEST, "signerName": signer, "usages": usages, "expirationSeconds": seconds});
+            validate(&json!({ "spec": spec })).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(errors("example.com/signer", json!(["client auth"]), 600), [""; 0]);
+        assert_eq!(
+            errors("bad", json!([]), 5),
+            [
+                "spec.usages: Required value",
+                "spec.signerName: Invalid value: \"bad\": must be a fully qualified domain and path of the form \
+                 'example.com/signer-name'",
+                "spec.expirationSeconds: Invalid value: 5: may not specify a duration less than 600 seconds (10 minutes)",
+            ]
+        );
+        let twice = errors("example.com/signer", json!(["nope", "any", "any"]), 600);
+        assert!(
+            twice[0].starts_with("spec.usages[0]: Unsupported value: \"nope\": supported values: \"any\", ")
+        );
+        assert_eq!(twice[1], "spec.usages[2]: Duplicate value: \"any\"");
+    }
+}

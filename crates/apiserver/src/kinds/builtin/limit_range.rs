@@ -1,0 +1,224 @@
+//! Validation of LimitRanges: limits of one type must not contradict each other.
+
+use std::collections::BTreeSet;
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::quantity::Quantity;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use super::amounts::Amounts;
+use super::resource_names;
+
+const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
+
+/// Validates a LimitRange.
+pub(super) fn validate(range: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, limit) in range["spec"]["limits"].as_array().into_iter().flatten().enumerate() {
+        let path = format!("spec.limits[{index}]");
+        let kind = limit["type"].as_str().unwrap_or_default();
+        errors.extend(validate_type(kind, &format!("{path}.type")));
+        if !seen.insert(kind) {
+            errors.push(FieldError {
+                reason: "FieldValueDuplicate",
+                field: format!("{path}.type"),
+                message: format!("Duplicate value: {}", quote(kind)),
+            });
+        }
+        errors.extend(validate_limit(kind, limit, &path));
+    }
+    errors
+}
+
+fn validate_type(kind: &str, path: &str) -> Vec<FieldError> {
+    let wrong = names::qualified(kind);
+    if !wrong.is_empty() {
+        return wrong.iter().map(|why| FieldError::invalid(path, &quote(kind), why)).collect();
+    }
+    if kind.contains('/') || TYPES.contains(&kind) {
+        return Vec::new();
+    }
+    vec![FieldError::invalid(path, &quote(kind), "must be a standard limit type or fully qualified")]
+}
+
+fn validate_limit(kind: &str, limit: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let list = |field: &str| Amounts::read(&limit[field]);
+    let (min, max, ratios) = (list("min"), list("max"), list("maxLimitRequestRatio"));
+    let (mut defaults, mut requests) = (list("default"), list("defaultRequest"));
+    let validate_names = |field: &str, amounts: &Amounts, errors: &mut Vec<FieldError>| {
+        for name in amounts.names() {
+            let path = format!("{path}.{field}[{name}]");
+            errors.extend(match kind {
+                "Pod" | "Container" => resource_names::validate_of_container(name, &path),
+                _ => resource_names::validate(name, &path),
+            });
+        }
+    };
+    validate_names("max", &max, &mut errors);
+    validate_names("min", &min, &mut errors);
+    if kind == "Pod" {
+        for (field, amounts) in [("default", &mut defaults), ("defaultRequest", &mut requests)] {
+            if !amounts.is_empty() {
+                let why = "may not be specified when `type` is 'Pod'";
+                errors.push(FieldError::forbidden(format!("{path}.{field}"), why));
+            }
+            *amounts = Amounts::default();
+        }
+    } else {
+        validate_names("default", &defaults, &mut errors);
+        validate_names("defaultRequest", &requests, &mut errors);
+    }
+    if kind == "PersistentVolumeClaim" && min.get("storage").or(max.get("storage")).is_none() {
+        let why = "either minimum or maximum storage value is required, but neither was provided";
+        errors.push(FieldError::required(format!("{path}.limits"), why));
+    }
+    validate_names("maxLimitRequestRatio", &ratios, &mut errors);
+    let lists = [&min, &max, &defaults, &requests, &ratios];
+    let all: BTreeSet<&str> = lists.into_iter().flat_map(Amounts::names).collect();
+    for name in all {
+        let [min, max, default, request, ratio] = lists.map(|list| list.get(name));
+        errors.extend(Limits { path, name, min, max, default, request, ratio }.contradictions());
+    }
+    errors
+}
+
+/// Limits of one resource.
+struct Limits<'a> {
+    path: &'a str,
+    name: &'a str,
+    min: Option<Quantity>,
+    max: Option<Quantity>,
+    default: Option<Quantity>,
+    request: Option<Quantity>,
+    ratio: Option<Quantity>,
+}
+
+impl Limits<'_> {
+    fn contradictions(&self) -> Vec<FieldError> {
+        let Self { min, max, default, request, .. } = *self;
+        let rows = [
+            ("min", min, ("min value", min), ("max value", max)),
+            ("defaultRequest", request, ("min value", min), ("default request value", request)),
+            ("defaultRequest", request, ("default request value", request), ("max value", max)),
+            ("defaultRequest", request, ("default request value", request), ("default limit value", default)),
+            ("default", min, ("min value", min), ("default value", default)),
+            ("default", max, ("default value", default), ("max value", max)),
+        ];
+        let mut errors = Vec::new();
+        for (field, shown, (low_name, low), (high_name, high)) in rows {
+            if let (Some(shown), Some(low), Some(high)) = (shown, low, high)
+                && low > high
+            {
+                let why = format!("{low_name} {low} is greater than {high_name} {high}");
+                errors.push(self.error(field, shown, &why));
+            }
+        }
+        errors.extend(self.ratio_errors());
+        if let (Some(default), Some(request)) = (default, request)
+            && !resource_names::can_overcommit(self.name)
+            && default != request
+        {
+            let name = self.name;
+            let why =
+                format!("default value {default} must equal to defaultRequest value {request} in {name}");
+            errors.push(self.error("defaultRequest", request, &why));
+        }
+        errors
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the ratio is a float, as in kube-apiserver")]
+    fn ratio_errors(&self) -> Vec<FieldError> {
+        const FIELD: &str = "maxLimitRequestRatio";
+        let Some(ratio) = self.ratio else {
+            return Vec::new();
+        };
+        let mut errors = Vec::new();
+        if ratio < Quantity::whole(1) {
+            errors.push(self.error(FIELD, ratio, &format!("ratio {ratio} is less than 1")));
+        }
+        if let (Some(min), Some(max)) = (self.min, self.max) {
+            let largest = max.millis() as f64 / min.millis() as f64;
+            if ratio.millis() as f64 / 1000.0 > largest {
+                let why = format!("ratio {ratio} is greater than max/min = {largest:.6}");
+                errors.push(self.error(FIELD, ratio, &why));
+            }
+        }
+        errors
+    }
+
+    fn error(&self, field: &str, shown: Quantity, why: &str) -> FieldError {
+        FieldError::invalid(format!("{}.{field}[{}]", self.path, self.name), &quote(&shown.to_string()), why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(limit: &Value, expected: &[&str]) {
+        let range = json!({"spec": {"limits": [limit]}});
+        let errors: Vec<String> = validate(&range).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn limits_of_one_type_agree() {
+        check(&json!({"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "1"}}), &[]);
+        check(
+            &json!({"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "2"}, "default": {"cpu": "3"}, "defaultRequest": {"cpu": "4"}}),
+            &[
+                "spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1",
+                "spec.limits[0].defaultRequest[cpu]: Invalid value: \"4\": default request value 4 is greater than max value 1",
+                "spec.limits[0].defaultRequest[cpu]: Invalid value: \"4\": default request value 4 is greater than default \
+                 limit value 3",
+                "spec.limits[0].default[cpu]: Invalid value: \"1\": default value 3 is greater than max value 1",
+            ],
+        );
+        check(
+            &json!({"type": "Pod", "max": {"cpu": "4"}, "min": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "3"}}),
+            &[
+                "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"3\": ratio 3 is greater than max/min = 2.000000",
+            ],
+        );
+        check(
+            &json!({"type": "Container", "default": {"hugepages-2Mi": "4Mi"}, "defaultRequest": {"hugepages-2Mi": "2Mi"}}),
+            &[
+                "spec.limits[0].defaultRequest[hugepages-2Mi]: Invalid value: \"2Mi\": default value 4Mi must equal to \
+                 defaultRequest value 2Mi in hugepages-2Mi",
+            ],
+        );
+    }
+
+    #[test]
+    fn types_and_resources_have_known_names() {
+        check(
+            &json!({"type": "Nope"}),
+            &[
+                "spec.limits[0].type: Invalid value: \"Nope\": must be a standard limit type or fully qualified",
+            ],
+        );
+        check(
+            &json!({"type": "Container", "max": {"pods": "1"}}),
+            &[
+                "spec.limits[0].max[pods]: Invalid value: \"pods\": must be a standard resource for containers",
+            ],
+        );
+        check(
+            &json!({"type": "PersistentVolumeClaim", "min": {"cpu": "1"}}),
+            &[
+                "spec.limits[0].limits: Required value: either minimum or maximum storage value is required, but neither \
+                 was provided",
+            ],
+        );
+        check(
+            &json!({"type": "Pod", "default": {"cpu": "1"}}),
+            &["spec.limits[0].default: Forbidden: may not be specified when `type` is 'Pod'"],
+        );
+    }
+}
