@@ -105,6 +105,11 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether creates and updates record the managers of fields.
+    fn tracks_fields(&self) -> bool {
+        true
+    }
+
     /// Refuses to delete protected objects.
     fn admit_delete(&self, name: &str) -> Result<(), ApiError> {
         let _ = name;

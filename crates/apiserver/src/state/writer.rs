@@ -1,6 +1,7 @@
 //! Writes of the server itself, without a request: creation of its own objects, and ownership of the fields that it sets.
 
 use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::metadata;
 use serde_json::Value;
 
 use super::ClusterState;
@@ -31,6 +32,10 @@ pub(crate) fn track_as(
     old: Option<&Value>,
     new: &mut Value,
 ) {
+    if !served.strategy.tracks_fields() {
+        metadata::of(new).remove("managedFields");
+        return;
+    }
     let now = cluster.clock.now_seconds();
     let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
     managed_fields::track_update(&served.schema, old, new, &writer, served.reset_fields(subresource));

@@ -7,11 +7,13 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::pem::parse_x509_pem;
+use x509_parser::pem::{Pem, parse_x509_pem};
 use x509_parser::prelude::FromDer;
 
 /// Type of the PEM block of a request.
 const BLOCK: &str = "CERTIFICATE REQUEST";
+/// Type of the PEM blocks of a certificate.
+const CERTIFICATE: &str = "CERTIFICATE";
 /// Shortest lifetime of a certificate in seconds.
 const SHORTEST: i64 = 600;
 /// Uses of keys, sorted.
@@ -89,6 +91,33 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Validates a new certificate in `status.certificate`.
+pub(super) fn validate_certificate(old: &Value, new: &Value) -> Option<FieldError> {
+    let text = |request: &Value| request["status"]["certificate"].as_str().unwrap_or_default().to_owned();
+    let certificate = text(new);
+    if certificate == text(old) || certificate.is_empty() {
+        return None;
+    }
+    let why = certificates(&BASE64.decode(certificate).unwrap_or_default()).err()?;
+    Some(FieldError::invalid("status.certificate", "\"<certificate data>\"", &why))
+}
+
+/// Checks that a text consists of certificates in PEM.
+fn certificates(pem: &[u8]) -> Result<(), String> {
+    let mut found = 0;
+    for block in Pem::iter_from_buffer(pem).map_while(Result::ok) {
+        if block.label != CERTIFICATE {
+            return Err(format!("only {CERTIFICATE} PEM blocks are allowed, found {}", quote(&block.label)));
+        }
+        block.parse_x509().map_err(|error| format!("malformed certificate: {error}"))?;
+        found += 1;
+    }
+    if found == 0 {
+        return Err(format!("must contain at least one {CERTIFICATE} PEM block"));
+    }
+    Ok(())
+}
+
 /// Validates the name of a signer: a domain and a path of one or more names.
 fn signer_name(name: &str) -> Vec<FieldError> {
     const FIELD: &str = "spec.signerName";
@@ -141,6 +170,23 @@ mod tests {
         }
         let garbage = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
         assert!(organizations(garbage.as_bytes()).unwrap_err().starts_with("malformed request: "));
+    }
+
+    #[test]
+    fn a_new_certificate_consists_of_certificates() {
+        let error = |old: &str, new: &str| {
+            let [old, new] = [old, new].map(|text| json!({"status": {"certificate": BASE64.encode(text)}}));
+            validate_certificate(&old, &new).map(|error| error.message)
+        };
+        let invalid = |why: &str| Some(format!("Invalid value: \"<certificate data>\": {why}"));
+        assert_eq!(error("", "x"), invalid("must contain at least one CERTIFICATE PEM block"));
+        assert_eq!(error("x", "x"), None, "only a new one is checked");
+        let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+        assert_eq!(
+            error("", &block("PRIVATE KEY")),
+            invalid("only CERTIFICATE PEM blocks are allowed, found \"PRIVATE KEY\"")
+        );
+        assert!(error("", &block("CERTIFICATE")).unwrap().contains("malformed certificate: "));
     }
 
     #[test]

@@ -132,6 +132,11 @@ impl Strategy for CertificateSigningRequest {
         certificate_request::validate(request)
     }
 
+    /// kube-apiserver's schema declares `spec.request`, a text, as a list, so it cannot compare the fields of such an object.
+    fn tracks_fields(&self) -> bool {
+        false
+    }
+
     fn validate_update(
         &self,
         _served: &Served,
@@ -139,7 +144,9 @@ impl Strategy for CertificateSigningRequest {
         new: &Value,
         subresource: &str,
     ) -> Vec<FieldError> {
-        certificates::validate_update(subresource, old, new)
+        let mut errors = certificates::validate_update(subresource, old, new);
+        errors.extend(certificate_request::validate_certificate(old, new));
+        errors
     }
 
     fn warnings(
