@@ -196,6 +196,8 @@ pub use api::authorization::{AuthorizationMode, UnknownAuthorizationMode};
 pub use api_server::{ApiServer, Options, Profile, Switch};
 pub use http::ApiService;
 pub use kube_clock::Epoch;
+#[cfg(feature = "tls")]
+pub use listener::{CannotGenerate, GeneratedCertificate, InvalidServingCertificate, ServingCertificate};
 pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use response::ResponseBody;
 #[doc(hidden)]

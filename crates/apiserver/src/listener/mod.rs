@@ -1,5 +1,7 @@
 //! A TCP listener that serves the API.
 
+#[cfg(feature = "tls")]
+mod certificate;
 mod connection;
 mod kubeconfig;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
@@ -18,6 +20,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Duration;
 
+#[cfg(feature = "tls")]
+pub use self::certificate::{
+    CannotGenerate, GeneratedCertificate, InvalidServingCertificate, ServingCertificate,
+};
 use self::connection::serve;
 use self::tls::Tls;
 use crate::api::authentication::Tokens;
@@ -35,6 +41,9 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub struct ListenOptions {
     /// Protection of the connections.
     pub transport: Transport,
+    /// Certificate to present with TLS. With `None` the listener generates one, with a certificate authority of its own.
+    #[cfg(feature = "tls")]
+    pub certificate: Option<ServingCertificate>,
     /// Whether clients can inject faults; see [`faults`](Self::faults).
     pub faults: bool,
 }
@@ -56,6 +65,14 @@ impl ListenOptions {
         self.transport = Transport::Tls;
         self
     }
+
+    /// Enables [TLS](Self::tls) with a certificate that clients know already.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn certificate(mut self, certificate: ServingCertificate) -> Self {
+        self.certificate = Some(certificate);
+        self.tls()
+    }
 }
 
 /// Protection of connections.
@@ -65,7 +82,7 @@ pub enum Transport {
     /// No protection: HTTP/1.1 in plain text. Clients built on client-go send no credentials over it.
     #[default]
     Plain,
-    /// TLS with HTTP/2 and HTTP/1.1, and a certificate authority generated for the listener.
+    /// TLS with HTTP/2 and HTTP/1.1.
     #[cfg(feature = "tls")]
     Tls,
 }
@@ -141,10 +158,18 @@ impl Listener {
         let tls: Option<Tls> = match options.transport {
             Transport::Plain => None,
             #[cfg(feature = "tls")]
-            Transport::Tls => Some(
-                Tls::generate(address.ip(), authenticator.client_authority())
-                    .map_err(|error| ListenError::Certificate { address, source: Box::new(error) })?,
-            ),
+            Transport::Tls => {
+                let failed = |source| ListenError::Certificate { address, source };
+                let certificate = match options.certificate {
+                    Some(certificate) => certificate,
+                    None => GeneratedCertificate::new(address.ip())
+                        .map_err(|error| failed(error.into()))?
+                        .to_serving()
+                        .map_err(|error| failed(error.into()))?,
+                };
+                let tls = Tls::new(certificate, authenticator.client_authority());
+                Some(tls.map_err(|error| failed(error.into()))?)
+            }
         };
         let authority = tls.as_ref().map(|tls| tls.authority().to_owned());
         // Publish the address before the first client can connect.
@@ -169,7 +194,8 @@ impl Listener {
         format!("{scheme}://{}", reached_at(self.address))
     }
 
-    /// Returns the certificate authority as PEM, if the listener uses TLS.
+    /// Returns what clients must trust, as PEM, if the listener uses TLS: the generated certificate authority, or the
+    /// certificates of [`ListenOptions::certificate`].
     #[must_use]
     pub fn certificate_authority(&self) -> Option<&str> {
         self.authority.as_deref()
