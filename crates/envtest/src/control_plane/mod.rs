@@ -46,7 +46,7 @@ impl ControlPlane {
             // `free_ports` releases the ports before the processes bind them, so another process can take one.
             match Self::start_once(assets).await {
                 Err(ControlPlaneError::Process(ProcessError::Ended { output, .. }))
-                    if attempt < STARTS && output.contains("address already in use") =>
+                    if attempt < STARTS && output.to_lowercase().contains("address already in use") =>
                 {
                     attempt += 1;
                 }

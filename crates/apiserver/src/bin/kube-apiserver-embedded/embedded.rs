@@ -1,44 +1,37 @@
-//! The embedded API server as a program.
-//!
-//! `kube-apiserver-embedded --listen 127.0.0.1:0 --kubeconfig-out dev.kubeconfig --profile dev`
+//! The program under its own name.
 //!
 //! The first line on standard output is `ready http://127.0.0.1:PORT`, with `--tls` `ready https://…`, once requests are
-//! served. Logs go to standard error, filtered by `RUST_LOG` (default: warnings). SIGTERM or Ctrl-C stops the program:
-//! connections are closed, and without `--data-file` the state is lost.
+//! served. Without `--data-file` the state is lost when the program ends.
 
-use std::error::Error;
-use std::fs::OpenOptions;
+use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 use kube_apiserver_embedded::{
     AdmissionPlugin, ApiServer, AuthorizationMode, ClientAuthority, DataFile, ListenOptions, Options,
     Profile, ServiceAccountKeys, Tokens,
 };
-use mimalloc::MiMalloc;
 use tokio::time::Duration;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// glibc's allocator spends a third of the time of a create on its free lists when 100,000 long-lived objects are in memory.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+use crate::signals::terminated;
+use crate::{assets, in_full, log_from, print, write_secret};
 
 /// Short enough to wait for, and long enough that timestamps distinguish writes of clients from those of controllers.
 const NAMESPACE_GRACE: Duration = Duration::from_secs(1);
 
 /// Issuer of service account tokens unless the command line names another.
-const ISSUER: &str = "https://kubernetes.default.svc";
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// A Kubernetes API server without etcd, for tests and development.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Address to listen on; port 0 picks a free one. Addresses other than loopback need --token-auth-file or --client-ca-file.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -95,27 +88,44 @@ struct Arguments {
     seed: Option<u64>,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Fill a folder with kube-apiserver and etcd, which are links to this program, and print its path for KUBEBUILDER_ASSETS.
+    ///
+    /// KUBEBUILDER_ASSETS=$(kube-apiserver-embedded assets) go test ./...
+    ///
+    /// A kubectl that is on the path is linked too.
+    Assets {
+        /// Folder to fill; it is created if it does not exist. By default a folder in the user's cache.
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ProfileName {
     Envtest,
     Dev,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    match run(arguments).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
+/// Runs a command, or the server until a signal.
+///
+/// # Errors
+/// One line that names the problem.
+pub(crate) async fn run(program: OsString, arguments: Vec<OsString>) -> Result<(), String> {
+    let arguments = Arguments::parse_from(std::iter::once(program).chain(arguments));
+    match arguments.command {
+        Some(Command::Assets { folder }) => {
+            let folder = assets::fill(folder.as_deref())?;
+            print(&format!("{}\n", folder.display()));
+            Ok(())
         }
+        None => serve(arguments).await,
     }
 }
 
-async fn run(arguments: Arguments) -> Result<(), String> {
+async fn serve(arguments: Arguments) -> Result<(), String> {
+    log_from(LevelFilter::WARN);
     let profile = match arguments.profile {
         ProfileName::Envtest => Profile::Envtest,
         ProfileName::Dev => Profile::Dev,
@@ -172,72 +182,14 @@ async fn run(arguments: Arguments) -> Result<(), String> {
             .map_err(|error| format!("cannot write the kubeconfig {}: {error}", path.display()))?,
         None => {}
     }
-    let mut output = std::io::stdout();
-    // Standard output may be closed; the server runs regardless.
-    let _ = output.write_all(announcement.as_bytes()).and_then(|()| output.flush());
+    print(&announcement);
     terminated.await;
     listener.shutdown().await;
     Ok(())
 }
 
-/// Completes at SIGTERM or SIGINT. Signals are received from the call on, not only once polled.
-#[cfg(unix)]
-fn terminated() -> Result<impl Future<Output = ()>, String> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate =
-        signal(SignalKind::terminate()).map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
-    let mut interrupt =
-        signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
-    Ok(async move {
-        tokio::select! {
-            // Either signal ends the wait.
-            biased;
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// Completes at Ctrl-C or Ctrl-Break. Signals are received from the call on, not only once polled.
-#[cfg(windows)]
-fn terminated() -> Result<impl Future<Output = ()>, String> {
-    use tokio::signal::windows;
-    let mut ctrl_c = windows::ctrl_c().map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?;
-    let mut ctrl_break =
-        windows::ctrl_break().map_err(|error| format!("cannot wait for Ctrl-Break: {error}"))?;
-    Ok(async move {
-        tokio::select! {
-            // Either signal ends the wait.
-            biased;
-            _ = ctrl_c.recv() => {}
-            _ = ctrl_break.recv() => {}
-        }
-    })
-}
-
 /// Parses a duration such as `90s` or `1h0m0s`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let read: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     Duration::try_from(read).map_err(|_| "a duration is not negative".to_owned())
-}
-
-/// Writes a file that only its owner can read, if it is new. On Windows a new file inherits the permissions of its folder.
-fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())
-}
-
-/// Formats an error and its causes as one line.
-fn in_full(error: impl Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line = format!("{line}: {error}");
-        cause = error.source();
-    }
-    line
 }
