@@ -329,7 +329,7 @@ async fn the_api_server_gives_each_certificate_the_rights_of_its_user() {
     assert_eq!(
         errors,
         "kube-apiserver-embedded in place of kube-apiserver: without effect: --allow-privileged, \
-         --disable-admission-plugins, --etcd-servers, --service-cluster-ip-range\n"
+         --etcd-servers, --service-cluster-ip-range\n"
     );
 }
 

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use kube_apiserver_embedded::{
-    ApiServer, AuthorizationMode, ClientAuthority, GeneratedCertificate, ListenOptions, Options,
-    ServiceAccountKeys, ServingCertificate, Tokens,
+    AdmissionPlugin, ApiServer, AuthorizationMode, ClientAuthority, GeneratedCertificate, ListenOptions,
+    Options, ServiceAccountKeys, ServingCertificate, Tokens,
 };
 use tracing_subscriber::filter::LevelFilter;
 
@@ -24,6 +24,8 @@ const PROGRAM: Program = Program {
         ("bind-address", "address to listen on; by default 0.0.0.0"),
         ("cert-dir", "folder of apiserver.crt and apiserver.key, which are generated if absent"),
         ("client-ca-file", "authorities that sign the certificates of clients"),
+        ("disable-admission-plugins", "admission plugins that do not run"),
+        ("enable-admission-plugins", "admission plugins that run besides the usual ones"),
         ("event-ttl", "time that Events are kept; by default 1h"),
         ("help", "print this help"),
         ("secure-port", "port to listen on with TLS; by default 6443"),
@@ -39,6 +41,35 @@ const PROGRAM: Program = Program {
     about: "kube-apiserver-embedded in place of kube-apiserver, for test environments: it needs no etcd, and keeps all objects in\n\
             memory until it ends. See kube-apiserver-embedded --help for its own flags.",
 };
+
+/// Admission plugins of kube-apiserver v1.36.3 that are absent here.
+const ABSENT_PLUGINS: [&str; 25] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "ClusterTrustBundleAttest",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "JobValidation",
+    "LimitPodHardAntiAffinityTopology",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeDeclaredFeatureValidator",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PodGroupProtection",
+    "PodGroupWorkloadExists",
+    "PodNodeSelector",
+    "PodResizeValidator",
+    "PodSecurity",
+    "PodTolerationRestriction",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
 
 /// Serves until a signal.
 ///
@@ -74,6 +105,14 @@ fn options(flags: &Flags) -> Result<Options, String> {
     // The keys of a hasher are the only random numbers in the standard library.
     let seed = RandomState::new().build_hasher().finish();
     let mut options = Options::default().seed(seed).authorization(authorization(flags)?);
+    // On by default in kube-apiserver, which does not know whether a controller creates service accounts.
+    options = options.enable_admission_plugin(AdmissionPlugin::ServiceAccount);
+    for plugin in plugins(flags, "enable-admission-plugins")? {
+        options = options.enable_admission_plugin(plugin);
+    }
+    for plugin in plugins(flags, "disable-admission-plugins")? {
+        options = options.disable_admission_plugin(plugin);
+    }
     // Even without tokens: clients without credentials are anonymous, not administrators.
     options = options.tokens(match flags.value("token-auth-file") {
         Some(path) => Tokens::from_file(Path::new(path)).map_err(in_full)?,
@@ -94,6 +133,24 @@ fn options(flags: &Flags) -> Result<Options, String> {
         options = options.service_account_keys(keys);
     }
     Ok(options)
+}
+
+/// Returns the plugins in a list. Those of kube-apiserver that are absent here are left out, and named on standard error if they
+/// should run.
+fn plugins(flags: &Flags, list: &'static str) -> Result<Vec<AdmissionPlugin>, String> {
+    let mut known = Vec::new();
+    for name in flags.list(list) {
+        if let Ok(plugin) = name.parse() {
+            known.push(plugin);
+        } else if !ABSENT_PLUGINS.contains(&name) {
+            return Err(format!("--{list}: plugin {name:?} is unknown"));
+        } else if list.starts_with("enable") {
+            eprintln!(
+                "kube-apiserver-embedded in place of kube-apiserver: there is no admission plugin {name} here"
+            );
+        }
+    }
+    Ok(known)
 }
 
 /// A request is allowed if one of the modes allows it. `Node` allows what nodes need; its users have what roles grant them here.
@@ -146,4 +203,46 @@ fn certificate(flags: &Flags, address: IpAddr) -> Result<ServingCertificate, Str
     written
         .map_err(|error| format!("cannot write a certificate to --cert-dir {}: {error}", folder.display()))?;
     generated.to_serving().map_err(in_full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(arguments: &[&str]) -> Flags {
+        PROGRAM.read(arguments.iter().map(OsString::from).collect()).unwrap()
+    }
+
+    #[test]
+    fn absent_plugins_are_absent() {
+        for name in ABSENT_PLUGINS {
+            assert!(name.parse::<AdmissionPlugin>().is_err(), "{name} exists here: remove it from the list");
+        }
+    }
+
+    #[test]
+    fn plugins_are_those_of_kube_apiserver() {
+        let list = "disable-admission-plugins";
+        let flags = given(&[
+            "--disable-admission-plugins=ServiceAccount,PodSecurity",
+            "--disable-admission-plugins=Priority",
+        ]);
+        assert_eq!(
+            plugins(&flags, list).unwrap(),
+            [AdmissionPlugin::ServiceAccount, AdmissionPlugin::Priority]
+        );
+        let refused = plugins(&given(&["--disable-admission-plugins=ServiceAcount"]), list).unwrap_err();
+        assert_eq!(refused, "--disable-admission-plugins: plugin \"ServiceAcount\" is unknown");
+    }
+
+    #[test]
+    fn a_request_is_allowed_if_one_mode_allows_it() {
+        let mode = |text: &str| authorization(&given(&[&format!("--authorization-mode={text}")]));
+        assert_eq!(authorization(&given(&[])).unwrap(), AuthorizationMode::AlwaysAllow);
+        assert_eq!(mode("RBAC").unwrap(), AuthorizationMode::Rbac);
+        assert_eq!(mode("Node,RBAC").unwrap(), AuthorizationMode::Rbac);
+        assert_eq!(mode("Node").unwrap(), AuthorizationMode::Rbac);
+        assert_eq!(mode("RBAC,AlwaysAllow").unwrap(), AuthorizationMode::AlwaysAllow);
+        assert!(mode("ABAC").is_err());
+    }
 }
