@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::{
     ByteString,
     api::admissionregistration::v1::{
-        MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
+        MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
         ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -21,7 +21,7 @@ use k8s_openapi::{
 use super::{
     Webhooks,
     registration::{CONVERT, Hook},
-    rule::AdmissionPhase,
+    rule::{AdmissionPhase, Rule},
 };
 
 /// The Service in front of the webhook server.
@@ -34,8 +34,8 @@ use super::{
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct WebhookService {
-    namespace: String,
-    name: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
     port: u16,
     ca_bundle: Option<Vec<u8>>,
 }
@@ -44,6 +44,11 @@ impl WebhookService {
     /// The Service `name` in `namespace`, at port 443.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into(), port: 443, ca_bundle: None }
+    }
+
+    /// Name of the webhook configurations.
+    pub(super) fn configuration_name(&self) -> String {
+        format!("{}-{}", self.namespace, self.name)
     }
 
     /// Sets the port of the Service. Default: 443.
@@ -75,7 +80,7 @@ impl Webhooks {
     /// `<namespace>-<service>`.
     #[must_use]
     pub fn configurations(&self, service: &WebhookService) -> Configurations {
-        let name = format!("{}-{}", service.namespace, service.name);
+        let name = service.configuration_name();
         let metadata = || ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
         let versions = || vec!["v1".to_owned()];
         let mutating: Vec<_> = self
@@ -85,14 +90,15 @@ impl Webhooks {
                 admission_review_versions: versions(),
                 client_config: entry.client_config,
                 failure_policy: Some(entry.failure_policy),
-                match_policy: Some("Equivalent".to_owned()),
+                match_conditions: conditions(&entry.hook.rule),
+                match_policy: Some(entry.hook.rule.match_policy.as_str().to_owned()),
                 name: entry.name,
                 namespace_selector: entry.hook.rule.namespace_selector.clone(),
                 object_selector: entry.hook.rule.object_selector.clone(),
+                reinvocation_policy: Some(entry.hook.rule.reinvocation.as_str().to_owned()),
                 rules: Some(vec![entry.rule]),
-                side_effects: "None".to_owned(),
+                side_effects: entry.hook.rule.side_effects.as_str().to_owned(),
                 timeout_seconds: Some(entry.hook.rule.timeout_seconds()),
-                ..MutatingWebhook::default()
             })
             .collect();
         let validating: Vec<_> = self
@@ -102,14 +108,14 @@ impl Webhooks {
                 admission_review_versions: versions(),
                 client_config: entry.client_config,
                 failure_policy: Some(entry.failure_policy),
-                match_policy: Some("Equivalent".to_owned()),
+                match_conditions: conditions(&entry.hook.rule),
+                match_policy: Some(entry.hook.rule.match_policy.as_str().to_owned()),
                 name: entry.name,
                 namespace_selector: entry.hook.rule.namespace_selector.clone(),
                 object_selector: entry.hook.rule.object_selector.clone(),
                 rules: Some(vec![entry.rule]),
-                side_effects: "None".to_owned(),
+                side_effects: entry.hook.rule.side_effects.as_str().to_owned(),
                 timeout_seconds: Some(entry.hook.rule.timeout_seconds()),
-                ..ValidatingWebhook::default()
             })
             .collect();
         let conversions = self.look(|registrations| {
@@ -180,6 +186,13 @@ fn name_of(path: &str, hook: &Hook) -> String {
     };
     let group = if resource.group.is_empty() { "core" } else { &resource.group };
     format!("{path}.{}.{group}", resource.plural)
+}
+
+fn conditions(rule: &Rule) -> Option<Vec<MatchCondition>> {
+    let conditions = rule.match_conditions.iter();
+    let conditions = conditions
+        .map(|(name, expression)| MatchCondition { name: name.clone(), expression: expression.clone() });
+    (!rule.match_conditions.is_empty()).then(|| conditions.collect())
 }
 
 fn rule_of(hooks: &[Arc<Hook>]) -> RuleWithOperations {

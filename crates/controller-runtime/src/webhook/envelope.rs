@@ -9,6 +9,8 @@ struct Envelope<T> {
     api_version: String,
     #[serde(default)]
     kind: String,
+    /// A TokenReview has its request here.
+    #[serde(alias = "spec")]
     request: Option<T>,
 }
 
@@ -17,12 +19,22 @@ struct Envelope<T> {
 /// # Errors
 /// Why the body is no such review.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8], group: &str, kind: &str) -> Result<(String, T), String> {
+    read_quoting(body, group, kind, ToString::to_string)
+}
+
+/// Like [`read`], but describes errors of decoding by `describe`, because they quote values of the body.
+pub(super) fn read_quoting<T: DeserializeOwned>(
+    body: &[u8],
+    group: &str,
+    kind: &str,
+    describe: impl FnOnce(&serde_json::Error) -> String,
+) -> Result<(String, T), String> {
     if body.is_empty() {
         return Err("request body is empty".to_owned());
     }
     let article = if kind.starts_with('A') { "an" } else { "a" };
     let review: Envelope<T> = serde_json::from_slice(body)
-        .map_err(|error| format!("request body is not {article} {kind}: {error}"))?;
+        .map_err(|error| format!("request body is not {article} {kind}: {}", describe(&error)))?;
     let version = review.api_version.strip_prefix(group).and_then(|rest| rest.strip_prefix('/'));
     if review.kind != kind || !matches!(version, Some("v1" | "v1beta1")) {
         let (given, version) = (&review.kind, &review.api_version);

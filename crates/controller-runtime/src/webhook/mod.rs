@@ -129,10 +129,11 @@
 //!
 //! - Certificates come from files; nothing here creates or rotates them.
 //! - Nothing here applies the configurations to the cluster.
-//! - No webhooks for authentication (TokenReview).
 
 mod admission;
 mod admission_review;
+mod answer;
+mod authentication;
 mod client_ca;
 mod configurations;
 mod conversion;
@@ -152,23 +153,24 @@ use std::sync::Arc;
 
 pub use self::{
     admission::{Admission, AdmissionKind, AdmissionResource, Operation},
+    authentication::{Authenticated, TokenRequest},
     configurations::{Configurations, WebhookService},
-    conversion::{RoundTripError, Spoke, Spokes, check_round_trip},
+    conversion::{RoundTripError, Spoke, Spokes, check_generated_round_trips, check_round_trip},
     field_errors::{FieldErrors, FieldPath},
     options::WebhookOptions,
     registration::RegisterError,
     rejection::{Rejection, Verdict},
-    rule::{FailurePolicy, Rule},
+    rule::{FailurePolicy, MatchPolicy, ReinvocationPolicy, Rule, SideEffects},
     typed::{Defaulter, Validator},
     webhooks::Webhooks,
 };
+pub(crate) use self::{registration::Registration, server::WebhookServer};
 use self::{
     conversion::AnyConverter,
     registration::Hook,
     rule::AdmissionPhase,
     typed::{defaulter, validator},
 };
-pub(crate) use self::{registration::Registration, server::WebhookServer};
 use crate::object::StaticObject;
 
 /// Registrations of typed handlers, for the builder.

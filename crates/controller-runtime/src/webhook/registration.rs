@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     admission::Admission,
+    authentication::AuthenticateFn,
     conversion::AnyConverter,
     rejection::Rejection,
     rule::{AdmissionPhase, Rule},
@@ -69,6 +70,15 @@ pub enum RegisterError {
 pub(crate) enum Registration {
     Admission(Arc<Hook>),
     Conversion(AnyConverter),
+    Authentication { path: String, authenticate: AuthenticateFn },
+}
+
+/// Reviews that a path answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReviewKind {
+    Admission,
+    Conversion,
+    Token,
 }
 
 /// An admission webhook.
@@ -94,6 +104,8 @@ pub(super) struct WebhookRegistrations {
     pub(super) paths: BTreeMap<String, AdmissionPath>,
     /// By group and kind.
     pub(super) converters: BTreeMap<(String, String), (u64, Arc<AnyConverter>)>,
+    /// By path.
+    authenticators: BTreeMap<String, (u64, AuthenticateFn)>,
 }
 
 impl WebhookRegistrations {
@@ -105,6 +117,9 @@ impl WebhookRegistrations {
             let added = match registration {
                 Registration::Admission(hook) => self.add_hook(id, hook),
                 Registration::Conversion(converter) => self.add_converter(id, converter),
+                Registration::Authentication { path, authenticate } => {
+                    self.add_authenticator(id, path, authenticate)
+                }
             };
             added.inspect_err(|_| self.unregister(id))?;
         }
@@ -114,6 +129,7 @@ impl WebhookRegistrations {
     /// Removes the webhooks of a successful `register`.
     pub(super) fn unregister(&mut self, id: u64) {
         self.converters.retain(|_, (registered, _)| *registered != id);
+        self.authenticators.retain(|_, (registered, _)| *registered != id);
         for path in self.paths.values_mut() {
             path.hooks.retain(|(registered, _)| *registered != id);
         }
@@ -121,19 +137,46 @@ impl WebhookRegistrations {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.paths.is_empty() && self.converters.is_empty()
+        self.paths.is_empty() && self.converters.is_empty() && self.authenticators.is_empty()
+    }
+
+    /// Paths of admission and authentication.
+    pub(super) fn served_paths(&self) -> impl Iterator<Item = &String> {
+        self.paths.keys().chain(self.authenticators.keys())
+    }
+
+    /// Reviews that `path` answers; `None` if there is no webhook at it.
+    pub(super) fn review_at(&self, path: &str) -> Option<ReviewKind> {
+        match path {
+            CONVERT => (!self.converters.is_empty()).then_some(ReviewKind::Conversion),
+            path if self.paths.contains_key(path) => Some(ReviewKind::Admission),
+            path => self.authenticators.contains_key(path).then_some(ReviewKind::Token),
+        }
+    }
+
+    pub(super) fn authenticator(&self, path: &str) -> Option<AuthenticateFn> {
+        self.authenticators.get(path).map(|(_, authenticate)| Arc::clone(authenticate))
+    }
+
+    /// Checks that a path is valid, and not used by conversions or authentication.
+    fn check_path(&self, path: &str) -> Result<(), RegisterError> {
+        let path = || path.to_owned();
+        if !is_valid(&path()) {
+            return Err(RegisterError::InvalidPath { path: path() });
+        }
+        let by = match path() {
+            path if path == CONVERT => "conversions",
+            path if self.authenticators.contains_key(&path) => "authentication",
+            _ => return Ok(()),
+        };
+        Err(RegisterError::PathTaken { path: path(), by: by.to_owned() })
     }
 
     fn add_hook(&mut self, id: u64, hook: Arc<Hook>) -> Result<(), RegisterError> {
         let path = hook.phase.path(&hook.rule);
-        if !is_valid(&path) {
-            return Err(RegisterError::InvalidPath { path });
-        }
+        self.check_path(&path)?;
         if hook.rule.operations.is_empty() {
             return Err(RegisterError::NoOperations { path });
-        }
-        if path == CONVERT {
-            return Err(RegisterError::PathTaken { path, by: "conversions".to_owned() });
         }
         let kind = &hook.rule.kind;
         let all = || self.paths.values().flat_map(|path| &path.hooks);
@@ -152,6 +195,21 @@ impl WebhookRegistrations {
         let phase = hook.phase;
         let place = self.paths.entry(path).or_insert_with(|| AdmissionPath { phase, hooks: Vec::new() });
         place.hooks.push((id, hook));
+        Ok(())
+    }
+
+    fn add_authenticator(
+        &mut self,
+        id: u64,
+        path: String,
+        authenticate: AuthenticateFn,
+    ) -> Result<(), RegisterError> {
+        self.check_path(&path)?;
+        if let Some(taken) = self.paths.get(&path) {
+            let by = taken.hooks[0].1.rule.kind.to_string();
+            return Err(RegisterError::PathTaken { path, by });
+        }
+        self.authenticators.insert(path, (id, authenticate));
         Ok(())
     }
 

@@ -26,6 +26,63 @@ impl FailurePolicy {
     }
 }
 
+/// Requests of other versions of the kind that the API server sends to the webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MatchPolicy {
+    /// Requests in any version; the API server converts their objects to the version of the rule.
+    #[default]
+    Equivalent,
+    /// Requests in the version of the rule alone.
+    Exact,
+}
+
+impl MatchPolicy {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Equivalent => "Equivalent",
+            Self::Exact => "Exact",
+        }
+    }
+}
+
+/// Whether a webhook changes anything other than the object in its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SideEffects {
+    /// The webhook has no side effects.
+    #[default]
+    None,
+    /// The webhook has side effects, but not in a dry run ([`Admission::is_dry_run`](super::Admission::is_dry_run)).
+    NoneOnDryRun,
+}
+
+impl SideEffects {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::NoneOnDryRun => "NoneOnDryRun",
+        }
+    }
+}
+
+/// Whether a mutating webhook is called again after a later webhook has changed the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReinvocationPolicy {
+    /// The webhook is called once.
+    #[default]
+    Never,
+    /// The webhook is called once more, so it must be idempotent.
+    IfNeeded,
+}
+
+impl ReinvocationPolicy {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "Never",
+            Self::IfNeeded => "IfNeeded",
+        }
+    }
+}
+
 /// The requests that a webhook receives, and the path that it is served at.
 ///
 /// ```
@@ -46,7 +103,12 @@ pub struct Rule {
     pub(super) operations: Vec<Operation>,
     pub(super) path: Option<String>,
     pub(super) failure_policy: FailurePolicy,
+    pub(super) match_policy: MatchPolicy,
+    pub(super) side_effects: SideEffects,
+    pub(super) reinvocation: ReinvocationPolicy,
     pub(super) timeout: Duration,
+    /// Names and CEL expressions.
+    pub(super) match_conditions: Vec<(String, String)>,
     pub(super) object_selector: Option<LabelSelector>,
     pub(super) namespace_selector: Option<LabelSelector>,
 }
@@ -65,6 +127,10 @@ impl Rule {
             operations: vec![Operation::Create, Operation::Update],
             path: None,
             failure_policy: FailurePolicy::Fail,
+            match_policy: MatchPolicy::Equivalent,
+            side_effects: SideEffects::None,
+            reinvocation: ReinvocationPolicy::Never,
+            match_conditions: Vec::new(),
             timeout: Duration::from_secs(10),
             object_selector: None,
             namespace_selector: None,
@@ -94,6 +160,36 @@ impl Rule {
         Self { failure_policy, ..self }
     }
 
+    /// Sets whether requests in other versions of the kind are sent as well. Default: they are.
+    pub fn match_policy(self, match_policy: MatchPolicy) -> Self {
+        Self { match_policy, ..self }
+    }
+
+    /// Sets whether the webhook has side effects. Default: none. The API server does not send dry runs to a webhook unless
+    /// they are without side effects.
+    pub fn side_effects(self, side_effects: SideEffects) -> Self {
+        Self { side_effects, ..self }
+    }
+
+    /// Sets whether a mutating webhook is called again when a later one has changed the object. Default: it is not. No effect on
+    /// validating webhooks.
+    pub fn reinvocation_policy(self, reinvocation: ReinvocationPolicy) -> Self {
+        Self { reinvocation, ..self }
+    }
+
+    /// Adds a condition, a CEL expression; the API server sends only requests that meet all conditions. At most 64.
+    ///
+    /// ```
+    /// use controller_runtime::webhook::Rule;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// let rule = Rule::of::<Pod>().match_condition("not-the-kubelet", "!request.userInfo.groups.exists(g, g == 'system:nodes')");
+    /// ```
+    pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        self.match_conditions.push((name.into(), expression.into()));
+        self
+    }
+
     /// Sets how long the API server waits, in whole seconds from 1 to 30; other values are rounded up or limited. Default: 10 s.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -113,8 +209,9 @@ impl Rule {
     pub(super) fn joins(&self, other: &Self) -> bool {
         let parts = |rule: &Self| {
             (
-                rule.failure_policy,
+                (rule.failure_policy, rule.match_policy, rule.side_effects, rule.reinvocation),
                 rule.timeout_seconds(),
+                rule.match_conditions.clone(),
                 rule.object_selector.clone(),
                 rule.namespace_selector.clone(),
             )

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::AnyConverter;
@@ -48,39 +48,56 @@ impl ConversionRequest {
 
     /// Encodes the response: all objects in the order of the request, or why one of them cannot be converted.
     pub(in crate::webhook) fn respond(&self, converted: Result<Vec<Value>, String>) -> ReviewReply {
-        let (objects, result) = match converted {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Review<'a> {
+            kind: &'a str,
+            api_version: &'a str,
+            response: Response<'a>,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Response<'a> {
+            uid: &'a str,
+            converted_objects: Vec<Value>,
+            result: Value,
+        }
+        let (converted_objects, result) = match converted {
             Ok(objects) => (objects, json!({ "status": "Success" })),
             Err(message) => (Vec::new(), json!({ "status": "Failure", "message": message })),
         };
-        let response = json!({ "uid": self.request.uid, "convertedObjects": objects, "result": result });
-        let body =
-            json!({ "kind": "ConversionReview", "apiVersion": self.api_version, "response": response });
-        ReviewReply { status: StatusCode::OK, body: body.to_string().into_bytes() }
+        let response = Response { uid: &self.request.uid, converted_objects, result };
+        let review = Review { kind: "ConversionReview", api_version: &self.api_version, response };
+        match serde_json::to_vec(&review) {
+            Ok(body) => ReviewReply { status: StatusCode::OK, body },
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
     }
 }
 
-/// Converts the objects of a request. Yields between objects, so that other requests are answered meanwhile.
+/// Converts the objects of a request, which loses them. Yields between objects, so that other requests are answered meanwhile.
 pub(in crate::webhook) async fn convert(
     converters: &BTreeMap<(String, String), Arc<AnyConverter>>,
-    request: &ConversionRequest,
+    request: &mut ConversionRequest,
 ) -> Result<Vec<Value>, String> {
+    let objects = std::mem::take(&mut request.request.objects);
     let desired = &request.request.desired;
     let (group, to) = desired.split_once('/').unwrap_or(("", desired));
-    let mut converted = Vec::with_capacity(request.request.objects.len());
+    let mut converted = Vec::with_capacity(objects.len());
     let mut pace = Pace::begin();
-    for object in &request.request.objects {
-        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    for object in objects {
+        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
-        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let fails = |reason: &dyn std::fmt::Display| {
             format!("{kind} {name:?} cannot be converted from {api_version:?} to {desired:?}: {reason}")
         };
-        let (own_group, from) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (own_group, from) = api_version.split_once('/').unwrap_or(("", &api_version));
         if own_group != group {
             return Err(fails(&"the groups differ"));
         }
         let converter = converters
-            .get(&(group.to_owned(), kind.to_owned()))
+            .get(&(group.to_owned(), kind.clone()))
             .ok_or_else(|| fails(&"no converter is registered for the kind"))?;
         converted.push(converter.convert(object, from, to).map_err(|error| fails(&error))?);
         pace.step().await;

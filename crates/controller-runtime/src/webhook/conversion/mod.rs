@@ -7,6 +7,7 @@
 
 mod carry_over;
 mod conversion_review;
+mod generate;
 mod round_trip;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 pub(super) use self::conversion_review::{convert, plain, read};
-pub use self::round_trip::{RoundTripError, check_round_trip};
+pub use self::round_trip::{RoundTripError, check_generated_round_trips, check_round_trip};
 use super::registration::RegisterError;
 use crate::{
     error::BoxError,
@@ -154,28 +155,37 @@ impl AnyConverter {
     }
 
     /// Converts an object of version `from` to version `to` of its group.
-    fn convert(&self, raw: &Value, from: &str, to: &str) -> Result<Value, BoxError> {
+    fn convert(&self, mut raw: Value, from: &str, to: &str) -> Result<Value, BoxError> {
         if from == to {
-            return Ok(raw.clone());
+            return Ok(raw);
         }
-        let (known, mut converted) = (self.convert)(raw, from, to)?;
-        carry_over::carry_over(raw, &known, &mut converted);
-        let (group, kind) = self.group_kind();
+        let (mut known, mut converted) = (self.convert)(&raw, from, to)?;
         let object = converted.as_object_mut().ok_or("the converted object is not a JSON object")?;
+        let (group, kind) = self.group_kind();
         object.insert("apiVersion".to_owned(), Value::String(format!("{group}/{to}")));
         object.insert("kind".to_owned(), Value::String(kind));
-        let metadata = metadata(raw.get("metadata"), object.get("metadata"));
-        object.insert("metadata".to_owned(), metadata);
+        let metadata = metadata(take(&mut raw, "metadata"), object.remove("metadata"));
+        take(&mut known, "metadata");
+        carry_over::carry_over(raw, &known, &mut converted);
+        converted["metadata"] = metadata;
         Ok(converted)
     }
 }
 
+/// Removes a field of an object.
+fn take(object: &mut Value, field: &str) -> Option<Value> {
+    object.as_object_mut().and_then(|object| object.remove(field))
+}
+
 /// The metadata of the given object, with labels and annotations of the converted one: the API server accepts no other change.
-fn metadata(given: Option<&Value>, converted: Option<&Value>) -> Value {
-    let mut metadata = given.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
+fn metadata(given: Option<Value>, mut converted: Option<Value>) -> Value {
+    let mut metadata = match given {
+        Some(Value::Object(given)) => given,
+        _ => Map::new(),
+    };
     for field in ["labels", "annotations"] {
-        match converted.and_then(|converted| converted.get(field)) {
-            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+        match converted.as_mut().and_then(|converted| take(converted, field)) {
+            Some(value) => metadata.insert(field.to_owned(), value),
             None => metadata.remove(field),
         };
     }

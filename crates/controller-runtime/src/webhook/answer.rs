@@ -1,0 +1,248 @@
+//! Answers to requests: limits of bodies, deadlines and panics.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use http_body::Body;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+
+use super::{
+    Webhooks,
+    admission_review::{self, ReviewReply},
+    authentication, conversion,
+    registration::ReviewKind,
+    rejection::Rejection,
+    timeout::timeout_of,
+};
+use crate::{
+    error::BoxError,
+    panics,
+    serving::{HttpResponse, text},
+};
+
+/// Largest body of an admission request, as in controller-runtime: twice the largest object of etcd, and room for the rest.
+const MAX_ADMISSION_BYTES: usize = 7 << 20;
+/// Largest body of a TokenReview, as in controller-runtime.
+const MAX_TOKEN_REVIEW_BYTES: usize = 1 << 20;
+/// Bodies of all running requests together; further requests wait.
+pub(super) const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
+/// Unit in which bodies are counted.
+pub(super) const UNIT: usize = 1 << 10;
+
+impl Webhooks {
+    /// Answers a request as the server does, without sockets: for tests, and for servers of your own.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future drops the handlers at their next `.await`.
+    pub async fn answer(&self, request: http::Request<Bytes>) -> HttpResponse {
+        self.serve(request.map(Full::new)).await
+    }
+
+    /// Answers a request whose body has not been read.
+    pub(crate) async fn serve<B>(&self, request: http::Request<B>) -> HttpResponse
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let path = request.uri().path();
+        let Some(review) = self.look(|registrations| registrations.review_at(path)) else {
+            // Without metrics: a client must not be able to create series.
+            return text(StatusCode::NOT_FOUND, "404 page not found\n");
+        };
+        let (path, span) = (path.to_owned(), tracing::info_span!("webhook", path));
+        // Ends the request in the metrics when dropped, also if the client goes away.
+        let measured = self.inner.metrics.of(&path).begin();
+        let reply = self.reply(review, &path, request).instrument(span).await;
+        measured.end(reply.status.as_u16());
+        let mut response = HttpResponse::new(reply.body.into());
+        *response.status_mut() = reply.status;
+        let is_json = response.body().first() == Some(&b'{');
+        let kind = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    }
+
+    async fn reply<B>(&self, review: ReviewKind, path: &str, request: http::Request<B>) -> ReviewReply
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let refuse = |status: StatusCode, message: &str| {
+            tracing::warn!(status = status.as_u16(), "the webhook refused a request: {message}");
+            match review {
+                ReviewKind::Admission => admission_review::refusal(status, message),
+                ReviewKind::Conversion => conversion::plain(status, message),
+                ReviewKind::Token => authentication::refusal(status, message),
+            }
+        };
+        let timeout = timeout_of(request.uri().query().unwrap_or_default());
+        // From the request's head on, because the API server's time is running.
+        let deadline = Instant::now() + timeout;
+        let limit = match review {
+            ReviewKind::Admission => MAX_ADMISSION_BYTES,
+            ReviewKind::Conversion => self.inner.max_conversion_bytes,
+            ReviewKind::Token => MAX_TOKEN_REVIEW_BYTES,
+        };
+        let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+        if !media_type.trim_ascii().eq_ignore_ascii_case(b"application/json") {
+            let content_type = String::from_utf8_lossy(content_type);
+            let message = format!("contentType={content_type}, expected application/json");
+            return refuse(StatusCode::BAD_REQUEST, &message);
+        }
+        let length =
+            request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let too_large = || {
+            let message = format!("request entity is too large; limit is {limit} bytes");
+            refuse(StatusCode::PAYLOAD_TOO_LARGE, &message)
+        };
+        if length.is_some_and(|length: usize| length > limit) {
+            return too_large();
+        }
+        // A body of unknown length may need the limit.
+        let units = length.unwrap_or(limit).div_ceil(UNIT).min(MAX_BYTES_IN_FLIGHT / UNIT);
+        let units = u32::try_from(units).expect("the limit of all bodies is far below 4 TiB");
+        let read = async {
+            let room = self.inner.bodies.acquire_many(units).await?;
+            let body = Limited::new(request.into_body(), limit).collect().await?;
+            Ok::<_, BoxError>((room, body.to_bytes()))
+        };
+        let (_room, body) = match timeout_at(deadline, read).await {
+            Ok(Ok(read)) => read,
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
+            Ok(Err(error)) => {
+                return refuse(StatusCode::BAD_REQUEST, &format!("the body cannot be read: {error}"));
+            }
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+        };
+        match review {
+            ReviewKind::Admission => self.admit(path, &body, deadline, timeout).await,
+            ReviewKind::Conversion => self.convert(&body, deadline, timeout).await,
+            ReviewKind::Token => self.authenticate(path, &body, deadline, timeout).await,
+        }
+    }
+
+    async fn admit(&self, path: &str, body: &[u8], deadline: Instant, timeout: Duration) -> ReviewReply {
+        let review = match admission_review::read(body) {
+            Ok(review) => review,
+            Err(reply) => {
+                tracing::warn!("the webhook refused a request: {}", String::from_utf8_lossy(&reply.body));
+                return reply;
+            }
+        };
+        let found =
+            self.look(|registrations| registrations.paths.get(path).map(|path| (path.phase, path.hooks())));
+        let Some((phase, hooks)) = found else {
+            return admission_review::refusal(StatusCode::NOT_FOUND, "the webhook was removed");
+        };
+        let cx = &review.admission;
+        let (kind, resource) = (cx.kind(), cx.resource());
+        // The names of Go's log fields.
+        let span = tracing::info_span!(
+            "admission",
+            webhookGroup = kind.group,
+            webhookKind = kind.kind,
+            resource = resource.resource,
+            namespace = cx.namespace(),
+            name = cx.name(),
+            operation = cx.operation().as_str(),
+            user = cx.user().username.as_deref(),
+            requestID = cx.uid(),
+        );
+        let admitted = async {
+            let handled =
+                timeout_at(deadline, panics::recovered(admission_review::admit(phase, &hooks, cx))).await;
+            let admitted = match handled {
+                Ok(Ok(admitted)) => admitted,
+                Ok(Err(panic)) => {
+                    self.inner.metrics.admission_panicked();
+                    tracing::error!("a webhook handler panicked: {panic}");
+                    Err(Rejection::internal(format!("panic: {panic} [recovered]")))
+                }
+                Err(_) => {
+                    tracing::warn!("the webhook handlers did not finish within {timeout:?}");
+                    Err(Rejection::timeout(format!("the webhook did not finish within {timeout:?}")))
+                }
+            };
+            if let Err(rejection) = &admitted {
+                let message = rejection.to_status(Some(cx)).message.unwrap_or_default();
+                tracing::debug!(code = rejection.code(), "the webhook refused the operation: {message}");
+            }
+            admitted
+        };
+        let admitted = admitted.instrument(span).await;
+        admission_review::respond(&review, admitted)
+    }
+
+    async fn convert(&self, body: &[u8], deadline: Instant, timeout: Duration) -> ReviewReply {
+        let mut request = match conversion::read(body) {
+            Ok(request) => request,
+            Err(reply) => {
+                tracing::warn!("the webhook refused a request: {}", String::from_utf8_lossy(&reply.body));
+                return reply;
+            }
+        };
+        let converters = self.look(|registrations| {
+            registrations
+                .converters
+                .iter()
+                .map(|(key, (_, converter))| (key.clone(), Arc::clone(converter)))
+                .collect()
+        });
+        let converting = panics::recovered(conversion::convert(&converters, &mut request));
+        let converted = match timeout_at(deadline, converting).await {
+            Ok(Ok(converted)) => converted,
+            Ok(Err(panic)) => {
+                self.inner.metrics.conversion_panicked();
+                tracing::error!(requestID = request.uid(), "a conversion panicked: {panic}");
+                Err(format!("panic: {panic} [recovered]"))
+            }
+            Err(_) => Err(format!("the conversion did not finish within {timeout:?}")),
+        };
+        if let Err(message) = &converted {
+            tracing::error!(requestID = request.uid(), "the conversion failed: {message}");
+        }
+        request.respond(converted)
+    }
+    async fn authenticate(
+        &self,
+        path: &str,
+        body: &[u8],
+        deadline: Instant,
+        timeout: Duration,
+    ) -> ReviewReply {
+        let review = match authentication::read(body) {
+            Ok(review) => review,
+            Err(reply) => {
+                // The reply has no part of the body, which may hold a token.
+                tracing::warn!("the webhook refused a request: {}", String::from_utf8_lossy(&reply.body));
+                return reply;
+            }
+        };
+        let found = self.look(|registrations| registrations.authenticator(path));
+        let Some(authenticate) = found else {
+            return authentication::refusal(StatusCode::NOT_FOUND, "the webhook was removed");
+        };
+        let authenticating = panics::recovered(authenticate(review.request.clone()));
+        let outcome = match timeout_at(deadline, authenticating).await {
+            Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
+            Ok(Err(panic)) => {
+                self.inner.metrics.admission_panicked();
+                tracing::error!("a webhook handler panicked: {panic}");
+                Err(format!("panic: {panic} [recovered]"))
+            }
+            Err(_) => Err(format!("the webhook did not finish within {timeout:?}")),
+        };
+        if let Err(reason) = &outcome {
+            tracing::warn!("the webhook could not check a token: {reason}");
+        }
+        authentication::respond(&review, outcome)
+    }
+}
