@@ -11,7 +11,7 @@ use super::{Manager, ManagerOptions};
 use crate::{
     metrics::Metrics,
     runnable::Group,
-    webhook::{WebhookServer, Webhooks},
+    webhook::{KeeperState, WebhookServer, Webhooks},
 };
 
 /// Webhooks, and whether their server has been added to the manager.
@@ -19,12 +19,18 @@ pub(super) struct ManagerWebhooks {
     webhooks: Webhooks,
     server_added: Once,
     bound: Arc<watch::Sender<Option<SocketAddr>>>,
+    state: Arc<watch::Sender<KeeperState>>,
 }
 
 impl ManagerWebhooks {
     pub(super) fn new(options: &ManagerOptions, metrics: &Metrics) -> Self {
         let webhooks = Webhooks::new(metrics.webhooks(), options.webhooks.max_conversion_bytes);
-        Self { webhooks, server_added: Once::new(), bound: Arc::default() }
+        Self {
+            webhooks,
+            server_added: Once::new(),
+            bound: Arc::default(),
+            state: Arc::new(watch::Sender::new(KeeperState::Pending)),
+        }
     }
 }
 
@@ -38,22 +44,34 @@ impl Manager {
     #[doc(alias = "GetWebhookServer")]
     #[doc(alias = "NewWebhookManagedBy")]
     pub fn webhooks(&self) -> &Webhooks {
-        let ManagerWebhooks { webhooks, server_added, bound } = &self.shared.webhooks;
+        let ManagerWebhooks { webhooks, server_added, bound, state } = &self.shared.webhooks;
         server_added.call_once(|| {
             let options = self.shared.options.webhooks.clone();
             if options.listen.is_nowhere() {
                 return;
             }
             let address = bound.subscribe();
-            let registered = webhooks.clone();
+            let (registered, kept) = (webhooks.clone(), state.subscribe());
             self.add_readyz_check("webhooks", move || {
-                let listens = address.borrow().is_some() || registered.is_empty();
-                async move { if listens { Ok(()) } else { Err("the webhook server does not listen".into()) } }
+                let ready = match (address.borrow().is_some(), &*kept.borrow()) {
+                    _ if registered.is_empty() => Ok(()),
+                    (_, KeeperState::Failing(reason)) => Err(reason.clone()),
+                    (false, _) => Err("the webhook server does not listen".to_owned()),
+                    (true, KeeperState::Pending) => {
+                        Err("the authority of the webhook certificate is not in all caBundles yet".to_owned())
+                    }
+                    (true, KeeperState::Ready) => Ok(()),
+                };
+                async move { ready.map_err(Into::into) }
             });
             let server = WebhookServer {
+                name: Arc::clone(&self.shared.options.name),
+                client: self.shared.ungated.clone(),
                 webhooks: webhooks.clone(),
                 options,
                 certificate_metrics: self.shared.metrics.certificates(),
+                metrics: self.shared.metrics.webhooks(),
+                state: Arc::clone(state),
                 bound: Arc::clone(bound),
             };
             if let Err(error) = self.add_to(Group::Webhooks, server) {

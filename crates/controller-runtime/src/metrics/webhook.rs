@@ -1,5 +1,7 @@
 //! Metrics of webhooks.
 
+use std::time::Duration;
+
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
@@ -16,6 +18,10 @@ pub(crate) struct WebhookMetrics {
     in_flight: Family<LabelPairs, Gauge>,
     admission_panics: Counter,
     conversion_panics: Counter,
+    certificate_expiry: Gauge,
+    certificate_changes: Counter,
+    certificate_errors: Counter,
+    ca_bundle_writes: Counter,
 }
 
 /// Metrics of one path.
@@ -39,6 +45,10 @@ impl WebhookMetrics {
             in_flight: Family::default(),
             admission_panics: Counter::default(),
             conversion_panics: Counter::default(),
+            certificate_expiry: Gauge::default(),
+            certificate_changes: Counter::default(),
+            certificate_errors: Counter::default(),
+            ca_bundle_writes: Counter::default(),
         };
         let mut add = |name: &str, help: &str, family: Family<LabelPairs, Counter>| {
             registry.register(name, help, family);
@@ -68,7 +78,49 @@ impl WebhookMetrics {
             "Panics of conversions",
             metrics.conversion_panics.clone(),
         );
+        registry.register(
+            "controller_runtime_webhook_certificate_expiry_timestamp_seconds",
+            "Time since 1970 at which the served self-managed webhook certificate expires; 0 without one",
+            metrics.certificate_expiry.clone(),
+        );
+        for (name, help, counter) in [
+            (
+                "changes",
+                "Self-managed webhook certificates that were served for the first time",
+                &metrics.certificate_changes,
+            ),
+            (
+                "errors",
+                "Failed attempts to keep webhook certificates and configurations up to date",
+                &metrics.certificate_errors,
+            ),
+        ] {
+            registry.register(
+                format!("controller_runtime_webhook_certificate_{name}"),
+                help,
+                counter.clone(),
+            );
+        }
+        registry.register(
+            "controller_runtime_webhook_ca_bundle_writes",
+            "Objects whose caBundle was written",
+            metrics.ca_bundle_writes.clone(),
+        );
         metrics
+    }
+
+    /// Counts a change of the served certificate, which expires `not_after` 1970.
+    pub(crate) fn certificate_served(&self, not_after: Duration) {
+        self.certificate_expiry.set(i64::try_from(not_after.as_secs()).unwrap_or(i64::MAX));
+        self.certificate_changes.inc();
+    }
+
+    pub(crate) fn certificate_failed(&self) {
+        self.certificate_errors.inc();
+    }
+
+    pub(crate) fn ca_bundles_written(&self, objects: u64) {
+        self.ca_bundle_writes.inc_by(objects);
     }
 
     /// Metrics of a path, which show 0 from now on, as in Go.

@@ -22,13 +22,13 @@ use tracing::Instrument;
 #[doc(no_inline)]
 pub use tokio_rustls::rustls;
 
+use self::handler::ServerHandler;
 pub(crate) use self::{
-    certificates::AdaptTls,
+    certificates::{AdaptTls, CertificateSource, Certificates, CurrentCertificate},
     handler::{BodyHandler, BoxHandler, boxed, text},
     listen::Listen,
     metrics_server::ExtraHandlers,
 };
-use self::{certificates::Certificates, handler::ServerHandler};
 pub use self::{
     certificates::{CertFiles, CertificateError, Serving},
     endpoint::{Endpoint, EndpointError},
@@ -53,7 +53,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct HttpServer {
     name: &'static str,
     listen: Listen,
-    serving: Serving,
+    certificates: CertificateSource,
     offers_http2: bool,
     adapt_tls: AdaptTls,
     handler: ServerHandler,
@@ -72,12 +72,18 @@ impl HttpServer {
         bound: Arc<watch::Sender<Option<SocketAddr>>>,
     ) -> Self {
         let (offers_http2, adapt_tls, handler) = (false, AdaptTls::default(), handler.into());
-        Self { name, listen, serving, offers_http2, adapt_tls, handler, certificate_metrics, bound }
+        let certificates = CertificateSource::Serving(serving);
+        Self { name, listen, certificates, offers_http2, adapt_tls, handler, certificate_metrics, bound }
     }
 
     /// Sets whether HTTP/2 is offered in the TLS handshake.
     pub(crate) fn offering_http2(self, offers_http2: bool) -> Self {
         Self { offers_http2, ..self }
+    }
+
+    /// Uses a certificate that something else sets.
+    pub(crate) fn with_certificate(self, current: Arc<CurrentCertificate>) -> Self {
+        Self { certificates: CertificateSource::Current(current), ..self }
     }
 
     /// Sets the changes of the TLS configuration.
@@ -102,9 +108,12 @@ impl Runnable for HttpServer {
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         let refused = |source| ListenError { server: self.name, on: self.listen.clone(), source };
         // Certificates and socket before `set_ready`, so that their errors fail the start.
-        let certificates = match &self.serving {
-            Serving::Plain => None,
-            serving => Some(Certificates::load(serving, self.certificate_metrics.clone())?),
+        let certificates = match &self.certificates {
+            CertificateSource::Serving(Serving::Plain) => None,
+            CertificateSource::Current(current) => Some(Certificates::of_current(Arc::clone(current))),
+            CertificateSource::Serving(serving) => {
+                Some(Certificates::load(serving, self.certificate_metrics.clone())?)
+            }
         };
         let acceptor =
             |certificates: &Certificates| certificates.acceptor(self.offers_http2, &self.adapt_tls);

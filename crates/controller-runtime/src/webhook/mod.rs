@@ -114,7 +114,9 @@
 //! (`/mutate-<group>-<version>-<kind>`, `/validate-…`, `/convert`). The server listens before caches start, because listing a kind
 //! may need its conversion, and stops after everything else. It runs on each replica, whether it leads or not.
 //!
-//! [`Webhooks::configurations`] returns the webhook configurations and conversion stanzas for the registered webhooks.
+//! [`Webhooks::configurations`] returns the webhook configurations and conversion stanzas for the registered webhooks;
+//! [`WebhookOptions::apply_configurations`] applies them. Certificates come from files, which cert-manager may write, or are made and
+//! rotated by the operator itself ([`SelfManagedCertificates`]).
 //!
 //! # Answers
 //!
@@ -122,18 +124,14 @@
 //! know survive. A request that the server understands is answered with HTTP status 200, and its status is inside of the response:
 //! 403, 422 and so on for a [`Rejection`], 400 for an object that is not of the kind, 500 for a panic, which affects no other
 //! request, 504 if the handlers exceed the `timeout` of the request's query. Other requests are answered with their HTTP status:
-//! 400 if they are no AdmissionReview or ConversionReview, 413 if the body exceeds 7 MiB (3 MiB for conversions), 404. Go answers
-//! these with status 200, too.
-//!
-//! # Limitations
-//!
-//! - Certificates come from files; nothing here creates or rotates them.
-//! - Nothing here applies the configurations to the cluster.
+//! 400 if they are no AdmissionReview, ConversionReview or TokenReview, 413 if the body exceeds 7 MiB (3 MiB for conversions, 1 MiB for
+//! TokenReviews), 404. Go answers these with status 200, too.
 
 mod admission;
 mod admission_review;
 mod answer;
 mod authentication;
+mod certificates;
 mod client_ca;
 mod configurations;
 mod conversion;
@@ -154,6 +152,7 @@ use std::sync::Arc;
 pub use self::{
     admission::{Admission, AdmissionKind, AdmissionResource, Operation},
     authentication::{Authenticated, TokenRequest},
+    certificates::SelfManagedCertificates,
     configurations::{Configurations, WebhookService},
     conversion::{RoundTripError, Spoke, Spokes, check_generated_round_trips, check_round_trip},
     field_errors::{FieldErrors, FieldPath},
@@ -164,7 +163,7 @@ pub use self::{
     typed::{Defaulter, Validator},
     webhooks::Webhooks,
 };
-pub(crate) use self::{registration::Registration, server::WebhookServer};
+pub(crate) use self::{certificates::KeeperState, registration::Registration, server::WebhookServer};
 use self::{
     conversion::AnyConverter,
     registration::Hook,

@@ -4,6 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use tokio_rustls::rustls::ServerConfig;
 
+use super::{SelfManagedCertificates, WebhookService};
 use crate::serving::{AdaptTls, CertFiles, Endpoint, Listen, Serving};
 
 /// Options of the webhook server, which a manager starts when the first webhook is registered.
@@ -19,6 +20,8 @@ use crate::serving::{AdaptTls, CertFiles, Endpoint, Listen, Serving};
 pub struct WebhookOptions {
     pub(crate) listen: Listen,
     pub(crate) serving: Serving,
+    pub(crate) certificates: Option<SelfManagedCertificates>,
+    pub(crate) apply: Option<WebhookService>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) enable_http2: bool,
     pub(crate) adapt_tls: AdaptTls,
@@ -31,6 +34,8 @@ impl Default for WebhookOptions {
         Self {
             listen: Listen::At(Endpoint::Port(9443)),
             serving: Serving::Files(CertFiles::in_dir(folder)),
+            certificates: None,
+            apply: None,
             client_ca: None,
             enable_http2: false,
             adapt_tls: AdaptTls::default(),
@@ -54,6 +59,27 @@ impl WebhookOptions {
     #[doc(alias = "CertDir")]
     pub fn serving(mut self, serving: Serving) -> Self {
         self.serving = serving;
+        self
+    }
+
+    /// Makes, rotates and publishes certificates, instead of reading them from files.
+    #[doc(alias = "cert-manager")]
+    pub fn certificates(mut self, certificates: SelfManagedCertificates) -> Self {
+        self.certificates = Some(certificates);
+        self
+    }
+
+    /// Applies the [configurations](super::Webhooks::configurations) of the registered webhooks when the manager starts, and when a
+    /// webhook is registered later, with `<operator>-webhooks` as field manager: the ValidatingWebhookConfiguration and the
+    /// MutatingWebhookConfiguration `<namespace>-<service>`, and `spec.conversion` of the CustomResourceDefinitions, which must exist. Entries
+    /// for the Service that are not registered any more are removed; a configuration that is deleted is applied again. Default: something
+    /// else applies them.
+    ///
+    /// Each replica applies its own registrations, so that the configurations are those of the replica that started last. Without
+    /// [`certificates`](Self::certificates), `caBundle` is left to something else, unless the Service has a
+    /// [`ca_bundle`](WebhookService::ca_bundle).
+    pub fn apply_configurations(mut self, service: &WebhookService) -> Self {
+        self.apply = Some(service.clone());
         self
     }
 
@@ -96,6 +122,8 @@ impl fmt::Debug for WebhookOptions {
         f.debug_struct("WebhookOptions")
             .field("listen", &self.listen)
             .field("serving", &self.serving)
+            .field("certificates", &self.certificates)
+            .field("apply", &self.apply)
             .field("client_ca", &self.client_ca)
             .field("enable_http2", &self.enable_http2)
             .field("max_conversion_bytes", &self.max_conversion_bytes)

@@ -180,6 +180,11 @@ impl Webhooks {
         // The sender lives in `self`, so the wait ends only by the condition.
         let _ = self.inner.registered.subscribe().wait_for(|(_, any)| *any).await;
     }
+
+    /// Changes of the registrations.
+    pub(crate) fn changes(&self) -> watch::Receiver<(u64, bool)> {
+        self.inner.registered.subscribe()
+    }
 }
 
 impl fmt::Debug for Webhooks {

@@ -3,12 +3,15 @@
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use controller_runtime::{
-    Builder, Manager, ManagerOptions,
+    Builder, Manager, ManagerOptions, ObjectKey,
     manager::{AddError, State},
     serving::{CertFiles, Endpoint, Serving},
-    webhook::{self, Admission, Defaulter, RegisterError, Rule, Validator, Verdict, WebhookOptions},
+    webhook::{
+        Admission, Defaulter, RegisterError, Rule, SelfManagedCertificates, Validator, Verdict,
+        WebhookOptions, WebhookService,
+    },
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::ConfigMap};
 use kube::CustomResource;
 use kube_envtest::Environment;
 use schemars::JsonSchema;
@@ -23,7 +26,7 @@ use tokio_rustls::{
     rustls::{
         ClientConfig, RootCertStore,
         crypto::ring,
-        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+        pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
         version::{TLS12, TLS13},
     },
 };
@@ -112,7 +115,7 @@ async fn a_missing_certificate_fails_the_start_of_a_manager_with_webhooks_only()
         with_webhooks(&env, WebhookOptions::default().serving(Serving::Files(files)))
     };
     let without = missing();
-    assert_eq!(without.webhooks().configurations(&webhook::WebhookService::new("a", "b")).mutating, None);
+    assert_eq!(without.webhooks().configurations(&WebhookService::new("a", "b")).mutating, None);
     Running::start(without).await.stop().await.unwrap();
 
     let with = missing();
@@ -171,7 +174,7 @@ async fn webhooks_answer_before_caches_are_ready_and_until_reconciles_have_ended
     let reconcile = controller_runtime::reconcile::from_fn_with(
         (begins, waits),
         async |(begins, waits): &(Arc<Notify>, Arc<Notify>),
-               _: &controller_runtime::ObjectKey<Widget>,
+               _: &ObjectKey<Widget>,
                _: &controller_runtime::Context| {
             begins.notify_one();
             waits.notified().await;
@@ -222,7 +225,7 @@ async fn clients_need_a_certificate_of_the_client_authority() {
 
 fn client(
     roots: RootCertStore,
-    certificate: tokio_rustls::rustls::pki_types::CertificateDer<'static>,
+    certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 ) -> TlsConnector {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
@@ -264,4 +267,55 @@ async fn a_disabled_server_leaves_webhooks_usable_in_process() {
     let response = manager.webhooks().answer(request.body(review().into()).unwrap()).await;
     assert_eq!(response.status(), 200);
     running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn managers_make_one_certificate_and_apply_their_configurations() {
+    let env = environment().await;
+    let service = WebhookService::new("default", "hooks");
+    let certificates = SelfManagedCertificates::new(&service).dns_name("localhost");
+    let start = async || {
+        let options =
+            WebhookOptions::default().certificates(certificates.clone()).apply_configurations(&service);
+        let manager = with_webhooks(&env, options);
+        Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .defaulted()
+            .validated()
+            .complete(Notes::done())
+            .unwrap();
+        let running = Running::start(manager.clone()).await;
+        let probes = manager.health_probe_address().unwrap();
+        kube_envtest::eventually(Duration::from_secs(10), async || {
+            let answer = get(probes, "/readyz?verbose", "").await;
+            answer.1.contains("[+]webhooks ok\n").then_some(()).ok_or(answer.1)
+        })
+        .await
+        .unwrap();
+        (manager, running)
+    };
+    let (first, second) = (start().await, start().await);
+    let client = controller_runtime::Client::new(env.client(), "test");
+    let key = ObjectKey::<MutatingWebhookConfiguration>::new((), "default-hooks");
+    let configuration = client.get(&key).await.unwrap().expect("it is applied");
+    let owners = configuration.metadata.managed_fields.unwrap();
+    assert_eq!(owners[0].manager.as_deref(), Some("test-webhooks"), "{owners:?}");
+    let bundle = configuration.webhooks.unwrap()[0].client_config.ca_bundle.clone().unwrap().0;
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(&bundle) {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    assert_eq!(roots.len(), 1, "the second manager uses the certificate of the first");
+    for (manager, _) in [&first, &second] {
+        for name in ["hooks.default.svc", "hooks.default.svc.cluster.local", "localhost"] {
+            let tls = speaks_tls(roots.clone(), &[&TLS13], &[]);
+            let stream = connect(manager.webhook_address().unwrap()).await;
+            let stream = tls.connect(name.try_into().unwrap(), stream).await.unwrap();
+            assert_eq!(post(stream, MUTATE, &review()).await.0, 200);
+        }
+        let metrics = manager.metrics().encode_prometheus();
+        assert!(metrics.contains("controller_runtime_webhook_certificate_changes_total 1\n"), "{metrics}");
+    }
+    first.1.stop().await.unwrap();
+    second.1.stop().await.unwrap();
 }

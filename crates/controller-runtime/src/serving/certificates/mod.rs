@@ -4,10 +4,13 @@ mod files;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use futures::FutureExt;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -64,16 +67,54 @@ impl fmt::Debug for AdaptTls {
 /// The current certificate of a server.
 pub(crate) struct Certificates {
     files: Option<CertFiles>,
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
     /// Contents of the files that the current certificate was loaded from.
     read: parking_lot::Mutex<Option<Pair>>,
     metrics: CertificateMetrics,
 }
 
-/// Resolves each handshake to the current certificate.
-struct Current(ArcSwap<CertifiedKey>);
+/// A certificate that can be replaced while a server uses it. Resolves each handshake to the current certificate; without one,
+/// handshakes fail.
+#[derive(Default)]
+pub(crate) struct CurrentCertificate {
+    key: ArcSwapOption<CertifiedKey>,
+    is_set: watch::Sender<bool>,
+}
+
+impl CurrentCertificate {
+    fn new(key: CertifiedKey) -> Self {
+        Self { key: ArcSwapOption::from_pointee(key), is_set: watch::Sender::new(true) }
+    }
+
+    /// Uses another certificate from the next handshake on.
+    pub(crate) fn replace(&self, key: CertifiedKey) {
+        self.key.store(Some(Arc::new(key)));
+        self.is_set.send_replace(true);
+    }
+
+    /// Waits until there is a certificate.
+    pub(crate) async fn available(&self) {
+        // The sender lives in `self`, so the wait ends only by the condition.
+        let _ = self.is_set.subscribe().wait_for(|is_set| *is_set).await;
+    }
+}
+
+/// Origin of a server's certificate.
+#[derive(Clone)]
+pub(crate) enum CertificateSource {
+    /// Loaded by the server.
+    Serving(Serving),
+    /// Set by something else.
+    Current(Arc<CurrentCertificate>),
+}
 
 impl Certificates {
+    /// Uses the certificate that something else sets.
+    pub(crate) fn of_current(current: Arc<CurrentCertificate>) -> Self {
+        let metrics = CertificateMetrics::default();
+        Self { files: None, current, read: parking_lot::Mutex::new(None), metrics }
+    }
+
     pub(crate) fn load(serving: &Serving, metrics: CertificateMetrics) -> Result<Self, CertificateError> {
         let (files, key, read) = match serving {
             Serving::Files(files) => {
@@ -84,7 +125,7 @@ impl Certificates {
             }
             Serving::Plain | Serving::SelfSigned => (None, self_signed()?, None),
         };
-        let current = Arc::new(Current(ArcSwap::from_pointee(key)));
+        let current = Arc::new(CurrentCertificate::new(key));
         Ok(Self { files, current, read: parking_lot::Mutex::new(read), metrics })
     }
 
@@ -111,7 +152,7 @@ impl Certificates {
         let changed = Arc::new(Notify::new());
         let notify = Arc::clone(&changed);
         // Watching ends when this is dropped.
-        let _watcher = watch(files, move |event| {
+        let _watcher = watch_files(files, move |event| {
             if is_change(&event) {
                 notify.notify_one();
             }
@@ -144,7 +185,7 @@ impl Certificates {
         match new {
             Ok(None) => {}
             Ok(Some((key, pair))) => {
-                self.current.0.store(Arc::new(key));
+                self.current.replace(key);
                 *read = Some(pair);
                 tracing::info!("loaded the changed certificate in {files}");
             }
@@ -160,7 +201,7 @@ impl Certificates {
 }
 
 /// Watches the folders of the files, as far as the system supports it.
-fn watch(
+fn watch_files(
     files: &CertFiles,
     on_event: impl Fn(notify::Result<notify::Event>) + Send + 'static,
 ) -> Option<RecommendedWatcher> {
@@ -181,15 +222,15 @@ fn is_change(event: &notify::Result<notify::Event>) -> bool {
     !matches!(event, Ok(notify::Event { kind: EventKind::Access(_), .. }))
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+        self.key.load_full()
     }
 }
 
-impl fmt::Debug for Current {
+impl fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Current").finish_non_exhaustive()
+        f.debug_struct("CurrentCertificate").finish_non_exhaustive()
     }
 }
 

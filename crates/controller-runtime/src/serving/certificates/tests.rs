@@ -104,7 +104,7 @@ async fn files_that_stay_as_they_are_are_read_at_each_look_and_not_more_often() 
     let (metrics, files) = (crate::metrics::Metrics::default(), CertFiles::in_dir(folder.path()));
     let certificates = Certificates::load(&Serving::Files(files.clone()), metrics.certificates()).unwrap();
     let (tell, told) = mpsc::channel();
-    let _watcher = watch(&files, move |event| drop(tell.send(event)));
+    let _watcher = watch_files(&files, move |event| drop(tell.send(event)));
     let mut told = Some(told);
     let looks = async {
         for _ in 0..5 {
@@ -135,7 +135,7 @@ fn a_read_is_no_change() {
     write_pair(folder.path());
     let files = CertFiles::in_dir(folder.path());
     let (tell, told) = mpsc::channel();
-    let _watcher = watch(&files, move |event| drop(tell.send(event)));
+    let _watcher = watch_files(&files, move |event| drop(tell.send(event)));
     let marker = folder.path().join("marker");
     assert!(files.read().is_ok());
     fs::create_dir(&marker).unwrap();
@@ -192,6 +192,6 @@ fn a_start_without_a_certificate_names_the_file() {
 #[tokio::test]
 async fn without_files_a_certificate_is_made() {
     let certificates = Certificates::load(&Serving::SelfSigned, CertificateMetrics::default()).unwrap();
-    let made = certificates.current.0.load().cert[0].clone();
+    let made = certificates.current.key.load_full().expect("it is set").cert[0].clone();
     assert!(reaches(&made, &certificates).await);
 }
