@@ -13,16 +13,26 @@ const KEPT: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/conditions", "status", "conditions"),
     ("autoscaling.alpha.kubernetes.io/current-metrics", "status", "currentMetrics"),
 ];
+/// Stored version.
+pub(super) const STORED: &str = "autoscaling/v2";
 const TARGET: &str = "targetCPUUtilizationPercentage";
+/// Default target of the CPU utilization.
+const PERCENT: u32 = 80;
 const CURRENT: &str = "currentCPUUtilizationPercentage";
 
-/// Sets defaults after the fields were completed. An object of `v1` gets its default metric when it is stored.
+/// Sets defaults after the fields were completed. An object of `v1` whose annotation has metrics gets no other metric.
 pub(super) fn default(object: &mut Value) {
-    let is_new = object["apiVersion"] == "autoscaling/v2";
+    let is_new = object["apiVersion"] == STORED;
+    let annotation = object["metadata"]["annotations"][KEPT[0].0].as_str();
+    let has_metrics = annotation
+        .and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok())
+        .is_some_and(|metrics| !metrics.is_empty());
     within(object, "spec", |spec| {
         set(spec, "minReplicas", json!(1));
         if is_new {
             default_metrics(spec);
+        } else if !has_metrics {
+            set(spec, TARGET, json!(PERCENT));
         }
     });
 }
@@ -31,7 +41,7 @@ pub(super) fn default(object: &mut Value) {
 fn default_metrics(spec: &mut Value) {
     let none = spec["metrics"].as_array().is_none_or(Vec::is_empty);
     if let Some(fields) = spec.as_object_mut().filter(|_| none) {
-        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        let target = json!({"type": "Utilization", "averageUtilization": PERCENT});
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
         fields.insert("metrics".to_owned(), json!([metric]));
     }

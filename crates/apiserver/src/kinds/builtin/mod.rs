@@ -138,7 +138,13 @@ fn deprecation(resource: &Resource) -> Option<&'static str> {
 fn to_storage(resource: &Resource, object: &mut Value) {
     match resource.conversion {
         Some(Conversion::Event) => event::to_storage(object),
-        Some(Conversion::Autoscaler) => autoscaler::to_storage(object),
+        Some(Conversion::Autoscaler) => {
+            autoscaler::to_storage(object);
+            // Fields that one version writes as zero and the other omits.
+            if let Some(message) = go_struct::message_of_kind(autoscaler::STORED, &resource.kind) {
+                go_struct::complete(message, object);
+            }
+        }
         None => {}
     }
 }
