@@ -32,6 +32,7 @@ mod strategy;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod webhook_configuration;
 mod workload;
 
 pub(crate) use columns::of_scale as scale_columns;

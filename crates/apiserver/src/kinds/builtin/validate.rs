@@ -8,7 +8,8 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::{
-    event, immutable_fields, limit_range, node, pod_spec, pod_update, priority_class, quota, roles, workload,
+    event, immutable_fields, limit_range, node, pod_spec, pod_update, priority_class, quota, roles,
+    webhook_configuration, workload,
 };
 use crate::kind::resource::Resource;
 
@@ -29,6 +30,10 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         ("", "LimitRange") => limit_range::validate(new),
         ("", "ResourceQuota") => quota::validate(new, old),
         ("scheduling.k8s.io", "PriorityClass") if old.is_none() => priority_class::validate(new),
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => webhook_configuration::validate(new, old),
         ("", "Pod") => match old {
             Some(old) => pod_update::validate(old, new),
             None => pod_spec::validate(resource, new),

@@ -2,7 +2,6 @@
 
 mod approval;
 mod conversion;
-mod url;
 mod version;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,269 @@
+//! Validation of MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use crate::kinds::client_config;
+
+/// Maximum number of match conditions of a webhook.
+const CONDITIONS: usize = 64;
+
+/// Validates the webhooks of a configuration, or of the new state of `old`.
+pub(super) fn validate(configuration: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    let before = old.map_or(&[][..], |old| list(old, "webhooks"));
+    // Conditions that have not changed are not compiled again.
+    let hooks = list(configuration, "webhooks");
+    let is_unchanged = before.len() == hooks.len()
+        && before.iter().zip(hooks).all(|(old, new)| old["matchConditions"] == new["matchConditions"]);
+    for (index, hook) in hooks.iter().enumerate() {
+        let field = format!("webhooks[{index}]");
+        check_webhook(hook, &field, &mut errors);
+        if !is_unchanged {
+            check_conditions(list(hook, "matchConditions"), &format!("{field}.matchConditions"), &mut errors);
+        }
+        client_config::check_review_versions(
+            list(hook, "admissionReviewVersions"),
+            &format!("{field}.admissionReviewVersions"),
+            "must specify one of v1, v1beta1",
+            &mut errors,
+        );
+        let name = text(hook, "name");
+        if names.contains(&name) {
+            errors.push(duplicate(format!("{field}.name"), name));
+        } else if !name.is_empty() {
+            names.push(name);
+        }
+    }
+    errors
+}
+
+fn check_webhook(hook: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    check_name(text(hook, "name"), &format!("{field}.name"), errors);
+    for (index, rule) in list(hook, "rules").iter().enumerate() {
+        check_rule(rule, &format!("{field}.rules[{index}]"), errors);
+    }
+    let one_of = |name: &str, supported: &[&str], errors: &mut Vec<FieldError>| {
+        if let Some(value) = hook[name].as_str().filter(|value| !supported.contains(value)) {
+            errors.push(FieldError::not_supported(format!("{field}.{name}"), value, supported));
+        }
+    };
+    one_of("failurePolicy", &["Fail", "Ignore"], errors);
+    one_of("matchPolicy", &["Equivalent", "Exact"], errors);
+    if hook["sideEffects"].is_null() {
+        let detail = "must specify one of None, NoneOnDryRun";
+        errors.push(FieldError::required(format!("{field}.sideEffects"), detail));
+    }
+    one_of("sideEffects", &["None", "NoneOnDryRun"], errors);
+    if let Some(seconds) = hook["timeoutSeconds"].as_i64().filter(|seconds| !(1..=30).contains(seconds)) {
+        let detail = "the timeout value must be between 1 and 30 seconds";
+        errors.push(FieldError::invalid(format!("{field}.timeoutSeconds"), &seconds.to_string(), detail));
+    }
+    for selector in ["namespaceSelector", "objectSelector"] {
+        check_selector(&hook[selector], &format!("{field}.{selector}"), errors);
+    }
+    // Only mutating webhooks have the field.
+    one_of("reinvocationPolicy", &["IfNeeded", "Never"], errors);
+    check_client_config(&hook["clientConfig"], &format!("{field}.clientConfig"), errors);
+}
+
+/// Checks that a name is a domain of at least three segments.
+fn check_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
+    let wrong = names::subdomain(name);
+    if name.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    } else if !wrong.is_empty() {
+        errors.push(FieldError::invalid(field, &quote(name), &wrong.join(",")));
+    } else if name.split('.').count() < 3 {
+        let detail = "should be a domain with at least three segments separated by dots";
+        errors.push(FieldError::invalid(field, &quote(name), detail));
+    }
+}
+
+fn check_rule(rule: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    let operations = list(rule, "operations");
+    let place = format!("{field}.operations");
+    check_star(operations, &place, "other operations", errors);
+    for (index, operation) in operations.iter().enumerate() {
+        let operation = operation.as_str().unwrap_or_default();
+        let supported = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+        if !supported.contains(&operation) {
+            errors.push(FieldError::not_supported(format!("{place}[{index}]"), operation, &supported));
+        }
+    }
+    check_star(list(rule, "apiGroups"), &format!("{field}.apiGroups"), "other API groups", errors);
+    let versions = list(rule, "apiVersions");
+    let place = format!("{field}.apiVersions");
+    check_star(versions, &place, "other API versions", errors);
+    for index in (0..versions.len()).filter(|index| versions[*index] == "") {
+        errors.push(FieldError::required(format!("{place}[{index}]"), ""));
+    }
+    check_resources(list(rule, "resources"), &format!("{field}.resources"), errors);
+    let scopes = ["*", "Cluster", "Namespaced"];
+    if let Some(scope) = rule["scope"].as_str().filter(|scope| !scopes.contains(scope)) {
+        errors.push(FieldError::not_supported(format!("{field}.scope"), scope, &scopes));
+    }
+}
+
+/// Checks that a list is not empty, and that `*` stands alone in it.
+fn check_star(values: &[Value], field: &str, others: &str, errors: &mut Vec<FieldError>) {
+    if values.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    }
+    if values.len() > 1 && values.iter().any(|value| value == "*") {
+        let detail = format!("if '*' is present, must not specify {others}");
+        errors.push(FieldError::invalid(field, &shown(values), &detail));
+    }
+}
+
+fn check_resources(resources: &[Value], field: &str, errors: &mut Vec<FieldError>) {
+    if resources.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    }
+    // Resources of which all subresources are selected, and subresources of which all resources are.
+    let (mut of_all_subresources, mut of_all_resources) = (Vec::new(), Vec::new());
+    let (mut has_star, mut has_plain) = (false, false);
+    for (index, resource) in resources.iter().enumerate() {
+        let resource = resource.as_str().unwrap_or_default();
+        let place = format!("{field}[{index}]");
+        if resource.is_empty() {
+            errors.push(FieldError::required(place, ""));
+            continue;
+        }
+        has_star |= resource == "*";
+        let Some((name, subresource)) = resource.split_once('/') else {
+            // The last one decides, as in kube-apiserver.
+            has_plain = resource != "*";
+            continue;
+        };
+        let mut covered = |by: String| {
+            let detail = format!("if '{by}' is present, must not specify {resource}");
+            errors.push(FieldError::invalid(place.clone(), &quote(resource), &detail));
+        };
+        if of_all_subresources.contains(&name) {
+            covered(format!("{name}/*"));
+        }
+        if of_all_resources.contains(&subresource) {
+            covered(format!("*/{subresource}"));
+        }
+        if subresource == "*" {
+            of_all_subresources.push(name);
+        }
+        if name == "*" {
+            of_all_resources.push(subresource);
+        }
+    }
+    if resources.len() > 1 && resources.iter().any(|resource| resource == "*/*") {
+        let detail = "if '*/*' is present, must not specify other resources";
+        errors.push(FieldError::invalid(field, &shown(resources), detail));
+    }
+    if has_star && has_plain {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        errors.push(FieldError::invalid(field, &shown(resources), detail));
+    }
+}
+
+fn check_selector(selector: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+        let place = format!("{field}.matchLabels");
+        check_texts(&place, key, names::qualified(key), errors);
+        let value = value.as_str().unwrap_or_default();
+        check_texts(&place, value, names::label_value(value), errors);
+    }
+    for (index, expression) in list(selector, "matchExpressions").iter().enumerate() {
+        let place = format!("{field}.matchExpressions[{index}]");
+        let values = list(expression, "values");
+        match (text(expression, "operator"), values.is_empty()) {
+            ("In" | "NotIn", true) => {
+                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+                errors.push(FieldError::required(format!("{place}.values"), detail));
+            }
+            ("Exists" | "DoesNotExist", false) => {
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.push(FieldError::forbidden(format!("{place}.values"), detail));
+            }
+            ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {}
+            (operator, _) => errors.push(FieldError::invalid(
+                format!("{place}.operator"),
+                &quote(operator),
+                "not a valid selector operator",
+            )),
+        }
+        let key = text(expression, "key");
+        check_texts(&format!("{place}.key"), key, names::qualified(key), errors);
+        for (index, value) in values.iter().enumerate() {
+            let value = value.as_str().unwrap_or_default();
+            check_texts(&format!("{place}.values[{index}]"), value, names::label_value(value), errors);
+        }
+    }
+}
+
+fn check_texts(field: &str, value: &str, wrong: Vec<String>, errors: &mut Vec<FieldError>) {
+    errors.extend(wrong.into_iter().map(|why| FieldError::invalid(field, &quote(value), &why)));
+}
+
+fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    match (config["url"].as_str(), config["service"].is_object()) {
+        (Some(url), false) => client_config::check_url(url, &format!("{field}.url"), errors),
+        (None, true) => {
+            let service = &config["service"];
+            let place = format!("{field}.service");
+            for name in ["name", "namespace"].into_iter().filter(|name| text(service, name).is_empty()) {
+                errors.push(FieldError::required(format!("{place}.{name}"), ""));
+            }
+            client_config::check_port_and_path(service, &place, errors);
+        }
+        _ => errors.push(FieldError::required(field, "exactly one of url or service is required")),
+    }
+}
+
+fn check_conditions(conditions: &[Value], field: &str, errors: &mut Vec<FieldError>) {
+    if conditions.len() > CONDITIONS {
+        errors.push(FieldError {
+            reason: "FieldValueTooMany",
+            field: field.to_owned(),
+            message: format!("Too many: {}: must have at most {CONDITIONS} items", conditions.len()),
+        });
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, condition) in conditions.iter().enumerate() {
+        let place = format!("{field}[{index}]");
+        let expression = text(condition, "expression").trim();
+        if expression.is_empty() {
+            errors.push(FieldError::required(format!("{place}.expression"), ""));
+        } else if let Err(why) = crate::kind::match_condition::compile(expression) {
+            errors.push(FieldError::invalid(format!("{place}.expression"), &quote(expression), &why));
+        }
+        let name = text(condition, "name");
+        if name.is_empty() {
+            errors.push(FieldError::required(format!("{place}.name"), ""));
+            continue;
+        }
+        check_texts(&format!("{place}.name"), name, names::qualified(name), errors);
+        if seen.contains(&name) {
+            errors.push(duplicate(format!("{place}.name"), name));
+        } else {
+            seen.push(name);
+        }
+    }
+}
+
+fn duplicate(field: String, value: &str) -> FieldError {
+    let message = format!("Duplicate value: {}", quote(value));
+    FieldError { reason: "FieldValueDuplicate", field, message }
+}
+
+fn shown(values: &[Value]) -> String {
+    Value::from(values).to_string()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value[field].as_array().map_or(&[], Vec::as_slice)
+}
