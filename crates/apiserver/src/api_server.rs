@@ -310,8 +310,12 @@ impl ApiServer {
         let registry = builtin::registry();
         let definitions = Arc::new(Definitions::default());
         let roles = Arc::new(RoleIndex::default());
-        let observers: Vec<Box<dyn CommitObserver>> =
+        let mut observers: Vec<Box<dyn CommitObserver>> =
             vec![Box::new(Arc::clone(&definitions)), Box::new(Arc::clone(&roles))];
+        let configurations = admission.webhook_configurations();
+        for configurations in &configurations {
+            observers.push(Box::new(Arc::clone(configurations)));
+        }
         let cluster = Arc::new(ClusterState::new(
             options.seed,
             clock,
@@ -324,6 +328,7 @@ impl ApiServer {
         // Before the bootstrap and the controllers, which then find all resources served.
         definitions.restore(&cluster);
         roles.restore(&cluster);
+        configurations.iter().for_each(|configurations| configurations.refresh(&cluster));
         bootstrap::create(&cluster);
         let mut controllers = JoinSet::new();
         controllers.spawn(controllers::event_ttl::run(Arc::clone(&cluster), options.event_ttl));

@@ -101,10 +101,10 @@
 //!
 //! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults. Of its other validation, the rules
 //! that clients meet most often are implemented. Nothing acts on the objects: no pod runs, no certificate is
-//! signed, no webhook or policy is called, and no APIService is proxied. Addresses and node ports are not allocated: a Service keeps
+//! signed, no policy is evaluated, and no APIService is proxied. Addresses and node ports are not allocated: a Service keeps
 //! those that the client set.
 //!
-//! Writes pass the [admission plugins](AdmissionPlugin) that kube-apiserver runs by default, without webhooks and policies. Options
+//! Writes pass the [admission plugins](AdmissionPlugin) that kube-apiserver runs by default, without policies. Options
 //! switch them on and off.
 //!
 //! Responses name the flow schema and priority level of the request (`X-Kubernetes-PF-FlowSchema-UID`,
@@ -145,12 +145,14 @@
 //!
 //! Watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
 //!
-//! The creation of an object that has no effect, such as a webhook configuration or a policy, has a `Warning`. `docs/api-server-differences.md`
+//! Admission webhooks are called over HTTPS, or within the process by a [`WebhookTransport`].
+//!
+//! The creation of an object that has no effect, such as a policy, has a `Warning`. `docs/api-server-differences.md`
 //! of the repository lists the missing admission plugins and all other known differences to kube-apiserver.
 //!
 //! # Limitations
 //!
-//! - There are no admission webhooks, admission policies or CEL validation rules.
+//! - There are no admission policies or CEL validation rules.
 //! - A changed CustomResourceDefinition takes effect at once: watches of its objects end, and clients never see the error that
 //!   storage is being initialized.
 //! - The [clock](faults::Faults::advance_clock) changes timestamps in objects and calculations with them. Timeouts, bookmarks and
@@ -180,8 +182,6 @@ mod store;
 #[cfg(test)]
 mod testing;
 mod user;
-#[cfg_attr(not(test), expect(dead_code, reason = "admission and conversion, which call webhooks, follow"))]
-#[expect(unused_imports, reason = "admission and conversion, which call webhooks, follow")]
 mod webhook_client;
 
 pub use api::admission::{AdmissionPlugin, UnknownAdmissionPlugin};

@@ -63,6 +63,11 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (served, context, old, new, subresource);
     }
 
+    /// Removes from an accepted new object, before its commit, parts that its stored form does not have.
+    fn prepare_storage(&self, served: &Served, object: &mut Value) {
+        let _ = (served, object);
+    }
+
     /// Validates a new object, except for its metadata.
     fn validate_create(&self, served: &Served, object: &Value) -> Vec<FieldError> {
         let _ = (served, object);

@@ -12,6 +12,11 @@ use crate::kind::registry::Served;
 pub(crate) struct Custom;
 
 impl Strategy for Custom {
+    /// Removes unknown fields that an admission webhook has added.
+    fn prepare_storage(&self, served: &Served, object: &mut Value) {
+        served.schema.prune(object);
+    }
+
     fn validate_create(&self, served: &Served, object: &Value) -> Vec<FieldError> {
         with_embedded(served, object, served.schema.validate(object))
     }

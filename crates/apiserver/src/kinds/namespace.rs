@@ -38,6 +38,10 @@ impl Strategy for Namespace {
         prepare_create(namespace);
     }
 
+    fn prepare_storage(&self, served: &Served, namespace: &mut Value) {
+        PLAIN.prepare_storage(served, namespace);
+    }
+
     fn prepare_update(
         &self,
         served: &Served,

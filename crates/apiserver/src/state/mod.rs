@@ -11,7 +11,6 @@ pub(crate) mod deletion;
 pub(crate) mod persistence;
 mod tap;
 mod turns;
-#[expect(dead_code, reason = "admission and conversion, which call webhooks, follow")]
 mod webhooks;
 pub(crate) mod writer;
 

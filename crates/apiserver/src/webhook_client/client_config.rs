@@ -14,6 +14,7 @@ pub(crate) struct ClientConfig {
     ca_bundle: Vec<u8>,
     /// URL without a query.
     url: String,
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has connections"))]
     pub(super) connections: Connections,
 }
 

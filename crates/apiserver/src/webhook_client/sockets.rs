@@ -30,8 +30,10 @@ use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::exchange::Failure;
-use super::{ClientConfig, RESPONSE_LIMIT, tls};
+use super::{ClientConfig, tls};
 
+/// Maximum size of a response, of which kube-apiserver has none.
+const RESPONSE_LIMIT: usize = 64 << 20;
 /// Maximum number of connections that are kept open without a call, to all webhooks together.
 const IDLE: usize = 64;
 /// Time after which a kept connection is not used again, as in Go's HTTP client.

@@ -4,6 +4,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Response;
 
+use super::client_config::Target;
 use super::*;
 
 /// Answers each call with the URL, after a delay.

@@ -128,7 +128,10 @@ fn text_of_certificate(error: &CertificateError, host: &str) -> String {
         )
     };
     match error {
-        CertificateError::UnknownIssuer => "certificate signed by unknown authority".to_owned(),
+        // The second is that of an authority of the same name, which Go then mentions.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
         CertificateError::NotValidForNameContext { presented, .. } => other_names(presented, host),
         CertificateError::ExpiredContext { time, not_after } => expired(time, "after", not_after),
         CertificateError::NotValidYetContext { time, not_before } => expired(time, "before", not_before),

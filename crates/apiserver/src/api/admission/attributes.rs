@@ -131,7 +131,6 @@ impl<'a> Attributes<'a> {
     }
 
     /// Returns `CreateOptions`, `UpdateOptions` or `DeleteOptions`; `None` for a connection.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no plugin of the server needs it"))]
     pub(crate) fn options(&self) -> Option<Value> {
         match self.operation_options {
             OperationOptions::Create(options) => Some(options.to_value("CreateOptions")),
@@ -142,7 +141,6 @@ impl<'a> Attributes<'a> {
     }
 
     /// Adds a warning for the client, which it gets even if the request is refused.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no plugin of the server needs it"))]
     pub(crate) fn warn(&self, text: impl Into<String>) {
         self.warnings.add(text.into());
     }
@@ -152,16 +150,20 @@ impl<'a> Attributes<'a> {
         self.kind == ObjectKind::of(self.served)
     }
 
-    /// Completes an object that a webhook has changed: checks that it decodes, removes unknown fields, and sets defaults.
+    /// Completes an object that a webhook has changed: checks that it decodes, removes unknown fields, and sets defaults. Custom
+    /// objects keep unknown fields up to their commit.
     ///
     /// # Errors
     /// 500 with the decoder's message.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no plugin of the server needs it"))]
     pub(crate) fn conform(&self, object: &mut Value) -> Result<(), ApiError> {
         let refused = |why: String| ApiError::internal_error(&why);
         if self.is_of_resource() {
             self.served.decode_errors(object, &[]).map_err(refused)?;
-            self.served.conform(object);
+            if self.served.is_custom() {
+                self.served.schema.default(object);
+            } else {
+                self.served.conform(object);
+            }
             return Ok(());
         }
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind);

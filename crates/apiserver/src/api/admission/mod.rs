@@ -42,6 +42,9 @@ mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+mod webhooks;
+
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kube_apimachinery::managed_fields;
@@ -53,6 +56,8 @@ pub(crate) use attributes::{Attributes, ObjectKind, Operation, OperationOptions,
 use namespace_lifecycle::NamespaceLifecycle;
 pub use plugins::{AdmissionPlugin, UnknownAdmissionPlugin};
 use rules::Rule;
+pub(crate) use webhooks::Configurations;
+use webhooks::{MutatingWebhooks, Round, ValidatingWebhooks};
 
 use crate::kind::resource::StorageKey;
 use crate::state::SideChange;
@@ -88,6 +93,8 @@ enum Plugin {
     Rule(Box<dyn Rule>),
     Mutating(Box<dyn MutatingPlugin>),
     Validating(Box<dyn ValidatingPlugin>),
+    MutatingWebhooks(MutatingWebhooks),
+    ValidatingWebhooks(ValidatingWebhooks),
 }
 
 impl Admission {
@@ -108,6 +115,16 @@ impl Admission {
         Self::new(|plugin| plugin != AdmissionPlugin::ServiceAccount)
     }
 
+    /// Returns the configurations of the webhooks, which have to observe the commits of the cluster.
+    pub(crate) fn webhook_configurations(&self) -> Vec<Arc<Configurations>> {
+        let configurations = |plugin: &Plugin| match plugin {
+            Plugin::MutatingWebhooks(webhooks) => Some(webhooks.configurations()),
+            Plugin::ValidatingWebhooks(webhooks) => Some(webhooks.configurations()),
+            Plugin::Rule(_) | Plugin::Mutating(_) | Plugin::Validating(_) => None,
+        };
+        self.plugins.iter().filter_map(configurations).collect()
+    }
+
     /// Adds a plugin at the end of both chains.
     #[cfg(test)]
     pub(crate) fn with(mut self, plugin: impl MutatingPlugin + ValidatingPlugin + Clone + 'static) -> Self {
@@ -116,7 +133,8 @@ impl Admission {
         self
     }
 
-    /// Runs the mutating chain: stage 5.
+    /// Runs the mutating chain: stage 5. If a webhook changes the object, the plugins run once more, and then the webhooks that have
+    /// not seen the change and ask for it.
     ///
     /// # Errors
     /// The error of the first plugin that refuses.
@@ -125,17 +143,42 @@ impl Admission {
         attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
     ) -> Result<(), ApiError> {
+        let first = self.run_mutating(attributes, object.as_deref_mut(), None).await?;
+        if let Some(first) = first.filter(Round::changed) {
+            // On the heap, because it is rare.
+            Box::pin(self.run_mutating(attributes, object, Some(first))).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the mutating plugins, for the second time if `first` is the first round of the webhooks. Returns the first round.
+    async fn run_mutating(
+        &self,
+        attributes: &Attributes<'_>,
+        mut object: Option<&mut Value>,
+        mut first: Option<Round>,
+    ) -> Result<Option<Round>, ApiError> {
+        let mut round = None;
         for plugin in &self.plugins {
             let verdict = match (plugin, object.as_deref_mut()) {
                 (Plugin::Rule(rule), Some(object)) if attributes.is_write() => {
                     rule.mutate(attributes, object)
                 }
                 (Plugin::Mutating(plugin), object) => plugin.mutate(attributes, object).await,
+                (Plugin::MutatingWebhooks(webhooks), object) if webhooks.review(attributes) => {
+                    // On the heap, because most requests have no webhook.
+                    match first.take() {
+                        None => Box::pin(webhooks.mutate(attributes, object)).await.map(|done| {
+                            round = Some(done);
+                        }),
+                        Some(first) => Box::pin(webhooks.reinvoke(attributes, object, first)).await,
+                    }
+                }
                 _ => continue,
             };
             verdict.inspect_err(|error| attributes.log_refusal(error))?;
         }
-        Ok(())
+        Ok(round)
     }
 
     /// Runs the validating chain: stage 7.
@@ -153,6 +196,9 @@ impl Admission {
                     rule.validate(attributes, object)
                 }
                 (Plugin::Validating(plugin), object) => plugin.validate(attributes, object).await,
+                (Plugin::ValidatingWebhooks(webhooks), object) if webhooks.review(attributes) => {
+                    Box::pin(webhooks.validate(attributes, object)).await
+                }
                 _ => continue,
             };
             verdict.inspect_err(|error| attributes.log_refusal(error))?;
@@ -211,6 +257,12 @@ impl Plugin {
             }
             AdmissionPlugin::DefaultIngressClass => rule(Box::new(default_classes::INGRESS)),
             AdmissionPlugin::PodTopologyLabels => rule(Box::new(pod_topology_labels::PodTopologyLabels)),
+            AdmissionPlugin::MutatingAdmissionWebhook => {
+                vec![Self::MutatingWebhooks(MutatingWebhooks::default())]
+            }
+            AdmissionPlugin::ValidatingAdmissionWebhook => {
+                vec![Self::ValidatingWebhooks(ValidatingWebhooks::default())]
+            }
             AdmissionPlugin::ResourceQuota => rule(Box::new(resource_quota::ResourceQuota)),
         }
     }
@@ -218,7 +270,6 @@ impl Plugin {
 
 /// Restores `metadata.managedFields` if a webhook left them in a state that cannot be decoded; `before` are the entries before it
 /// was called. Returns the warning for the client.
-#[cfg_attr(not(test), expect(dead_code, reason = "no plugin of the server lets others change objects"))]
 pub(crate) fn restore_managed_fields(before: &Value, object: &mut Value) -> Option<String> {
     let why = managed_fields::validate(object).err()?;
     let fields = metadata::of(object);

@@ -42,13 +42,17 @@ pub enum AdmissionPlugin {
     DefaultIngressClass,
     /// Copies the zone and the region of a node to its pods.
     PodTopologyLabels,
+    /// Calls the webhooks of MutatingWebhookConfigurations.
+    MutatingAdmissionWebhook,
+    /// Calls the webhooks of ValidatingWebhookConfigurations.
+    ValidatingAdmissionWebhook,
     /// Enforces ResourceQuotas.
     ResourceQuota,
 }
 
 impl AdmissionPlugin {
     /// All plugins, in the order in which they are called.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::NamespaceLifecycle,
         Self::LimitRanger,
         Self::ServiceAccount,
@@ -64,7 +68,9 @@ impl AdmissionPlugin {
         Self::CertificateSubjectRestriction,
         Self::DefaultIngressClass,
         Self::PodTopologyLabels,
-        // kube-apiserver calls policies and webhooks here: after the plugins that set fields, before the one that charges.
+        // kube-apiserver evaluates policies before each of these two.
+        Self::MutatingAdmissionWebhook,
+        Self::ValidatingAdmissionWebhook,
         Self::ResourceQuota,
     ];
 }

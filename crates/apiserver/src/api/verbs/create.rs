@@ -64,6 +64,8 @@ pub(crate) async fn create(
         (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
     admission.mutate(&attributes.named(&name), Some(&mut object)).await?;
     update::deduplicate_owners(call, &mut object, OwnersFrom::Admission);
+    // A webhook may have set fields that only the server sets.
+    object_meta::wipe(&mut object);
     // Plugins may have changed what a role or binding grants.
     call.check_escalation(None, &object)?;
     // Plugins may change the name of the object, but not its namespace.
@@ -82,9 +84,11 @@ pub(crate) async fn create(
             // A PUT or PATCH, which so far needed permission for its own verb only.
             call.authorize("create")?;
         }
-        let name = if name.is_empty() { metadata::text(&candidate, "name") } else { &name };
-        let attributes = attributes.named(name);
+        let named =
+            if name.is_empty() { metadata::text(&candidate, "name").to_owned() } else { name.clone() };
+        let attributes = attributes.named(&named);
         admission.validate(&attributes, Some(&candidate)).await?;
+        served.strategy.prepare_storage(served, &mut candidate);
         if options.dry_run {
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());

@@ -196,6 +196,10 @@ pub(crate) async fn change(
             }
             Reviewed::Before => {}
         }
+        // Builtin kinds did that in `prepare`, whose result is compared with the stored state.
+        if served.is_custom() {
+            served.strategy.prepare_storage(served, &mut new);
+        }
         let document = served.document(&new);
         // Values are compared too: an object stored under an older schema gets its defaults when read.
         if (document.same(&stored.document) || new == old) && served.is_stored_as_wanted(&stored) {

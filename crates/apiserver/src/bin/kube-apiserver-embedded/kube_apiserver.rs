@@ -43,7 +43,7 @@ const PROGRAM: Program = Program {
 };
 
 /// Admission plugins of kube-apiserver v1.36.3 that are absent here.
-const ABSENT_PLUGINS: [&str; 25] = [
+const ABSENT_PLUGINS: [&str; 23] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -55,7 +55,6 @@ const ABSENT_PLUGINS: [&str; 25] = [
     "JobValidation",
     "LimitPodHardAntiAffinityTopology",
     "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
@@ -68,7 +67,6 @@ const ABSENT_PLUGINS: [&str; 25] = [
     "PodSecurity",
     "PodTolerationRestriction",
     "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
 ];
 
 /// Serves until a signal.

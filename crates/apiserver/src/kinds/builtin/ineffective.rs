@@ -14,10 +14,6 @@ pub(super) fn warning(resource: &Resource, object: &Value) -> Option<String> {
     let what = match (resource.group.as_str(), resource.kind.as_str()) {
         (
             "admissionregistration.k8s.io",
-            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
-        ) => "no admission webhook is called",
-        (
-            "admissionregistration.k8s.io",
             "ValidatingAdmissionPolicy"
             | "ValidatingAdmissionPolicyBinding"
             | "MutatingAdmissionPolicy"
@@ -49,8 +45,6 @@ mod tests {
             warning(resource, object)
         };
         for kind in [
-            "MutatingWebhookConfiguration",
-            "ValidatingWebhookConfiguration",
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionPolicyBinding",
             "MutatingAdmissionPolicy",

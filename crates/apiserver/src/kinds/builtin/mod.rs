@@ -60,7 +60,6 @@ fn conform(resource: &Resource, object: &mut Value) {
 /// Sets the server's fields in a new object, after [`conform`].
 fn prepare_create(resource: &Resource, object: &mut Value) {
     prepare::create(resource, object);
-    forget_empty(resource, object);
 }
 
 /// Sets the server's fields in the new state of an object, after [`conform`], and restores fields that may not

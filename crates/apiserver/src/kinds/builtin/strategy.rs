@@ -31,6 +31,10 @@ impl Strategy for Plain {
         super::prepare_create(&served.resource, object);
     }
 
+    fn prepare_storage(&self, served: &Served, object: &mut Value) {
+        super::forget_empty(&served.resource, object);
+    }
+
     fn prepare_update(
         &self,
         served: &Served,
@@ -114,6 +118,10 @@ impl Strategy for CertificateSigningRequest {
     fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, request: &mut Value) {
         PLAIN.prepare_create(served, context, request);
         certificates::identify(context.user, request);
+    }
+
+    fn prepare_storage(&self, served: &Served, request: &mut Value) {
+        PLAIN.prepare_storage(served, request);
     }
 
     fn prepare_update(

@@ -1,0 +1,100 @@
+//! The call of one webhook for one request.
+
+use bytes::Bytes;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::status::ApiError;
+use serde_json::Value;
+
+use super::conditions;
+use super::review::{self, Response, WebhookKind};
+use super::webhook::Webhook;
+use crate::api::admission::Attributes;
+use crate::kind::registry::Served;
+use crate::webhook_client::TimeoutQuery;
+
+/// A request as a webhook gets it.
+pub(super) struct Invocation<'a> {
+    pub(super) attributes: &'a Attributes<'a>,
+    /// Resource as which the webhook gets the request.
+    pub(super) served: &'a Served,
+    pub(super) object: Option<&'a Value>,
+    pub(super) old: Option<&'a Value>,
+}
+
+/// Reason why a webhook does not allow a request.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The call failed, so that the failure policy decides.
+    Call(String),
+    /// The request ends with this error.
+    Refused(ApiError),
+}
+
+/// Result of a call, and warnings for the client, which it gets in each case.
+pub(super) struct Outcome {
+    pub(super) warnings: Vec<String>,
+    pub(super) result: Result<Response, Failure>,
+}
+
+impl Invocation<'_> {
+    /// Whether the match conditions of a webhook hold.
+    ///
+    /// # Errors
+    /// 403 if one of them cannot be evaluated.
+    pub(super) fn matches_conditions(&self, webhook: &Webhook) -> Result<bool, ApiError> {
+        conditions::hold(webhook, self.attributes, self.served, self.object, self.old)
+    }
+
+    /// Calls a webhook. Dropping the future ends the call.
+    pub(super) async fn call(&self, webhook: &Webhook, kind: WebhookKind) -> Outcome {
+        match self.answer(webhook, kind).await {
+            Ok(mut response) => {
+                let warnings = std::mem::take(&mut response.warnings);
+                let result = if response.allowed {
+                    Ok(response)
+                } else {
+                    Err(Failure::Refused(review::denial(webhook, &response.status)))
+                };
+                Outcome { warnings, result }
+            }
+            Err(failure) => Outcome { warnings: Vec::new(), result: Err(failure) },
+        }
+    }
+
+    async fn answer(&self, webhook: &Webhook, kind: WebhookKind) -> Result<Response, Failure> {
+        let attributes = self.attributes;
+        if attributes.dry_run && !webhook.supports_dry_run {
+            let why = format!("admission webhook {} does not support dry run", quote(&webhook.name));
+            return Err(Failure::Refused(ApiError::bad_request(why)));
+        }
+        let version = webhook.review_version.ok_or_else(|| {
+            let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+            Failure::Call(format!("could not create admission objects: {why}"))
+        })?;
+        let uid = attributes.cluster.audit_id();
+        let review = review::request(attributes, self.served, version, &uid, self.object, self.old);
+        let body = Bytes::from(review.to_string());
+        let called =
+            attributes.cluster.call_webhook(&webhook.client, body, webhook.timeout, TimeoutQuery::Sent);
+        let body = called.await.map_err(|error| Failure::Call(error.with_step()))?;
+        review::response(&body, version, kind, &uid).map_err(Failure::Call)
+    }
+}
+
+/// Returns the error for a request that a webhook does not allow; `None` if the failure is ignored.
+pub(super) fn consequence(webhook: &Webhook, failure: Failure) -> Option<ApiError> {
+    let why = match failure {
+        Failure::Refused(error) => return Some(error),
+        Failure::Call(why) => format!("failed calling webhook {}: {why}", quote(&webhook.name)),
+    };
+    if webhook.ignores_failure {
+        tracing::warn!(webhook = webhook.name, error = why, "failure of an admission webhook ignored");
+        return None;
+    }
+    tracing::warn!(
+        webhook = webhook.name,
+        error = why,
+        "request refused because an admission webhook failed"
+    );
+    Some(ApiError::internal_error(&why))
+}

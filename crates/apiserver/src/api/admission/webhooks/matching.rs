@@ -1,0 +1,262 @@
+//! Rules and selectors: whether a webhook is interested in a request.
+
+use std::sync::Arc;
+
+use kube_apimachinery::selector::LabelSelector;
+use kube_apimachinery::status::ApiError;
+use serde_json::Value;
+
+use super::versions::Equivalents;
+use super::webhook::Webhook;
+use crate::api::admission::{Attributes, Operation, is_namespace};
+use crate::kind::registry::Served;
+use crate::kind::resource::Resource;
+use crate::store::{Key, TypeMeta};
+
+/// Kinds that configure admission and are never reviewed.
+const EXEMPT: [&str; 6] = [
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+];
+
+/// Whether the object under review configures admission.
+pub(super) fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    attributes.kind.group == "admissionregistration.k8s.io" && EXEMPT.contains(&attributes.kind.kind)
+}
+
+/// Requests of some resources.
+#[derive(Debug)]
+pub(super) struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    /// Pairs of resource and subresource.
+    resources: Vec<(String, String)>,
+    scope: Scope,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    Namespaced,
+    Cluster,
+}
+
+impl Rule {
+    pub(super) fn read(rule: &Value) -> Self {
+        let texts = |field: &str| -> Vec<String> {
+            let texts = rule[field].as_array().into_iter().flatten();
+            texts.filter_map(|text| Some(text.as_str()?.to_owned())).collect()
+        };
+        let split = |resource: String| match resource.split_once('/') {
+            Some((resource, subresource)) => (resource.to_owned(), subresource.to_owned()),
+            None => (resource, String::new()),
+        };
+        Self {
+            operations: texts("operations"),
+            groups: texts("apiGroups"),
+            versions: texts("apiVersions"),
+            resources: texts("resources").into_iter().map(split).collect(),
+            scope: match rule["scope"].as_str() {
+                Some("Namespaced") => Scope::Namespaced,
+                Some("Cluster") => Scope::Cluster,
+                _ => Scope::All,
+            },
+        }
+    }
+
+    /// Whether the rule matches a request, as one for `resource`.
+    fn matches(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
+        let is_cluster_scoped = attributes.namespace.is_empty() || is_namespace(attributes.served);
+        let in_scope = match self.scope {
+            Scope::All => true,
+            Scope::Namespaced => !is_cluster_scoped,
+            Scope::Cluster => is_cluster_scoped,
+        };
+        let has = |list: &[String], wanted: &str| list.iter().any(|entry| entry == "*" || entry == wanted);
+        let is_named = |(name, subresource): &(String, String)| {
+            (name == "*" || *name == resource.plural)
+                && (subresource == "*" || subresource == attributes.subresource)
+        };
+        in_scope
+            && has(&self.operations, operation_name(attributes.operation))
+            && has(&self.groups, &resource.group)
+            && has(&self.versions, &resource.version)
+            && self.resources.iter().any(is_named)
+    }
+}
+
+/// Returns the name of an operation in rules and reviews.
+pub(super) fn operation_name(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
+    }
+}
+
+/// Resource as which a webhook gets the request.
+#[derive(Debug, Clone)]
+pub(super) enum As {
+    /// That of the request.
+    Requested,
+    /// The same resource in another version, or in another group.
+    Equivalent(Arc<Served>),
+}
+
+/// Returns the resource as which a webhook gets the request; `None` if it is not called. Match conditions are not evaluated.
+///
+/// # Errors
+/// 404 if the namespace, whose labels decide, does not exist.
+pub(super) fn matches(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    equivalents: &Equivalents,
+) -> Result<Option<As>, ApiError> {
+    // First, because it costs least and decides most often.
+    let Some(form) = matching_form(webhook, attributes, equivalents) else { return Ok(None) };
+    if !selects_object(webhook.object_selector.as_ref(), attributes, object) {
+        return Ok(None);
+    }
+    let is_selected = selects_namespace(webhook.namespace_selector.as_ref(), attributes, object)?;
+    Ok(is_selected.then_some(form))
+}
+
+fn matching_form(webhook: &Webhook, attributes: &Attributes<'_>, equivalents: &Equivalents) -> Option<As> {
+    if webhook.rules.iter().any(|rule| rule.matches(attributes, &attributes.served.resource)) {
+        return Some(As::Requested);
+    }
+    if !webhook.matches_equivalent {
+        return None;
+    }
+    let others = equivalents.of(attributes.cluster, attributes.served, attributes.subresource);
+    let of_rule =
+        |rule: &Rule| others.iter().find(|other| rule.matches(attributes, &other.resource)).cloned();
+    webhook.rules.iter().find_map(of_rule).map(As::Equivalent)
+}
+
+/// Whether the object before or after the request has the labels.
+fn selects_object(
+    selector: Option<&LabelSelector>,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> bool {
+    let Some(selector) = selector else { return false };
+    if selector.is_empty() {
+        return true;
+    }
+    // The parameters of a connection have no metadata.
+    let objects = [object, attributes.old]
+        .into_iter()
+        .flatten()
+        .filter(|object| attributes.operation != Operation::Connect && object.is_object());
+    objects.into_iter().any(|object| selector.matches(object))
+}
+
+/// Whether the namespace has the labels. Objects without a namespace are always selected, namespaces by their own labels.
+fn selects_namespace(
+    selector: Option<&LabelSelector>,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> Result<bool, ApiError> {
+    let is_namespace = is_namespace(attributes.served);
+    if attributes.namespace.is_empty() && !is_namespace {
+        return Ok(true);
+    }
+    let Some(selector) = selector else { return Ok(false) };
+    if selector.is_empty() {
+        return Ok(true);
+    }
+    if is_namespace
+        && attributes.subresource.is_empty()
+        && matches!(attributes.operation, Operation::Create | Operation::Update)
+        && let Some(object) = object
+    {
+        return Ok(selector.matches(object));
+    }
+    let name = attributes.namespace;
+    let table = crate::kinds::namespace::table();
+    let stored = attributes.cluster.read(|store| store.get(&table, &Key::new("", name)).cloned());
+    let stored = stored.ok_or_else(|| ApiError::not_found("", "namespaces", name))?;
+    Ok(selector.matches(&stored.document.to_value(&TypeMeta::new("v1", "Namespace"), stored.revision)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::admission::OperationOptions;
+    use crate::request::query::{DeleteOptions, Write, WriteOptions};
+    use crate::testing;
+
+    /// Checks which of the requests `OPERATION path` a rule matches.
+    fn check(rule: &Value, requests: &[(&str, Operation, bool)]) {
+        let server = testing::server();
+        let rule = Rule::read(rule);
+        for (path, operation, expected) in requests {
+            let call = testing::call(&server, path);
+            let write = WriteOptions::read(&call.query, Write::Update).unwrap();
+            let delete = DeleteOptions::read(&call.query, None).unwrap();
+            let options = match operation {
+                Operation::Create => OperationOptions::Create(&write),
+                Operation::Update => OperationOptions::Update(&write),
+                Operation::Delete => OperationOptions::Delete(&delete),
+                Operation::Connect => OperationOptions::Connect,
+            };
+            let attributes = call.attributes(options, None);
+            assert_eq!(rule.matches(&attributes, &call.served.resource), *expected, "{operation:?} {path}");
+        }
+    }
+
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    const POD: &str = "/api/v1/namespaces/default/pods/p";
+    const STATUS: &str = "/api/v1/namespaces/default/pods/p/status";
+    const NODE: &str = "/api/v1/nodes/n";
+    const NAMESPACE: &str = "/api/v1/namespaces/default";
+    const SCALE: &str = "/apis/apps/v1/namespaces/default/deployments/d/scale";
+
+    #[tokio::test]
+    async fn a_rule_without_a_subresource_matches_none() {
+        let rule = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
+        check(
+            &rule,
+            &[
+                (PODS, Operation::Create, true),
+                (POD, Operation::Update, true),
+                (POD, Operation::Delete, false),
+                (STATUS, Operation::Update, false),
+                (NODE, Operation::Update, false),
+            ],
+        );
+    }
+
+    #[tokio::test]
+    async fn stars_match_any_resource_or_any_subresource() {
+        let rule = |resources: &[&str]| json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources});
+        let update = Operation::Update;
+        check(&rule(&["*"]), &[(POD, update, true), (STATUS, update, false), (SCALE, update, false)]);
+        check(&rule(&["pods/*"]), &[(POD, update, true), (STATUS, update, true), (SCALE, update, false)]);
+        check(&rule(&["*/scale"]), &[(POD, update, false), (STATUS, update, false), (SCALE, update, true)]);
+        check(&rule(&["*/*"]), &[(POD, update, true), (STATUS, update, true), (NODE, update, true)]);
+    }
+
+    #[tokio::test]
+    async fn a_namespace_is_cluster_scoped() {
+        let rule = |scope: &str| {
+            json!({
+                "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "scope": scope,
+            })
+        };
+        let update = Operation::Update;
+        check(&rule("Cluster"), &[(POD, update, false), (NODE, update, true), (NAMESPACE, update, true)]);
+        check(&rule("Namespaced"), &[(POD, update, true), (NODE, update, false), (NAMESPACE, update, false)]);
+        check(&rule("*"), &[(POD, update, true), (NODE, update, true), (NAMESPACE, update, true)]);
+    }
+}

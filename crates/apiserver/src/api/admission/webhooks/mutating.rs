@@ -1,0 +1,290 @@
+//! Plugin `MutatingAdmissionWebhook`.
+
+use std::sync::Arc;
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::metadata;
+use kube_apimachinery::patch::{self, AdmissionPatchError};
+use kube_apimachinery::status::{ApiError, FieldError};
+use serde_json::Value;
+
+use super::configurations::{Configurations, Webhooks};
+use super::invocation::{Failure, Invocation, consequence};
+use super::matching::{As, is_exempt, matches};
+use super::review::{JSON_PATCH, Response, WebhookKind};
+use super::versions::{Equivalents, convert};
+use super::webhook::Webhook;
+use crate::api::admission::{Attributes, ObjectKind, restore_managed_fields};
+use crate::kind::registry::Served;
+
+/// Calls mutating webhooks, in one round or two.
+pub(in crate::api::admission) struct MutatingWebhooks {
+    configurations: Arc<Configurations>,
+    equivalents: Equivalents,
+}
+
+/// State of a request between the two rounds.
+pub(in crate::api::admission) struct Round {
+    webhooks: Webhooks,
+    /// Whether a webhook changed the object, so that a second round follows.
+    changed: bool,
+    /// Webhooks to be called again if the object changes, by their place.
+    called: Vec<usize>,
+    /// Webhooks that are called in the second round.
+    again: Vec<usize>,
+    /// The object after the first round.
+    output: Value,
+}
+
+impl Round {
+    /// Whether the plugins of the server and a second round have to follow.
+    pub(in crate::api::admission) fn changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Calls the webhooks again that were called before a change.
+    fn note_change(&mut self) {
+        self.changed = true;
+        self.again.append(&mut self.called);
+    }
+}
+
+impl Default for MutatingWebhooks {
+    fn default() -> Self {
+        Self { configurations: Arc::new(Configurations::mutating()), equivalents: Equivalents::default() }
+    }
+}
+
+impl MutatingWebhooks {
+    pub(in crate::api::admission) fn configurations(&self) -> Arc<Configurations> {
+        Arc::clone(&self.configurations)
+    }
+
+    /// Whether there is a webhook that may have to review a request.
+    pub(in crate::api::admission) fn review(&self, attributes: &Attributes<'_>) -> bool {
+        self.configurations.has_webhooks() && !is_exempt(attributes)
+    }
+
+    /// Calls the webhooks: the first round.
+    ///
+    /// # Errors
+    /// The error of the first webhook that refuses.
+    pub(in crate::api::admission) async fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&mut Value>,
+    ) -> Result<Round, ApiError> {
+        let webhooks = self.configurations.webhooks();
+        let mut round =
+            Round { webhooks, changed: false, called: Vec::new(), again: Vec::new(), output: Value::Null };
+        self.run(attributes, object, &mut round, None).await?;
+        Ok(round)
+    }
+
+    /// Calls webhooks a second time, after a change that they have not seen.
+    ///
+    /// # Errors
+    /// The error of the first webhook that refuses.
+    pub(in crate::api::admission) async fn reinvoke(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&mut Value>,
+        mut round: Round,
+    ) -> Result<(), ApiError> {
+        if object.as_deref().is_some_and(|object| *object != round.output) {
+            round.note_change();
+        }
+        let again = std::mem::take(&mut round.again);
+        self.run(attributes, object, &mut round, Some(&again)).await
+    }
+
+    /// Calls all webhooks, or those of `only`.
+    async fn run(
+        &self,
+        attributes: &Attributes<'_>,
+        mut object: Option<&mut Value>,
+        round: &mut Round,
+        only: Option<&[usize]>,
+    ) -> Result<(), ApiError> {
+        let webhooks = Arc::clone(&round.webhooks);
+        let owners = object.as_deref().map(|object| object["metadata"]["managedFields"].clone());
+        let mut changed = false;
+        for (place, webhook) in webhooks.iter().enumerate() {
+            if only.is_some_and(|only| !only.contains(&place)) {
+                continue;
+            }
+            let Some(form) = matches(webhook, attributes, object.as_deref(), &self.equivalents)? else {
+                continue;
+            };
+            match call(webhook, attributes, &form, object.as_deref()).await? {
+                Reply::NotCalled => continue,
+                Reply::Unchanged => {}
+                Reply::Patched(new) => {
+                    if let Some(object) = object.as_deref_mut().filter(|object| **object != new) {
+                        *object = new;
+                        changed = true;
+                        round.note_change();
+                    }
+                }
+            }
+            if webhook.reinvoked_if_needed {
+                round.called.push(place);
+            }
+        }
+        if changed
+            && let (Some(owners), Some(object)) = (owners, object.as_deref_mut())
+            && let Some(warning) = restore_managed_fields(&owners, object)
+        {
+            attributes.warn(warning);
+        }
+        if round.changed && only.is_none() {
+            round.output = object.map_or(Value::Null, |object| object.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Calls a webhook.
+async fn call(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    form: &As,
+    object: Option<&Value>,
+) -> Result<Reply, ApiError> {
+    let converted;
+    let invocation = match form {
+        As::Requested => Invocation { attributes, served: attributes.served, object, old: attributes.old },
+        As::Equivalent(served) => {
+            let convert = |object: &Value| convert(attributes, attributes.served, served, object);
+            converted = (object.map(convert), attributes.old.map(convert));
+            Invocation { attributes, served, object: converted.0.as_ref(), old: converted.1.as_ref() }
+        }
+    };
+    if !invocation.matches_conditions(webhook)? {
+        return Ok(Reply::NotCalled);
+    }
+    let outcome = invocation.call(webhook, WebhookKind::Mutating).await;
+    outcome.warnings.into_iter().for_each(|warning| attributes.warn(warning));
+    let patched = match outcome.result {
+        Ok(response) => patched(webhook, &invocation, &response),
+        Err(failure) => Err(failure),
+    };
+    match patched {
+        Ok(Some(new)) => decoded(attributes, invocation.served, new).map(Reply::Patched),
+        Ok(None) => Ok(Reply::Unchanged),
+        Err(failure) => consequence(webhook, failure).map_or(Ok(Reply::Unchanged), Err),
+    }
+}
+
+/// Result of a webhook that allows a request.
+enum Reply {
+    /// Its match conditions do not hold.
+    NotCalled,
+    Unchanged,
+    /// The object with the patch, in the version of the request.
+    Patched(Value),
+}
+
+/// Applies the patch of a response.
+fn patched(
+    webhook: &Webhook,
+    invocation: &Invocation<'_>,
+    response: &Response,
+) -> Result<Option<Value>, Failure> {
+    if response.patch.is_empty() {
+        return Ok(None);
+    }
+    let internal = |why: String| Failure::Refused(ApiError::internal_error(&why));
+    let target = invocation.object.unwrap_or(&Value::Null);
+    let new = match patch::admission(target, &response.patch) {
+        Ok(None) => return Ok(None),
+        Err(AdmissionPatchError::Undecodable(why)) => {
+            return Err(Failure::Call(format!("received undecodable patch in webhook response: {why}")));
+        }
+        Ok(Some(_)) | Err(_) if invocation.object.is_none() => {
+            return Err(internal(format!(
+                "admission webhook {} attempted to modify the object, which is not supported for this operation",
+                quote(&webhook.name)
+            )));
+        }
+        _ if response.patch_type != JSON_PATCH => {
+            return Err(Failure::Call(format!("unsupported patch type {}", quote(&response.patch_type))));
+        }
+        Ok(Some(new)) => new,
+        Err(AdmissionPatchError::Inapplicable(why)) => return Err(internal(why)),
+    };
+    Ok(Some(new))
+}
+
+/// Decodes a patched object of `served`, completes it, and returns it in the version of the request.
+///
+/// # Errors
+/// 500 if it cannot be decoded, 422 if a custom object changed its type.
+fn decoded(attributes: &Attributes<'_>, served: &Served, mut object: Value) -> Result<Value, ApiError> {
+    let resource = &served.resource;
+    let kind = if attributes.is_of_resource() { ObjectKind::of(served) } else { attributes.kind };
+    check_type(attributes, served, kind, &mut object)?;
+    if (&*resource.group, &*resource.version)
+        != (&*attributes.served.resource.group, &*attributes.served.resource.version)
+        && attributes.is_of_resource()
+    {
+        served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
+        served.conform(&mut object);
+        object = convert(attributes, served, attributes.served, &object);
+    }
+    attributes.conform(&mut object)?;
+    Ok(object)
+}
+
+/// Checks that a patched object is still of its kind. A missing type is restored.
+fn check_type(
+    attributes: &Attributes<'_>,
+    served: &Served,
+    kind: ObjectKind<'_>,
+    object: &mut Value,
+) -> Result<(), ApiError> {
+    let expected = kind.api_version();
+    let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    let (found_version, found_kind) = (text("apiVersion"), text("kind"));
+    if (&*found_version, &*found_kind) == (&*expected, kind.kind) {
+        return Ok(());
+    }
+    let internal = |why: String| Err(ApiError::internal_error(&why));
+    if served.is_custom() && attributes.is_of_resource() {
+        if found_kind.is_empty() {
+            return internal(format!("Object 'Kind' is missing in '{object}'"));
+        }
+        let wrong = [("kind", &found_kind, kind.kind), ("apiVersion", &found_version, &expected)];
+        let wrong = wrong.into_iter().filter(|(_, found, expected)| found != expected);
+        let errors = wrong.map(|(field, found, expected)| {
+            FieldError::invalid(field, &quote(found), &format!("must be {expected}"))
+        });
+        let name = metadata::text(object, "name");
+        return Err(ApiError::invalid(kind.group, kind.kind, name, errors.collect()));
+    }
+    let found_version = if found_version.is_empty() { expected.clone() } else { found_version };
+    let found_kind = if found_kind.is_empty() { kind.kind.to_owned() } else { found_kind };
+    if (&*found_version, &*found_kind) != (&*expected, kind.kind) {
+        let (group, version) = found_version.split_once('/').unwrap_or(("", &found_version));
+        let registry = attributes.cluster.registry();
+        let Some(other) = registry.by_kind(group, version, &found_kind).filter(|other| !other.is_custom())
+        else {
+            return internal(format!(
+                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                quote(&found_kind),
+                quote(&found_version)
+            ));
+        };
+        if let Err(why) = other.decode_errors(object, &[]) {
+            return internal(why);
+        }
+        let package = kind.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+        return Err(ApiError::internal(format!(
+            "converting ({version}.{found_kind}) to ({package}.{}): unknown conversion",
+            kind.kind
+        )));
+    }
+    object["apiVersion"] = found_version.into();
+    object["kind"] = found_kind.into();
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Plugin `ValidatingAdmissionWebhook`.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
+use kube_apimachinery::status::ApiError;
+use serde_json::Value;
+
+use super::configurations::Configurations;
+use super::invocation::{Invocation, Outcome, consequence};
+use super::matching::{As, is_exempt, matches};
+use super::review::WebhookKind;
+use super::versions::{Equivalents, convert};
+use super::webhook::Webhook;
+use crate::api::admission::Attributes;
+use crate::kind::registry::Served;
+
+/// Maximum number of webhooks that are called at the same time for a request.
+const PARALLEL: usize = 64;
+
+/// Calls validating webhooks.
+pub(in crate::api::admission) struct ValidatingWebhooks {
+    configurations: Arc<Configurations>,
+    equivalents: Equivalents,
+}
+
+impl Default for ValidatingWebhooks {
+    fn default() -> Self {
+        Self { configurations: Arc::new(Configurations::validating()), equivalents: Equivalents::default() }
+    }
+}
+
+impl ValidatingWebhooks {
+    pub(in crate::api::admission) fn configurations(&self) -> Arc<Configurations> {
+        Arc::clone(&self.configurations)
+    }
+
+    /// Whether there is a webhook that may have to review a request.
+    pub(in crate::api::admission) fn review(&self, attributes: &Attributes<'_>) -> bool {
+        self.configurations.has_webhooks() && !is_exempt(attributes)
+    }
+
+    /// Calls the webhooks, all at the same time.
+    ///
+    /// # Errors
+    /// The error of the first webhook, in the order of the configurations, that refuses.
+    pub(in crate::api::admission) async fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let webhooks = self.configurations.webhooks();
+        let mut invoked = Vec::new();
+        for webhook in webhooks.iter() {
+            if let Some(form) = matches(webhook, attributes, object, &self.equivalents)? {
+                invoked.push((webhook, form));
+            }
+        }
+        // Converted once for each version, and not for the version of the request.
+        let mut versions: Vec<Version> = Vec::new();
+        for (_, form) in &invoked {
+            if let As::Equivalent(served) = form
+                && !versions.iter().any(|version| Arc::ptr_eq(&version.served, served))
+            {
+                versions.push(Version::of(attributes, served, object));
+            }
+        }
+        let mut invocations = Vec::new();
+        for (webhook, form) in &invoked {
+            let version = match form {
+                As::Requested => None,
+                As::Equivalent(served) => {
+                    versions.iter().find(|version| Arc::ptr_eq(&version.served, served))
+                }
+            };
+            let invocation = match version {
+                Some(Version { served, object, old }) => {
+                    Invocation { attributes, served, object: object.as_ref(), old: old.as_ref() }
+                }
+                None => Invocation { attributes, served: attributes.served, object, old: attributes.old },
+            };
+            if invocation.matches_conditions(webhook)? {
+                invocations.push((*webhook, invocation));
+            }
+        }
+        let calls = invocations.iter().map(|(webhook, invocation)| call(webhook, invocation));
+        let calls: Vec<_> = calls.collect();
+        // All are awaited, so that their warnings reach the client.
+        let outcomes: Vec<_> = stream::iter(calls).buffered(PARALLEL).collect().await;
+        let mut refused = None;
+        for (webhook, outcome) in outcomes {
+            outcome.warnings.into_iter().for_each(|warning| attributes.warn(warning));
+            if let Err(failure) = outcome.result
+                && let Some(error) = consequence(webhook, failure)
+            {
+                refused.get_or_insert(error);
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+}
+
+/// Calls a webhook, and returns the outcome with it.
+fn call<'a>(webhook: &'a Webhook, invocation: &'a Invocation<'a>) -> BoxFuture<'a, (&'a Webhook, Outcome)> {
+    invocation.call(webhook, WebhookKind::Validating).map(move |outcome| (webhook, outcome)).boxed()
+}
+
+/// Objects of a request in another version.
+struct Version {
+    served: Arc<Served>,
+    object: Option<Value>,
+    old: Option<Value>,
+}
+
+impl Version {
+    fn of(attributes: &Attributes<'_>, served: &Arc<Served>, object: Option<&Value>) -> Self {
+        let converted = |object: &Value| convert(attributes, attributes.served, served, object);
+        Self { served: Arc::clone(served), object: object.map(converted), old: attributes.old.map(converted) }
+    }
+}

@@ -1,0 +1,79 @@
+//! The same resource in other versions and groups, and objects in them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::api::admission::Attributes;
+use crate::kind::registry::Served;
+use crate::kind::resource::StorageKey;
+use crate::state::ClusterState;
+
+/// Resources that are served in several versions or groups.
+#[derive(Default)]
+pub(super) struct Equivalents(Mutex<Tables>);
+
+/// Resources by the table of their objects, of tables with more than one.
+#[derive(Default)]
+struct Tables {
+    /// Version of the registry from which they come.
+    registry: u64,
+    resources: Arc<BTreeMap<StorageKey, Vec<Arc<Served>>>>,
+}
+
+impl Equivalents {
+    /// Returns the other resources with the same objects that have the subresource.
+    pub(super) fn of(&self, cluster: &ClusterState, served: &Served, subresource: &str) -> Vec<Arc<Served>> {
+        let tables = self.tables(cluster);
+        let resources = tables.get(served.storage()).into_iter().flatten();
+        let is_other = |other: &&Arc<Served>| {
+            let (own, other) = (&served.resource, &other.resource);
+            (&own.group, &own.version) != (&other.group, &other.version)
+        };
+        let others = resources.filter(is_other);
+        others.filter(|other| has_subresource(other, subresource)).cloned().collect()
+    }
+
+    fn tables(&self, cluster: &ClusterState) -> Arc<BTreeMap<StorageKey, Vec<Arc<Served>>>> {
+        let version = cluster.registry_version();
+        let mut tables = self.0.lock();
+        if tables.registry != version {
+            let mut resources: BTreeMap<StorageKey, Vec<Arc<Served>>> = BTreeMap::new();
+            for served in cluster.registry().all() {
+                resources.entry(served.storage().clone()).or_default().push(Arc::clone(served));
+            }
+            resources.retain(|_, resources| resources.len() > 1);
+            *tables = Tables { registry: version, resources: Arc::new(resources) };
+        }
+        Arc::clone(&tables.resources)
+    }
+}
+
+fn has_subresource(served: &Served, subresource: &str) -> bool {
+    let resource = &served.resource;
+    match subresource {
+        "" => true,
+        "status" => resource.status,
+        "scale" => resource.scale.is_some(),
+        other => resource.other_subresources.iter().any(|known| known.name == other),
+    }
+}
+
+/// Converts an object under review to another version. Objects of kinds that are not those of the resource, such as a `Scale`, are
+/// the same in all versions.
+pub(super) fn convert(attributes: &Attributes<'_>, from: &Served, to: &Served, object: &Value) -> Value {
+    let mut converted = object.clone();
+    if !attributes.is_of_resource() {
+        return converted;
+    }
+    from.strategy.convert_to_storage(from, &mut converted);
+    to.strategy.convert_from_storage(to, &mut converted);
+    converted["apiVersion"] = to.resource.api_version().into();
+    converted["kind"] = to.resource.kind.clone().into();
+    if !to.is_custom() {
+        to.conform(&mut converted);
+    }
+    converted
+}
