@@ -23,7 +23,7 @@
 //! | `controller_runtime_webhook_latency_seconds` | histogram: webhook |
 //! | `controller_runtime_webhook_requests_in_flight` | gauge: webhook |
 //! | `controller_runtime_webhook_panics_total`, `controller_runtime_conversion_webhook_panics_total` | counter |
-//! | `controller_runtime_webhook_certificate_expiry_timestamp_seconds` | gauge: when the served self-managed certificate expires; not in Go |
+//! | `controller_runtime_webhook_certificate_expiry_timestamp_seconds` | gauge: secret; when the served self-managed certificate expires; not in Go |
 //! | `controller_runtime_webhook_certificate_changes_total`, `…_certificate_errors_total`, `controller_runtime_webhook_ca_bundle_writes_total` | counter: certificates served, failed attempts to keep certificates and configurations up to date, objects whose `caBundle` was written; not in Go |
 //! | `process_cpu_seconds_total` | counter; on Linux |
 //! | `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds`, `process_virtual_memory_max_bytes` | gauge; on Linux |

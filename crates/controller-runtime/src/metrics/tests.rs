@@ -78,6 +78,10 @@ controller_runtime_cache_watches_total counter resource
 controller_runtime_event_to_reconcile_seconds histogram controller 0.0001 0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 \
      2.5 5 10 60 1000 +Inf
 controller_runtime_reconcile_reasons_total counter change controller source
+controller_runtime_webhook_ca_bundle_writes_total counter
+controller_runtime_webhook_certificate_changes_total counter
+controller_runtime_webhook_certificate_errors_total counter
+controller_runtime_webhook_certificate_expiry_timestamp_seconds gauge secret
 ";
 
 /// All metrics of a new manager with one controller and an election.
@@ -88,6 +92,7 @@ fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     let gauges = metrics.queue_gauges("web", true, kube_workqueue::Gauges::default);
     let _election = metrics.election("lease");
     metrics.webhooks().of("/validate-v1-pod").begin().end(200);
+    metrics.webhooks().certificate_served("default/hooks", Duration::from_secs(1));
     metrics.register_rest_client_metrics();
     let client = metrics.rest_client();
     client.request("200", "GET", "api:443");

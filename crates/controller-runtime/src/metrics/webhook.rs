@@ -18,7 +18,8 @@ pub(crate) struct WebhookMetrics {
     in_flight: Family<LabelPairs, Gauge>,
     admission_panics: Counter,
     conversion_panics: Counter,
-    certificate_expiry: Gauge,
+    /// By Secret; without self-managed certificates there is no value, which an alert would take for an expired certificate.
+    certificate_expiry: Family<LabelPairs, Gauge>,
     certificate_changes: Counter,
     certificate_errors: Counter,
     ca_bundle_writes: Counter,
@@ -45,7 +46,7 @@ impl WebhookMetrics {
             in_flight: Family::default(),
             admission_panics: Counter::default(),
             conversion_panics: Counter::default(),
-            certificate_expiry: Gauge::default(),
+            certificate_expiry: Family::default(),
             certificate_changes: Counter::default(),
             certificate_errors: Counter::default(),
             ca_bundle_writes: Counter::default(),
@@ -80,7 +81,7 @@ impl WebhookMetrics {
         );
         registry.register(
             "controller_runtime_webhook_certificate_expiry_timestamp_seconds",
-            "Time since 1970 at which the served self-managed webhook certificate expires; 0 without one",
+            "Time since 1970 at which the served self-managed webhook certificate expires",
             metrics.certificate_expiry.clone(),
         );
         for (name, help, counter) in [
@@ -110,8 +111,9 @@ impl WebhookMetrics {
     }
 
     /// Counts a change of the served certificate, which expires `not_after` 1970.
-    pub(crate) fn certificate_served(&self, not_after: Duration) {
-        self.certificate_expiry.set(i64::try_from(not_after.as_secs()).unwrap_or(i64::MAX));
+    pub(crate) fn certificate_served(&self, secret: &str, not_after: Duration) {
+        let expiry = self.certificate_expiry.get_or_create(&vec![("secret", secret.to_owned())]);
+        expiry.set(i64::try_from(not_after.as_secs()).unwrap_or(i64::MAX));
         self.certificate_changes.inc();
     }
 

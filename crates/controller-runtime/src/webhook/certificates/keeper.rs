@@ -346,13 +346,14 @@ impl SelfManaged {
 
     /// Changes to the certificate that the rotation selects.
     fn serve(&mut self, now: Now, metrics: &WebhookMetrics) -> Result<(), BoxError> {
+        let secret = self.key().to_string();
         let Some(generation) = self.rotation.serve(now) else { return Ok(()) };
         if self.served.as_ref() == Some(&generation.id) {
             return Ok(());
         }
         let key = authority::certified_key(&generation.material, &ring::default_provider())?;
         self.current.replace(key);
-        metrics.certificate_served(generation.not_after);
+        metrics.certificate_served(&secret, generation.not_after);
         tracing::info!(id = generation.id, "serving a webhook certificate");
         self.served = Some(generation.id.clone());
         Ok(())
