@@ -159,13 +159,13 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
         "crates/apiserver/src",
         &[],
         &[
+            // Calls to the outside.
+            "webhook_client",
             // Data: users, stored objects, kinds and their rules.
             "user",
             "store",
             "kind",
             "kinds",
-            // Calls to the outside.
-            "webhook_client",
             // The cluster and those who write to it without a request.
             "state",
             "bootstrap",
@@ -191,6 +191,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "authorization",
             "impersonation",
             "flow_control",
+            "conversion",
             "admission",
             "selection",
             "verbs",

@@ -14,6 +14,7 @@ use crate::api::authentication::{Authenticator, Tokens};
 #[cfg(feature = "tls")]
 use crate::api::authentication::{ClientAuthority, ServiceAccountKeys};
 use crate::api::authorization::{AuthorizationMode, Authorizer, RoleIndex};
+use crate::api::conversion::Converter;
 use crate::api::flow_control::FlowControl;
 use crate::api::impersonation::Impersonation;
 use crate::api::verbs::Context;
@@ -343,9 +344,14 @@ impl ApiServer {
         }
         let flow_control = FlowControl::new(|table| cluster.changes(&table));
         let injector = Arc::new(Injector::new(options.seed));
-        let authorizer = Authorizer::new(options.authorization, roles);
-        let impersonation = Impersonation::default();
-        let context = Arc::new(Context { authenticator, authorizer, impersonation, admission, injector });
+        let context = Arc::new(Context {
+            authenticator,
+            authorizer: Authorizer::new(options.authorization, roles),
+            impersonation: Impersonation::default(),
+            admission,
+            converter: Converter::default(),
+            injector,
+        });
         let server = Arc::new(Server { context, cluster, flow_control, body_limit: BodyLimit::default() });
         Self { core: Arc::new(Core::new(server, controllers)), profile: options.profile }
     }

@@ -58,6 +58,7 @@ pub(crate) fn call(server: &Running, path: &str) -> Call {
         user: Arc::new(UserInfo::admin()),
         warnings: Warnings::default(),
         stale: None,
+        conversions: Arc::default(),
     }
 }
 
@@ -79,7 +80,7 @@ pub(crate) fn delete(server: &Running, path: &str) -> Result<(), ApiError> {
 /// Waits until a controller has removed an object.
 pub(crate) async fn gone(server: &Running, path: &str) {
     let mut commits = server.commits();
-    while read::get(&call(server, path)).is_ok() {
+    while now(read::get(&call(server, path))).is_ok() {
         commits.changed().await;
     }
 }

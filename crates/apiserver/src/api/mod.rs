@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
+pub(crate) mod conversion;
 pub(crate) mod flow_control;
 pub(crate) mod impersonation;
 pub(crate) mod selection;

@@ -39,12 +39,15 @@ impl Selection {
             && (self.is_about_place() || self.matches_traits(&self.traits(served, stored)))
     }
 
-    /// Whether the object matches in its state before or after an event. The selector values of an event are
-    /// computed once for all watches.
-    pub(crate) fn matches_event(&self, served: &Served, event: &Event, state: State) -> bool {
-        let Some(stored) = event.state(state) else {
-            return false;
-        };
+    /// Whether the object matches in its state before or after an event, which is `stored` in the version of `served`. The
+    /// selector values of an event are computed once for all watches.
+    pub(crate) fn matches_event(
+        &self,
+        served: &Served,
+        event: &Event,
+        state: State,
+        stored: &Stored,
+    ) -> bool {
         self.matches_place(&event.key)
             && (self.is_about_place()
                 || event.with_traits(
@@ -56,7 +59,7 @@ impl Selection {
     }
 
     /// Whether the conditions on the key match, as when a single object is watched.
-    fn matches_place(&self, key: &Key) -> bool {
+    pub(crate) fn matches_place(&self, key: &Key) -> bool {
         self.name.as_deref().is_none_or(|name| name == key.name())
             && self.fields.matches_place(key.namespace(), key.name())
     }

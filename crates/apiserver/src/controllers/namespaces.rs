@@ -196,7 +196,7 @@ async fn delete_contents(
     for (key, stored) in snapshot.range(namespace, None) {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
-        let deletion = deletion::begin_deletion(cluster, served, key, stored.revision, &object, &finalizers);
+        let deletion = deletion::begin_deletion(cluster, served, key, stored, &object, &finalizers);
         // An object that changed meanwhile still exists; its change triggers the next iteration.
         if deletion != Deletion::Gone {
             left.count += 1;

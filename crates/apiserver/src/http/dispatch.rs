@@ -275,6 +275,7 @@ where
         // Errors carry warnings too.
         warnings: warnings.clone(),
         stale: head.extensions.get::<Stale>().copied(),
+        conversions: Arc::default(),
     };
     if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
         call.warn(warning);
@@ -361,10 +362,10 @@ where
         Verb::Get | Verb::List => {
             wait_for_revision(call, verb).await?;
             match verb {
-                Verb::Get if scale => verbs::scale::get(call),
+                Verb::Get if scale => verbs::scale::get(call).await,
                 Verb::Get if call.path.subresource == "log" => verbs::log::get(call),
                 _ if verbs::components::is_table(call.served.storage()) => verbs::components::read(call),
-                Verb::Get => verbs::read::get(call),
+                Verb::Get => verbs::read::get(call).await,
                 _ => verbs::read::list(call).await,
             }
         }

@@ -5,5 +5,6 @@ pub(crate) mod registry;
 pub(crate) mod resource;
 mod strategy;
 pub(crate) mod version;
+pub(crate) mod webhook_conversion;
 
 pub(crate) use strategy::{Strategy, WriteContext};

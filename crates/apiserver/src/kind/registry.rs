@@ -15,6 +15,8 @@ use serde_json::Value;
 
 use super::Strategy;
 use super::resource::{Resource, StorageKey};
+use super::version::version_number;
+use super::webhook_conversion::WebhookConversion;
 use crate::store::{Document, Stored, TypeMeta};
 
 /// A resource with data derived from it.
@@ -29,8 +31,10 @@ pub(crate) struct Served {
     pub(crate) strategy: &'static dyn Strategy,
     /// Data of custom resources.
     pub(crate) custom: Option<Custom>,
-    /// Schema of the storage version, if that is another version.
+    /// Schema of the storage version, if that is another version and objects are not converted by a webhook.
     stored_as: Option<Arc<Schema>>,
+    /// Conversion of custom resources by a webhook.
+    pub(crate) webhook: Option<Arc<WebhookConversion>>,
 }
 
 /// Part of a definition that the pipeline needs.
@@ -67,12 +71,18 @@ impl Served {
             strategy,
             custom,
             stored_as: None,
+            webhook: None,
         }
     }
 
     /// Sets the schema of the storage version, for a version that is not the storage version.
     pub(crate) fn stored_as(self, storage: Arc<Schema>) -> Self {
         Self { stored_as: Some(storage), ..self }
+    }
+
+    /// Sets the conversion by a webhook.
+    pub(crate) fn converted_by(self, webhook: Arc<WebhookConversion>) -> Self {
+        Self { webhook: Some(webhook), ..self }
     }
 
     pub(crate) fn storage(&self) -> &StorageKey {
@@ -83,11 +93,23 @@ impl Served {
         self.custom.is_some()
     }
 
+    /// Whether a webhook has to convert the object before it is read in this version.
+    pub(crate) fn awaits_conversion(&self, stored: &Stored) -> bool {
+        self.webhook.is_some() && stored.document.stored_in() != version_number(&self.resource.version)
+    }
+
+    /// Whether a webhook has to convert objects of this version before they are stored.
+    pub(crate) fn converts_writes(&self) -> bool {
+        self.webhook.as_ref().is_some_and(|webhook| webhook.storage != self.resource.version)
+    }
+
     /// Returns the object in this version. A custom object may have been stored under another schema: it gets the defaults of
-    /// the storage version, and loses fields that this version does not declare.
+    /// the storage version, and loses fields that this version does not declare. An object that
+    /// [awaits conversion](Self::awaits_conversion) keeps the fields of its stored version, of which only the metadata is the
+    /// same in all versions.
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let mut object = stored.document.to_value(&self.kind, stored.revision);
-        if self.reads_as_stored(stored) {
+        if self.reads_as_stored(stored) || self.awaits_conversion(stored) {
             return object;
         }
         if let Some(storage) = &self.stored_as {
@@ -121,8 +143,13 @@ impl Served {
         }
     }
 
-    /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost.
+    /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost. If a
+    /// webhook [converts writes](Self::converts_writes), the form is that of this version, in which the object may be stored,
+    /// too.
     pub(crate) fn document(&self, object: &Value) -> Document {
+        if self.webhook.is_some() {
+            return Document::new(object, self.id, version_number(&self.resource.version));
+        }
         if let Some(storage) = &self.stored_as {
             let mut object = object.clone();
             storage.prune(&mut object);
@@ -137,6 +164,26 @@ impl Served {
         Document::new(&object, self.id, self.storage_version())
     }
 
+    /// Returns the stored form of `object`, which differs from `stored`, as it is or converted, in its metadata only. An object that
+    /// awaits conversion stays in its stored version, with its labels and annotations, which a webhook may change.
+    pub(crate) fn document_with_metadata(&self, stored: &Stored, object: &Value) -> Document {
+        if !self.awaits_conversion(stored) {
+            return self.document(object);
+        }
+        let mut changed = stored.document.to_value(&self.kind, stored.revision);
+        let before = changed["metadata"].take();
+        let mut metadata = object["metadata"].as_object().cloned().unwrap_or_default();
+        for field in ["labels", "annotations"] {
+            match before.get(field) {
+                Some(entries) => metadata.insert(field.to_owned(), entries.clone()),
+                None => metadata.remove(field),
+            };
+        }
+        changed["metadata"] = Value::Object(metadata);
+        let document = &stored.document;
+        Document::new(&changed, document.written_as(), document.stored_in())
+    }
+
     /// Whether an update without changes can be skipped, because the object is stored in the current storage version.
     pub(crate) fn is_stored_as_wanted(&self, stored: &Stored) -> bool {
         stored.document.stored_in() == self.storage_version()
@@ -144,10 +191,7 @@ impl Served {
 
     /// Identifies the storage version, which never changes for builtin kinds.
     fn storage_version(&self) -> u64 {
-        let name = self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str());
-        // FNV-1a; any function that distinguishes names would do.
-        name.bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        version_number(self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str()))
     }
 
     /// Returns the decoder's message if `object` cannot be a value of this kind; `sent` is the body, whose numbers the

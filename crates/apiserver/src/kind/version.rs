@@ -1,4 +1,4 @@
-//! Hash of the storage version, and order of API versions: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all others by name.
+//! Hash and number of the storage version, and order of API versions: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all others by name.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -10,6 +10,13 @@ use sha2::{Digest, Sha256};
 pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
     BASE64.encode(&digest[..8])
+}
+
+/// Identifies the version of a stored object by a number.
+pub(crate) fn version_number(name: &str) -> u64 {
+    // FNV-1a; any function that distinguishes names would do.
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Compares versions by preference: less is preferred.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{ClusterState, Refused};
 use crate::kind::registry::Served;
-use crate::store::{Change, Event, Key};
+use crate::store::{Change, Document, Event, Key, Stored};
 
 /// Finalizer that keeps an object until its dependents have lost their references to it.
 pub(crate) const ORPHAN: &str = "orphan";
@@ -26,13 +26,13 @@ pub(crate) enum Deletion {
     Changed,
 }
 
-/// Deletes an object on behalf of the server, with default options. It is removed at once, or marked if its kind, its grace
-/// period or `finalizers`, which replace the existing ones, keep it.
+/// Deletes an object on behalf of the server, with default options. `object` is the value of `stored`. It is removed at once, or
+/// marked if its kind, its grace period or `finalizers`, which replace the existing ones, keep it.
 pub(crate) fn begin_deletion(
     cluster: &ClusterState,
     served: &Served,
     key: &Key,
-    revision: u64,
+    stored: &Stored,
     object: &Value,
     finalizers: &[String],
 ) -> Deletion {
@@ -44,14 +44,15 @@ pub(crate) fn begin_deletion(
     if held && marked == *object {
         return Deletion::Held;
     }
-    match carry_out(cluster, served, key, revision, &marked, held, &grace) {
+    let document = || served.document_with_metadata(stored, &marked);
+    match carry_out(cluster, served, key, stored.revision, document, held, &grace) {
         Err(Refused::Conflict) => Deletion::Changed,
         _ if held => Deletion::Held,
         _ => Deletion::Gone,
     }
 }
 
-/// Commits a deletion: stores the marked object if something keeps it, else deletes it.
+/// Commits a deletion: stores the marked object, whose stored form is `document`, if something keeps it, else deletes it.
 ///
 /// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0.
 /// Watchers receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a
@@ -61,17 +62,17 @@ pub(crate) fn carry_out(
     served: &Served,
     key: &Key,
     revision: u64,
-    new: &Value,
+    document: impl FnOnce() -> Document,
     held: bool,
     grace: &Grace,
 ) -> Result<Arc<Event>, Refused<Infallible>> {
     if held {
-        return mark_only(cluster, served, key, revision, new);
+        return mark_only(cluster, served, key, revision, document());
     }
     let marked = if *grace == Grace::None {
         revision
     } else {
-        mark_only(cluster, served, key, revision, new)?.revision
+        mark_only(cluster, served, key, revision, document())?.revision
     };
     cluster.commit(served.storage(), key, Some(marked), Change::Delete, |_| Ok(()))
 }
@@ -82,10 +83,9 @@ pub(crate) fn mark_only(
     served: &Served,
     key: &Key,
     revision: u64,
-    new: &Value,
+    document: Document,
 ) -> Result<Arc<Event>, Refused<Infallible>> {
-    let change = Change::Put(served.document(new));
-    cluster.commit(served.storage(), key, Some(revision), change, |_| Ok(()))
+    cluster.commit(served.storage(), key, Some(revision), Change::Put(document), |_| Ok(()))
 }
 
 /// Returns the object with these finalizers at the start of its deletion, and whether anything keeps it.

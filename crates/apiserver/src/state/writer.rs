@@ -1,12 +1,15 @@
 //! Writes of the server itself, without a request: creation of its own objects, and ownership of the fields that it sets.
 
-use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::managed_fields::{self, Schemas, Versions, Writer};
 use kube_apimachinery::metadata;
+use kube_apimachinery::schema::Schema;
+use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::ClusterState;
 use crate::kind::registry::Served;
 use crate::kind::resource::StorageKey;
+use crate::kind::webhook_conversion::WebhookConversion;
 use crate::store::{Change, Key, Store};
 
 /// Creates an object of the server itself, such as a default namespace. Does nothing if it exists, or if its namespace does
@@ -23,7 +26,8 @@ pub(crate) fn put_if_absent(cluster: &ClusterState, served: &Served, key: &Key, 
     let _ = cluster.commit(served.storage(), key, None, change, guard);
 }
 
-/// Makes a manager, of a client or of the server itself, the owner of the changed fields.
+/// Makes a manager, of a client or of the server itself, the owner of the changed fields. If a webhook converts objects of the kind,
+/// only their metadata may have changed.
 pub(crate) fn track_as(
     cluster: &ClusterState,
     served: &Served,
@@ -38,5 +42,25 @@ pub(crate) fn track_as(
     }
     let now = cluster.clock.now_seconds();
     let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
-    managed_fields::track_update(&served.schema, old, new, &writer, served.reset_fields(subresource));
+    let reset = served.reset_fields(subresource);
+    let Some(webhook) = &served.webhook else {
+        managed_fields::track_update(&served.schema, old, new, &writer, reset);
+        return;
+    };
+    let schemas = Schemas { own: &served.schema, others: Some(&SameMetadata(webhook)) };
+    // Cannot fail without a conversion.
+    let _ = managed_fields::track_update_across(schemas, old, new, &writer, reset);
+}
+
+/// Versions of a kind, for writes of metadata, which is the same in all of them.
+struct SameMetadata<'a>(&'a WebhookConversion);
+
+impl Versions for SameMetadata<'_> {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        self.0.version_of(api_version).map(|version| &*version.schema)
+    }
+
+    fn convert(&self, object: &Value, _api_version: &str) -> Result<Value, ApiError> {
+        Ok(object.clone())
+    }
 }

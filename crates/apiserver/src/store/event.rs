@@ -70,14 +70,6 @@ impl Event {
         bytes
     }
 
-    /// Returns the object before or after the commit, if it existed.
-    pub(crate) fn state(&self, state: State) -> Option<&Arc<Stored>> {
-        match state {
-            State::Before => self.before.as_ref(),
-            State::After => self.after.as_ref(),
-        }
-    }
-
     /// Calls `ask` with the selector values of a state. `reader` identifies everything that `read` depends on. Only the
     /// first reader's values are cached, because watches with selectors rarely use several versions of a kind.
     pub(crate) fn with_traits<R>(

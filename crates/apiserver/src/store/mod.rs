@@ -129,6 +129,13 @@ impl Snapshot {
         self.objects.len()
     }
 
+    /// Replaces an object by its form in another version, for the readers of this snapshot.
+    pub(crate) fn replace(&mut self, key: &Key, object: Arc<Stored>) {
+        if let Some(stored) = self.objects.get_mut(key) {
+            *stored = object;
+        }
+    }
+
     /// Iterates over the objects of a namespace (of all, if empty) in key order, beginning at `start` if given.
     pub(crate) fn range<'a>(
         &'a self,

@@ -34,7 +34,6 @@ pub use self::transport::WebhookTransport;
 pub(crate) enum TimeoutQuery {
     /// `?timeout=10s`, rounded up to whole seconds.
     Sent,
-    #[cfg_attr(not(test), expect(dead_code, reason = "calls of conversion webhooks, which need it, follow"))]
     Omitted,
 }
 

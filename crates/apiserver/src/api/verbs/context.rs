@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::api::admission::Admission;
 use crate::api::authentication::Authenticator;
 use crate::api::authorization::Authorizer;
+use crate::api::conversion::Converter;
 use crate::api::impersonation::Impersonation;
 use crate::faults::Injector;
 
@@ -15,6 +16,8 @@ pub(crate) struct Context {
     pub(crate) impersonation: Impersonation,
     /// Admission plugins.
     pub(crate) admission: Admission,
+    /// Conversion of custom objects by webhooks.
+    pub(crate) converter: Converter,
     /// Fault injection.
     pub(crate) injector: Arc<Injector>,
 }

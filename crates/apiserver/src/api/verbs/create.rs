@@ -58,7 +58,7 @@ pub(crate) async fn create(
     object_meta::wipe(&mut object);
     // Before plugins and the kind itself set fields, which have no owner.
     if ownership == update::Ownership::Tracked {
-        update::track(call, None, &mut object, options, "");
+        update::track(call, None, &mut object, options, "").await;
     }
     let (admission, attributes) =
         (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
@@ -93,12 +93,12 @@ pub(crate) async fn create(
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
             if !taken {
-                return Ok(Created::DryRun(candidate));
+                return Ok(Created::DryRun(call.dry_run(candidate).await?));
             }
         } else if has_revision(&candidate) {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
-        } else if let Some(stored) = commit(call, &attributes, &candidate)? {
-            return Ok(Created::Stored(stored));
+        } else if let Some(stored) = commit(call, &attributes, &candidate).await? {
+            return Ok(Created::Stored(call.converted(stored).await?));
         }
         if !generate {
             return Err(exists(call, namespace, metadata::text(&candidate, "name")));
@@ -142,14 +142,14 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Stores the object; `None` if the name is taken.
-fn commit(
+async fn commit(
     call: &Call,
     attributes: &Attributes<'_>,
     object: &Value,
 ) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
     let namespace = &call.path.namespace;
     let key = Key::new(namespace, metadata::text(object, "name"));
-    let change = Change::Put(call.served.document(object));
+    let change = Change::Put(call.document(object).await?);
     let guard = |store: &Store<StorageKey>| {
         let charges = call.context.admission.recheck(attributes, object, store)?;
         check_definition(call, store, key.name())?;

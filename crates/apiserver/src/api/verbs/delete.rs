@@ -34,7 +34,7 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
     let options = read_options(call, bytes)?;
     let listed = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &listed)?;
-    let page = read::Page::read(call, &listed)?;
+    let page = read::Page::read(call, &listed)?.converted(call, &listed, &selection).await?;
     let (mut items, meta) = page.select(call, &listed, selection).await;
     let mut selected = Vec::new();
     items.each(|key, stored| {
@@ -110,12 +110,13 @@ pub(crate) async fn delete(
     for _ in 0..RETRIES {
         let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
-        let old = served.value(&stored);
+        let shown = call.converted_now(Arc::clone(&stored)).await?;
+        let old = served.value(&shown);
         // In each round: the name may have passed to another object meanwhile.
         check_preconditions(call, options, &old)?;
         let grace = deletion::grace_period(served, options.grace_period_seconds, &old);
         if grace == Grace::Pending {
-            return reply::stored(call, 200, &stored);
+            return reply::stored(call, 200, &shown);
         }
         review(call, options, &grace, reviewed, &old).await?;
         let finalizers = wanted_finalizers(call, options, &old);
@@ -124,14 +125,15 @@ pub(crate) async fn delete(
         let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
         // A repeated deletion changes nothing and needs no commit.
         if held && new == old {
-            return reply::stored(call, code, &stored);
+            return reply::stored(call, code, &shown);
         }
         if options.dry_run {
             return answer(call, code, held, &new, stored.revision);
         }
+        let document = || served.document_with_metadata(&stored, &new);
         let (mut revision, mut marking) = (stored.revision, grace);
         if !held && marking != Grace::None && reviewed != Reviewed::Before {
-            let Ok(marked) = deletion::mark_only(&call.cluster, served, &key, revision, &new) else {
+            let Ok(marked) = deletion::mark_only(&call.cluster, served, &key, revision, document()) else {
                 continue;
             };
             // kube-apiserver shows the plugins such an object twice: when it is marked and when it is removed.
@@ -139,7 +141,7 @@ pub(crate) async fn delete(
             let marked = with_revision(&new, revision);
             review(call, options, &Grace::Seconds(0), reviewed, &marked).await?;
         }
-        match deletion::carry_out(&call.cluster, served, &key, revision, &new, held, &marking) {
+        match deletion::carry_out(&call.cluster, served, &key, revision, document, held, &marking) {
             Ok(event) => {
                 return answer(call, code, held, &new, event.revision);
             }

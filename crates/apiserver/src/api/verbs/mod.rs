@@ -9,6 +9,7 @@ pub(crate) mod actions;
 pub(crate) mod components;
 pub(crate) mod connect;
 mod context;
+mod conversion;
 pub(crate) mod create;
 pub(crate) mod delete;
 
@@ -41,6 +42,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions, is_namespace};
+use crate::api::conversion::Memo;
 use crate::faults::Stale;
 use crate::kind::WriteContext;
 use crate::kind::registry::Served;
@@ -75,6 +77,8 @@ pub(crate) struct Call {
     pub(crate) warnings: Warnings,
     /// Fault: an old state for reads that accept any state.
     pub(crate) stale: Option<Stale>,
+    /// Conversions by a webhook that the request has needed so far.
+    pub(crate) conversions: Arc<Memo>,
 }
 
 impl Call {

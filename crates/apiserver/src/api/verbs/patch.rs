@@ -258,7 +258,7 @@ async fn create_applied(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         )));
     }
-    let mut object = merge(call, None, applied, manager, force)?;
+    let mut object = call.with_conversions(|| merge(call, None, applied, manager, force)).await?;
     metadata::of(&mut object).remove("resourceVersion");
     check_place(call, &mut object)?;
     call.served.conform_applied(&mut object);
@@ -341,7 +341,13 @@ fn merge(
         now: &now,
     };
     let reset = call.served.reset_fields(&call.path.subresource);
-    managed_fields::apply(&call.served.schema, live, applied, &writer, force, reset)
+    match call.conversions.versions(&call.served) {
+        Some(versions) => {
+            let schemas = versions.schemas(&call.served);
+            managed_fields::apply_across(schemas, live, applied, &writer, force, reset)
+        }
+        None => managed_fields::apply(&call.served.schema, live, applied, &writer, force, reset),
+    }
 }
 
 #[cfg(test)]

@@ -15,20 +15,24 @@ use super::{Call, list};
 use crate::api::selection::Selection;
 use crate::request::query::{ListOptions, RevisionMatch, revision};
 use crate::state::Turns;
-use crate::store::{Key, Snapshot};
+use crate::store::{Key, Snapshot, Stored};
 
 /// Returns one object.
-pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
     if call.query.flag("export") == Some(true) {
         let why = "the export parameter, deprecated since v1.14, is no longer supported";
         return Err(ApiError::bad_request(why));
     }
-    revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
+    let wanted = revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
     let stored = match call.stale {
         None => call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned()),
         Some(_) => call.cluster.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),
     };
     let stored = stored.ok_or_else(|| call.not_found())?;
+    let stored = match wanted {
+        Some(_) => call.converted(stored).await?,
+        None => call.converted_now(stored).await?,
+    };
     reply::stored(call, 200, &stored)
 }
 
@@ -36,10 +40,13 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     let options = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
-    let page = Page::read(call, &options)?;
+    let page = Page::read(call, &options)?.converted(call, &options, &selection).await?;
     let (items, meta) = page.select(call, &options, selection).await;
     list::answer(call, &meta, items).await
 }
+
+/// Number of objects that are converted together, with as many reviews as their size needs.
+const CONVERTED: usize = 500;
 
 /// State of the collection to list, and the start of the page.
 pub(super) struct Page {
@@ -93,6 +100,49 @@ impl Page {
         }
         .snapshot();
         Ok(Self { snapshot, start: None, limited: wanted != Some(0) })
+    }
+
+    /// Converts the objects of the page to the version of the request, if a webhook does that. Objects after the page stay as they
+    /// are stored.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(super) async fn converted(
+        mut self,
+        call: &Call,
+        options: &ListOptions,
+        selection: &Selection,
+    ) -> Result<Self, ApiError> {
+        if call.served.webhook.is_none() {
+            return Ok(self);
+        }
+        let limit = options.limit.filter(|_| self.limited);
+        let stored = self.snapshot.clone();
+        let mut rest = stored.range(&call.path.namespace, self.start.as_ref());
+        let mut turns = Turns::default();
+        // With selectors, the first match after a full page is converted too: it decides whether there is another page.
+        let mut left =
+            limit.map(|limit| if selection.is_about_place() { limit } else { limit.saturating_add(1) });
+        while left != Some(0) {
+            let most = left.filter(|_| selection.is_about_place()).unwrap_or(CONVERTED).min(CONVERTED);
+            let batch = rest.by_ref().filter(|(key, _)| selection.matches_place(key)).take(most);
+            let batch: Vec<(&Key, &Arc<Stored>)> = batch.collect();
+            if batch.is_empty() {
+                break;
+            }
+            let objects: Vec<Arc<Stored>> = batch.iter().map(|(_, stored)| Arc::clone(stored)).collect();
+            let converted = call.all_converted(&objects).await?;
+            for ((key, stored), object) in batch.into_iter().zip(converted) {
+                if let Some(left) = &mut left {
+                    *left = left.saturating_sub(usize::from(selection.matches(&call.served, key, &object)));
+                }
+                if !Arc::ptr_eq(stored, &object) {
+                    self.snapshot.replace(key, object);
+                }
+                turns.pass().await;
+            }
+        }
+        Ok(self)
     }
 
     /// Returns the objects of the page, and the metadata of the list.

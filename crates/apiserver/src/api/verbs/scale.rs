@@ -24,9 +24,9 @@ const SUBRESOURCE: &str = "scale";
 const KIND: &str = "Scale";
 
 /// Returns the scale of an object.
-pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
     let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
-    let stored = stored.ok_or_else(|| call.not_found())?;
+    let stored = call.converted_now(stored.ok_or_else(|| call.not_found())?).await?;
     show(call, view(call, &call.served.value(&stored))?)
 }
 

@@ -150,11 +150,12 @@ pub(crate) async fn change(
         // the newer object.
         let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
-        let old = served.value(&stored);
-        let (mut new, ownership) = transform(call, &old)?;
+        let shown = call.converted(Arc::clone(&stored)).await?;
+        let old = served.value(&shown);
+        let (mut new, ownership) = call.with_conversions(|| transform(call, &old)).await?;
         // Before plugins and the kind itself set fields, which have no owner.
         if ownership == Ownership::Tracked {
-            track(call, Some(&old), &mut new, options, &call.path.subresource);
+            track(call, Some(&old), &mut new, options, &call.path.subresource).await;
         }
         let operation = OperationOptions::Update(options);
         match reviewed {
@@ -200,10 +201,14 @@ pub(crate) async fn change(
         if served.is_custom() {
             served.strategy.prepare_storage(served, &mut new);
         }
-        let document = served.document(&new);
+        let is_wanted = served.is_stored_as_wanted(&stored);
         // Values are compared too: an object stored under an older schema gets its defaults when read.
-        if (document.same(&stored.document) || new == old) && served.is_stored_as_wanted(&stored) {
-            return Ok(Changed::Stored(stored));
+        if new == old && is_wanted {
+            return Ok(Changed::Stored(shown));
+        }
+        let document = call.document(&new).await?;
+        if document.same(&stored.document) && is_wanted {
+            return Ok(Changed::Stored(shown));
         }
         // Completes a deletion: this write removed the last finalizer, and the grace period is over.
         let gone = metadata::is_terminating(&new)
@@ -211,7 +216,7 @@ pub(crate) async fn change(
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
             && served.strategy.deletable(&new);
         if options.dry_run {
-            return Ok(Changed::Value(new));
+            return Ok(Changed::Value(call.dry_run(new).await?));
         }
         let change = if gone { Change::Delete } else { Change::Put(document) };
         let recheck = |store: &Store<StorageKey>| match reviewed {
@@ -222,7 +227,7 @@ pub(crate) async fn change(
         match commit {
             Ok(event) => {
                 return Ok(match &event.after {
-                    Some(stored) => Changed::Stored(Arc::clone(stored)),
+                    Some(stored) => Changed::Stored(call.converted(Arc::clone(stored)).await?),
                     // The commit deleted the object: respond with its last state.
                     None => Changed::Value(new),
                 });
@@ -317,14 +322,19 @@ fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
 }
 
 /// Makes the manager of this request the owner of the changed fields.
-pub(crate) fn track(
+pub(crate) async fn track(
     call: &Call,
     old: Option<&Value>,
     new: &mut Value,
     options: &WriteOptions,
     subresource: &str,
 ) {
-    writer::track_as(&call.cluster, &call.served, &call.manager(options), subresource, old, new);
+    let manager = call.manager(options);
+    if call.served.webhook.is_some() {
+        call.track_converted(old, new, &manager, subresource).await;
+    } else {
+        writer::track_as(&call.cluster, &call.served, &manager, subresource, old, new);
+    }
 }
 
 impl Call {

@@ -103,7 +103,7 @@ async fn delete_instances(cluster: &ClusterState, served: &Served, snapshot: &Sn
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
         // On a conflict the object has changed, and that write wakes the task again.
-        begin_deletion(cluster, served, key, stored.revision, &object, &finalizers);
+        begin_deletion(cluster, served, key, stored, &object, &finalizers);
         turns.pass().await;
     }
 }

@@ -1,5 +1,6 @@
 //! Resources of a definition, one for each served version.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use kube_apimachinery::metadata;
@@ -12,7 +13,10 @@ use serde_json::{Value, json};
 use crate::kind::registry::{Custom, Registry, Served};
 use crate::kind::resource::{Generation, Resource, Rules, ScalePaths, StorageKey};
 use crate::kind::version;
+use crate::kind::webhook_conversion::{ObjectVersion, ReviewVersion, WebhookConversion};
 use crate::kinds::{self, definition::condition};
+use crate::store::TypeMeta;
+use crate::webhook_client::ClientConfig;
 
 /// Verbs of custom resources in the order of discovery.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -25,7 +29,9 @@ pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> 
     }
     let versions = definition["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
     let served = versions.iter().filter(|version| version["served"] == true);
-    served.filter_map(|version| served_version(definition, version, old)).collect()
+    // Shared by all versions, and not needed if none of them changed.
+    let webhook = LazyCell::new(|| webhook_conversion(definition).map(Arc::new));
+    served.filter_map(|version| served_version(definition, version, old, &webhook)).collect()
 }
 
 /// Whether the definition has the name of a builtin resource.
@@ -50,10 +56,16 @@ pub(super) fn storage(definition: &Value) -> StorageKey {
 pub(super) fn of_storage(definition: &Value, registry: &Registry) -> Option<Arc<Served>> {
     let versions = definition["spec"]["versions"].as_array()?;
     let version = versions.iter().find(|version| version["storage"] == true)?;
-    served_version(definition, version, registry)
+    let webhook = LazyCell::new(|| webhook_conversion(definition).map(Arc::new));
+    served_version(definition, version, registry, &webhook)
 }
 
-fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option<Arc<Served>> {
+fn served_version(
+    definition: &Value,
+    version: &Value,
+    old: &Registry,
+    webhook: &LazyCell<Option<Arc<WebhookConversion>>, impl FnOnce() -> Option<Arc<WebhookConversion>>>,
+) -> Option<Arc<Served>> {
     let custom = Custom {
         definition: metadata::text(definition, "name").to_owned(),
         uid: metadata::text(definition, "uid").to_owned(),
@@ -112,11 +124,36 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
             custom: true,
         },
     };
-    let served = Served::new(Arc::new(resource), schema(version), &kinds::custom::Custom, Some(custom));
+    let parsed = Option::as_ref(webhook).and_then(|webhook| webhook.version(&resource.version));
+    let parsed = parsed.map_or_else(|| schema(version), |version| Arc::clone(&version.schema));
+    let served = Served::new(Arc::new(resource), parsed, &kinds::custom::Custom, Some(custom));
+    if let Some(webhook) = &**webhook {
+        return Some(Arc::new(served.converted_by(Arc::clone(webhook))));
+    }
     Some(Arc::new(match storage.filter(|storage| storage["name"] != version["name"]) {
         Some(storage) => served.stored_as(schema(storage)),
         None => served,
     }))
+}
+
+/// Returns the conversion by a webhook, if the definition has one.
+fn webhook_conversion(definition: &Value) -> Option<WebhookConversion> {
+    let spec = &definition["spec"];
+    let conversion = Some(&spec["conversion"]).filter(|conversion| conversion["strategy"] == "Webhook")?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, kind) = (text(&spec["group"]), text(&definition["status"]["acceptedNames"]["kind"]));
+    let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
+    let version = |version: &Value| {
+        let name = text(&version["name"]);
+        let kind = TypeMeta::new(&format!("{group}/{name}"), &kind);
+        ObjectVersion { kind, name, schema: schema(version) }
+    };
+    Some(WebhookConversion {
+        client: ClientConfig::read(&conversion["webhook"]["clientConfig"]),
+        review: ReviewVersion::first_supported(&conversion["webhook"]["conversionReviewVersions"]),
+        storage: storage_version(definition),
+        versions: versions.iter().map(version).collect(),
+    })
 }
 
 /// Parses the schema of a version. It is not validated again: a definition that an older server accepted is still served.

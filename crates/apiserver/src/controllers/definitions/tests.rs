@@ -19,7 +19,7 @@ fn count(server: &ClusterState) -> usize {
 }
 
 fn is_defined(server: &testing::Running) -> bool {
-    read::get(&testing::call(server, THE_DEFINITION)).is_ok()
+    testing::now(read::get(&testing::call(server, THE_DEFINITION))).is_ok()
 }
 
 /// Waits until the task has removed the definition.
@@ -156,7 +156,7 @@ async fn a_definition_of_a_builtin_kind_leaves_that_alone() {
 
     testing::delete(&server, DEFINED).unwrap();
     testing::gone(&server, DEFINED).await;
-    assert!(read::get(&testing::call(&server, &format!("{LEASES}/leader"))).is_ok());
+    assert!(testing::now(read::get(&testing::call(&server, &format!("{LEASES}/leader")))).is_ok());
     testing::create(&server, LEASES, &json!({"metadata": {"name": "other"}})).unwrap();
 }
 

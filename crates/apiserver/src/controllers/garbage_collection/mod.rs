@@ -85,14 +85,15 @@ enum Owner {
 pub(crate) struct Read {
     served: Arc<Served>,
     place: Place,
-    revision: u64,
+    stored: Arc<Stored>,
+    /// Value of `stored`. In a version that a webhook converts, only its metadata counts.
     object: Value,
 }
 
 impl Read {
-    pub(crate) fn new(served: &Arc<Served>, key: &Key, revision: u64, object: Value) -> Self {
+    pub(crate) fn new(served: &Arc<Served>, key: &Key, stored: &Arc<Stored>, object: Value) -> Self {
         let place = Place { table: served.storage().clone(), key: key.clone() };
-        Self { served: Arc::clone(served), place, revision, object }
+        Self { served: Arc::clone(served), place, stored: Arc::clone(stored), object }
     }
 }
 
@@ -284,7 +285,7 @@ impl Collector {
         let Some(place) = self.graph.next() else { return false };
         if let Some(node) = self.graph.node(&place)
             && let Some(read) = self.read(cluster, &place)
-            && read.revision <= self.seen
+            && read.stored.revision <= self.seen
         {
             self.judge(cluster, node, &read);
         }
@@ -313,7 +314,7 @@ impl Collector {
         let served = Arc::clone(&self.tables.get(&place.table)?.served);
         let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned())?;
         let object = served.value(&stored);
-        Some(Read { served, place: place.clone(), revision: stored.revision, object })
+        Some(Read { served, place: place.clone(), stored, object })
     }
 
     /// Removes the references to the owner from its dependents, then the owner's finalizer. Of many dependents it changes the first
@@ -489,20 +490,19 @@ fn delete(cluster: &ClusterState, read: &Read, foreground: bool) {
     if foreground && !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
         finalizers.push(FOREGROUND.to_owned());
     }
-    begin_deletion(cluster, &read.served, &read.place.key, read.revision, &read.object, &finalizers);
+    begin_deletion(cluster, &read.served, &read.place.key, &read.stored, &read.object, &finalizers);
 }
 
 /// Stores a changed object with the collector as field manager.
 fn put_tracked(cluster: &ClusterState, read: &Read, mut object: Value) -> bool {
     writer::track_as(cluster, &read.served, MANAGER, "", Some(&read.object), &mut object);
-    commit(cluster, read, Change::Put(read.served.document(&object)))
+    commit(cluster, read, Change::Put(read.served.document_with_metadata(&read.stored, &object)))
 }
 
 /// Commits a change; returns `false` if the object changed meanwhile, in which case that commit queues it again.
 fn commit(cluster: &ClusterState, read: &Read, change: Change) -> bool {
-    let done = cluster.commit(read.served.storage(), &read.place.key, Some(read.revision), change, |_| {
-        Ok::<(), std::convert::Infallible>(())
-    });
+    let (storage, key, expected) = (read.served.storage(), &read.place.key, Some(read.stored.revision));
+    let done = cluster.commit(storage, key, expected, change, |_| Ok::<(), std::convert::Infallible>(()));
     !matches!(done, Err(Refused::Conflict))
 }
 

@@ -2,15 +2,13 @@
 //!
 //! Without the warning, a test that creates such an object could mistake the missing effect for success.
 
-use serde_json::Value;
-
 use crate::kind::resource::Resource;
 
 /// Prefix of these warnings, which kube-apiserver does not give.
 const PREFIX: &str = "kube-apiserver-embedded: ";
 
 /// Returns the warning for a new object of a kind without effect.
-pub(super) fn warning(resource: &Resource, object: &Value) -> Option<String> {
+pub(super) fn warning(resource: &Resource) -> Option<String> {
     let what = match (resource.group.as_str(), resource.kind.as_str()) {
         (
             "admissionregistration.k8s.io",
@@ -19,13 +17,6 @@ pub(super) fn warning(resource: &Resource, object: &Value) -> Option<String> {
             | "MutatingAdmissionPolicy"
             | "MutatingAdmissionPolicyBinding",
         ) => "no admission policy is evaluated",
-        ("apiextensions.k8s.io", "CustomResourceDefinition")
-            if object["spec"]["conversion"]["strategy"] == "Webhook" =>
-        {
-            let what =
-                "no conversion webhook is called: objects of another version only change their apiVersion";
-            return Some(format!("{PREFIX}{what}"));
-        }
         _ => return None,
     };
     Some(format!("{PREFIX}this {} has no effect: {what}", resource.kind))
@@ -33,16 +24,14 @@ pub(super) fn warning(resource: &Resource, object: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn objects_without_effect_have_a_warning() {
-        let warned = |kind: &str, object: &Value| {
+        let warned = |kind: &str| {
             let served = super::super::served();
             let (resource, _) = served.iter().find(|(resource, _)| resource.kind == kind).unwrap();
-            warning(resource, object)
+            warning(resource)
         };
         for kind in [
             "ValidatingAdmissionPolicy",
@@ -50,16 +39,9 @@ mod tests {
             "MutatingAdmissionPolicy",
             "MutatingAdmissionPolicyBinding",
         ] {
-            let told = warned(kind, &json!({})).unwrap();
+            let told = warned(kind).unwrap();
             assert!(told.starts_with(&format!("{PREFIX}this {kind} has no effect: no ")), "{told}");
         }
-        assert_eq!(warned("ConfigMap", &json!({})), None);
-        let converts = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
-        assert_eq!(warned("CustomResourceDefinition", &converts("None")), None);
-        assert_eq!(
-            warned("CustomResourceDefinition", &converts("Webhook")).unwrap(),
-            "kube-apiserver-embedded: no conversion webhook is called: objects of another version only change their \
-             apiVersion"
-        );
+        assert_eq!(warned("ConfigMap"), None);
     }
 }

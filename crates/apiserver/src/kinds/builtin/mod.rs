@@ -114,8 +114,8 @@ fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
 }
 
 /// Returns the warning for a new object that has no effect in this server.
-pub(crate) fn ineffective(resource: &Resource, object: &Value) -> Option<String> {
-    ineffective::warning(resource, object)
+fn ineffective(resource: &Resource) -> Option<String> {
+    ineffective::warning(resource)
 }
 
 /// Returns the grace period of a deletion in seconds; `None` for kinds without one.

@@ -67,7 +67,7 @@ impl Strategy for Plain {
         old: Option<&Value>,
         _subresource: &str,
     ) -> Vec<String> {
-        let ineffective = old.is_none().then(|| super::ineffective(&served.resource, object)).flatten();
+        let ineffective = old.is_none().then(|| super::ineffective(&served.resource)).flatten();
         let is_new_quota =
             old.is_none() && served.resource.group.is_empty() && served.resource.kind == "ResourceQuota";
         let of_quota = if is_new_quota { quota::warnings(object) } else { Vec::new() };

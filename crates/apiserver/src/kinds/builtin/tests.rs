@@ -95,7 +95,7 @@ async fn live(server: &Running, served: &Served, encoding: Encoding) -> Value {
     let created = decode(&body(created).await);
 
     let one = format!("{collection}/{name}");
-    let got = decode(&body(read::get(&call(&one)).unwrap()).await);
+    let got = decode(&body(testing::now(read::get(&call(&one))).unwrap()).await);
     if served.resource.plural != "customresourcedefinitions" {
         assert_eq!(got, created, "{what}");
     }
@@ -160,7 +160,8 @@ async fn an_autoscaler_is_stored_once_and_shown_in_both_versions() {
     });
     testing::create(&server, &path("v1"), &old).unwrap();
     let get = async |version: &str| -> Value {
-        let reply = read::get(&testing::call(&server, &format!("{}/web", path(version)))).unwrap();
+        let reply =
+            testing::now(read::get(&testing::call(&server, &format!("{}/web", path(version))))).unwrap();
         serde_json::from_slice(&body(reply).await).unwrap()
     };
     let new = get("v2").await;
@@ -175,7 +176,7 @@ async fn an_autoscaler_is_stored_once_and_shown_in_both_versions() {
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     let call = testing::call(&server, &format!("{}/web", path("v1")));
     testing::now(delete::run(&call, &Bytes::new())).unwrap();
-    assert!(read::get(&testing::call(&server, &format!("{}/web", path("v2")))).is_err());
+    assert!(testing::now(read::get(&testing::call(&server, &format!("{}/web", path("v2"))))).is_err());
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod validate;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::builtin::{PLAIN, ineffective};
+use super::builtin::PLAIN;
 use crate::kind::registry::Served;
 use crate::kind::resource::StorageKey;
 use crate::kind::{Strategy, WriteContext};
@@ -70,14 +70,12 @@ impl Strategy for Definition {
 
     fn warnings(
         &self,
-        served: &Served,
+        _served: &Served,
         definition: &Value,
         old: Option<&Value>,
         subresource: &str,
     ) -> Vec<String> {
-        let own = if subresource.is_empty() { validate::warnings(definition, old) } else { Vec::new() };
-        let ineffective = old.is_none().then(|| ineffective(&served.resource, definition)).flatten();
-        own.into_iter().chain(ineffective).collect()
+        if subresource.is_empty() { validate::warnings(definition, old) } else { Vec::new() }
     }
 
     fn pins_deleted_uid(&self) -> bool {

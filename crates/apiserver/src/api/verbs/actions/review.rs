@@ -25,7 +25,7 @@ pub(super) async fn run(
     object_meta::wipe(&mut review);
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut review)?;
     // Reviews have managed fields like stored objects.
-    update::track(call, None, &mut review, &options, "");
+    update::track(call, None, &mut review, &options, "").await;
     let name = metadata::text(&review, "name").to_owned();
     let (admission, attributes) =
         (&call.context.admission, call.attributes(OperationOptions::Create(&options), None).named(&name));

@@ -5,8 +5,10 @@
 //! the next bookmark or its deadline. If a client does not read for too long, the history no longer reaches back to the
 //! cursor, and the stream ends.
 //!
-//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client.
+//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client; if a webhook converts the objects, also a batch
+//! of converted ones.
 
+mod conversion;
 mod interrupts;
 mod lines;
 
@@ -28,7 +30,8 @@ use crate::request::origin::Closing;
 use crate::request::query::{ListOptions, revision};
 use crate::response::ResponseBody;
 use crate::state::{ClusterState, Subscription};
-use crate::store::{Event, Expired, Key, Snapshot, State, TableId};
+use crate::store::{Event, Expired, Key, Snapshot, State, Stored, TableId};
+use conversion::Conversion;
 use interrupts::Interrupts;
 
 /// Maximum number of events per read of the history.
@@ -118,6 +121,7 @@ pub(crate) fn run(
         holding: None,
         deadline,
         pending: None,
+        conversion: call.served.webhook.is_some().then(Box::default),
         initial: initial.then(|| Box::new(Initial { snapshot: state.snapshot(), next: None })),
         selection: Box::new(selection),
         cluster,
@@ -208,6 +212,8 @@ struct Watch {
     /// Error that is still to be sent.
     pending: Option<Bytes>,
     initial: Option<Box<Initial>>,
+    /// Conversion by a webhook, if the kind has one.
+    conversion: Option<Box<Conversion>>,
     // Boxed because large and rarely used: the fields used for every event stay close together.
     selection: Box<Selection>,
     call: Box<Call>,
@@ -234,6 +240,14 @@ impl Stream for Watch {
                 }
                 ready!(holding.as_mut().poll(context));
                 watch.holding = None;
+            }
+            if watch.conversion.is_some() && watch.poll_conversion(context).is_pending() {
+                // The end of the watch also ends the call.
+                if watch.interrupts.is_over() {
+                    watch.end_conversion();
+                    return Poll::Ready(None);
+                }
+                return Poll::Pending;
             }
             let mut is_held = false;
             match watch.chunk(waited) {
@@ -416,11 +430,13 @@ impl Watch {
         let mut next = None;
         let mut work = 0;
         for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
-            if out.len() >= CHUNK || work >= WORK || self.is_cut() {
+            if out.len() >= CHUNK || work >= WORK || self.is_cut() || !self.can_read_object(key, stored) {
                 next = Some(key.clone());
                 break;
             }
             work += OBJECT + stored.document.len();
+            let converted = self.conversion.is_some().then(|| self.form(stored));
+            let stored = converted.as_ref().unwrap_or(stored);
             if self.everything || self.selection.matches(&self.call.served, key, stored) {
                 let line = self.line("ADDED", stored, stored.revision);
                 let line = self.pass(line);
@@ -459,9 +475,14 @@ impl Watch {
         loop {
             let (events, now) = self.read()?;
             let mut unread = events.len();
+            let mut awaits_conversion = false;
             // A single event is sent without copying, because many watches share its bytes.
             let (mut one, mut many): (Option<Bytes>, Vec<u8>) = (None, Vec::new());
             for event in &events {
+                if !self.can_read(event) {
+                    awaits_conversion = true;
+                    break;
+                }
                 unread -= 1;
                 self.cursor = event.revision;
                 let states = [&event.before, &event.after].into_iter().flatten();
@@ -495,7 +516,7 @@ impl Watch {
                 _ if !many.is_empty() => return Ok(Read::Chunk(Bytes::from(many))),
                 Some(one) => return Ok(Read::Chunk(one)),
                 None if is_all => return Ok(Read::Finished),
-                None if work >= WORK => return Ok(Read::Unfinished),
+                None if work >= WORK || awaits_conversion => return Ok(Read::Unfinished),
                 None => {}
             }
         }
@@ -511,22 +532,35 @@ impl Watch {
         }
     }
 
+    /// Whether an event is of an object in the watched namespace.
+    fn is_in_namespace(&self, event: &Event) -> bool {
+        self.namespace.is_empty() || event.key.namespace() == &*self.namespace
+    }
+
     /// Encodes an event, if the client should see it.
     fn event_line(&mut self, event: &Event) -> Option<Bytes> {
-        if !self.namespace.is_empty() && event.key.namespace() != &*self.namespace {
+        if !self.is_in_namespace(event) {
             return None;
         }
-        let matches = |state| {
-            let is_there = event.state(state).is_some();
-            is_there && (self.everything || self.selection.matches_event(&self.call.served, event, state))
+        let converted = self.conversion.is_some().then(|| {
+            let form = |stored: &Option<Arc<Stored>>| stored.as_ref().map(|stored| self.form(stored));
+            [form(&event.before), form(&event.after)]
+        });
+        let [before, after] = match &converted {
+            Some([before, after]) => [before, after],
+            None => [&event.before, &event.after],
         };
-        let (before, after) = (matches(State::Before), matches(State::After));
+        let matches = |state, stored: &Option<Arc<Stored>>| {
+            let is_selected =
+                |stored: &Stored| self.selection.matches_event(&self.call.served, event, state, stored);
+            stored.as_ref().is_some_and(|stored| self.everything || is_selected(stored))
+        };
         // An object that stops matching is reported as deleted, with its last matching content.
-        let (kind, stored) = match (before, after) {
+        let (kind, stored) = match (matches(State::Before, before), matches(State::After, after)) {
             (false, false) => return None,
-            (false, true) => ("ADDED", event.after.as_ref()?),
-            (true, true) => ("MODIFIED", event.after.as_ref()?),
-            (true, false) => ("DELETED", event.before.as_ref()?),
+            (false, true) => ("ADDED", after.as_ref()?),
+            (true, true) => ("MODIFIED", after.as_ref()?),
+            (true, false) => ("DELETED", before.as_ref()?),
         };
         let Some(form) = self.shared_form(kind) else {
             return Some(self.line(kind, stored, event.revision));

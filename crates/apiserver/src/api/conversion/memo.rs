@@ -1,0 +1,116 @@
+//! Conversions in the midst of a computation that cannot wait, such as the merge of an apply.
+//!
+//! The computation runs with the conversions that are known so far. If one is missing, it records what it wants and fails; the
+//! caller makes the conversion and starts it again. Each round adds what the round before wanted, and the computation is a pure
+//! function of the conversions, so the number of rounds is at most that of the different conversions of one apply.
+
+use kube_apimachinery::managed_fields::{Schemas, Versions};
+use kube_apimachinery::schema::Schema;
+use kube_apimachinery::status::ApiError;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::Converter;
+use crate::kind::registry::Served;
+use crate::kind::webhook_conversion::WebhookConversion;
+use crate::state::ClusterState;
+
+/// Maximum number of conversions of one write. Its `managedFields` decide how many versions are compared.
+const CONVERSIONS: usize = 256;
+
+/// Conversions of one write.
+#[derive(Debug, Default)]
+pub(crate) struct Memo(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    known: Vec<(Wanted, Result<Value, ApiError>)>,
+    wanted: Vec<Wanted>,
+}
+
+/// An object, and the apiVersion that it is wanted in.
+#[derive(Debug, PartialEq)]
+struct Wanted {
+    object: Value,
+    api_version: String,
+}
+
+/// Versions of a kind with a webhook, as far as they are known.
+pub(crate) struct KnownVersions<'a> {
+    webhook: &'a WebhookConversion,
+    memo: &'a Memo,
+}
+
+impl Memo {
+    /// Returns access to the other versions of a kind with a webhook.
+    pub(crate) fn versions<'a>(&'a self, served: &'a Served) -> Option<KnownVersions<'a>> {
+        served.webhook.as_deref().map(|webhook| KnownVersions { webhook, memo: self })
+    }
+
+    /// Makes the conversions that a computation wanted. Returns `false` if it wanted none, or too many.
+    pub(crate) async fn fill(&self, cluster: &ClusterState, served: &Served) -> bool {
+        let wanted = std::mem::take(&mut self.0.lock().wanted);
+        let Some(webhook) = &served.webhook else { return false };
+        if wanted.is_empty() || self.0.lock().known.len() + wanted.len() > CONVERSIONS {
+            return false;
+        }
+        for version in &webhook.versions {
+            let desired = &version.kind.api_version;
+            let of_version = wanted.iter().filter(|wanted| wanted.api_version == *desired);
+            let objects: Vec<Value> = of_version.map(|wanted| wanted.object.clone()).collect();
+            if objects.is_empty() {
+                continue;
+            }
+            let sent = objects.iter().cloned().map(Ok);
+            let results = match Converter::call(cluster, webhook, version, sent, Ok).await {
+                Ok(converted) => converted,
+                Err(error) => vec![Err(error); objects.len()],
+            };
+            let wanted = objects.into_iter().map(|object| Wanted { object, api_version: desired.clone() });
+            self.0.lock().known.extend(wanted.zip(results));
+        }
+        true
+    }
+}
+
+impl<'a> KnownVersions<'a> {
+    /// Returns the schemas for a write in the version of `served`.
+    pub(crate) fn schemas(&'a self, served: &'a Served) -> Schemas<'a> {
+        Schemas { own: &served.schema, others: Some(self) }
+    }
+}
+
+impl Versions for KnownVersions<'_> {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        self.webhook.version_of(api_version).map(|version| &*version.schema)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ApiError> {
+        if self.webhook.version_of(api_version).is_none() {
+            let why = format!("request to convert CR to an invalid group/version: {api_version}");
+            return Err(ApiError::internal(why));
+        }
+        // An empty object is empty in every version.
+        let is_type = |name: &String| name == "apiVersion" || name == "kind";
+        if object.as_object().is_some_and(|fields| fields.keys().all(is_type)) {
+            let mut object = object.clone();
+            object["apiVersion"] = api_version.into();
+            return Ok(object);
+        }
+        let mut state = self.memo.0.lock();
+        let found = state
+            .known
+            .iter()
+            .find(|(wanted, _)| wanted.api_version == api_version && wanted.object == *object);
+        if let Some((_, result)) = found {
+            return result.clone();
+        }
+        let wanted = Wanted { object: object.clone(), api_version: api_version.to_owned() };
+        if !state.wanted.contains(&wanted) {
+            state.wanted.push(wanted);
+        }
+        Err(ApiError::internal(format!(
+            "the managed fields of the object need more than {CONVERSIONS} conversions: remove old entries"
+        )))
+    }
+}

@@ -1,0 +1,335 @@
+//! Conversion of custom objects by webhooks.
+//!
+//! Objects are stored in the storage version of their definition. A verb that reads them in another version converts them first:
+//! [`Converter::read`] returns them as if they were stored in the version of the request, and the rest of the verb knows nothing of
+//! webhooks. A verb that writes calls [`Converter::document`] before the commit. Server-side apply and the tracking of field owners
+//! compare objects in further versions, as [`Memo`] explains. Kinds without a webhook take none of these ways.
+//!
+//! No lock is held during a call. Controllers of the server itself never convert: they read and write metadata, which is the same
+//! in all versions, in the version in which an object is stored. So a broken webhook stops neither garbage collection nor the
+//! deletion of namespaces and definitions.
+//!
+//! Bounds: a review has at most [`OBJECTS`] objects and about [`BYTES`] bytes of them; a call takes at most [`TIMEOUT`]; converted
+//! objects are kept up to 32 MiB.
+
+mod cache;
+mod memo;
+mod review;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::iter;
+use std::sync::Arc;
+
+use kube_apimachinery::metadata;
+use kube_apimachinery::status::ApiError;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant, timeout_at};
+
+use self::cache::{Cache, Id};
+pub(crate) use self::memo::Memo;
+use self::review::Review;
+use crate::kind::registry::Served;
+use crate::kind::version::version_number;
+use crate::kind::webhook_conversion::{ObjectVersion, WebhookConversion};
+use crate::state::{ClusterState, Turns};
+use crate::store::{Document, Stored};
+use crate::webhook_client::TimeoutQuery;
+
+/// Maximum number of objects of a review.
+const OBJECTS: usize = 500;
+/// Size of the objects of a review after which another one begins. One object may be larger.
+const BYTES: usize = 512 << 10;
+/// Maximum duration of a call, equal to the longest timeout of an admission webhook. kube-apiserver has no limit of its own.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whether a read accepts an object that was converted earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// As for lists and watches, which kube-apiserver serves from its watch cache of converted objects.
+    Accepted,
+    /// As for a GET of the current state, which kube-apiserver reads from etcd and converts each time.
+    Ignored,
+}
+
+/// Calls conversion webhooks, and keeps converted objects.
+#[derive(Default)]
+pub(crate) struct Converter {
+    cache: Mutex<Cache>,
+    /// Objects that are being converted. A receiver is notified when its call ends, successfully or not.
+    underway: Mutex<BTreeMap<Id, watch::Receiver<()>>>,
+}
+
+impl Converter {
+    /// Returns objects in the version of `served`, in the same order. Those that are in this version are returned as they are, and
+    /// those that are kept from an earlier conversion without a call.
+    ///
+    /// Dropping the future ends the call.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(crate) async fn read(
+        &self,
+        cluster: &ClusterState,
+        served: &Served,
+        objects: &[Arc<Stored>],
+    ) -> Result<Vec<Arc<Stored>>, ApiError> {
+        let Some(webhook) = &served.webhook else { return Ok(objects.to_vec()) };
+        let mut converted: Vec<Option<Arc<Stored>>> = vec![None; objects.len()];
+        self.find(served, objects, &mut converted);
+        let calls = self.calls_of_others(served, objects, &converted);
+        if !calls.is_empty() {
+            let deadline = Instant::now() + TIMEOUT;
+            for mut call in calls {
+                // An error means that the call ended. It is not awaited for longer: its caller may have stopped polling it.
+                let _ = timeout_at(deadline, call.changed()).await;
+            }
+            self.find(served, objects, &mut converted);
+        }
+        let missing = (0..objects.len()).filter(|at| converted[*at].is_none());
+        let missing: Vec<(usize, &Arc<Stored>)> = missing.map(|at| (at, &objects[at])).collect();
+        if missing.is_empty() {
+            return Ok(converted.into_iter().flatten().collect());
+        }
+        let _underway = self.begin(served, &missing);
+        for batch in batches(&missing) {
+            let objects: Vec<&Stored> = batch.iter().map(|(_, stored)| &***stored).collect();
+            let results = self.convert(cluster, served, webhook, &objects).await?;
+            for ((at, _), object) in batch.iter().zip(results) {
+                converted[*at] = Some(object);
+            }
+        }
+        Ok(converted.into_iter().flatten().collect())
+    }
+
+    /// Converts the objects of one review, and keeps the results.
+    async fn convert(
+        &self,
+        cluster: &ClusterState,
+        served: &Served,
+        webhook: &WebhookConversion,
+        objects: &[&Stored],
+    ) -> Result<Vec<Arc<Stored>>, ApiError> {
+        let version = webhook.version(&served.resource.version).ok_or_else(|| {
+            let api_version = &served.kind.api_version;
+            ApiError::internal(format!("request to convert CR to an invalid group/version: {api_version}"))
+        })?;
+        let originals = objects.iter().map(|stored| original(webhook, stored));
+        let documents = Self::call(cluster, webhook, version, originals, |mut value| {
+            served.schema.prune(&mut value);
+            served.document(&value)
+        });
+        let documents = documents.await?.into_iter();
+        let mut cache = self.cache.lock();
+        let kept = objects.iter().zip(documents).map(|(stored, document)| {
+            let object = Arc::new(Stored::new(stored.revision, document));
+            // Objects that are not stored have no revision.
+            if stored.revision != 0 {
+                cache.insert((served.id, stored.revision), &object);
+            }
+            object
+        });
+        Ok(kept.collect())
+    }
+
+    /// Returns the stored form of an object of `served`.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(crate) async fn document(
+        &self,
+        cluster: &ClusterState,
+        served: &Served,
+        object: &Value,
+    ) -> Result<Document, ApiError> {
+        let storage = served.webhook.as_ref().filter(|_| served.converts_writes());
+        let Some((webhook, storage)) =
+            storage.and_then(|webhook| Some((webhook, webhook.version(&webhook.storage)?)))
+        else {
+            return Ok(served.document(object));
+        };
+        let mut object = object.clone();
+        metadata::of(&mut object).remove("resourceVersion");
+        let documents = Self::call(cluster, webhook, storage, iter::once(Ok(object)), |mut converted| {
+            storage.schema.prune(&mut converted);
+            // Written with no schema: a reader in the storage version sets its defaults.
+            Document::new(&converted, 0, version_number(&storage.name))
+        });
+        Ok(documents.await?.pop().expect("the answer has as many objects as the review"))
+    }
+
+    /// Returns one object in the version of `served`; see [`read`](Self::read). [`Kept::Ignored`] always calls the webhook.
+    ///
+    /// # Errors
+    /// Like [`read`](Self::read).
+    pub(crate) async fn read_one(
+        &self,
+        cluster: &ClusterState,
+        served: &Served,
+        stored: Arc<Stored>,
+        kept: Kept,
+    ) -> Result<Arc<Stored>, ApiError> {
+        let Some(webhook) = served.webhook.as_ref().filter(|_| served.awaits_conversion(&stored)) else {
+            return Ok(stored);
+        };
+        let converted = match kept {
+            Kept::Accepted => self.read(cluster, served, std::slice::from_ref(&stored)).await?,
+            Kept::Ignored => self.convert(cluster, served, webhook, &[&stored]).await?,
+        };
+        Ok(converted.into_iter().next().unwrap_or(stored))
+    }
+
+    /// Returns an object that is not stored as a reader would see it after it was: converted to its stored form and back.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(crate) async fn round_trip(
+        &self,
+        cluster: &ClusterState,
+        served: &Served,
+        object: Value,
+    ) -> Result<Value, ApiError> {
+        if !served.converts_writes() {
+            return Ok(object);
+        }
+        let document = self.document(cluster, served, &object).await?;
+        // No commit has revision 0.
+        let stored =
+            self.read_one(cluster, served, Arc::new(Stored::new(0, document)), Kept::Ignored).await?;
+        let mut shown = served.value(&stored);
+        let revision = object["metadata"].get("resourceVersion").cloned();
+        let fields = metadata::of(&mut shown);
+        match revision {
+            Some(revision) => fields.insert("resourceVersion".to_owned(), revision),
+            None => fields.remove("resourceVersion"),
+        };
+        Ok(shown)
+    }
+
+    /// Converts objects of other versions to a version, with one call, and returns the result of `keep` for each, in their order. Yields
+    /// in between.
+    ///
+    /// # Errors
+    /// The first error of `objects`, or 500 if the webhook fails.
+    async fn call<T>(
+        cluster: &ClusterState,
+        webhook: &WebhookConversion,
+        desired: &ObjectVersion,
+        objects: impl Iterator<Item = Result<Value, ApiError>>,
+        mut keep: impl FnMut(Value) -> T,
+    ) -> Result<Vec<T>, ApiError> {
+        let mut turns = Turns::default();
+        let mut review = Review::new(webhook.review, cluster.audit_id(), &desired.kind.api_version);
+        for object in objects {
+            review.push(object?);
+            turns.pass().await;
+        }
+        let answer = cluster.call_webhook(&webhook.client, review.body(), TIMEOUT, TimeoutQuery::Omitted);
+        let answer = answer.await.map_err(|error| ApiError::internal(review.failed(&error.to_string())))?;
+        let objects = review.objects(&answer).map_err(ApiError::internal)?;
+        let mut kept = Vec::with_capacity(objects.len());
+        for (original, converted) in objects {
+            kept.push(keep(review.check(original, converted).map_err(ApiError::internal)?));
+            turns.pass().await;
+        }
+        Ok(kept)
+    }
+
+    /// Fills in the objects that need no conversion, and those that are kept.
+    fn find(&self, served: &Served, objects: &[Arc<Stored>], converted: &mut [Option<Arc<Stored>>]) {
+        let cache = self.cache.lock();
+        for (stored, converted) in objects.iter().zip(converted).filter(|(_, converted)| converted.is_none())
+        {
+            *converted = if served.awaits_conversion(stored) {
+                cache.get((served.id, stored.revision))
+            } else {
+                Some(Arc::clone(stored))
+            };
+        }
+    }
+
+    /// Returns the calls that convert missing objects at the moment.
+    fn calls_of_others(
+        &self,
+        served: &Served,
+        objects: &[Arc<Stored>],
+        converted: &[Option<Arc<Stored>>],
+    ) -> Vec<watch::Receiver<()>> {
+        let underway = self.underway.lock();
+        let missing = objects.iter().zip(converted).filter(|(_, converted)| converted.is_none());
+        let mut calls: Vec<watch::Receiver<()>> = Vec::new();
+        for (stored, _) in missing {
+            if let Some(call) = underway.get(&(served.id, stored.revision))
+                && !calls.iter().any(|known| known.same_channel(call))
+            {
+                calls.push(call.clone());
+            }
+        }
+        calls
+    }
+
+    /// Records that this caller converts objects, until the result is dropped. Objects that another caller converts stay recorded
+    /// as its own.
+    fn begin(&self, served: &Served, objects: &[(usize, &Arc<Stored>)]) -> Underway<'_> {
+        let (sender, receiver) = watch::channel(());
+        let mut underway = self.underway.lock();
+        let mut ids = Vec::new();
+        for (_, stored) in objects.iter().filter(|(_, stored)| stored.revision != 0) {
+            let id = (served.id, stored.revision);
+            if let Entry::Vacant(vacant) = underway.entry(id) {
+                vacant.insert(receiver.clone());
+                ids.push(id);
+            }
+        }
+        Underway { converter: self, ids, _ends: sender }
+    }
+}
+
+/// Objects that a caller converts. Dropping it wakes the callers that wait for them.
+struct Underway<'a> {
+    converter: &'a Converter,
+    ids: Vec<Id>,
+    _ends: watch::Sender<()>,
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let mut underway = self.converter.underway.lock();
+        for id in &self.ids {
+            underway.remove(id);
+        }
+    }
+}
+
+/// Splits objects into those of one review each.
+fn batches<'a, 'b>(objects: &'a [(usize, &'b Arc<Stored>)]) -> Vec<&'a [(usize, &'b Arc<Stored>)]> {
+    let mut batches = Vec::new();
+    let (mut first, mut bytes) = (0, 0);
+    for (at, (_, stored)) in objects.iter().enumerate() {
+        if at > first && (at - first == OBJECTS || bytes + stored.document.len() > BYTES) {
+            batches.push(&objects[first..at]);
+            (first, bytes) = (at, 0);
+        }
+        bytes += stored.document.len();
+    }
+    if first < objects.len() {
+        batches.push(&objects[first..]);
+    }
+    batches
+}
+
+/// Returns an object as a review contains it: in its stored version, with the defaults of that version, without a revision.
+fn original(webhook: &WebhookConversion, stored: &Stored) -> Result<Value, ApiError> {
+    let version = webhook.version_of_stored(stored).ok_or_else(|| {
+        ApiError::internal(
+            "request to convert CR from an invalid group/version: the definition no longer has it",
+        )
+    })?;
+    let mut object = stored.document.to_value(&version.kind, stored.revision);
+    metadata::of(&mut object).remove("resourceVersion");
+    version.schema.prune(&mut object);
+    version.schema.default(&mut object);
+    Ok(object)
+}
