@@ -400,6 +400,13 @@ impl ApiServer {
         self.core.server.faults()
     }
 
+    /// Holds back or releases the garbage collector and the protection of volumes, which otherwise act after each commit. For
+    /// simulations.
+    #[doc(hidden)]
+    pub fn hold_controllers(&self, held: bool) {
+        self.core.server.cluster.hold_controllers(held);
+    }
+
     /// Calls `observe` for each commit from now on, within the call that made it: writes of clients and of the server's own
     /// controllers. Returns `false`, and changes nothing, if there is an observer already. For simulations; it must not call the
     /// server.

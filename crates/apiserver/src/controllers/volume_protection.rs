@@ -34,7 +34,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
                 volume["status"]["phase"] != "Bound"
             });
         }
-        commits.changed().await;
+        commits.turn().await;
     }
 }
 

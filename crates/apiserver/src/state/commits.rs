@@ -4,7 +4,7 @@
 //! come in the same order in every run of a simulation.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -14,11 +14,28 @@ pub(crate) struct Commits {
     latest: AtomicU64,
     /// Wakes its waiters first in, first out.
     changed: Notify,
+    /// Whether the controllers wait until they are released, although there are commits.
+    held: AtomicBool,
+    released: Notify,
 }
 
 impl Commits {
     pub(crate) fn new(revision: u64) -> Arc<Self> {
-        Arc::new(Self { latest: AtomicU64::new(revision), changed: Notify::new() })
+        let latest = AtomicU64::new(revision);
+        Arc::new(Self {
+            latest,
+            changed: Notify::new(),
+            held: AtomicBool::new(false),
+            released: Notify::new(),
+        })
+    }
+
+    /// Holds back or releases the controllers that wait for a [turn](CommitsSubscription::turn).
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Release);
+        if !held {
+            self.released.notify_waiters();
+        }
     }
 
     /// Records a commit. Commits may be reported out of order; the revision never decreases.
@@ -53,6 +70,19 @@ impl CommitsSubscription {
         self.see();
     }
 
+    /// Like [`changed`](Self::changed), and then waits until controllers are not held back.
+    pub(crate) async fn turn(&mut self) {
+        self.changed().await;
+        loop {
+            // Created before the check, so that a release after the check ends the wait.
+            let released = self.commits.released.notified();
+            if !self.commits.held.load(Ordering::Acquire) {
+                return;
+            }
+            released.await;
+        }
+    }
+
     /// Waits until a revision is committed. Cancel safe.
     pub(crate) async fn reached(&self, revision: u64) {
         loop {
@@ -73,6 +103,19 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_turn_comes_after_a_commit_and_a_release() {
+        let commits = Commits::new(1);
+        let mut subscription = commits.subscribe();
+        commits.hold(true);
+        commits.publish(2);
+        let mut turn = Box::pin(subscription.turn());
+        assert!(turn.as_mut().now_or_never().is_none(), "controllers are held back");
+        commits.hold(false);
+        assert!(turn.now_or_never().is_some());
+        assert!(Box::pin(subscription.turn()).now_or_never().is_none(), "there is no commit since");
+    }
 
     #[tokio::test]
     async fn waiters_wake_in_the_order_in_which_they_began_to_wait() {

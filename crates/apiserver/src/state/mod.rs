@@ -361,6 +361,11 @@ impl ClusterState {
         self.journal.as_ref().is_none_or(Journal::is_writable)
     }
 
+    /// Holds back or releases the garbage collector and the protection of volumes.
+    pub(crate) fn hold_controllers(&self, held: bool) {
+        self.committed.hold(held);
+    }
+
     /// Sets the function that receives each commit from now on. Returns `false` if there is one already.
     pub(crate) fn set_tap(&self, tap: Tap) -> bool {
         self.tap.set(tap).is_ok()

@@ -42,7 +42,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
         while collector.collect_one(&cluster) {
             turns.pass().await;
         }
-        commits.changed().await;
+        commits.turn().await;
     }
 }
 
