@@ -44,6 +44,10 @@ conformance-gaps *filter:
 conformance-update:
     UPDATE_PASSING=1 cargo test -p kube-apiserver-embedded --test conformance
 
+# play buggy operators and their twins under simulation: which bugs are found, after how long, and whom else they blame
+simulations *files:
+    cargo run -p kube-simulator --features report -- report {{files}}
+
 # check the work queue's locks and wake-ups under all thread interleavings (loom)
 loom:
     RUSTFLAGS="--cfg workqueue_loom" cargo test -p kube-workqueue --release --test loom --target-dir target/loom

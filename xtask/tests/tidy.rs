@@ -203,7 +203,9 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
         &[
             // Hooks into the runtimes; then pure: texts, comparison, logs.
             "idle",
+            "watchdog",
             "reconciles",
+            "oracle",
             "plan",
             "names",
             "similar",
@@ -217,9 +219,13 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             // One run, its judgement, and the search.
             "definition",
             "run",
-            "oracle",
+            "judge",
             "explore",
+            // Output, and composition.
+            "trace_file",
+            "picture",
             "simulation",
+            "actors",
         ],
     ),
 ];

@@ -7,19 +7,51 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_envtest::Rights;
 use serde_json::Value;
 
-use crate::{remote::AnyRemote, similar::World, user::Step};
+use crate::{oracle::Oracle, remote::AnyRemote, similar::World, user::Step};
 
 /// Parts of a simulation. Each run makes its own world of them.
 #[derive(Clone)]
 pub(crate) struct Definition {
     pub(crate) name: Rc<str>,
-    /// Makes the operator, as its `main` does.
-    pub(crate) operator: Rc<dyn Fn(kube::Client) -> Result<Manager, BoxError>>,
+    /// The operator, and then other programs.
+    pub(crate) programs: Vec<Program>,
     pub(crate) crds: Vec<CustomResourceDefinition>,
-    pub(crate) rights: Option<Rights>,
     pub(crate) steps: Vec<Step>,
     pub(crate) remotes: BTreeMap<Arc<str>, MakeRemote>,
     pub(crate) checks: Vec<Check>,
+    /// Rules that are not judged, with the reason.
+    pub(crate) allowed: Vec<(Oracle, Rc<str>)>,
+    /// Whether runs look for real time in which their thread is blocked, which costs time.
+    pub(crate) looks_at_real_time: bool,
+}
+
+impl Definition {
+    /// Whether violations of a rule do not count.
+    pub(crate) fn allows(&self, oracle: Oracle) -> bool {
+        self.allowed.iter().any(|(allowed, _)| *allowed == oracle)
+    }
+}
+
+/// A program that runs in one or more processes.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Whether faults happen to it, and its writes are judged.
+    pub(crate) is_tested: bool,
+    /// Makes one process, as its `main` does.
+    pub(crate) make: Rc<dyn Fn(kube::Client, Instance) -> Result<Manager, BoxError>>,
+    pub(crate) rights: Option<Rights>,
+    pub(crate) replicas: u8,
+    /// Whether `make` turns on leader election if there is more than one replica.
+    pub(crate) has_election: bool,
+}
+
+/// One life of one process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Instance {
+    pub(crate) replica: u8,
+    pub(crate) life: u32,
+    pub(crate) replicas: u8,
 }
 
 /// Makes the remote system of this name for a run.
@@ -54,7 +86,8 @@ impl Now<'_> {
     pub fn all<K: StaticObject>(&self) -> Vec<K> {
         let (group, plural) = (K::group(&()), K::plural(&()));
         let resource = if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") };
-        let objects = self.world.objects.iter().filter(|(id, _)| id.resource == resource);
+        let objects = self.world.objects.iter().chain(&self.world.uncompared);
+        let objects = objects.filter(|(id, _)| id.resource == resource);
         objects
             .filter_map(|(_, object)| {
                 let mut object: Value = (**object).clone();

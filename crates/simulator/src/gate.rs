@@ -19,7 +19,7 @@ use tower_service::Service;
 use crate::{
     hub::{Answer, GateBody, Hub, Lines, Order, Told, WatchBody, Work, Working},
     names::{Actor, CallName},
-    truth::Attributed,
+    truth::{Attributed, Origin},
 };
 
 /// The connection between a process and the server.
@@ -52,13 +52,14 @@ impl Gate {
 
     fn add(&self, name: CallName, caller: &Arc<()>, request: Request<Full<Bytes>>, answers: Answers) {
         let gate = self.clone();
+        let origin = Origin { actor: self.actor, is_update: name.verb == "update" };
         let of_watch = name.clone();
         let work: Work = Box::new(move |order| -> Working {
             Box::pin(async move {
                 let response = match order {
                     Order::CarryOut => {
                         let mut server = gate.server.service();
-                        Attributed::new(gate.actor, server.call(request)).await.map_err(|_| ConnectionLost)
+                        Attributed::new(origin, server.call(request)).await.map_err(|_| ConnectionLost)
                     }
                     Order::Refuse => Err(ConnectionLost),
                 };

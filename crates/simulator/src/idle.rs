@@ -27,6 +27,8 @@ struct State {
     wait: Wait,
     /// Wakes the driver.
     waker: Option<Waker>,
+    /// Whether a wait was ended from outside.
+    was_kicked: bool,
 }
 
 /// Event that the driver waits for.
@@ -77,14 +79,14 @@ impl Idle {
         self.wait(Wait::Idle).await;
     }
 
-    /// Lets time jump to the next timer or a part of the way, at most an hour, and waits until no task can run. Only the future of `block_on` may
-    /// wait.
+    /// Lets time jump to the next timer or a part of the way, at most `limit` and an hour, and waits until no task can run. Only the
+    /// future of `block_on` may wait.
     ///
     /// # Cancellation
     ///
     /// Like [`reached`](Self::reached).
-    pub(crate) async fn time_passed(&self) {
-        let mut limit = pin!(sleep(LONGEST_JUMP));
+    pub(crate) async fn time_passed(&self, limit: Duration) {
+        let mut limit = pin!(sleep(limit.min(LONGEST_JUMP)));
         let mut waits = pin!(self.wait(Wait::IdleAfter(Instant::now())));
         poll_fn(|context| {
             // Registers the timer; the wait ends by the hook, after the timer's tasks have run.
@@ -94,9 +96,30 @@ impl Idle {
         .await;
     }
 
+    /// Ends the wait of the driver although tasks can run, or the next one. May be called by another thread.
+    pub(crate) fn kick(&self) {
+        let waker = {
+            let mut state = self.0.lock();
+            state.wait = Wait::Over;
+            state.was_kicked = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether a wait was ended by [`kick`](Self::kick).
+    pub(crate) fn was_kicked(&self) -> bool {
+        self.0.lock().was_kicked
+    }
+
     async fn wait(&self, wait: Wait) {
         let _reset = Reset(self);
-        self.0.lock().wait = wait;
+        {
+            let mut state = self.0.lock();
+            state.wait = if state.was_kicked { Wait::Over } else { wait };
+        }
         poll_fn(|context| {
             let mut state = self.0.lock();
             if state.wait == Wait::Over {
@@ -114,7 +137,8 @@ struct Reset<'i>(&'i Idle);
 
 impl Drop for Reset<'_> {
     fn drop(&mut self) {
-        *self.0.0.lock() = State::default();
+        let mut state = self.0.0.lock();
+        (state.wait, state.waker) = (Wait::Nothing, None);
     }
 }
 
@@ -184,7 +208,7 @@ mod tests {
             idle.reached().await;
             let mut times = Vec::new();
             while start.elapsed() < Duration::from_secs(3) {
-                idle.time_passed().await;
+                idle.time_passed(LONGEST_JUMP).await;
                 let elapsed = start.elapsed();
                 let due = [1, 1, 2, 3].iter().filter(|seconds| Duration::from_secs(**seconds) <= elapsed);
                 assert_eq!(ran.load(Ordering::Relaxed), due.count() as u32, "{elapsed:?}");
@@ -204,9 +228,39 @@ mod tests {
         run(async |idle| {
             let start = Instant::now();
             idle.reached().await;
-            idle.time_passed().await;
+            idle.time_passed(LONGEST_JUMP).await;
             let elapsed = start.elapsed();
             assert!(elapsed > Duration::ZERO && elapsed <= LONGEST_JUMP, "{elapsed:?}");
+        });
+    }
+
+    #[test]
+    fn a_jump_ends_at_its_limit() {
+        run(async |idle| {
+            let start = Instant::now();
+            idle.reached().await;
+            let end = Duration::from_secs(2);
+            while start.elapsed() < end {
+                idle.time_passed(end - start.elapsed()).await;
+                assert!(start.elapsed() <= end, "{:?}", start.elapsed());
+            }
+        });
+    }
+
+    #[test]
+    fn a_kick_ends_the_wait_for_a_task_that_is_always_ready() {
+        run(async |idle| {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async {
+                loop {
+                    yield_now().await;
+                }
+            });
+            let other = idle.clone();
+            let kicker = std::thread::spawn(move || other.kick());
+            idle.reached().await;
+            kicker.join().unwrap();
+            assert!(idle.was_kicked());
         });
     }
 
@@ -235,7 +289,7 @@ mod tests {
                 idle.reached().await;
                 let mut times = Vec::new();
                 while start.elapsed() < Duration::from_secs(86_400) {
-                    idle.time_passed().await;
+                    idle.time_passed(LONGEST_JUMP).await;
                     times.push(start.elapsed());
                 }
                 times

@@ -43,16 +43,17 @@
 //!
 //! # Mental model
 //!
-//! A run holds the operator, an embedded API server with its controllers, remote systems and a user, on one thread and in
-//! paused time. Every request, every answer, every remote effect and every line of a watch stops at the border of the process. When
-//! no task can run, the simulation lets one of them pass, and everything runs on until it is idle again. A fixed rule chooses: the
-//! oldest answer, then the oldest call, then the watch with the oldest unread line; then the next step of the user, if nothing
-//! has changed for a while; then time jumps to the next timer. That is the *run without faults*.
+//! A run holds the operator, an embedded API server with its controllers, remote systems, other programs and a user, on one thread
+//! and in paused time. Every request, every answer, every remote effect and every line of a watch stops at the border of the
+//! process. When no task can run, the simulation lets one of them pass, and everything runs on until it is idle again. A fixed rule
+//! chooses: the oldest answer, then the oldest call, then the watch with the oldest unread line, then the garbage collector; then the
+//! next step of the user, if nothing has changed for a while; then time jumps to the next timer. That is the *run without faults*.
 //!
-//! A *plan* deviates from it at a call that it names: `crash after create configmaps default/page #1`. [`Explore`] says which
-//! plans are tried. A run violates a rule ([`Oracle`]) if it ends differently from the run without faults. Objects are compared up to
-//! renaming: uids, generated names, ids of remote systems and times may differ, but references must lead to the same objects. The
-//! crate makes no assumption about the purpose of an operator: its own run without faults is the specification.
+//! A *plan* is a short list of deviations from it, which name a call or line: `crash after create configmaps default/page #1`.
+//! [`Explore`] says which plans are tried. A run violates a rule ([`Oracle`]) if it ends differently from the run without faults.
+//! Objects are compared up to renaming: uids, generated names, ids of remote systems and times may differ, but references must lead
+//! to the same objects. The crate makes no assumption about the purpose of an operator: its own run without faults is the
+//! specification.
 //!
 //! The run without faults is played three times. The first two have the same seed and must be equal, action by action; if they are
 //! not, the operator depends on hash order, random numbers, the system's clock, threads or statics, and the first action that
@@ -76,12 +77,22 @@
 //!   replay: crash after create configmaps default/welcome-page-* #1
 //! ```
 //!
-//! [`Simulation::replay`] plays the plan alone; put it into a test of its own, so that the bug stays mended.
+//! [`Simulation::explore`] also writes a trace file and a picture to `target/simulation`. `SIMULATION=<trace file> cargo test <test>`
+//! plays its plan alone; a trace file in the folder `tests/simulation` of a package is played first in every run of its test, so
+//! that the bug stays mended. [`Simulation::replay`] plays a plan in a test of its own. A plan of several deviations is shrunk: to
+//! fewer, and then to milder ones.
+//!
+//! # The world
+//!
+//! [`Simulation::replicas`] runs several processes with leader election, [`Simulation::also`] other operators, and
+//! [`Simulation::actor`] controllers of the world, such as those of [`actors`]. A [`Remote`] stands for each system besides the API
+//! server.
 //!
 //! # Requirements of an operator
 //!
 //! It starts no thread, opens no socket, keeps nothing in statics, and takes time and randomness from tokio and from the
-//! [reconcile's context](controller_runtime::Context). A [`Remote`] stands for each system besides the API server.
+//! [reconcile's context](controller_runtime::Context). An operator that does otherwise is named: threads of tokio's pool, sockets,
+//! sleep in real time (on Linux), tasks that outlive it or are always ready, and runs that do not repeat.
 //!
 //! # Cancellation
 //!
@@ -93,7 +104,11 @@
 //! | | |
 //! |---|---|
 //! | budget of a search | 10 s of real time |
-//! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s; 1 minute if no request waits in the operator's controllers |
+//! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s; 30 s if no request waits in the operator's controllers |
+//! | plans of [`Explore::random`] | 1,000 |
+//! | runs and time to shrink a plan | 200, and 10 s of real time |
+//! | time that lines are held back | 10 virtual minutes; 10 s without further lines |
+//! | real time without progress of a run, in which it could run | 10 s, then the run is a finding; after 60 s the test process ends |
 //! | longest time until quiet, after a step or crash | 1 virtual hour |
 //! | attempts of a step | 600, one a virtual second |
 //! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |
@@ -101,22 +116,26 @@
 //!
 //! # Limitations
 //!
-//! - Requests of one process keep their order, watches never break, caches never list again, reads are never outdated, and a step
-//!   never begins before the world is quiet.
-//! - One operator in one replica, so no failover. No other actors: workloads have no pods.
-//! - The API server's controllers act at once after each commit. Webhooks of the operator are not called.
-//! - Plans have one deviation.
-//! - A runnable of the operator's own that acts less often than once a minute may be overlooked at the end of a run.
-//! - A task that is always ready, or that blocks the thread, stops the test.
+//! - Watches of caches break with 410 only. Reads are never outdated, except those of caches.
+//! - A crash is that of one process at a time. Clocks of processes do not differ.
+//! - Of the API server's controllers, the garbage collector and the protection of volumes are actors of their own; the others act
+//!   at once after each commit. Webhooks of the operator are not called.
+//! - [`Explore::order`] draws orders of what happens at one moment. It does not enumerate them.
+//! - A pause stops requests, answers and lines of a process, but its timers run.
+//! - A runnable of the operator's own that acts less often than every 30 s may be overlooked at the end of a run.
+//! - Statics, and threads that the operator starts by itself, are noticed only if runs differ because of them.
 //! - The order in which tasks are polled is fixed, not explored: races between tasks within a process are not found.
 
+pub mod actors;
 mod definition;
 mod explore;
 mod gate;
 mod hub;
 mod idle;
+mod judge;
 mod names;
 mod oracle;
+mod picture;
 mod plan;
 mod reconciles;
 mod remote;
@@ -124,8 +143,10 @@ mod run;
 mod similar;
 mod simulation;
 mod trace;
+mod trace_file;
 mod truth;
 mod user;
+mod watchdog;
 
 pub use self::{
     definition::Now,

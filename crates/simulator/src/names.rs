@@ -12,13 +12,56 @@ pub(crate) enum Actor {
     User,
     /// Controllers of the API server.
     Server,
-    /// The operator, in its n-th life, counted from 0.
-    Operator { life: u32 },
+    /// A process in its n-th life, counted from 0.
+    Process { process: ProcessName, life: u32 },
+}
+
+/// Name of the operator under test in traces.
+pub(crate) const OPERATOR: &str = "operator";
+
+/// One replica of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ProcessName {
+    /// `operator`, or the name of another program.
+    pub(crate) program: &'static str,
+    /// Counted from 0.
+    pub(crate) replica: u8,
+    /// Whether faults happen to it, and its writes are judged.
+    pub(crate) is_tested: bool,
+}
+
+impl ProcessName {
+    /// Returns the end of the name of a watch of this process, such as ` to operator-2`; empty for the first operator.
+    fn suffix(self) -> String {
+        if self.program == OPERATOR && self.replica == 0 { String::new() } else { format!(" to {self}") }
+    }
+}
+
+/// Formats as `operator`, `operator-2`, `page-police`.
+impl fmt::Display for ProcessName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.program)?;
+        if self.replica > 0 { write!(f, "-{}", self.replica + 1) } else { Ok(()) }
+    }
 }
 
 impl Actor {
+    /// Whether it is a process under test.
     pub(crate) fn is_operator(self) -> bool {
-        matches!(self, Self::Operator { .. })
+        self.process().is_some_and(|process| process.is_tested)
+    }
+
+    /// The process; `None` for the user and the server.
+    pub(crate) fn process(self) -> Option<ProcessName> {
+        match self {
+            Self::Process { process, .. } => Some(process),
+            Self::User | Self::Server => None,
+        }
+    }
+
+    /// Returns the name of the watches of a resource by this actor, such as `pods` or `pods to operator-2`.
+    pub(crate) fn stream(self, resource: &str) -> String {
+        format!("{resource}{}", self.process().map(ProcessName::suffix).unwrap_or_default())
     }
 }
 
@@ -28,11 +71,27 @@ impl fmt::Display for Actor {
         match self {
             Self::User => f.pad("user"),
             Self::Server => f.pad("server"),
-            Self::Operator { life: 0 } => f.pad("operator"),
-            Self::Operator { life: 1 } => f.pad("operator′"),
-            Self::Operator { life } => f.pad(&format!("operator″{}", life + 1)),
+            Self::Process { process, life } => match life {
+                0 => f.pad(&process.to_string()),
+                1 => f.pad(&format!("{process}′")),
+                life => f.pad(&format!("{process}″{}", life + 1)),
+            },
         }
     }
+}
+
+/// Returns the resource and the process suffix in the name of a line or of a stream, joined to the name of the stream.
+pub(crate) fn stream_of(line: &str) -> String {
+    let resource = line.split(' ').next().unwrap_or_default();
+    match line.rsplit_once(" to ") {
+        Some((_, process)) => format!("{resource} to {process}"),
+        None => resource.to_owned(),
+    }
+}
+
+/// Returns the process in the name of a line or stream, which is empty for the first operator.
+pub(crate) fn process_of(line: &str) -> &str {
+    line.rsplit_once(" to ").map_or("", |(_, process)| process)
 }
 
 /// Identity of an object: its resource, without the version, and its key.

@@ -16,11 +16,18 @@ pub struct Plan {
 pub(crate) struct Deviation {
     pub(crate) what: What,
     /// Name of the call, such as `create configmaps default/page-*`; of a line, such as `configmaps MODIFIED default/page`; the
-    /// resource, if the deviation concerns all its lines.
+    /// stream, such as `configmaps`, if the deviation concerns all lines about a resource; `step`; [`ACTIONS`].
     pub(crate) call: String,
-    /// Count of calls of this name since the start of the run, from 1, in all lives of the operator.
+    /// Count of calls or lines of this name since the start of the run, from 1, in all lives of the operator; the number of the
+    /// step; the seed of the order.
     pub(crate) number: u32,
 }
+
+/// Place of a [`What::Shuffle`].
+pub(crate) const ACTIONS: &str = "the order of actions";
+
+/// Place of a [`What::CrashAtRest`].
+pub(crate) const STEP: &str = "step";
 
 /// Event at a call or line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +36,32 @@ pub(crate) enum What {
     CrashBefore(Restart),
     /// The call is carried out, and the operator dies without the answer.
     CrashAfter(Restart),
+    /// The operator that leads dies when the world is quiet after a step, and starts again at once.
+    CrashAtRest,
     /// The call is carried out, and the connection breaks before the answer.
     LoseAnswer,
+    /// Like [`LoseAnswer`](Self::LoseAnswer), and lines about the call's resource are held back until the retry is over.
+    LoseAnswerAndNews,
     /// The call is refused.
     Refuse(Refusal),
     /// From a line of a watch on, the operator receives nothing about the line's resource for a while.
     Hold(Until),
+    /// Like [`Hold`](Self::Hold), and then the watch ends with 410, so that the operator lists again and never sees the lines.
+    Relist(Until),
     /// The lines about a resource are handed over one by one.
     Apart,
+    /// Each line about a resource is handed over a second after its arrival.
+    Late,
+    /// The user's next step begins, and the call is carried out when that is done.
+    StepBefore,
+    /// The garbage collector acts between the call and its answer. Without a fault it acts last.
+    CollectAfter,
+    /// Nothing passes between the process and the world for this many seconds.
+    Pause(u32),
+    /// Like [`Pause`](Self::Pause), longer than a lease, and the call is carried out afterwards even if its process has died.
+    CutOff,
+    /// The order of actions at one moment is drawn from the number of the deviation.
+    Shuffle,
 }
 
 /// How long the lines about a resource are held back. Afterwards they are handed over as one chunk.
@@ -52,6 +77,8 @@ pub(crate) enum Until {
     NextStep,
     /// A second has passed.
     Second,
+    /// The process leads, and nothing else changes.
+    Leading,
 }
 
 /// When an operator starts again after a crash.
@@ -73,6 +100,70 @@ pub(crate) enum Refusal {
     Reset,
 }
 
+/// Place of a [`What`]: what the name of a deviation names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Call,
+    Line,
+    Stream,
+    Step,
+    Run,
+}
+
+impl What {
+    pub(crate) fn place(self) -> Place {
+        match self {
+            Self::CrashBefore(_)
+            | Self::CrashAfter(_)
+            | Self::LoseAnswer
+            | Self::LoseAnswerAndNews
+            | Self::Refuse(_)
+            | Self::StepBefore
+            | Self::CollectAfter
+            | Self::Pause(_)
+            | Self::CutOff => Place::Call,
+            Self::Hold(_) | Self::Relist(_) => Place::Line,
+            Self::Apart | Self::Late => Place::Stream,
+            Self::CrashAtRest => Place::Step,
+            Self::Shuffle => Place::Run,
+        }
+    }
+
+    /// Whether an operator may be down, late or overtaken during a step, so that states between steps may differ and changes may
+    /// be merged.
+    pub(crate) fn reaches_over_a_step(self) -> bool {
+        matches!(
+            self,
+            Self::CrashBefore(Restart::AfterNextStep)
+                | Self::CrashAfter(Restart::AfterNextStep)
+                | Self::Hold(_)
+                | Self::Relist(_)
+                | Self::StepBefore
+                | Self::LoseAnswerAndNews
+        )
+    }
+
+    /// Returns milder deviations at the same place, the mildest first.
+    pub(crate) fn milder(self) -> Vec<Self> {
+        match self {
+            Self::CrashBefore(Restart::AfterNextStep) => vec![Self::CrashBefore(Restart::AtOnce)],
+            Self::CrashAfter(Restart::AfterNextStep) => vec![Self::CrashAfter(Restart::AtOnce)],
+            Self::LoseAnswerAndNews => vec![Self::LoseAnswer],
+            Self::Hold(Until::NextStep) => {
+                vec![Self::Hold(Until::NextLine), Self::Hold(Until::Reconciles(1)), Self::Hold(Until::Second)]
+            }
+            Self::Hold(Until::Reconciles(count)) if count > 1 => {
+                vec![Self::Hold(Until::Reconciles(count - 1))]
+            }
+            Self::Relist(Until::NextStep) => vec![Self::Hold(Until::NextLine), Self::Relist(Until::NextLine)],
+            Self::Relist(_) => vec![Self::Hold(Until::NextLine)],
+            Self::Pause(61) => vec![Self::Pause(11), Self::Pause(16)],
+            Self::Pause(16) => vec![Self::Pause(11)],
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Plan {
     pub(crate) fn of(deviation: Deviation) -> Self {
         Self { deviations: vec![deviation] }
@@ -87,12 +178,14 @@ const REFUSALS: [(Refusal, &str); 5] = [
     (Refusal::Reset, "reset"),
 ];
 
-const WHATS: [(What, &str); 13] = [
+const WHATS: [(What, &str); 26] = [
     (What::CrashBefore(Restart::AfterNextStep), "crash, restart after the next step, before"),
     (What::CrashAfter(Restart::AfterNextStep), "crash, restart after the next step, after"),
     (What::CrashBefore(Restart::AtOnce), "crash before"),
     (What::CrashAfter(Restart::AtOnce), "crash after"),
+    (What::CrashAtRest, "crash at rest after"),
     (What::LoseAnswer, "lose the answer of"),
+    (What::LoseAnswerAndNews, "lose the answer and hold the news of"),
     (What::Hold(Until::NextLine), "hold for one line, from"),
     (What::Hold(Until::OtherLines), "hold for lines of another resource, from"),
     (What::Hold(Until::Reconciles(1)), "hold for 1 reconcile, from"),
@@ -100,7 +193,18 @@ const WHATS: [(What, &str); 13] = [
     (What::Hold(Until::Reconciles(3)), "hold for 3 reconciles, from"),
     (What::Hold(Until::NextStep), "hold until the next step is done, from"),
     (What::Hold(Until::Second), "hold for a second, from"),
+    (What::Hold(Until::Leading), "hold until it leads, from"),
+    (What::Relist(Until::NextLine), "skip one line and list again, from"),
+    (What::Relist(Until::NextStep), "skip until the next step is done and list again, from"),
     (What::Apart, "hand over one by one:"),
+    (What::Late, "hand over a second late:"),
+    (What::StepBefore, "begin the next step before"),
+    (What::CollectAfter, "collect garbage at once after"),
+    (What::Pause(11), "pause for 11 seconds before"),
+    (What::Pause(16), "pause for 16 seconds before"),
+    (What::Pause(61), "pause for 61 seconds before"),
+    (What::CutOff, "cut off, and carry out late:"),
+    (What::Shuffle, "shuffle"),
 ];
 
 impl fmt::Display for What {
@@ -186,7 +290,7 @@ mod tests {
         #[test]
         fn a_plan_reads_as_it_is_written(
             deviations in prop::collection::vec(
-                (select(all()), "[a-z]{3,8} [a-z.]{3,12}( [a-z/*-]{1,12})?", 1_u32..100),
+                (select(all()), "[a-z]{3,8} [a-z.]{3,12}( [a-z/*-]{1,12})?( to operator-2)?", 1_u32..100),
                 0..4,
             ),
         ) {

@@ -1,10 +1,14 @@
-//! Beginnings and ends of reconciles, from the spans that the runtime makes of them.
+//! Beginnings, ends and failures of reconciles, from the spans and errors that the runtime makes of them.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::Mutex;
 use tracing::{
-    Event, Id, Metadata, Subscriber,
+    Dispatch, Event, Id, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span::{Attributes, Record},
 };
@@ -15,9 +19,12 @@ const SPAN: &str = "reconcile";
 /// A beginning or end of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reconcile {
-    /// Controller and request.
-    Began(String),
-    Ended,
+    /// Controller, and the request with it.
+    Began { controller: String, label: String },
+    /// Controller.
+    Ended { controller: String },
+    /// An error that the operator logged.
+    Failed(String),
 }
 
 /// Reconciles that no trace has taken yet. Clones share them.
@@ -27,8 +34,8 @@ pub(crate) struct Reconciles(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Numbers of handles of the spans that are open.
-    open: BTreeMap<u64, u32>,
+    /// Spans that are open, with the numbers of their handles and their controllers.
+    open: BTreeMap<u64, (u32, String)>,
     news: Vec<Reconcile>,
 }
 
@@ -38,15 +45,20 @@ impl Reconciles {
         std::mem::take(&mut self.0.lock().news)
     }
 
-    /// Returns a subscriber that reports reconciles here, and drops all other spans and events.
-    pub(crate) fn subscriber(&self) -> impl Subscriber + Send + Sync + 'static {
-        self.clone()
+    /// Returns a dispatcher that reports reconciles here, and drops all other spans and events.
+    ///
+    /// While a process has one dispatcher alone, `tracing` asks that of the thread which reaches a span first whether the span is
+    /// enabled at all. Another test without a dispatcher would disable it for everybody. So there is always another dispatcher.
+    pub(crate) fn subscriber(&self) -> Dispatch {
+        static ANOTHER: OnceLock<Dispatch> = OnceLock::new();
+        ANOTHER.get_or_init(|| Dispatch::new(Self::default()));
+        Dispatch::new(self.clone())
     }
 }
 
 impl Subscriber for Reconciles {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span() && metadata.name() == SPAN
+        if metadata.is_span() { metadata.name() == SPAN } else { *metadata.level() == Level::ERROR }
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
@@ -55,8 +67,9 @@ impl Subscriber for Reconciles {
         let mut state = self.0.lock();
         state.next += 1;
         let id = state.next;
-        state.open.insert(id, 1);
-        state.news.push(Reconcile::Began(label.to_string()));
+        state.open.insert(id, (1, label.controller.clone()));
+        let text = label.to_string();
+        state.news.push(Reconcile::Began { controller: label.controller, label: text });
         Id::from_u64(id)
     }
 
@@ -64,14 +77,20 @@ impl Subscriber for Reconciles {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn event(&self, _: &Event<'_>) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut failure = Failure::default();
+        event.record(&mut failure);
+        let Failure { message, error } = failure;
+        let text = if error.is_empty() { message } else { error };
+        self.0.lock().news.push(Reconcile::Failed(text));
+    }
 
     fn enter(&self, _: &Id) {}
 
     fn exit(&self, _: &Id) {}
 
     fn clone_span(&self, id: &Id) -> Id {
-        if let Some(handles) = self.0.lock().open.get_mut(&id.into_u64()) {
+        if let Some((handles, _)) = self.0.lock().open.get_mut(&id.into_u64()) {
             *handles += 1;
         }
         id.clone()
@@ -79,14 +98,32 @@ impl Subscriber for Reconciles {
 
     fn try_close(&self, id: Id) -> bool {
         let mut state = self.0.lock();
-        let Some(handles) = state.open.get_mut(&id.into_u64()) else { return false };
+        let Some((handles, _)) = state.open.get_mut(&id.into_u64()) else { return false };
         *handles -= 1;
         if *handles > 0 {
             return false;
         }
-        state.open.remove(&id.into_u64());
-        state.news.push(Reconcile::Ended);
+        if let Some((_, controller)) = state.open.remove(&id.into_u64()) {
+            state.news.push(Reconcile::Ended { controller });
+        }
         true
+    }
+}
+
+/// Fields of an error.
+#[derive(Default)]
+struct Failure {
+    message: String,
+    error: String,
+}
+
+impl Visit for Failure {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            "error" => self.error = format!("{value:?}"),
+            _ => {}
+        }
     }
 }
 
@@ -135,16 +172,32 @@ mod tests {
     #[test]
     fn reconciles_are_reported_and_everything_else_is_dropped() {
         let reconciles = Reconciles::default();
-        tracing::subscriber::with_default(reconciles.subscriber(), || {
+        tracing::dispatcher::with_default(&reconciles.subscriber(), || {
             let span = tracing::error_span!("reconcile", controller = "pages", namespace = "a", name = "x");
             let other = tracing::error_span!("other");
-            tracing::error!("an event");
-            assert_eq!(reconciles.take(), [Reconcile::Began("pages a/x".to_owned())]);
+            tracing::warn!("an event");
+            let (controller, label) = ("pages".to_owned(), "pages a/x".to_owned());
+            assert_eq!(reconciles.take(), [Reconcile::Began { controller: controller.clone(), label }]);
             let clone = span.clone();
             drop((span, other));
             assert!(reconciles.take().is_empty());
             drop(clone);
-            assert_eq!(reconciles.take(), [Reconcile::Ended]);
+            assert_eq!(reconciles.take(), [Reconcile::Ended { controller }]);
+            tracing::error!(error = format_args!("no bucket"), "Reconciler error");
+            assert_eq!(reconciles.take(), [Reconcile::Failed("no bucket".to_owned())]);
         });
+    }
+
+    #[test]
+    fn a_thread_without_a_subscriber_does_not_disable_spans_for_others() {
+        fn reconcile() {
+            drop(tracing::error_span!("reconcile", controller = "pages", namespace = "a", name = "x"));
+        }
+        let reconciles = Reconciles::default();
+        let dispatch = reconciles.subscriber();
+        // Reaches the span first.
+        std::thread::spawn(reconcile).join().unwrap();
+        tracing::dispatcher::with_default(&dispatch, reconcile);
+        assert_eq!(reconciles.take().len(), 2);
     }
 }

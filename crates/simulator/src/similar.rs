@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) objects: Objects,
     /// States by name of the remote system.
     pub(crate) remotes: BTreeMap<Arc<str>, Value>,
+    /// Objects that are not compared, such as leases, for checks.
+    pub(crate) uncompared: Objects,
 }
 
 /// Places with values that differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
@@ -426,7 +428,7 @@ mod tests {
     }
 
     fn world(objects: impl IntoIterator<Item = (ObjectId, Arc<Value>)>) -> World {
-        World { objects: objects.into_iter().collect(), remotes: BTreeMap::new() }
+        World { objects: objects.into_iter().collect(), ..World::default() }
     }
 
     fn owned_by(uid: u64) -> Value {
@@ -508,6 +510,7 @@ mod tests {
                 Arc::from("cloud"),
                 json!({"buckets": remote.iter().map(|id| (id.to_string(), json!("b"))).collect::<Map<_, _>>()}),
             )]),
+            ..World::default()
         };
         let learned = learn(&bucket(11, &[11]), &bucket(22, &[22])).unwrap();
         let compared = |world: World| {

@@ -1,18 +1,26 @@
 //! The public handle that a test builds and explores.
 
-use std::{collections::BTreeMap, fmt, rc::Rc, sync::Arc};
+use std::{
+    collections::BTreeMap, fmt, fs::OpenOptions, io::Write as _, path::Path, rc::Rc, sync::Arc,
+    time::Duration,
+};
 
-use controller_runtime::{BoxError, Manager, ManagerOptions};
+use controller_runtime::{BoxError, Manager, ManagerOptions, leader_election::LeaderElectionOptions};
 use kube::CustomResourceExt;
 use kube_envtest::Rights;
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::{
-    definition::{Check, Definition, Now, When},
+    definition::{Check, Definition, Instance, Now, Program, When},
     explore::{Explore, Finding, Reference, Report, search},
+    names::OPERATOR,
+    oracle::Oracle,
+    picture,
     plan::{Plan, PlanError},
     remote::{AnyRemote, System},
+    trace_file::{self, TraceFile},
     user::{Step, User},
 };
 
@@ -31,32 +39,82 @@ impl Simulation {
     /// It is called once for each start of the operator, so it must create everything again. State in statics, or in values
     /// that `add` captured, survives a crash, which the memory of a process does not.
     pub fn new<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> Self {
-        let manager = name.to_owned();
-        Self::made(name, move |client| {
-            let manager = Manager::new(client, ManagerOptions::new(&*manager));
-            add(&manager).map_err(Into::<BoxError>::into)?;
-            Ok(manager)
-        })
+        let make = made_by(name, add);
+        Self::made(name, true, make)
     }
 
     /// Like [`new`](Self::new), but the function also makes the manager, with options of its own. Servers of the manager must be
     /// off, because a simulation has no sockets. It must not set a seed or an epoch, which the simulation sets.
     pub fn of(name: &str, operator: impl Fn(kube::Client) -> Manager + 'static) -> Self {
-        Self::made(name, move |client| Ok(operator(client)))
+        Self::made(name, false, Rc::new(move |client, _| Ok(operator(client))))
     }
 
-    fn made(name: &str, operator: impl Fn(kube::Client) -> Result<Manager, BoxError> + 'static) -> Self {
+    fn made(name: &str, has_election: bool, make: Make) -> Self {
+        let operator =
+            Program { name: OPERATOR, is_tested: true, make, rights: None, replicas: 1, has_election };
         Self {
             definition: Definition {
                 name: Rc::from(name),
-                operator: Rc::new(operator),
+                programs: vec![operator],
                 crds: Vec::new(),
-                rights: None,
                 steps: Vec::new(),
                 remotes: BTreeMap::new(),
                 checks: Vec::new(),
+                allowed: Vec::new(),
+                looks_at_real_time: false,
             },
         }
+    }
+
+    /// Runs the operator in this many processes with leader election. Default: 1, without. The lease has the name of the manager,
+    /// in the namespace `default`; [`rights`](Self::rights) must allow it. With [`of`](Self::of) the function turns it on.
+    ///
+    /// # Panics
+    ///
+    /// `number` is 0.
+    pub fn replicas(mut self, number: u8) -> Self {
+        assert!(number > 0, "a simulation has at least one replica of the operator");
+        self.definition.programs[0].replicas = number;
+        self
+    }
+
+    /// Runs another operator on the same API server, which is tested as well. `name` stands in stories and plans.
+    pub fn also<E: Into<BoxError>>(
+        self,
+        name: &'static str,
+        add: impl Fn(&Manager) -> Result<(), E> + 'static,
+    ) -> Self {
+        self.program(name, true, add)
+    }
+
+    /// Runs a controller of the world, such as [`actors::kubelet`](crate::actors::kubelet): no fault happens to it, and its writes
+    /// are not judged.
+    pub fn actor<E: Into<BoxError>>(
+        self,
+        name: &'static str,
+        add: impl Fn(&Manager) -> Result<(), E> + 'static,
+    ) -> Self {
+        self.program(name, false, add)
+    }
+
+    fn program<E: Into<BoxError>>(
+        mut self,
+        name: &'static str,
+        is_tested: bool,
+        add: impl Fn(&Manager) -> Result<(), E> + 'static,
+    ) -> Self {
+        let known = self.definition.programs.iter().any(|program| program.name == name);
+        assert!(!known, "the simulation {:?} has two programs with the name {name:?}", self.definition.name);
+        let make = made_by(name, add);
+        let program = Program { name, is_tested, make, rights: None, replicas: 1, has_election: false };
+        self.definition.programs.push(program);
+        self
+    }
+
+    /// Does not judge by a rule, for a reason that reports print.
+    pub fn allow(mut self, oracle: Oracle, reason: &str) -> Self {
+        self.definition.allowed.push((oracle, Rc::from(reason)));
+        self
     }
 
     /// Installs the CustomResourceDefinition of a kind before the operator starts.
@@ -72,7 +130,7 @@ impl Simulation {
     /// `manifests` is not YAML of Kubernetes objects, or a role or binding is invalid.
     pub fn rights(mut self, manifests: &str) -> Self {
         let rights = Rights::of_manifests(manifests, "default");
-        self.definition.rights =
+        self.definition.programs[0].rights =
             Some(rights.unwrap_or_else(|error| panic!("rights of the simulation: {error}")));
         self
     }
@@ -119,14 +177,25 @@ impl Simulation {
 
     /// Searches for a run that violates a rule, and returns how far the search came.
     ///
+    /// Trace files in the folder `tests/simulation` of the package that belong to this test are played first. If the environment
+    /// variable `SIMULATION` has the path of a trace file, its plan alone is played. `SIMULATION_REPORT` has the path of a file to
+    /// which the report is added, a line of JSON for each search.
+    ///
     /// # Panics
     ///
-    /// With the story of the first run that violates a rule; if the operator changes nothing, or no plan was played within the
-    /// budget, so that the test would show nothing.
+    /// With the story of the first run that violates a rule, which is also written to `target/simulation` as a trace file and as a
+    /// picture; if the operator changes nothing, or no plan was played within the budget, so that the test would show nothing; if
+    /// a trace file is none, is of another test, or its plan does not happen.
     #[expect(clippy::must_use_candidate, reason = "most tests need only the panic")]
     pub fn explore(self, explore: Explore) -> Report {
-        let name = Rc::clone(&self.definition.name);
-        match search(&self.definition, explore) {
+        let (name, test) = (Rc::clone(&self.definition.name), trace_file::test_name());
+        if let Some(path) = std::env::var_os("SIMULATION") {
+            return self.replay_saved(Path::new(&path), &test);
+        }
+        let began = clock::now();
+        let result = search(&self.definition, explore, &trace_file::saved(&test, &name));
+        self.add_to_report(&test, &result, clock::now().duration_since(began));
+        match result {
             Ok(report) => {
                 assert!(
                     report.played > 0,
@@ -134,20 +203,85 @@ impl Simulation {
                     report.plans
                 );
                 println!("simulation {name:?}: {report}");
+                for (oracle, reason) in &self.definition.allowed {
+                    println!("simulation {name:?}: not judged by {oracle}: {reason}");
+                }
                 report
             }
-            Err(finding) => panic!("simulation {name:?}: {finding}\n"),
+            Err(mut finding) => {
+                self.save(&mut finding, &test);
+                panic!("simulation {name:?}: {finding}\n")
+            }
         }
     }
 
-    /// Like [`explore`](Self::explore), but returns the finding.
+    /// Plays the plan of a trace file.
+    fn replay_saved(self, path: &Path, test: &str) -> Report {
+        let name = Rc::clone(&self.definition.name);
+        let file = TraceFile::read(path).unwrap_or_else(|error| panic!("SIMULATION: {error}"));
+        assert!(
+            file.is_of(test, &name),
+            "SIMULATION: {} is of the test {:?} and the simulation {:?}, and this is the test {test:?} and the simulation \
+             {name:?}: run `cargo test {}`",
+            path.display(),
+            file.test,
+            file.simulation,
+            file.test
+        );
+        if let Some(finding) = self.replay_plan(&file.plan) {
+            panic!("simulation {name:?}: {finding}\n  {}\n", file.compare(&finding))
+        }
+        println!("simulation {name:?}: the plan of {} violates nothing any more", path.display());
+        Report::of_one_plan()
+    }
+
+    /// Writes the trace file and the picture of a finding. A test that cannot write files reports its finding all the same.
+    fn save(&self, finding: &mut Finding, test: &str) {
+        let Some(folder) = trace_file::folder() else { return };
+        let file = TraceFile::of(finding, test, &self.definition.name);
+        let written = file.write(&folder).and_then(|path| {
+            let picture = picture::html(finding, &self.definition.name);
+            std::fs::write(path.with_extension("html"), picture).map(|()| path)
+        });
+        match written {
+            Ok(path) => finding.save_as(path, test),
+            Err(error) => eprintln!("simulation: no trace file in {}: {error}", folder.display()),
+        }
+    }
+
+    /// Adds a line to the file of `SIMULATION_REPORT`.
+    fn add_to_report(&self, test: &str, result: &Result<Report, Box<Finding>>, took: Duration) {
+        let Some(path) = std::env::var_os("SIMULATION_REPORT") else { return };
+        let mut line = match result {
+            Ok(report) => report.to_json(),
+            Err(finding) => json!({
+                "found": finding.oracle().to_string(),
+                "title": finding.title(),
+                "deviations": finding.plan().deviations.len(),
+                "lines": finding.to_string().lines().count(),
+            }),
+        };
+        line["test"] = json!(test);
+        line["simulation"] = json!(&*self.definition.name);
+        line["seconds"] = json!(took.as_secs_f64());
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let written = file.and_then(|mut file| writeln!(file, "{line}"));
+        if let Err(error) = written {
+            eprintln!("SIMULATION_REPORT: {} cannot be written: {error}", Path::new(&path).display());
+        }
+    }
+
+    /// Like [`explore`](Self::explore), but returns the finding. Trace files are neither read nor written.
     ///
     /// # Panics
     ///
     /// If the operator changes nothing, so that no fault has a place.
     #[must_use]
     pub fn find(self, explore: Explore) -> Option<Finding> {
-        search(&self.definition, explore).err().map(|finding| *finding)
+        let began = clock::now();
+        let result = search(&self.definition, explore, &[]);
+        self.add_to_report(&trace_file::test_name(), &result, clock::now().duration_since(began));
+        result.err().map(|finding| *finding)
     }
 
     /// Plays one plan: lines as the `replay` lines of a [`Finding`]. The empty plan is the run without faults.
@@ -161,17 +295,48 @@ impl Simulation {
     /// If a deviation finds no place, because the operator does not make this call: the run would show nothing.
     pub fn replay(self, plan: &str) -> Result<Option<Finding>, PlanError> {
         let plan: Plan = plan.parse()?;
+        Ok(self.replay_plan(&plan))
+    }
+
+    fn replay_plan(&self, plan: &Plan) -> Option<Finding> {
         let reference = match Reference::new(&self.definition) {
             Ok(reference) => reference,
-            Err(finding) => return Ok(Some(*finding)),
+            Err(finding) => return Some(*finding),
         };
-        let (finding, happened) = reference.try_plan(&self.definition, &plan, "replayed");
+        let (finding, happened) = reference.try_plan(&self.definition, plan, "replayed");
         assert!(
             happened || finding.is_some(),
             "simulation {:?}: a deviation of the plan did not happen, because the operator does not make this call:\n{plan}",
             self.definition.name
         );
-        Ok(finding)
+        finding
+    }
+}
+
+/// Makes one process of a program.
+type Make = Rc<dyn Fn(kube::Client, Instance) -> Result<Manager, BoxError>>;
+
+/// Returns the function that makes a manager named `name` and sets it up.
+fn made_by<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> Make {
+    let name = name.to_owned();
+    Rc::new(move |client, instance| {
+        let mut options = ManagerOptions::new(&*name);
+        if instance.replicas > 1 {
+            let identity = format!("{name}-{}.{}", instance.replica, instance.life);
+            let election = LeaderElectionOptions::new(&*name).namespace("default").identity(identity);
+            options = options.leader_election(election);
+        }
+        let manager = Manager::new(client, options);
+        add(&manager).map_err(Into::<BoxError>::into)?;
+        Ok(manager)
+    })
+}
+
+/// Real time, for reports.
+mod clock {
+    #[expect(clippy::disallowed_methods, reason = "reports say how long a search took; no run depends on it")]
+    pub(super) fn now() -> std::time::Instant {
+        std::time::Instant::now()
     }
 }
 

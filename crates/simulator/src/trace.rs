@@ -35,8 +35,14 @@ pub(crate) enum Action {
     ReconcileBegan { actor: Actor, label: String },
     /// From now on the operator receives nothing about a resource.
     Held { what: String },
-    /// The operator receives lines about a resource again.
-    Released { resource: String },
+    /// A process receives lines of a stream again.
+    Released { stream: String },
+    /// A process must list a resource again.
+    Expired { stream: String },
+    /// Nothing passes between a process and the world.
+    Paused { actor: Actor, duration: Duration },
+    /// The pause is over.
+    Resumed { actor: Actor },
     /// A commit.
     Committed(Change),
     /// An operator died.
@@ -68,6 +74,9 @@ impl Action {
             | Self::Ended { .. }
             | Self::Held { .. }
             | Self::Released { .. }
+            | Self::Expired { .. }
+            | Self::Paused { .. }
+            | Self::Resumed { .. }
             | Self::Step(_)
             | Self::Quiet => true,
         }
@@ -76,7 +85,7 @@ impl Action {
 
 impl Action {
     /// Whether the action deviates from the run without faults, or ends an operator.
-    fn is_deviation(&self) -> bool {
+    pub(crate) fn is_deviation(&self) -> bool {
         matches!(
             self,
             Self::Crashed { .. }
@@ -84,6 +93,9 @@ impl Action {
                 | Self::Refused { .. }
                 | Self::Held { .. }
                 | Self::Released { .. }
+                | Self::Expired { .. }
+                | Self::Paused { .. }
+                | Self::Resumed { .. }
                 | Self::Ended { .. }
         )
     }
@@ -102,7 +114,12 @@ impl fmt::Display for Action {
             }
             Self::ReconcileBegan { actor, label } => write!(f, "{actor:<10} begins to reconcile {label}"),
             Self::Held { what } => write!(f, "HELD BACK  {what}"),
-            Self::Released { resource } => write!(f, "RELEASED   lines about {resource}"),
+            Self::Released { stream } => write!(f, "RELEASED   lines about {stream}"),
+            Self::Expired { stream } => write!(f, "EXPIRED    the watch of {stream} ends with 410"),
+            Self::Paused { actor, duration } => {
+                write!(f, "PAUSED     {actor} is cut off for {} s", duration.as_secs())
+            }
+            Self::Resumed { actor } => write!(f, "RESUMED    {actor}"),
             Self::Committed(change) => write!(f, "{change}"),
             Self::Crashed { actor, at } => write!(f, "CRASH      {actor} dies {at}"),
             Self::Ended { actor, reason } => write!(f, "{actor:<10} ends by itself: {reason}"),
@@ -148,12 +165,9 @@ pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize,
     places.map(|place| (place + 1, line(one, place), line(other, place))).find(|(_, one, other)| one != other)
 }
 
-/// Maximum number of lines of a story.
-const STORY: usize = 9;
-
-/// Writes a run as a few lines: the changes and faults, numbered. The first change that the run without faults lacks is always among
-/// them, then come the deviations, the first difference, the steps, and the lines around all these.
-pub(crate) fn story(run: &[Entry], without_faults: &[Entry]) -> Vec<String> {
+/// Writes a run as at most `lines` lines: the changes and faults, numbered. The first change that the run without faults lacks is always among
+/// them, or else the first one that only that run has; then come the deviations, the first difference, the steps, and the lines around all these.
+pub(crate) fn story(run: &[Entry], without_faults: &[Entry], lines: usize) -> Vec<String> {
     let notable = |trace: &[Entry]| -> Vec<Action> {
         let actions = trace.iter().map(|entry| &entry.action);
         actions.filter(|action| action.is_notable()).cloned().collect()
@@ -177,27 +191,45 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry]) -> Vec<String> {
     };
     let mut places: Vec<usize> = (0..run.len()).collect();
     places.sort_by_key(|place| (importance(*place), *place));
-    places.truncate(STORY);
+    let missing = if guilty.is_none() { missing(&run, &without_faults) } else { None };
+    places.truncate(lines.saturating_sub(usize::from(missing.is_some())));
     places.sort_unstable();
     let line = |place: usize| {
         let mark = if guilty == Some(place) { "   ← not in the run without faults" } else { "" };
         format!("{:>3}  {}{mark}", place + 1, run[place])
     };
-    places.into_iter().map(line).collect()
+    let missing = missing.map(|action| format!("  –  {action}   ← only in the run without faults"));
+    places.into_iter().map(line).chain(missing).collect()
+}
+
+/// Name of a change or effect of an operator, equal in all runs.
+fn label(action: &Action) -> Option<String> {
+    match action {
+        Action::Committed(change) if change.actor.is_operator() => {
+            Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths))
+        }
+        Action::CarriedOut { actor, name } if actor.is_operator() && name.is_effect() => {
+            Some(name.to_string())
+        }
+        _ => None,
+    }
 }
 
 /// Finds the first change or effect of an operator that the run without faults does not have as often.
-fn guilty(run: &[Action], without_faults: &[Action]) -> Option<usize> {
-    let label = |action: &Action| match action {
-        Action::Committed(change) if change.actor != Actor::User => {
-            Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths))
-        }
-        Action::CarriedOut { actor, name } if actor.is_operator() => Some(name.to_string()),
-        _ => None,
-    };
-    let mut left: Vec<String> = without_faults.iter().filter_map(label).collect();
-    run.iter().position(|action| {
-        label(action).is_some_and(|label| match left.iter().position(|other| *other == label) {
+pub(crate) fn guilty(run: &[Action], without_faults: &[Action]) -> Option<usize> {
+    first_excess(run, without_faults)
+}
+
+/// Finds the first change or effect of an operator that only the run without faults has.
+fn missing<'a>(run: &[Action], without_faults: &'a [Action]) -> Option<&'a Action> {
+    first_excess(without_faults, run).map(|place| &without_faults[place])
+}
+
+/// Place of the first labelled action of `one` that `other` does not have as often.
+fn first_excess(one: &[Action], other: &[Action]) -> Option<usize> {
+    let mut left: Vec<String> = other.iter().filter_map(label).collect();
+    one.iter().position(|action| {
+        label(action).is_some_and(|label| match left.iter().position(|known| *known == label) {
             Some(place) => {
                 left.remove(place);
                 false

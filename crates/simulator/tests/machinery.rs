@@ -2,6 +2,8 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    process::Command,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -74,7 +76,8 @@ fn panic_of(test: impl FnOnce()) -> String {
 
 #[test]
 fn a_correct_operator_is_silent() {
-    let report = applies(|key| key.name().to_owned()).explore(Explore::all().budget(Duration::from_secs(60)));
+    let explore = Explore::crashes().and(Explore::lost_answers()).and(Explore::early_steps());
+    let report = applies(|key| key.name().to_owned()).explore(explore.budget(Duration::from_secs(600)));
     assert!(report.is_complete() && report.did_not_happen == 0, "{report}");
 }
 
@@ -179,22 +182,26 @@ fn a_plan_that_does_not_happen_or_is_none_is_an_error() {
     assert!(error.to_string().starts_with("not a deviation: \"explode\""), "{error}");
 }
 
+/// An operator that creates a map in place of the one of which it died before it could note it.
+fn doubling() -> Simulation {
+    simulation(|key, cx| async move {
+        let marked = cx.client().get(&key).await?.is_none_or(|namespace| {
+            namespace.metadata.labels.is_some_and(|labels| labels.contains_key("done"))
+        });
+        if !marked {
+            let mut map = map("");
+            (map.metadata.name, map.metadata.generate_name) = (None, Some(format!("{}-", key.name())));
+            cx.client().create(&map).await?;
+            cx.client().merge_patch(&key, &json!({"metadata": {"labels": {"done": "yes"}}})).await?;
+        }
+        Ok(Action::done())
+    })
+}
+
 #[test]
 fn many_runs_of_one_plan_are_equal() {
     let text = || {
-        let doubling = simulation(|key, cx| async move {
-            let marked = cx.client().get(&key).await?.is_none_or(|namespace| {
-                namespace.metadata.labels.is_some_and(|labels| labels.contains_key("done"))
-            });
-            if !marked {
-                let mut map = map("");
-                (map.metadata.name, map.metadata.generate_name) = (None, Some(format!("{}-", key.name())));
-                cx.client().create(&map).await?;
-                cx.client().merge_patch(&key, &json!({"metadata": {"labels": {"done": "yes"}}})).await?;
-            }
-            Ok(Action::done())
-        });
-        let finding = doubling.replay("crash after create configmaps default/red-* #1").expect("a plan");
+        let finding = doubling().replay("crash after create configmaps default/red-* #1").expect("a plan");
         finding.expect("two maps").trace().join("\n")
     };
     let first = text();
@@ -202,4 +209,111 @@ fn many_runs_of_one_plan_are_equal() {
     for _ in 0..5 {
         assert_eq!(text(), first);
     }
+}
+
+/// Runs a test of this file in a process with `SIMULATION`, and returns its output.
+fn with_trace_file(test: &str, file: &Path) -> String {
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new(program);
+    command.args(["--exact", test, "--nocapture"]).env("SIMULATION", file);
+    let output = command.output().expect("it starts");
+    assert!(!output.status.success(), "a replay of a violation fails");
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_trace_file_replays_its_run_alone() {
+    let test = "a_trace_file_replays_its_run_alone";
+    let story = panic_of(|| drop(doubling().explore(Explore::crashes())));
+    if std::env::var_os("SIMULATION").is_some() {
+        panic!("{story}");
+    }
+    assert!(story.contains(&format!("cargo test {test}")), "{story}");
+    assert!(story.lines().count() <= 16, "{story}");
+    let path = story.split("SIMULATION=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a path");
+    let path = Path::new(path);
+    let text = with_trace_file(test, path);
+    assert!(text.contains("replayed") && text.contains("the run equals that in the file"), "{text}");
+    let text = with_trace_file("a_correct_operator_is_silent", path);
+    assert!(text.contains("is of the test") && text.contains(&format!("run `cargo test {test}`")), "{text}");
+    let picture = std::fs::read_to_string(path.with_extension("html")).expect("a picture");
+    assert!(picture.contains("<svg") && picture.contains("CRASH"), "{picture}");
+    let old = path.with_extension("old");
+    let other_format = std::fs::read_to_string(path).expect("a file").replace("format 1", "format 0");
+    std::fs::write(&old, other_format).expect("a file");
+    let text = with_trace_file(test, &old);
+    assert!(text.contains("format 0, which another version of kube-simulator wrote"), "{text}");
+}
+
+#[test]
+fn saved_plans_are_played_first() {
+    let story = panic_of(|| drop(doubling().explore(Explore::refusals())));
+    assert!(story.contains("saved as doubling.trace"), "{story}");
+}
+
+#[test]
+fn an_operator_that_sleeps_in_real_time_is_named() {
+    let sleeping = simulation(|_, cx| async move {
+        #[expect(clippy::disallowed_methods, reason = "the bug")]
+        std::thread::sleep(Duration::from_millis(40));
+        cx.client().apply(&map("x")).await?;
+        Ok(Action::done())
+    });
+    let finding = found(sleeping);
+    assert!(finding.to_string().contains("blocks its thread"), "{finding}");
+    assert!(finding.to_string().contains("reconcile"), "{finding}");
+}
+
+#[test]
+fn an_operator_that_uses_threads_or_sockets_is_named() {
+    let threads = simulation(|_, cx| async move {
+        tokio::task::spawn_blocking(|| ()).await?;
+        cx.client().apply(&map("x")).await?;
+        Ok(Action::done())
+    });
+    let finding = found(threads);
+    assert!(finding.to_string().contains("the operator uses threads"), "{finding}");
+    let sockets = simulation(|_, cx| async move {
+        let _listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+        cx.client().apply(&map("x")).await?;
+        Ok(Action::done())
+    });
+    let finding = found(sockets);
+    assert!(finding.to_string().contains("opens a socket"), "{finding}");
+}
+
+#[test]
+fn a_task_that_is_always_ready_is_named_within_seconds() {
+    let busy = simulation(|_, _| async move {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    });
+    let finding = found(busy);
+    assert_eq!(finding.oracle(), Oracle::Quiet);
+    assert!(finding.to_string().contains("always ready"), "{finding}");
+}
+
+#[test]
+fn a_reconcile_that_panics_is_found() {
+    let panicking = applies(|key| {
+        assert!(key.name() != "red", "no red ones");
+        key.name().to_owned()
+    });
+    let finding = found(panicking);
+    assert!(finding.to_string().contains("a reconcile of the operator panics: no red ones"), "{finding}");
+}
+
+#[test]
+fn a_rule_can_be_allowed_to_be_violated() {
+    let doubling =
+        doubling().allow(Oracle::SameObjects, "maps are cheap").allow(Oracle::SameCounts, "so are they");
+    assert!(doubling.find(Explore::crashes()).is_none());
+}
+
+#[test]
+fn random_plans_find_and_shrink_to_the_cause() {
+    let finding =
+        doubling().find(Explore::random(3).runs(200).budget(Duration::from_secs(60))).expect("two maps");
+    assert_eq!(finding.plan().to_string().lines().count(), 1, "{finding}");
 }

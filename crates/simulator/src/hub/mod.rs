@@ -3,21 +3,36 @@
 //! Every request, every remote effect and every line of a watch stops here until the driver lets it pass. The hub decides nothing;
 //! it lists the possible choices, the oldest first.
 
+mod body;
+mod line;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
+    hash::{DefaultHasher, Hash, Hasher},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
-use kube_apiserver_embedded::ResponseBody;
 use parking_lot::Mutex;
-use serde::Deserialize;
-use tokio::task::AbortHandle;
+use tokio::{
+    task::AbortHandle,
+    time::{Duration, Instant},
+};
 
+pub(crate) use self::{
+    body::{GateBody, WatchBody},
+    line::{Line, Lines},
+};
 use crate::names::{Actor, CallName, is_masked_resource};
+
+/// Delay of the lines of a stream that is kept late.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Number of actions after which a [shuffled](Hub::shuffle) order changes its priorities.
+const SAME_PRIORITIES: u64 = 7;
 
 /// All calls and watches at the border. Clones share them.
 #[derive(Clone, Default)]
@@ -31,16 +46,22 @@ struct State {
     watches: BTreeMap<u64, Watch>,
     /// Actors that are dead: their calls are dropped.
     cut: BTreeSet<Actor>,
-    /// Lines that the operator's watches have received, by resource and label.
+    /// Actors whose calls, answers and lines do not pass.
+    paused: BTreeSet<Actor>,
+    /// Lines that watches under test have received, by name.
     counts: BTreeMap<String, u32>,
     /// Lines that no trace has taken yet: name and count.
     arrived: Vec<(String, u32)>,
-    /// Resources with lines that are withheld from the operator.
+    /// Streams with lines that are withheld.
     held: BTreeSet<String>,
-    /// Lines from which on a resource is held.
+    /// Lines from which on a stream is held.
     armed: BTreeSet<(String, u32)>,
-    /// Resources with lines that are handed over one by one.
+    /// Streams with lines that are handed over one by one.
     apart: BTreeSet<String>,
+    /// Streams with lines that are handed over [`LATE`].
+    late: BTreeSet<String>,
+    /// Seed of the order of actions, and number of actions chosen; `None` for the fixed order.
+    shuffled: Option<(u64, u64)>,
 }
 
 struct Call {
@@ -49,6 +70,10 @@ struct Call {
     phase: Phase,
     /// Is gone when the caller has given up.
     caller: Weak<()>,
+    /// Whether the driver withholds it.
+    is_held: bool,
+    /// Whether it is carried out without its caller, too.
+    is_zombie: bool,
 }
 
 enum Phase {
@@ -105,8 +130,9 @@ pub(crate) enum Possible {
 struct Watch {
     actor: Actor,
     name: CallName,
-    /// Lines that the driver has not handed over, with their numbers.
-    unread: VecDeque<(u64, Line)>,
+    stream: String,
+    /// Lines that the driver has not handed over.
+    unread: VecDeque<Unread>,
     /// Chunks that were handed over and that the process has not read.
     delivered: VecDeque<Bytes>,
     /// Whether the server has ended the watch, and the driver has handed that over.
@@ -114,6 +140,12 @@ struct Watch {
     reader: Option<Waker>,
     /// Task that reads from the server.
     pump: Option<AbortHandle>,
+}
+
+struct Unread {
+    number: u64,
+    arrived: Instant,
+    line: Line,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,49 +156,6 @@ enum End {
     Delivered,
 }
 
-/// A line of a watch: an event.
-#[derive(Debug, Clone)]
-pub(crate) struct Line {
-    text: Bytes,
-    /// Type and key of the object, such as `MODIFIED default/web`.
-    pub(crate) label: String,
-}
-
-impl Line {
-    pub(crate) fn new(text: Bytes) -> Self {
-        #[derive(Deserialize, Default)]
-        #[serde(default)]
-        struct Event {
-            r#type: String,
-            object: Object,
-        }
-        #[derive(Deserialize, Default)]
-        #[serde(default)]
-        struct Object {
-            metadata: Meta,
-        }
-        #[derive(Deserialize, Default)]
-        #[serde(default)]
-        struct Meta {
-            namespace: String,
-            name: String,
-        }
-        let event: Event = serde_json::from_slice(&text).unwrap_or_default();
-        let Meta { namespace, name } = event.object.metadata;
-        let label = match (&*namespace, &*name) {
-            (_, "") => event.r#type,
-            ("", name) => format!("{} {name}", event.r#type),
-            (namespace, name) => format!("{} {namespace}/{name}", event.r#type),
-        };
-        Self { text, label }
-    }
-
-    /// Whether the line reports a change of an object.
-    fn is_change(&self) -> bool {
-        ["ADDED ", "MODIFIED ", "DELETED "].iter().any(|kind| self.label.starts_with(kind))
-    }
-}
-
 impl Hub {
     /// Adds a call. It is dropped when `caller` is.
     pub(crate) fn add(&self, actor: Actor, name: CallName, caller: &Arc<()>, work: Work) {
@@ -175,16 +164,19 @@ impl Hub {
             return;
         }
         let (id, caller) = (state.number(), Arc::downgrade(caller));
-        state.calls.insert(id, Call { actor, name, phase: Phase::Waiting(work), caller });
+        state.calls.insert(
+            id,
+            Call { actor, name, phase: Phase::Waiting(work), caller, is_held: false, is_zombie: false },
+        );
     }
 
-    /// Disconnects an actor: its calls and watches are dropped, and later ones as well.
+    /// Disconnects an actor: its calls and watches are dropped, and later ones as well. Zombies stay.
     pub(crate) fn cut(&self, actor: Actor) {
         let dropped = {
             let mut state = self.0.lock();
             state.cut.insert(actor);
-            let calls: Vec<Call> =
-                state.calls.extract_if(.., |_, call| call.actor == actor).map(|(_, call)| call).collect();
+            let is_dead = |_: &u64, call: &mut Call| call.actor == actor && !call.is_zombie;
+            let calls: Vec<Call> = state.calls.extract_if(.., is_dead).map(|(_, call)| call).collect();
             let watches: Vec<Watch> = state
                 .watches
                 .extract_if(.., |_, watch| watch.actor == actor)
@@ -197,35 +189,76 @@ impl Hub {
         drop(dropped);
     }
 
-    /// Returns the next action of the run without faults: the oldest answer, the oldest call, then the watch with the oldest unread
-    /// line.
+    /// Returns the next action: of the fixed order the oldest answer, the oldest call, then the watch with the oldest unread line;
+    /// watches of processes under test come last.
     pub(crate) fn next(&self) -> Option<Possible> {
         self.drop_abandoned();
-        let state = self.0.lock();
-        let seen = |(id, call): (&u64, &Call)| Seen { id: *id, actor: call.actor, name: call.name.clone() };
-        let carried = state.calls.iter().find(|(_, call)| matches!(call.phase, Phase::Carried(_)));
-        let waiting = || state.calls.iter().find(|(_, call)| matches!(call.phase, Phase::Waiting(_)));
-        let unread = || {
-            let free = state.watches.iter().filter(|(_, watch)| !state.is_held(watch));
-            let oldest = free.filter_map(|(id, watch)| Some((watch.oldest()?, id, watch)));
-            oldest.min_by_key(|(oldest, ..)| *oldest)
+        let mut state = self.0.lock();
+        if state.shuffled.is_some() {
+            return state.shuffled_next();
+        }
+        let passes = |call: &Call| !call.is_held && !state.paused.contains(&call.actor);
+        let mut calls = state.calls.iter().filter(|(_, call)| passes(call));
+        if let Some(carried) = calls.clone().find(|(_, call)| matches!(call.phase, Phase::Carried(_))) {
+            return Some(Possible::Answer(seen(carried)));
+        }
+        if let Some(waiting) = calls.find(|(_, call)| matches!(call.phase, Phase::Waiting(_))) {
+            return Some(Possible::CarryOut(seen(waiting)));
+        }
+        // Actors of the world are fast: an operator then receives its change and theirs together.
+        let is_tested = |deliver: &Possible| match deliver {
+            Possible::Deliver { actor, .. } => actor.is_operator(),
+            Possible::CarryOut(_) | Possible::Answer(_) => false,
         };
-        if let Some(call) = carried {
-            return Some(Possible::Answer(seen(call)));
+        let (_, deliver) = state.unread().min_by_key(|(oldest, deliver)| (is_tested(deliver), *oldest))?;
+        Some(deliver)
+    }
+
+    /// Draws the order of actions from a seed from now on.
+    pub(crate) fn shuffle(&self, seed: u64) {
+        self.0.lock().shuffled = Some((seed, 0));
+    }
+
+    /// Stops everything between an actor and the world.
+    pub(crate) fn pause(&self, actor: Actor) {
+        self.0.lock().paused.insert(actor);
+    }
+
+    /// Ends a pause.
+    pub(crate) fn resume(&self, actor: Actor) {
+        self.0.lock().paused.remove(&actor);
+    }
+
+    /// Withholds a call that waits, or releases it.
+    pub(crate) fn hold_call(&self, id: u64, is_held: bool) {
+        if let Some(call) = self.0.lock().calls.get_mut(&id) {
+            call.is_held = is_held;
         }
-        if let Some(call) = waiting() {
-            return Some(Possible::CarryOut(seen(call)));
+    }
+
+    /// Lets a call be carried out even when its caller has given up or is dead.
+    pub(crate) fn make_zombie(&self, id: u64) {
+        if let Some(call) = self.0.lock().calls.get_mut(&id) {
+            call.is_zombie = true;
         }
-        let (_, id, watch) = unread()?;
-        Some(Possible::Deliver { watch: *id, actor: watch.actor, name: watch.name.clone() })
+    }
+
+    /// Returns the time at which the next line of a late stream is handed over.
+    pub(crate) fn next_late(&self) -> Option<Instant> {
+        let state = self.0.lock();
+        let late = state.watches.values().filter(|watch| state.late.contains(&watch.stream));
+        late.filter_map(|watch| Some(watch.unread.front()?.arrived + LATE)).min()
     }
 
     /// Drops calls that their callers have given up before execution, and answers without a caller.
     fn drop_abandoned(&self) {
         let abandoned: Vec<Call> = {
             let mut state = self.0.lock();
-            let is_abandoned =
-                |call: &Call| call.caller.strong_count() == 0 && !matches!(call.phase, Phase::Running);
+            let is_abandoned = |call: &Call| match call.phase {
+                Phase::Waiting(_) => call.caller.strong_count() == 0 && !call.is_zombie,
+                Phase::Running => false,
+                Phase::Carried(_) => call.caller.strong_count() == 0,
+            };
             state.calls.extract_if(.., |_, call| is_abandoned(call)).map(|(_, call)| call).collect()
         };
         drop(abandoned);
@@ -277,6 +310,7 @@ impl Hub {
         let id = state.number();
         let watch = Watch {
             actor,
+            stream: actor.stream(&name.target),
             name,
             unread: VecDeque::new(),
             delivered: VecDeque::new(),
@@ -303,37 +337,65 @@ impl Hub {
         let Some(watch) = state.watches.get_mut(&id) else { return };
         let resource = watch.name.target.clone();
         let is_counted = watch.actor.is_operator() && line.is_change() && !is_masked_resource(&resource);
-        let name = format!("{resource} {}", line.label);
-        watch.unread.push_back((number, line));
+        let name = watch.actor.stream(&format!("{resource} {}", line.label));
+        let stream = watch.stream.clone();
+        watch.unread.push_back(Unread { number, arrived: Instant::now(), line });
         if is_counted {
             let count = state.counts.entry(name.clone()).or_default();
             *count += 1;
             let count = *count;
             if state.armed.contains(&(name.clone(), count)) {
-                state.held.insert(resource);
+                state.held.insert(stream);
             }
             state.arrived.push((name, count));
         }
     }
 
-    /// Returns the lines that have arrived at the operator since the last call, by name and count.
+    /// Returns the lines that have arrived at processes under test since the last call, by name and count.
     pub(crate) fn take_arrived(&self) -> Vec<(String, u32)> {
         std::mem::take(&mut self.0.lock().arrived)
     }
 
-    /// Holds the lines about the resource of a line back from the operator, from that line on.
+    /// Holds the stream of a line back, from that line on.
     pub(crate) fn hold_from(&self, line: &str, number: u32) {
         self.0.lock().armed.insert((line.to_owned(), number));
     }
 
-    /// Hands the lines about a resource over one by one.
-    pub(crate) fn keep_apart(&self, resource: &str) {
-        self.0.lock().apart.insert(resource.to_owned());
+    /// Holds a stream back from now on.
+    pub(crate) fn hold(&self, stream: &str) {
+        self.0.lock().held.insert(stream.to_owned());
     }
 
-    /// Ends the hold of a resource.
-    pub(crate) fn release(&self, resource: &str) {
-        self.0.lock().held.remove(resource);
+    /// Hands the lines of a stream over one by one.
+    pub(crate) fn keep_apart(&self, stream: &str) {
+        self.0.lock().apart.insert(stream.to_owned());
+    }
+
+    /// Hands each line of a stream over a second after its arrival.
+    pub(crate) fn keep_late(&self, stream: &str) {
+        self.0.lock().late.insert(stream.to_owned());
+    }
+
+    /// Ends the hold of a stream.
+    pub(crate) fn release(&self, stream: &str) {
+        self.0.lock().held.remove(stream);
+    }
+
+    /// Ends the watches of a stream with 410, in place of their unread lines.
+    pub(crate) fn expire(&self, stream: &str) {
+        let mut state = self.0.lock();
+        let ids: Vec<u64> =
+            state.watches.iter().filter(|(_, watch)| watch.stream == stream).map(|(id, _)| *id).collect();
+        for id in ids {
+            let (number, last) = (state.number(), state.number());
+            let Some(watch) = state.watches.get_mut(&id) else { continue };
+            watch.unread.clear();
+            watch.unread.push_back(Unread { number, arrived: Instant::now(), line: Line::gone() });
+            watch.end = End::Unread(last);
+            if let Some(pump) = watch.pump.take() {
+                pump.abort();
+            }
+        }
     }
 
     /// Records that the server has ended a watch.
@@ -349,11 +411,17 @@ impl Hub {
     pub(crate) fn deliver(&self, id: u64) -> Vec<String> {
         let (labels, reader) = {
             let mut state = self.0.lock();
-            let apart = state.apart.clone();
+            let stream = state.watches.get(&id).map(|watch| watch.stream.clone()).unwrap_or_default();
+            let (is_apart, is_late) = (state.apart.contains(&stream), state.late.contains(&stream));
             let Some(watch) = state.watches.get_mut(&id) else { return Vec::new() };
-            let is_apart = watch.actor.is_operator() && apart.contains(&watch.name.target);
-            let count = if is_apart { watch.unread.len().min(1) } else { watch.unread.len() };
-            let lines: Vec<Line> = watch.unread.drain(..count).map(|(_, line)| line).collect();
+            let count = match (is_apart, is_late) {
+                (true, _) => watch.unread.len().min(1),
+                (_, true) => {
+                    watch.unread.iter().take_while(|unread| unread.arrived.elapsed() >= LATE).count()
+                }
+                _ => watch.unread.len(),
+            };
+            let lines: Vec<Line> = watch.unread.drain(..count).map(|unread| unread.line).collect();
             if !lines.is_empty() {
                 let chunk: Vec<u8> = lines.iter().flat_map(|line| line.text.iter().copied()).collect();
                 watch.delivered.push_back(Bytes::from(chunk));
@@ -401,81 +469,66 @@ impl State {
         self.next
     }
 
-    fn is_held(&self, watch: &Watch) -> bool {
-        watch.actor.is_operator() && self.held.contains(&watch.name.target)
+    /// Returns the watches with lines that may be handed over, and the number of the oldest line of each.
+    fn unread(&self) -> impl Iterator<Item = (u64, Possible)> {
+        self.watches.iter().filter_map(|(id, watch)| {
+            let is_early = || {
+                let oldest = watch.unread.front();
+                self.late.contains(&watch.stream)
+                    && oldest.is_some_and(|unread| unread.arrived.elapsed() < LATE)
+            };
+            let passes =
+                !self.held.contains(&watch.stream) && !self.paused.contains(&watch.actor) && !is_early();
+            let oldest = watch.oldest().filter(|_| passes)?;
+            Some((oldest, Possible::Deliver { watch: *id, actor: watch.actor, name: watch.name.clone() }))
+        })
     }
+
+    /// Returns the possible action with the highest priority. Each direction of each actor and each stream has a priority, and
+    /// these are drawn anew from time to time.
+    fn shuffled_next(&mut self) -> Option<Possible> {
+        let (seed, chosen) = self.shuffled?;
+        let priority = |of: &str| {
+            let mut hasher = DefaultHasher::new();
+            (seed, chosen / SAME_PRIORITIES, of).hash(&mut hasher);
+            hasher.finish()
+        };
+        let passes = |call: &Call| !call.is_held && !self.paused.contains(&call.actor);
+        let calls =
+            self.calls.iter().filter(|(_, call)| passes(call)).filter_map(|entry| match entry.1.phase {
+                Phase::Running => None,
+                Phase::Waiting(_) => {
+                    let of = format!("calls of {}", entry.1.actor);
+                    Some((priority(&of), *entry.0, Possible::CarryOut(seen(entry))))
+                }
+                Phase::Carried(_) => {
+                    let of = format!("answers to {}", entry.1.actor);
+                    Some((priority(&of), *entry.0, Possible::Answer(seen(entry))))
+                }
+            });
+        let lines = self.unread().map(|(oldest, deliver)| {
+            let of = match &deliver {
+                Possible::Deliver { actor, name, .. } => format!("lines of {name} to {actor}"),
+                _ => String::new(),
+            };
+            (priority(&of), oldest, deliver)
+        });
+        let first = calls.chain(lines).min_by_key(|(priority, age, _)| (*priority, *age));
+        let (_, _, action) = first?;
+        self.shuffled = Some((seed, chosen + 1));
+        Some(action)
+    }
+}
+
+fn seen((id, call): (&u64, &Call)) -> Seen {
+    Seen { id: *id, actor: call.actor, name: call.name.clone() }
 }
 
 impl Watch {
     /// Number of the oldest line, or of the end, that is not handed over.
     fn oldest(&self) -> Option<u64> {
         let end = if let End::Unread(number) = self.end { Some(number) } else { None };
-        self.unread.front().map(|(number, _)| *number).or(end)
-    }
-}
-
-/// Splits the body of a watch into lines.
-#[derive(Default)]
-pub(crate) struct Lines {
-    /// Beginning of an incomplete line.
-    rest: Vec<u8>,
-}
-
-impl Lines {
-    /// Returns the lines that end in `chunk`.
-    pub(crate) fn split(&mut self, chunk: &Bytes) -> Vec<Line> {
-        let mut lines = Vec::new();
-        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-            self.rest.extend_from_slice(piece);
-            if piece.ends_with(b"\n") {
-                lines.push(Line::new(Bytes::from(std::mem::take(&mut self.rest))));
-            }
-        }
-        lines
-    }
-}
-
-/// Body of a response, as a process reads it.
-pub(crate) enum GateBody {
-    /// A response that is complete or generated while it is read.
-    Whole(ResponseBody),
-    Watch(WatchBody),
-}
-
-/// Body of a watch, which ends with the process.
-pub(crate) struct WatchBody {
-    pub(crate) hub: Hub,
-    pub(crate) id: u64,
-}
-
-impl Drop for WatchBody {
-    fn drop(&mut self) {
-        self.hub.close(self.id);
-    }
-}
-
-impl http_body::Body for GateBody {
-    type Data = Bytes;
-    type Error = kube_apiserver_embedded::faults::ConnectionReset;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(context),
-            Self::Watch(watch) => watch
-                .hub
-                .poll_read(watch.id, context)
-                .map(|chunk| chunk.map(|chunk| Ok(http_body::Frame::data(chunk)))),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(body) => body.is_end_stream(),
-            Self::Watch(_) => false,
-        }
+        self.unread.front().map(|unread| unread.number).or(end)
     }
 }
 
@@ -484,6 +537,10 @@ mod tests {
     use std::future::ready;
 
     use super::*;
+    use crate::names::{OPERATOR, ProcessName};
+
+    const FIRST: Actor =
+        Actor::Process { process: ProcessName { program: OPERATOR, replica: 0, is_tested: true }, life: 0 };
 
     fn call(hub: &Hub, actor: Actor, verb: &str) -> Arc<()> {
         let caller = Arc::new(());
@@ -527,7 +584,7 @@ mod tests {
     #[test]
     fn the_calls_of_the_dead_and_of_those_who_gave_up_are_dropped() {
         let hub = Hub::default();
-        let operator = Actor::Operator { life: 0 };
+        let operator = FIRST;
         let caller = call(&hub, operator, "a");
         drop(call(&hub, Actor::User, "b"));
         assert_eq!(next(&hub), "carry out a");
@@ -565,7 +622,7 @@ mod tests {
     #[test]
     fn a_held_resource_is_handed_over_as_one_chunk_after_its_release_or_one_by_one() {
         let hub = Hub::default();
-        let operator = Actor::Operator { life: 0 };
+        let operator = FIRST;
         let request = http::Request::get("/api/v1/pods?watch=true").body(()).unwrap();
         let watch = hub.open(operator, CallName::of_request(&request, b""));
         let line = |kind: &str| {
@@ -593,12 +650,72 @@ mod tests {
         assert_eq!(next(&hub), "nothing");
     }
 
+    fn pods(hub: &Hub) -> (u64, impl Fn(&str) -> Line) {
+        let request = http::Request::get("/api/v1/pods?watch=true").body(()).unwrap();
+        let watch = hub.open(FIRST, CallName::of_request(&request, b""));
+        let line = |kind: &str| {
+            let text = format!("{{\"type\":\"{kind}\",\"object\":{{\"metadata\":{{\"name\":\"x\"}}}}}}\n");
+            Line::new(Bytes::from(text))
+        };
+        (watch, line)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_stream_is_a_second_behind() {
+        let hub = Hub::default();
+        let (watch, line) = pods(&hub);
+        hub.keep_late("pods");
+        hub.push(watch, line("ADDED"));
+        assert_eq!((next(&hub), hub.next_late()), ("nothing".to_owned(), Some(Instant::now() + LATE)));
+        tokio::time::advance(LATE).await;
+        hub.push(watch, line("MODIFIED"));
+        assert_eq!(next(&hub), "deliver watch");
+        assert_eq!(hub.deliver(watch), ["ADDED x"]);
+        assert_eq!(next(&hub), "nothing");
+    }
+
     #[test]
-    fn lines_are_put_together_from_chunks() {
-        let mut lines = Lines::default();
-        let labels = |lines: Vec<Line>| lines.into_iter().map(|line| line.label).collect::<Vec<_>>();
-        assert_eq!(labels(lines.split(&Bytes::from_static(b"{\"type\":\"A\"}\n{\"type\""))), ["A"]);
-        assert_eq!(labels(lines.split(&Bytes::from_static(b":\"B\"}"))), [""; 0]);
-        assert_eq!(labels(lines.split(&Bytes::from_static(b"\n"))), ["B"]);
+    fn an_expired_watch_ends_with_410_in_place_of_its_lines() {
+        let hub = Hub::default();
+        let (watch, line) = pods(&hub);
+        hub.push(watch, line("ADDED"));
+        hub.expire("pods");
+        assert_eq!(hub.deliver(watch), ["ERROR 410", "end"]);
+    }
+
+    #[test]
+    fn nothing_of_a_paused_actor_passes_and_a_zombie_outlives_its_caller() {
+        let hub = Hub::default();
+        let caller = call(&hub, FIRST, "a");
+        hub.pause(FIRST);
+        assert_eq!(next(&hub), "nothing");
+        let mut state = hub.0.lock();
+        let id = *state.calls.keys().next().unwrap();
+        state.paused.clear();
+        drop(state);
+        hub.make_zombie(id);
+        drop(caller);
+        hub.cut(FIRST);
+        assert_eq!(next(&hub), "carry out a");
+    }
+
+    #[test]
+    fn a_shuffled_order_repeats_and_has_all_actions() {
+        let order = |seed| {
+            let hub = Hub::default();
+            hub.shuffle(seed);
+            let names = ["one", "other", "third"].map(|name| CallName::of_effect("", name, ""));
+            for name in names {
+                hub.push(hub.open(Actor::User, name), Line::new(Bytes::from_static(b"{}\n")));
+            }
+            let mut order = Vec::new();
+            while let Some(Possible::Deliver { watch, name, .. }) = hub.next() {
+                hub.deliver(watch);
+                order.push(name.verb);
+            }
+            order
+        };
+        assert!((0..20).all(|seed| order(seed) == order(seed) && order(seed).len() == 3));
+        assert!((0..20).any(|seed| order(seed) != order(0)));
     }
 }

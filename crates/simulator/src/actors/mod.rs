@@ -1,0 +1,21 @@
+//! Controllers of the world around an operator, for [`Simulation::actor`](crate::Simulation::actor).
+//!
+//! The embedded API server runs no workloads. These controllers do as much of the work of Kubernetes as operators wait for. No
+//! fault happens to them.
+
+mod deployments;
+mod kubelet;
+mod statefulsets;
+
+pub use self::{deployments::deployments, kubelet::kubelet, statefulsets::statefulsets};
+
+/// Field manager of the writes.
+const MANAGER: &str = "kube-controller-manager";
+
+/// Ignores that an object does not exist any more.
+fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => result.map(drop),
+    }
+}

@@ -1,0 +1,325 @@
+//! Search: the order in which plans are tried, and the report.
+
+mod finding;
+mod reference;
+mod shrink;
+mod strategies;
+
+use std::{fmt, time::Duration};
+
+use serde_json::json;
+
+pub use self::finding::Finding;
+pub(crate) use self::reference::Reference;
+use self::strategies::{Extent, plans};
+use crate::{definition::Definition, plan::Plan};
+
+/// Default of [`Explore::budget`].
+const BUDGET: Duration = Duration::from_secs(10);
+
+/// Default of [`Explore::runs`].
+const RUNS: usize = 1000;
+
+/// Which deviations from the run without faults are tried, and for how long.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Explore {
+    strategies: Vec<Strategy>,
+    budget: Duration,
+    depth: usize,
+}
+
+/// A kind of deviation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Strategy {
+    Crashes,
+    Staleness,
+    LostAnswers,
+    Refusals,
+    Unobserved,
+    Order,
+    EarlySteps,
+    Failovers,
+    Pauses,
+    Random { seed: u64, runs: usize },
+}
+
+impl Strategy {
+    /// All strategies that try each plan once.
+    const SWEEPS: [Self; 9] = [
+        Self::Crashes,
+        Self::Staleness,
+        Self::LostAnswers,
+        Self::Refusals,
+        Self::Unobserved,
+        Self::Order,
+        Self::EarlySteps,
+        Self::Failovers,
+        Self::Pauses,
+    ];
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crashes => "crashes",
+            Self::Staleness => "staleness",
+            Self::LostAnswers => "lost answers",
+            Self::Refusals => "refusals",
+            Self::Unobserved => "unobserved",
+            Self::Order => "order",
+            Self::EarlySteps => "early steps",
+            Self::Failovers => "failovers",
+            Self::Pauses => "pauses",
+            Self::Random { .. } => "random",
+        })
+    }
+}
+
+impl Explore {
+    fn only(strategy: Strategy) -> Self {
+        Self { strategies: vec![strategy], budget: BUDGET, depth: 1 }
+    }
+
+    /// The operator dies before its first write, and after each write that changes something, before it receives the answer. It is
+    /// started again at once, and in further runs after the user's next step. It also dies while the world is quiet after a step.
+    pub fn crashes() -> Self {
+        Self::only(Strategy::Crashes)
+    }
+
+    /// From each line of the operator's watches on, lines about its resource are held back: for one more line, so that a state is
+    /// skipped; for lines of another resource, so that these come first; for one to three reconciles; until the user's next step
+    /// is done; and for a second. Further runs hand the lines over one by one, or each a second late.
+    pub fn staleness() -> Self {
+        Self::only(Strategy::Staleness)
+    }
+
+    /// States that the operator never sees: a watch ends with 410 and its last lines are lost, so that the operator lists again.
+    pub fn unobserved() -> Self {
+        Self::only(Strategy::Unobserved)
+    }
+
+    /// The garbage collector acts between a write and its answer, while it otherwise acts last; and what happens at one moment
+    /// happens in drawn orders. Requests of one process may overtake each other, lines of a watch may not.
+    pub fn order() -> Self {
+        Self::only(Strategy::Order)
+    }
+
+    /// Each write that changes something is carried out, and the connection breaks before the answer. In further runs the retry
+    /// comes before the watch reports the write.
+    pub fn lost_answers() -> Self {
+        Self::only(Strategy::LostAnswers)
+    }
+
+    /// Each write is refused once with 409, 429, 500, 503, and by a broken connection.
+    pub fn refusals() -> Self {
+        Self::only(Strategy::Refusals)
+    }
+
+    /// The user's next step begins before a write, which is carried out when the step is done.
+    pub fn early_steps() -> Self {
+        Self::only(Strategy::EarlySteps)
+    }
+
+    /// With [replicas](crate::Simulation::replicas): the leader is cut off at a write, which is carried out when another one leads;
+    /// and a standby that has received nothing about a resource for some steps takes over.
+    pub fn failovers() -> Self {
+        Self::only(Strategy::Failovers)
+    }
+
+    /// Nothing passes between the operator and the world for 11, 16 and 61 seconds from a write on. Its timers run.
+    pub fn pauses() -> Self {
+        Self::only(Strategy::Pauses)
+    }
+
+    /// Plans of two to four deviations, drawn from all kinds with this seed. Each plan draws which kinds it uses.
+    pub fn random(seed: u64) -> Self {
+        Self::only(Strategy::Random { seed, runs: RUNS })
+    }
+
+    /// All deviations that are tried one by one.
+    pub fn all() -> Self {
+        Self { strategies: Strategy::SWEEPS.to_vec(), budget: BUDGET, depth: 1 }
+    }
+
+    /// Adds the deviations of `other`. The longer budget and the larger depth count.
+    pub fn and(mut self, other: Self) -> Self {
+        self.strategies.extend(other.strategies);
+        self.strategies.sort_unstable();
+        self.strategies.dedup();
+        self.budget = self.budget.max(other.budget);
+        self.depth = self.depth.max(other.depth);
+        self
+    }
+
+    /// Sets the real time after which no further run with a fault begins. Default: 10 seconds, or that of the environment variable
+    /// `SIMULATION_BUDGET`, such as `60s`, which always counts. The [`Report`] says how far the search came.
+    pub fn budget(mut self, budget: Duration) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// With 2, [crashes](Self::crashes) and [late lines](Self::staleness) that concern the same object are also tried together.
+    /// Default: 1.
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// Sets the number of [random](Self::random) plans. Default: 1000. The budget may end before.
+    pub fn runs(mut self, number: usize) -> Self {
+        for strategy in &mut self.strategies {
+            if let Strategy::Random { runs, .. } = strategy {
+                *runs = number;
+            }
+        }
+        self
+    }
+
+    fn budget_or(&self, of_environment: Option<&str>) -> Duration {
+        let seconds = of_environment.and_then(|text| text.trim_end_matches('s').parse().ok());
+        seconds.map_or(self.budget, Duration::from_secs)
+    }
+}
+
+impl Default for Explore {
+    /// [`Explore::all`].
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+/// Extent of a search that found nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Number of plans.
+    pub plans: usize,
+    /// Number of plans that were played within the budget.
+    pub played: usize,
+    /// Number of plans that showed nothing, because their deviation found no place.
+    pub did_not_happen: usize,
+    strategies: Vec<Strategy>,
+}
+
+impl Report {
+    /// The report as JSON, for `SIMULATION_REPORT`.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let strategies: Vec<String> = self.strategies.iter().map(ToString::to_string).collect();
+        json!({
+            "plans": self.plans,
+            "played": self.played,
+            "didNotHappen": self.did_not_happen,
+            "strategies": strategies,
+        })
+    }
+
+    /// Report of a replay.
+    pub(crate) fn of_one_plan() -> Self {
+        Self { plans: 1, played: 1, did_not_happen: 0, strategies: Vec::new() }
+    }
+
+    /// Whether all plans were played.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.played == self.plans
+    }
+}
+
+/// Formats as `crashes, refusals: 40 of 40 plans played`.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let strategies: Vec<String> = self.strategies.iter().map(ToString::to_string).collect();
+        let name = if strategies.is_empty() { "replay".to_owned() } else { strategies.join(", ") };
+        write!(f, "{name}: {} of {} plans played", self.played, self.plans)?;
+        if !self.is_complete() {
+            write!(f, "; the budget ended before the rest")?;
+        }
+        if self.did_not_happen > 0 {
+            write!(f, "; {} found no place for their deviation", self.did_not_happen)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tries plans until one violates a rule, all are played, or the budget ends: first `saved` ones, then those of the strategies.
+///
+/// # Errors
+///
+/// The first finding, with a plan that is as small as possible.
+pub(crate) fn search(
+    definition: &Definition,
+    explore: Explore,
+    saved: &[(String, Plan)],
+) -> Result<Report, Box<Finding>> {
+    let budget = explore.budget_or(std::env::var("SIMULATION_BUDGET").ok().as_deref());
+    let reference = Reference::new(definition)?;
+    // The runs without faults do not count, so that each search plays a plan.
+    let began = real_time();
+    for (name, plan) in saved {
+        let (finding, happened) = reference.try_plan(definition, plan, &format!("saved as {name}"));
+        if let Some(finding) = finding {
+            return Err(Box::new(finding));
+        }
+        assert!(
+            happened,
+            "simulation {:?}: a deviation of the plan in {name} does not happen any more, so the file tests nothing: \
+             remove it, or correct its plan:\n{plan}",
+            definition.name
+        );
+    }
+    let replicas = definition.programs.first().map_or(1, |program| program.replicas);
+    let extent = Extent { steps: definition.steps.len(), replicas, depth: explore.depth };
+    let plans = plans(&reference.outcome, extent, &explore.strategies);
+    let shows_something = !reference.outcome.writes.is_empty() || !definition.checks.is_empty();
+    assert!(
+        shows_something && !plans.is_empty(),
+        "the simulation {:?} tests nothing: the operator changes nothing in the run without faults, so no fault has a place. \
+         Do the steps create objects that it reconciles?",
+        definition.name
+    );
+    let mut report =
+        Report { plans: plans.len(), played: 0, did_not_happen: 0, strategies: explore.strategies };
+    for (number, plan) in plans.iter().enumerate() {
+        if real_time().duration_since(began) >= budget {
+            break;
+        }
+        let place = format!("plan {} of {}", number + 1, plans.len());
+        let (finding, happened) = reference.try_plan(definition, plan, &place);
+        if let Some(finding) = finding {
+            return Err(Box::new(shrink::shrink(definition, &reference, finding, &place)));
+        }
+        report.played += 1;
+        report.did_not_happen += usize::from(!happened);
+    }
+    Ok(report)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the budget of a search is real time; no run depends on it")]
+fn real_time() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_when_the_budget_ended_first() {
+        let report = |played, did_not_happen| {
+            Report { plans: 7, played, did_not_happen, strategies: vec![Strategy::Crashes] }.to_string()
+        };
+        assert_eq!(report(7, 0), "crashes: 7 of 7 plans played");
+        assert_eq!(report(3, 0), "crashes: 3 of 7 plans played; the budget ended before the rest");
+        assert_eq!(report(7, 1), "crashes: 7 of 7 plans played; 1 found no place for their deviation");
+    }
+
+    #[test]
+    fn the_environment_sets_the_budget() {
+        let explore = Explore::crashes().budget(Duration::from_secs(5));
+        assert_eq!(explore.budget_or(None), Duration::from_secs(5));
+        assert_eq!(explore.budget_or(Some("60s")), Duration::from_secs(60));
+        assert_eq!(explore.budget_or(Some("90")), Duration::from_secs(90));
+        assert_eq!(explore.budget_or(Some("soon")), Duration::from_secs(5));
+    }
+}

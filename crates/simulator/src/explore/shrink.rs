@@ -1,0 +1,86 @@
+//! Smaller plans that show the same violation.
+
+use std::time::Duration;
+
+use super::{Finding, Reference, real_time};
+use crate::{
+    definition::Definition,
+    plan::{Deviation, Plan},
+};
+
+/// Bounds of the search for a smaller plan.
+const RUNS: usize = 200;
+const TIME: Duration = Duration::from_secs(10);
+
+/// Leaves out deviations, and then makes them milder, as long as the run violates the same rule.
+pub(super) fn shrink(
+    definition: &Definition,
+    reference: &Reference,
+    finding: Finding,
+    place: &str,
+) -> Finding {
+    let (began, deviations) = (real_time(), finding.plan().deviations.len());
+    let (mut best, mut runs) = (finding, 0);
+    'smaller: loop {
+        for plan in smaller(best.plan()) {
+            if runs == RUNS || real_time().duration_since(began) >= TIME {
+                break 'smaller;
+            }
+            runs += 1;
+            if let (Some(found), true) = reference.try_plan(definition, &plan, place)
+                && found.oracle() == best.oracle()
+            {
+                best = found;
+                continue 'smaller;
+            }
+        }
+        break;
+    }
+    best.shrunk_from(deviations);
+    best
+}
+
+/// Plans without one of the deviations, and then plans with a milder one.
+fn smaller(plan: &Plan) -> Vec<Plan> {
+    let all = &plan.deviations;
+    let places = 0..all.len();
+    let without = |place: usize| {
+        let mut deviations = all.clone();
+        deviations.remove(place);
+        Plan { deviations }
+    };
+    let milder = |place: usize| {
+        all[place].what.milder().into_iter().map(move |what| {
+            let mut deviations = all.clone();
+            deviations[place] = Deviation { what, ..deviations[place].clone() };
+            Plan { deviations }
+        })
+    };
+    let fewer = places.clone().filter(|_| all.len() > 1).map(without);
+    fewer.chain(places.flat_map(milder)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaller_plans_have_fewer_deviations_and_then_milder_ones() {
+        let plan: Plan =
+            "crash, restart after the next step, after create a x #1\nhold for a second, from a ADDED x #1"
+                .parse()
+                .unwrap();
+        let texts: Vec<String> =
+            smaller(&plan).iter().map(|plan| plan.to_string().replace('\n', ";")).collect();
+        assert_eq!(
+            texts,
+            [
+                "hold for a second, from a ADDED x #1;",
+                "crash, restart after the next step, after create a x #1;",
+                "crash after create a x #1;hold for a second, from a ADDED x #1;",
+            ]
+        );
+        let one: Plan = "refuse with 409 create a x #1".parse().unwrap();
+        assert!(smaller(&one).is_empty());
+    }
+}

@@ -1,0 +1,358 @@
+//! Plans of each strategy, made from the run without faults.
+
+use std::collections::BTreeSet;
+
+use super::Strategy;
+use crate::{
+    names::{OPERATOR, process_of, stream_of},
+    plan::{ACTIONS, Deviation, Plan, Refusal, Restart, STEP, Until, What},
+    run::{ArrivedLine, Outcome, Write},
+};
+
+/// Number of orders that are drawn.
+const ORDERS: u32 = 12;
+
+/// Largest number of deviations of a random plan.
+const MOST_AT_RANDOM: usize = 4;
+
+/// Properties of a simulation that limit its plans.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// Number of steps.
+    pub(super) steps: usize,
+    /// Number of replicas of the operator.
+    pub(super) replicas: u8,
+    /// Number of deviations of a plan.
+    pub(super) depth: usize,
+}
+
+/// Makes the plans of the strategies, in turn, so that none starves another; then those of two deviations, and random ones.
+pub(super) fn plans(reference: &Outcome, extent: Extent, strategies: &[Strategy]) -> Vec<Plan> {
+    let single: Vec<Vec<Plan>> =
+        strategies.iter().map(|strategy| of_strategy(reference, extent, *strategy)).collect();
+    let mut plans = in_turn(single);
+    if extent.depth > 1 {
+        plans.extend(pairs(reference, extent, strategies));
+    }
+    for strategy in strategies {
+        if let Strategy::Random { seed, runs } = strategy {
+            plans.extend(random(reference, extent, *seed, *runs));
+        }
+    }
+    plans
+}
+
+fn in_turn(queues: Vec<Vec<Plan>>) -> Vec<Plan> {
+    let mut queues: Vec<_> = queues.into_iter().map(Vec::into_iter).collect();
+    let mut plans = Vec::new();
+    loop {
+        let before = plans.len();
+        plans.extend(queues.iter_mut().filter_map(Iterator::next));
+        if plans.len() == before {
+            return plans;
+        }
+    }
+}
+
+fn of_strategy(reference: &Outcome, extent: Extent, strategy: Strategy) -> Vec<Plan> {
+    let Outcome { writes, lines, .. } = reference;
+    let single = |deviations: Vec<Deviation>| deviations.into_iter().map(Plan::of).collect();
+    match strategy {
+        Strategy::Crashes => single(crashes(writes, extent.steps)),
+        Strategy::Staleness => single(staleness(lines, extent.steps)),
+        Strategy::Unobserved => single(unobserved(lines, extent.steps)),
+        Strategy::Order => single(order(reference)),
+        Strategy::LostAnswers => single(lost_answers(writes)),
+        Strategy::Refusals => single(refusals(writes)),
+        Strategy::EarlySteps => single(early_steps(writes, extent.steps)),
+        Strategy::Pauses => single(pauses(writes, extent.replicas)),
+        Strategy::Failovers if extent.replicas > 1 => failovers(reference, extent.steps),
+        Strategy::Failovers | Strategy::Random { .. } => Vec::new(),
+    }
+}
+
+fn at(write: &Write, what: What) -> Deviation {
+    Deviation { what, call: write.call.clone(), number: write.number }
+}
+
+fn from(line: &ArrivedLine, what: What) -> Deviation {
+    Deviation { what, call: line.line.clone(), number: line.number }
+}
+
+/// A crash for each world that the operator leaves behind: after each visible write, and before a write if something else changed
+/// the world since the last one; and while the world is quiet. First those with a restart at once.
+fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
+    let with = |restart: Restart| {
+        writes.iter().enumerate().flat_map(move |(place, write)| {
+            let has_restart = restart == Restart::AtOnce || write.step < steps;
+            let before = (place == 0 || write.is_after_others) && has_restart;
+            let after = write.is_visible && has_restart;
+            let before = before.then(|| at(write, What::CrashBefore(restart)));
+            before.into_iter().chain(after.then(|| at(write, What::CrashAfter(restart))))
+        })
+    };
+    with(Restart::AtOnce).chain(at_rest(steps)).chain(with(Restart::AfterNextStep)).collect()
+}
+
+/// Crashes while the world is quiet after a step, if the operator has something to remember: not before the first.
+fn at_rest(steps: usize) -> impl Iterator<Item = Deviation> {
+    let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+    (1..=steps).map(|number| Deviation { what: What::CrashAtRest, call: STEP.to_owned(), number })
+}
+
+/// Lines of the processes that act without faults: not of an operator on standby.
+fn of_active(lines: &[ArrivedLine]) -> Vec<&ArrivedLine> {
+    let standby = format!("{OPERATOR}-");
+    lines.iter().filter(|line| !process_of(&line.line).starts_with(&standby)).collect()
+}
+
+/// Holds from each line on. Skipped states need a later line about the object, and a hold until the next step needs one.
+fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
+    let lines = of_active(lines);
+    let streams: BTreeSet<String> = lines.iter().map(|line| stream_of(&line.line)).collect();
+    let of_streams = [What::Apart, What::Late].into_iter().flat_map(|what| {
+        streams.iter().map(move |stream| Deviation { what, call: stream.clone(), number: 1 })
+    });
+    let has_others = streams.len() > 1;
+    let with = |until: Until| {
+        let lines = &lines;
+        lines.iter().enumerate().filter_map(move |(place, line)| {
+            let has_place = match until {
+                Until::NextLine => lines[place + 1..].iter().any(|later| later.object() == line.object()),
+                Until::OtherLines => has_others,
+                Until::NextStep => line.step < steps,
+                Until::Reconciles(_) | Until::Second => true,
+                Until::Leading => false,
+            };
+            has_place.then(|| from(line, What::Hold(until)))
+        })
+    };
+    let untils = [
+        Until::Reconciles(1),
+        Until::NextLine,
+        Until::OtherLines,
+        Until::NextStep,
+        Until::Second,
+        Until::Reconciles(2),
+        Until::Reconciles(3),
+    ];
+    of_streams.chain(untils.into_iter().flat_map(with)).collect()
+}
+
+/// Lists that skip lines: one, if a later one is about the object, or those of the next step.
+fn unobserved(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
+    let lines = of_active(lines);
+    let has_later =
+        |place: usize| lines[place + 1..].iter().any(|later| later.object() == lines[place].object());
+    let one = (0..lines.len()).filter(|place| has_later(*place));
+    let one = one.map(|place| from(lines[place], What::Relist(Until::NextLine)));
+    let step = lines.iter().filter(|line| line.step < steps);
+    one.chain(step.map(|line| from(line, What::Relist(Until::NextStep)))).collect()
+}
+
+/// A garbage collector that acts at once, after deletions and where it acts without faults; and drawn orders.
+fn order(reference: &Outcome) -> Vec<Deviation> {
+    let is_collected = |write: &&Write| {
+        let may = write.call.starts_with("delete") || reference.collected.contains(&write.step);
+        write.is_visible && !write.is_effect() && may
+    };
+    let collect = reference.writes.iter().filter(is_collected).map(|write| at(write, What::CollectAfter));
+    let shuffle = |number| Deviation { what: What::Shuffle, call: ACTIONS.to_owned(), number };
+    collect.chain((1..=ORDERS).map(shuffle)).collect()
+}
+
+fn lost_answers(writes: &[Write]) -> Vec<Deviation> {
+    let visible = || writes.iter().filter(|write| write.is_visible);
+    let with_news = visible().filter(|write| !write.is_effect());
+    let lost = visible().map(|write| at(write, What::LoseAnswer));
+    lost.chain(with_news.map(|write| at(write, What::LoseAnswerAndNews))).collect()
+}
+
+fn refusals(writes: &[Write]) -> Vec<Deviation> {
+    let all = [
+        Refusal::Conflict,
+        Refusal::InternalError,
+        Refusal::Reset,
+        Refusal::Unavailable,
+        Refusal::TooManyRequests,
+    ];
+    // Remote systems have no status codes.
+    let may = |write: &Write, refusal| refusal == Refusal::Reset || !write.is_effect();
+    let of = |refusal| {
+        let writes = writes.iter().filter(move |write| may(write, refusal));
+        writes.map(move |write| at(write, What::Refuse(refusal)))
+    };
+    all.into_iter().flat_map(of).collect()
+}
+
+/// The next step begins before a write.
+fn early_steps(writes: &[Write], steps: usize) -> Vec<Deviation> {
+    let early = writes.iter().filter(|write| write.step > 0 && write.step < steps);
+    early.map(|write| at(write, What::StepBefore)).collect()
+}
+
+/// Pauses before each visible write: longer than requests last, and with other replicas shorter and longer than a lease.
+fn pauses(writes: &[Write], replicas: u8) -> Vec<Deviation> {
+    let visible = || writes.iter().filter(|write| write.is_visible);
+    let seconds = if replicas > 1 { &[11, 16, 61][..] } else { &[61] };
+    let of = |seconds: &u32| {
+        let seconds = *seconds;
+        visible().map(move |write| at(write, What::Pause(seconds)))
+    };
+    seconds.iter().flat_map(of).collect()
+}
+
+/// A standby that takes over with an old view: from each of its lines on it receives nothing, and the leader dies after a later
+/// step. And a leader that is cut off at a write.
+fn failovers(reference: &Outcome, steps: usize) -> Vec<Plan> {
+    let visible = reference.writes.iter().filter(|write| write.is_visible && !write.is_effect());
+    let cut_off = visible.map(|write| Plan::of(at(write, What::CutOff)));
+    let standby = format!("{OPERATOR}-2");
+    let lines = reference.lines.iter().filter(|line| process_of(&line.line) == standby && line.step > 0);
+    let old_views = lines.flat_map(|line| {
+        at_rest(steps)
+            .skip(line.step.saturating_sub(1))
+            .map(|crash| Plan { deviations: vec![from(line, What::Hold(Until::Leading)), crash] })
+    });
+    let mut plans: Vec<Plan> = old_views.collect();
+    plans.extend(cut_off);
+    plans
+}
+
+/// Pairs of a crash and of late lines about the same object.
+fn pairs(reference: &Outcome, extent: Extent, strategies: &[Strategy]) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    let has = |strategy| strategies.contains(&strategy);
+    if !has(Strategy::Crashes) || !has(Strategy::Staleness) {
+        return plans;
+    }
+    let key = |name: &str| name.split(' ').nth(2).unwrap_or_default().to_owned();
+    let late = staleness(&reference.lines, extent.steps);
+    for crash in crashes(&reference.writes, extent.steps) {
+        let same = late.iter().filter(|late| {
+            let (one, other) = (key(&crash.call), key(&late.call));
+            !one.is_empty() && one == other
+        });
+        plans.extend(same.map(|late| Plan { deviations: vec![late.clone(), crash.clone()] }));
+    }
+    plans
+}
+
+/// Random plans: each draws which strategies it uses, and then deviations of them.
+fn random(reference: &Outcome, extent: Extent, seed: u64, runs: usize) -> Vec<Plan> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let pools: Vec<Vec<Plan>> = Strategy::SWEEPS
+        .into_iter()
+        .map(|strategy| of_strategy(reference, extent, strategy))
+        .filter(|pool| !pool.is_empty())
+        .collect();
+    let mut plan = || {
+        let mut used: Vec<&Vec<Plan>> = pools.iter().filter(|_| random.bool()).collect();
+        if used.is_empty() {
+            used.extend(pools.first());
+        }
+        let mut deviations: Vec<Deviation> = Vec::new();
+        for _ in 0..random.usize(2..=MOST_AT_RANDOM) {
+            let Some(pool) = random.choice(&used) else { break };
+            let more = random.choice(pool.iter()).map(|plan| plan.deviations.clone()).unwrap_or_default();
+            deviations.extend(more.into_iter().filter(|one| !deviations.contains(one)).collect::<Vec<_>>());
+        }
+        Plan { deviations }
+    };
+    (0..runs).map(|_| plan()).filter(|plan| !plan.deviations.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(call: &str, step: usize, is_visible: bool, is_after_others: bool) -> Write {
+        Write { call: call.to_owned(), number: 1, step, is_visible, is_after_others }
+    }
+
+    fn line(line: &str, step: usize) -> ArrivedLine {
+        ArrivedLine { line: line.to_owned(), number: 1, step }
+    }
+
+    fn texts(plans: &[Plan]) -> Vec<String> {
+        plans.iter().map(|plan| plan.to_string().trim().replace('\n', "; ")).collect()
+    }
+
+    const EXTENT: Extent = Extent { steps: 1, replicas: 1, depth: 1 };
+
+    #[test]
+    fn crashes_are_tried_once_for_each_world() {
+        let writes = [
+            write("create a x", 1, true, true),
+            write("apply b x", 1, false, false),
+            write("apply c x", 2, true, true),
+        ];
+        let plans: Vec<String> = crashes(&writes, 2).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            plans,
+            [
+                "crash before create a x #1",
+                "crash after create a x #1",
+                "crash before apply c x #1",
+                "crash after apply c x #1",
+                "crash at rest after step #1",
+                "crash at rest after step #2",
+                "crash, restart after the next step, before create a x #1",
+                "crash, restart after the next step, after create a x #1",
+            ]
+        );
+    }
+
+    #[test]
+    fn strategies_take_turns() {
+        let writes = vec![write("create a x", 1, true, false), write("apply b x", 1, true, false)];
+        let reference = Outcome { writes, ..Outcome::default() };
+        let plans = plans(&reference, EXTENT, &[Strategy::Crashes, Strategy::LostAnswers]);
+        assert_eq!(
+            texts(&plans),
+            [
+                "crash before create a x #1",
+                "lose the answer of create a x #1",
+                "crash after create a x #1",
+                "lose the answer of apply b x #1",
+                "crash after apply b x #1",
+                "lose the answer and hold the news of create a x #1",
+                "crash at rest after step #1",
+                "lose the answer and hold the news of apply b x #1",
+            ]
+        );
+    }
+
+    #[test]
+    fn old_views_of_the_standby_are_tried_with_a_failover_after_each_later_step() {
+        let lines = vec![line("dbs ADDED a/x", 1), line("dbs ADDED a/x to operator-2", 1)];
+        let reference = Outcome { lines, ..Outcome::default() };
+        let plans = failovers(&reference, 2);
+        assert_eq!(
+            texts(&plans),
+            [
+                "hold until it leads, from dbs ADDED a/x to operator-2 #1; crash at rest after step #1",
+                "hold until it leads, from dbs ADDED a/x to operator-2 #1; crash at rest after step #2",
+            ]
+        );
+        let stale = staleness(&reference.lines, 2);
+        assert!(stale.iter().all(|deviation| !deviation.call.contains("operator-2")), "{stale:?}");
+    }
+
+    #[test]
+    fn pairs_share_an_object_and_random_plans_repeat() {
+        let writes = vec![write("create a n/x", 1, true, false), write("create b n/y", 1, true, false)];
+        let lines = vec![line("a ADDED n/x", 1)];
+        let reference = Outcome { writes, lines, ..Outcome::default() };
+        let extent = Extent { depth: 2, ..EXTENT };
+        let both = pairs(&reference, extent, &[Strategy::Crashes, Strategy::Staleness]);
+        assert!(
+            !both.is_empty() && both.iter().all(|plan| plan.deviations[1].call == "create a n/x"),
+            "{both:?}"
+        );
+        assert!(pairs(&reference, extent, &[Strategy::Crashes]).is_empty());
+        let drawn = |seed| random(&reference, EXTENT, seed, 20);
+        assert_eq!(drawn(1), drawn(1));
+        assert!(drawn(1) != drawn(2) && drawn(1).iter().any(|plan| plan.deviations.len() > 1));
+    }
+}

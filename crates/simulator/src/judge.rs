@@ -1,0 +1,213 @@
+//! Judgement of a run by comparison with the run without faults.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    names::ObjectId,
+    oracle::Oracle,
+    plan::Plan,
+    run::{End, Outcome},
+    similar::{Difference, Learned, compare, normal_form},
+    trace::{Action, Entry},
+    truth::Counts,
+};
+
+/// A violated rule, and the violation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) oracle: Oracle,
+    pub(crate) title: String,
+    /// Further facts, one a line.
+    pub(crate) details: Vec<String>,
+}
+
+/// Judges the end of a run alone, by the rules for every run.
+pub(crate) fn judge_end(end: &End) -> Option<Violation> {
+    let violation = |oracle, title: String, details: &[String]| {
+        Some(Violation { oracle, title, details: details.to_vec() })
+    };
+    match end {
+        End::Quiet => None,
+        End::NeverQuiet { changes } => violation(
+            Oracle::Quiet,
+            "objects change for ever: an hour after the last step or crash they still do".to_owned(),
+            changes,
+        ),
+        End::WritesAgain { object, changes } => violation(
+            Oracle::Quiet,
+            format!("{object} is changed again and again: the operator writes because of its own writes"),
+            changes,
+        ),
+        End::Loop { actions } => violation(
+            Oracle::Quiet,
+            "actions follow each other without end, and no time passes".to_owned(),
+            actions,
+        ),
+        End::Stuck { actions } => violation(
+            Oracle::Quiet,
+            "the tasks do not come to rest within 10 s of real time: one is always ready or blocks the thread".to_owned(),
+            actions,
+        ),
+        End::Threads => violation(
+            Oracle::Runs,
+            "the operator uses threads, whose order no simulation controls: spawn_blocking, tokio::fs or a name lookup; \
+             put it behind a trait and use a Remote in simulations"
+                .to_owned(),
+            &[],
+        ),
+        End::Panicked { reason } if reason.contains("IO is disabled") => violation(
+            Oracle::Runs,
+            format!(
+                "the operator opens a socket or waits for input, which a simulation does not have: put it behind a trait \
+                 and use a Remote in simulations: {reason}"
+            ),
+            &[],
+        ),
+        End::Panicked { reason } => {
+            violation(Oracle::Runs, format!("a reconcile of the operator panics: {reason}"), &[])
+        }
+        End::StepFailed { step, reason } => violation(
+            Oracle::Steps,
+            format!("the step {step:?} does not succeed within ten minutes: {reason}"),
+            &[],
+        ),
+        End::OperatorEnded { reason } => {
+            violation(Oracle::Runs, format!("the operator does not run: {reason}"), &[])
+        }
+        End::Leaked { tasks } => violation(
+            Oracle::Runs,
+            format!(
+                "{tasks} tasks of the operator survive its crash, which those of a process do not: \
+                 it spawns them with tokio::spawn; a JoinSet that the reconciler or a runnable holds ends them"
+            ),
+            &[],
+        ),
+        End::CheckFailed { check, when } => {
+            violation(Oracle::Check, format!("{check:?} does not hold {when}"), &[])
+        }
+    }
+}
+
+/// Judges the writes of a run alone: fields of other programs that an operator removed.
+pub(crate) fn judge_writes(trace: &[Entry]) -> Option<Violation> {
+    let mut changes = trace.iter().filter_map(|entry| match &entry.action {
+        Action::Committed(change) => Some(change),
+        _ => None,
+    });
+    changes.find_map(|change| {
+        let (path, writer) = change.trespass.as_ref()?;
+        let title = format!(
+            "{} removes {path} of {}, which {writer} wrote, by replacing the whole object: apply the fields that it owns",
+            change.actor, change.id
+        );
+        Some(Violation { oracle: Oracle::Trespass, title, details: Vec::new() })
+    })
+}
+
+/// Judges a run by the one without faults. Allowed violations do not count.
+pub(crate) fn judge(
+    reference: &Outcome,
+    learned: &Learned,
+    outcome: &Outcome,
+    plan: &Plan,
+    is_allowed: &dyn Fn(Oracle) -> bool,
+) -> Option<Violation> {
+    let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
+    let rules: [&dyn Fn() -> Option<Violation>; 5] = [
+        &|| judge_end(&outcome.end),
+        &|| judge_writes(&outcome.trace),
+        &|| compare_worlds(reference, learned, outcome, reaches),
+        &|| compare_counts(&reference.counts, &outcome.counts, reaches),
+        &|| compare_failures(&reference.failing, &outcome.failing),
+    ];
+    let mut violations = rules.iter().filter_map(|rule| rule());
+    violations.find(|violation| !is_allowed(violation.oracle))
+}
+
+/// Compares the worlds whenever they were quiet; only at the end if states between steps may differ.
+fn compare_worlds(
+    reference: &Outcome,
+    learned: &Learned,
+    outcome: &Outcome,
+    only_at_the_end: bool,
+) -> Option<Violation> {
+    let last = reference.quiet.keys().last().copied().unwrap_or_default();
+    let first = if only_at_the_end { last } else { 0 };
+    for (step, expected) in reference.quiet.range(first..) {
+        let Some(found) = outcome.quiet.get(step) else { continue };
+        let differences = compare(&normal_form(expected, learned), &normal_form(found, learned));
+        let Some(difference) = differences.first() else { continue };
+        let is_remote = match difference {
+            Difference::Missing(name) | Difference::Extra(name) | Difference::Value { name, .. } => {
+                name.starts_with("remote ")
+            }
+        };
+        let oracle = if is_remote { Oracle::SameRemotes } else { Oracle::SameObjects };
+        let when = if *step == last { "at the end".to_owned() } else { format!("after step {step}") };
+        let title = format!("{when}, {difference}");
+        let details = differences.iter().skip(1).take(3).map(ToString::to_string).collect();
+        return Some(Violation { oracle, title, details });
+    }
+    None
+}
+
+/// Finds a request that still fails although nothing has changed for longer than the longest back-off.
+fn compare_failures(
+    expected: &BTreeMap<String, String>,
+    found: &BTreeMap<String, String>,
+) -> Option<Violation> {
+    let (request, error) = found.iter().find(|(request, _)| !expected.contains_key(*request))?;
+    let title = format!("{request} fails for ever, and succeeds in the run without faults: {error}");
+    Some(Violation { oracle: Oracle::Succeeds, title, details: Vec::new() })
+}
+
+/// Compares creations and deletions. Fewer are no violation if changes were merged while the operator was down.
+fn compare_counts(
+    expected: &BTreeMap<ObjectId, Counts>,
+    found: &BTreeMap<ObjectId, Counts>,
+    may_be_fewer: bool,
+) -> Option<Violation> {
+    let ids: std::collections::BTreeSet<&ObjectId> = expected.keys().chain(found.keys()).collect();
+    let differs = |expected: u32, found: u32| found > expected || (found < expected && !may_be_fewer);
+    for id in ids {
+        let of = |counts: &BTreeMap<ObjectId, Counts>| counts.get(id).copied().unwrap_or_default();
+        let (expected, found) = (of(expected), of(found));
+        for (verb, expected, found) in
+            [("created", expected.created, found.created), ("deleted", expected.deleted, found.deleted)]
+        {
+            if differs(expected, found) {
+                let title = format!("{id} {verb} {found} times, {expected} times in the run without faults");
+                return Some(Violation { oracle: Oracle::SameCounts, title, details: Vec::new() });
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_fails_in_both_runs_is_no_violation() {
+        let failing = |request: &str| BTreeMap::from([(request.to_owned(), "no".to_owned())]);
+        assert_eq!(compare_failures(&failing("a x"), &failing("a x")), None);
+        let violation = compare_failures(&BTreeMap::new(), &failing("a x")).unwrap();
+        assert!(violation.title.starts_with("a x fails for ever"), "{}", violation.title);
+    }
+
+    #[test]
+    fn more_creations_are_always_a_violation_and_fewer_only_if_nothing_was_merged() {
+        let id = ObjectId::new("", "configmaps", "a", "x");
+        let counts = |created| BTreeMap::from([(id.clone(), Counts { created, ..Counts::default() })]);
+        let title = |expected, found, merged| {
+            compare_counts(&counts(expected), &counts(found), merged).map(|violation| violation.title)
+        };
+        let more = "configmaps a/x created 2 times, 1 times in the run without faults";
+        assert_eq!(title(1, 2, false).as_deref(), Some(more));
+        assert_eq!(title(1, 2, true).as_deref(), Some(more));
+        assert!(title(2, 1, false).is_some());
+        assert_eq!(title(2, 1, true), None);
+        assert_eq!(title(1, 1, false), None);
+    }
+}

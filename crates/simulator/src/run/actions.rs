@@ -1,0 +1,249 @@
+//! Actions at the border of the processes, and the deviations of a plan at them.
+
+use kube_apiserver_embedded::faults::{Action as FaultAction, Failure, Rule};
+use tokio::time::{Duration, Instant};
+
+use super::{
+    Run,
+    outcome::{End, Write},
+};
+use crate::{
+    hub::{Order, Possible, Seen, Told},
+    names::{Actor, process_of},
+    plan::{Deviation, Place, Refusal, Until, What},
+    trace::Action,
+};
+
+/// Duration of a [`What::CutOff`]: the process gives its lease up after 10 s, another one leads after 15 s.
+const CUT_OFF: Duration = Duration::from_secs(40);
+
+/// Virtual time that a call waits for a step that begins before it.
+const LONGEST_EARLY_STEP: Duration = Duration::from_secs(10);
+
+/// A call that waits for a step which begins early.
+pub(super) struct EarlyStep {
+    call: u64,
+    deviation: Deviation,
+    since: Instant,
+    has_begun: bool,
+}
+
+/// An actor that is cut off from the world for a while.
+pub(super) struct PausedActor {
+    actor: Actor,
+    pub(super) until: Instant,
+}
+
+impl Run<'_> {
+    pub(super) async fn take_action(&mut self, possible: Possible) -> Result<(), End> {
+        match possible {
+            Possible::CarryOut(seen) => self.carry_out(seen).await,
+            Possible::Answer(seen) => {
+                self.answer(seen).await;
+                Ok(())
+            }
+            Possible::Deliver { watch, actor, name } => {
+                let lines = self.hub.deliver(watch);
+                if actor.is_operator() {
+                    let stream = actor.stream(&name.target);
+                    let is_other = |stream: &str, other: &str| {
+                        stream != other && process_of(stream) == process_of(other)
+                    };
+                    let others = self.holds.iter_mut().filter(|hold| is_other(&hold.stream, &stream));
+                    others.for_each(|hold| hold.other_lines += 1);
+                    let happened = |deviation: &Deviation| {
+                        deviation.what.place() == Place::Stream && deviation.call == stream
+                    };
+                    self.plan.retain(|deviation| !happened(deviation));
+                }
+                self.log(Action::Delivered { actor, name, lines });
+                Ok(())
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, seen: Seen) -> Result<(), End> {
+        let Seen { id, actor, name } = &seen;
+        let mut order = Order::CarryOut;
+        // Objects with generated names share a name.
+        if !name.key.ends_with('*') && !name.key.is_empty() {
+            *self.calls_at_once.entry(name.to_string()).or_default() += 1;
+        }
+        if actor.is_operator() && name.is_write() {
+            let call = name.to_string();
+            let number = match self.numbers.get(id) {
+                Some(number) => *number,
+                None => {
+                    let count = self.counts.entry(call.clone()).or_default();
+                    *count += 1;
+                    self.numbers.insert(*id, *count);
+                    *count
+                }
+            };
+            while let Some(deviation) = self.deviation(&call, number) {
+                match deviation.what {
+                    What::CrashBefore(restart) => {
+                        self.crash(*actor, &format!("before it sends: {name}"), restart).await;
+                        return Ok(());
+                    }
+                    what @ (What::CrashAfter(_) | What::LoseAnswer | What::CollectAfter) => {
+                        self.due.insert(*id, (*actor, what));
+                    }
+                    what @ What::LoseAnswerAndNews => {
+                        let stream = actor.stream(name.target.split('/').next().unwrap_or_default());
+                        self.hub.hold(&stream);
+                        self.log(Action::Held { what: format!("lines about {stream}") });
+                        // The first reconcile that ends is the one without an answer.
+                        self.begin_hold(stream, Until::Reconciles(2), false);
+                        self.due.insert(*id, (*actor, what));
+                    }
+                    What::Refuse(refusal) => order = self.refuse(&seen, refusal),
+                    What::StepBefore => {
+                        self.hub.hold_call(*id, true);
+                        let since = Instant::now();
+                        self.early_step = Some(EarlyStep { call: *id, deviation, since, has_begun: false });
+                        return Ok(());
+                    }
+                    What::Pause(seconds) => {
+                        self.pause(*actor, Duration::from_secs(seconds.into()));
+                        return Ok(());
+                    }
+                    What::CutOff => {
+                        self.hub.make_zombie(*id);
+                        self.pause(*actor, CUT_OFF);
+                        return Ok(());
+                    }
+                    // Not at calls.
+                    What::Hold(_)
+                    | What::Relist(_)
+                    | What::Apart
+                    | What::Late
+                    | What::CrashAtRest
+                    | What::Shuffle => {}
+                }
+            }
+            let write = Write {
+                call,
+                number,
+                step: self.begun,
+                is_visible: false,
+                is_after_others: std::mem::take(&mut self.others_changed),
+            };
+            self.written.insert(*id, self.writes.len());
+            self.writes.push(write);
+        }
+        self.effects += usize::from(name.is_effect());
+        if let Some(work) = self.hub.take(*id) {
+            if order == Order::CarryOut {
+                self.log(Action::CarriedOut { actor: *actor, name: name.clone() });
+            }
+            let (hub, id, work) = (self.hub.clone(), *id, work(order));
+            self.working.spawn(async move {
+                let answer = work.await;
+                hub.carried_out(id, answer);
+            });
+        }
+        while self.working.try_join_next().is_some() {}
+        Ok(())
+    }
+
+    /// Lets the server refuse the call that it carries out next.
+    fn refuse(&mut self, seen: &Seen, refusal: Refusal) -> Order {
+        let action = match refusal {
+            Refusal::Conflict => FaultAction::Fail(Failure::Conflict),
+            Refusal::TooManyRequests => {
+                FaultAction::Fail(Failure::TooManyRequests { retry_after: Duration::from_secs(1) })
+            }
+            Refusal::InternalError => FaultAction::Fail(Failure::Internal),
+            Refusal::Unavailable => FaultAction::Fail(Failure::Unavailable),
+            Refusal::Reset => FaultAction::Reset,
+        };
+        let how = What::Refuse(refusal).to_string();
+        self.log(Action::Refused { actor: seen.actor, name: seen.name.clone(), how });
+        if refusal == Refusal::Reset || seen.name.is_effect() {
+            return Order::Refuse;
+        }
+        self.server.faults().add(Rule::new(action).once());
+        Order::CarryOut
+    }
+
+    async fn answer(&mut self, seen: Seen) {
+        let Seen { id, actor, name } = seen;
+        self.written.remove(&id);
+        self.numbers.remove(&id);
+        match self.due.remove(&id) {
+            Some((_, What::CrashAfter(restart))) => {
+                self.hub.remove(id);
+                self.crash(actor, &format!("without the answer to: {name}"), restart).await;
+            }
+            Some((_, What::LoseAnswer | What::LoseAnswerAndNews)) => {
+                self.hub.answer(id, Told::Lost);
+                self.log(Action::AnswerLost { actor, name });
+            }
+            Some((_, What::CollectAfter)) => {
+                // The answer stays where it is until the collector has acted.
+                self.collect_early = true;
+            }
+            _ => {
+                self.hub.answer(id, Told::Answer);
+                self.log(Action::Answered { actor, name });
+            }
+        }
+    }
+
+    /// Takes the first deviation at a call out of the plan.
+    fn deviation(&mut self, call: &str, number: u32) -> Option<Deviation> {
+        let is_here = |deviation: &Deviation| {
+            deviation.what.place() == Place::Call && deviation.call == call && deviation.number == number
+        };
+        let place = self.plan.iter().position(is_here)?;
+        Some(self.plan.remove(place))
+    }
+
+    fn pause(&mut self, actor: Actor, duration: Duration) {
+        self.hub.pause(actor);
+        self.paused.push(PausedActor { actor, until: Instant::now() + duration });
+        self.log(Action::Paused { actor, duration });
+    }
+
+    /// Ends the pauses that are over.
+    pub(super) fn end_pauses(&mut self) {
+        for PausedActor { actor, .. } in self.paused.extract_if(.., |paused| paused.until <= Instant::now()) {
+            self.hub.resume(actor);
+            self.trace
+                .push(crate::trace::Entry { at: self.start.elapsed(), action: Action::Resumed { actor } });
+            self.unrest_since = Instant::now();
+        }
+    }
+
+    /// Whether a step is to begin now although the world is not quiet.
+    pub(super) fn is_early_step_due(&self) -> bool {
+        self.early_step.as_ref().is_some_and(|early| !early.has_begun)
+    }
+
+    pub(super) fn early_step_begins(&mut self) {
+        if let Some(early) = &mut self.early_step {
+            early.has_begun = true;
+        }
+    }
+
+    /// Lets the call that waits for an early step go on, if the step is done, or takes too long.
+    pub(super) fn release_early_call(&mut self, is_done: bool) {
+        let Some(early) = &self.early_step else { return };
+        let is_late = early.since.elapsed() >= LONGEST_EARLY_STEP;
+        if !(is_late || (is_done && early.has_begun)) {
+            return;
+        }
+        if let Some(EarlyStep { call, deviation, has_begun, .. }) = self.early_step.take() {
+            self.hub.hold_call(call, false);
+            if !has_begun {
+                self.plan.push(deviation);
+            }
+        }
+    }
+
+    /// Time at which a call that waits for an early step goes on in any case.
+    pub(super) fn early_step_deadline(&self) -> Option<Instant> {
+        self.early_step.as_ref().map(|early| early.since + LONGEST_EARLY_STEP)
+    }
+}

@@ -1,0 +1,45 @@
+//! Attempts of a step, until one succeeds.
+
+use std::{future::Future, pin::Pin, task::Poll};
+
+use tokio::time::{Duration, sleep};
+
+use super::describe;
+use crate::user::{Step, User};
+
+/// Maximum number of attempts of a step, one a virtual second.
+const ATTEMPTS: usize = 600;
+
+/// A step that is tried until it succeeds.
+pub(super) struct Attempt {
+    pub(super) name: String,
+    tries: Pin<Box<dyn Future<Output = Result<(), String>>>>,
+    pub(super) result: Option<Result<(), String>>,
+}
+
+impl Attempt {
+    pub(super) fn begin(step: &Step, user: &User) -> Self {
+        let (step, user) = (step.clone(), user.clone());
+        let name = step.name.to_string();
+        let tries = async move {
+            let mut last = String::new();
+            for _ in 0..ATTEMPTS {
+                match step.run(user.clone()).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => last = describe(&*error),
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+            Err(last)
+        };
+        Self { name, tries: Box::pin(tries), result: None }
+    }
+
+    pub(super) fn poll(&mut self, context: &mut std::task::Context<'_>) {
+        if self.result.is_none()
+            && let Poll::Ready(result) = self.tries.as_mut().poll(context)
+        {
+            self.result = Some(result);
+        }
+    }
+}

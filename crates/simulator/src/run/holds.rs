@@ -1,0 +1,162 @@
+//! Streams of watches that a plan holds back, and when that ends.
+
+use tokio::time::{Duration, Instant};
+
+use super::{Rest, Run};
+use crate::{
+    names::{process_of, stream_of},
+    plan::{Deviation, Until, What},
+    reconciles::Reconcile,
+    run::outcome::{ArrivedLine, End},
+    trace::Action,
+};
+
+/// Virtual time after which a hold ends in any case.
+pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(600);
+
+/// Virtual time that a hold waits for further lines.
+const LONGEST_WAIT_FOR_LINES: Duration = Duration::from_secs(10);
+
+/// Maximum number of logged errors that a run keeps.
+const ERRORS: usize = 3;
+
+/// A stream that is held back.
+pub(super) struct Hold {
+    pub(super) stream: String,
+    pub(super) until: Until,
+    /// Whether the watch then ends with 410 in place of the lines.
+    relists: bool,
+    pub(super) since: Instant,
+    /// Step after which the hold began.
+    step: usize,
+    /// Lines of the stream, lines of others to the process, and ends of the process's reconciles since.
+    lines: u32,
+    pub(super) other_lines: u32,
+    reconciles: u32,
+}
+
+impl Run<'_> {
+    /// Begins to hold a stream back. The hub withholds it already.
+    pub(super) fn begin_hold(&mut self, stream: String, until: Until, relists: bool) {
+        self.holds.push(Hold {
+            stream,
+            until,
+            relists,
+            since: Instant::now(),
+            step: self.begun,
+            lines: 0,
+            other_lines: 0,
+            reconciles: 0,
+        });
+    }
+
+    /// Moves arrived lines and reconciles into the trace, and counts them for the holds.
+    pub(super) fn take_lines(&mut self) -> Result<(), End> {
+        for (line, number) in self.hub.take_arrived() {
+            let stream = stream_of(&line);
+            for hold in self.holds.iter_mut().filter(|hold| hold.stream == stream) {
+                hold.lines += 1;
+            }
+            let begins = |deviation: &Deviation| {
+                matches!(deviation.what, What::Hold(_) | What::Relist(_))
+                    && deviation.call == line
+                    && deviation.number == number
+            };
+            if let Some(place) = self.plan.iter().position(begins) {
+                match self.plan.remove(place).what {
+                    What::Hold(until) => {
+                        self.log(Action::Held { what: format!("lines about {stream}, from {line} on") });
+                        self.begin_hold(stream, until, false);
+                    }
+                    What::Relist(until) => {
+                        let what = format!("lines about {stream}, from {line} on, which it never receives");
+                        self.log(Action::Held { what });
+                        self.begin_hold(stream, until, true);
+                    }
+                    _ => {}
+                }
+            }
+            self.lines.push(ArrivedLine { line, number, step: self.begun });
+        }
+        for reconcile in self.reconciles.take() {
+            match reconcile {
+                Reconcile::Began { controller, label } => {
+                    let actor = self.actor_of(&controller);
+                    self.log(Action::ReconcileBegan { actor, label });
+                }
+                Reconcile::Ended { controller } => {
+                    let process = self.actor_of(&controller).stream("");
+                    let of_process = |hold: &&mut Hold| process_of(&hold.stream) == process_of(&process);
+                    self.holds.iter_mut().filter(of_process).for_each(|hold| hold.reconciles += 1);
+                }
+                Reconcile::Failed(error) => {
+                    if let Some(panic) = error.strip_prefix("panic: ") {
+                        let reason = panic.trim_end_matches(" [recovered]").to_owned();
+                        return Err(End::Panicked { reason });
+                    }
+                    self.errors.retain(|known| *known != error);
+                    self.errors.push(error);
+                    let excess = self.errors.len().saturating_sub(ERRORS);
+                    self.errors.drain(..excess);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the holds that are over, and returns whether there was one.
+    pub(super) fn end_holds(&mut self, rest: Rest) -> bool {
+        let leads = |stream: &str| {
+            let process = process_of(stream);
+            self.processes.iter().any(|known| process_of(&known.actor.stream("")) == process && known.leads())
+        };
+        let is_over = |hold: &Hold| match (rest, hold.until) {
+            (_, Until::Leading) => rest != Rest::No && leads(&hold.stream),
+            (Rest::Forever, _) => true,
+            (_, Until::NextLine) => hold.lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
+            (_, Until::OtherLines) => hold.other_lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
+            (_, Until::Reconciles(count)) => hold.reconciles >= count,
+            (_, Until::Second) => hold.since.elapsed() >= Duration::from_secs(1),
+            (Rest::Quiet, Until::NextStep) => self.begun > hold.step,
+            (Rest::No, Until::NextStep) => false,
+        };
+        let over: Vec<bool> = self.holds.iter().map(is_over).collect();
+        self.release(&over)
+    }
+
+    /// Ends the holds that have lasted too long.
+    pub(super) fn end_long_holds(&mut self) -> bool {
+        let over: Vec<bool> = self.holds.iter().map(|hold| hold.since.elapsed() > LONGEST_HOLD).collect();
+        self.release(&over)
+    }
+
+    /// Ends the marked holds, and returns whether there was one.
+    fn release(&mut self, over: &[bool]) -> bool {
+        let mut places = over.iter();
+        let over: Vec<Hold> =
+            self.holds.extract_if(.., |_| places.next().copied().unwrap_or_default()).collect();
+        for hold in &over {
+            if hold.relists {
+                self.hub.expire(&hold.stream);
+                self.log(Action::Expired { stream: hold.stream.clone() });
+            } else {
+                self.log(Action::Released { stream: hold.stream.clone() });
+            }
+            self.hub.release(&hold.stream);
+            self.unrest_since = Instant::now();
+        }
+        !over.is_empty()
+    }
+}
+
+impl Hold {
+    /// Time at which the hold may end although nothing happens.
+    pub(super) fn deadline(&self) -> Instant {
+        self.since
+            + match self.until {
+                Until::NextLine | Until::OtherLines => LONGEST_WAIT_FOR_LINES,
+                Until::Second => Duration::from_secs(1),
+                Until::Reconciles(_) | Until::NextStep | Until::Leading => LONGEST_HOLD,
+            }
+    }
+}

@@ -1,0 +1,645 @@
+//! One run of a simulation: makes a world, and takes one action whenever no task can run.
+//!
+//! The run without faults always takes the first possible of these: the oldest answer is handed over; the oldest call is carried
+//! out; the watch with the oldest unread line hands all its lines over; the API server's garbage collector acts; the user takes the
+//! next step, if the world is quiet; time jumps to the next timer. A plan deviates from that at the calls and lines that it names.
+//!
+//! Bounds: [`ACTIONS`] in a run and [`ACTIONS_AT_ONCE`] without time passing; [`LONGEST_UNREST`] of virtual time until the world
+//! is quiet. Those of steps, holds and processes stand in the modules.
+
+mod actions;
+mod attempt;
+mod holds;
+mod outcome;
+mod process;
+mod real_time;
+
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use kube_apiserver_embedded::{ApiServer, Options, Profile};
+use kube_clock::Epoch;
+use kube_envtest::install_crds;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::{
+    runtime::Builder,
+    task::JoinSet,
+    time::{Duration, Instant},
+};
+
+pub(crate) use self::outcome::{ArrivedLine, End, Limits, Outcome, Write};
+use self::{
+    actions::{EarlyStep, PausedActor},
+    attempt::Attempt,
+    holds::Hold,
+    process::{Alive, Process},
+    real_time::RealTime,
+};
+use crate::{
+    definition::{Definition, Now, When},
+    gate::Gate,
+    hub::Hub,
+    idle::Idle,
+    names::Actor,
+    plan::{Deviation, Plan, Restart, What},
+    reconciles::Reconciles,
+    remote::Remotes,
+    similar::World,
+    trace::{Action, Entry},
+    truth::Truth,
+    user::User,
+    watchdog::Watched,
+};
+
+/// Virtual time without a visible change after which the world counts as quiet: more than the longest back-off, 1000 s.
+const QUIET_AFTER: Duration = Duration::from_secs(1200);
+
+/// Like [`QUIET_AFTER`], but while no request of the operator's controllers waits.
+const QUIET_AT_REST: Duration = Duration::from_secs(30);
+
+/// Like [`QUIET_AFTER`], but while a plan holds lines back.
+const QUIET_WHILE_HELD: Duration = Duration::from_secs(5);
+
+/// Virtual time within which the world must become quiet after a step or a crash.
+const LONGEST_UNREST: Duration = Duration::from_secs(3600);
+
+/// Maximum number of actions in a run.
+const ACTIONS: usize = 200_000;
+
+/// Maximum number of actions without time passing, and of calls about one object: more is a loop.
+const ACTIONS_AT_ONCE: usize = 5_000;
+const SAME_CALLS_AT_ONCE: usize = 150;
+
+/// Real time for which the thread is blocked between two actions from which on it is noted.
+const BLOCKED: Duration = Duration::from_millis(20);
+
+/// Seed of a run, and with it its epoch: runs with equal seeds and plans are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seed(pub(crate) u64);
+
+/// Plays a plan.
+pub(crate) fn play(definition: &Definition, plan: &Plan, seed: Seed, limits: &Limits) -> Outcome {
+    // Before anything is built that may draw a number.
+    fastrand::seed(seed.0 ^ 0x5eed);
+    let idle = Idle::default();
+    let watched = Watched::begin(&idle);
+    let has_threads = Arc::new(AtomicBool::new(false));
+    let started = Arc::clone(&has_threads);
+    let mut builder = Builder::new_current_thread();
+    // Without an I/O driver, so that sockets of the operator fail with an error that names them.
+    let runtime = builder
+        .enable_time()
+        .start_paused(true)
+        .on_thread_park(idle.hook())
+        .on_thread_start(move || started.store(true, Ordering::Relaxed))
+        .build();
+    let runtime = runtime.expect("a runtime on this thread needs no resources that may lack");
+    let outcome = runtime.block_on(async {
+        // Seeds differ by a day and some milliseconds.
+        let epoch = jiff::Timestamp::UNIX_EPOCH
+            + jiff::SignedDuration::from_millis(1_767_225_600_000 + 86_400_123 * (seed.0 % 1000) as i64);
+        let _epoch = Epoch::starting_now(epoch).for_this_thread();
+        let reconciles = Reconciles::default();
+        // Also spares the work for logs, which thousands of runs would repeat.
+        let _subscriber = tracing::dispatcher::set_default(&reconciles.subscriber());
+        let hooks = Hooks { idle, watched, has_threads, reconciles };
+        Run::new(definition, plan, seed, limits, hooks).until_the_end().await
+    });
+    // A thread of the pool that blocks for ever would block this one as well.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Connections of a run to its runtime.
+struct Hooks {
+    idle: Idle,
+    watched: Watched,
+    /// Whether the runtime has started a thread.
+    has_threads: Arc<AtomicBool>,
+    reconciles: Reconciles,
+}
+
+struct Run<'d> {
+    definition: &'d Definition,
+    idle: Idle,
+    watched: Watched,
+    has_threads: Arc<AtomicBool>,
+    hub: Hub,
+    server: ApiServer,
+    truth: Arc<Mutex<Truth>>,
+    remotes: Remotes,
+    pumps: Arc<Mutex<JoinSet<()>>>,
+    /// Calls that the server works on.
+    working: JoinSet<()>,
+    processes: Vec<Process>,
+    /// Number of tasks of the runtime while no process runs.
+    tasks_without_processes: Option<usize>,
+    user: User,
+    reconciles: Reconciles,
+    /// Deviations that have not happened yet.
+    plan: Vec<Deviation>,
+    /// Streams that are held back.
+    holds: Vec<Hold>,
+    /// Actors that are paused.
+    paused: Vec<PausedActor>,
+    early_step: Option<EarlyStep>,
+    /// Whether the garbage collector acts before anything else.
+    collect_early: bool,
+    /// Whether there are commits since the garbage collector acted.
+    collect_late: bool,
+    /// Caller of a call, and the deviation that happens when its answer is due, by number of the call.
+    due: BTreeMap<u64, (Actor, What)>,
+    /// Count of calls by name.
+    counts: BTreeMap<String, u32>,
+    /// Counts of the calls that are not answered, by id.
+    numbers: BTreeMap<u64, u32>,
+    start: Instant,
+    trace: Vec<Entry>,
+    writes: Vec<Write>,
+    /// Lines that watches under test received.
+    lines: Vec<ArrivedLine>,
+    /// Number of calls of the operator that are being carried out, by id of the call, as index into `writes`.
+    written: BTreeMap<u64, usize>,
+    /// Whether something else changed the world since the operator's last write.
+    others_changed: bool,
+    quiet: BTreeMap<usize, World>,
+    collected: Vec<usize>,
+    errors: Vec<String>,
+    /// Noted blocked times, by number of entries of the trace before.
+    blocked: BTreeMap<usize, Duration>,
+    /// Blocked time since the last note.
+    blocked_now: Duration,
+    /// States of the remote systems at the last look, and number of calls at it.
+    remote_states: BTreeMap<Arc<str>, Value>,
+    effects_seen: usize,
+    /// Number of remote effects so far.
+    effects: usize,
+    /// Number of steps that have begun.
+    begun: usize,
+    /// Time from which the world must become quiet: the last step, crash or start.
+    unrest_since: Instant,
+    /// Actions since time passed, and calls of each name.
+    at_once: usize,
+    calls_at_once: BTreeMap<String, usize>,
+    /// Changes of each object that are too many.
+    limits: Limits,
+}
+
+/// Degree to which the world is at rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    No,
+    /// Quiet except for held calls and lines, and a step follows.
+    Quiet,
+    /// Quiet except for held calls and lines, and nothing follows.
+    Forever,
+}
+
+impl<'d> Run<'d> {
+    fn new(definition: &'d Definition, plan: &Plan, seed: Seed, limits: &Limits, hooks: Hooks) -> Self {
+        let Hooks { idle, watched, has_threads, reconciles } = hooks;
+        let server = ApiServer::start(Options::default().profile(Profile::Dev).seed(seed.0));
+        let (hub, pumps) = (Hub::default(), Arc::new(Mutex::new(JoinSet::new())));
+        let truth = Arc::new(Mutex::new(Truth::new()));
+        let remotes = definition.remotes.iter();
+        let remotes = remotes.map(|(name, make)| (Arc::clone(name), make(Arc::clone(name))));
+        let gate =
+            Gate { hub: hub.clone(), actor: Actor::User, server: server.clone(), pumps: Arc::clone(&pumps) };
+        let start = Instant::now();
+        let remotes: Remotes = Arc::new(remotes.collect());
+        let remote_states = remotes.iter().map(|(name, remote)| (Arc::clone(name), remote.state())).collect();
+        Self {
+            definition,
+            idle,
+            watched,
+            has_threads,
+            hub,
+            server,
+            truth,
+            remotes,
+            pumps,
+            working: JoinSet::new(),
+            processes: Process::of(&definition.programs),
+            tasks_without_processes: None,
+            user: User::new(gate.client()),
+            reconciles,
+            plan: plan.deviations.clone(),
+            holds: Vec::new(),
+            paused: Vec::new(),
+            early_step: None,
+            collect_early: false,
+            collect_late: false,
+            lines: Vec::new(),
+            due: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            start,
+            trace: Vec::new(),
+            writes: Vec::new(),
+            written: BTreeMap::new(),
+            others_changed: false,
+            quiet: BTreeMap::new(),
+            collected: Vec::new(),
+            errors: Vec::new(),
+            blocked: BTreeMap::new(),
+            blocked_now: Duration::ZERO,
+            remote_states,
+            effects_seen: 0,
+            effects: 0,
+            begun: 0,
+            unrest_since: start,
+            at_once: 0,
+            calls_at_once: BTreeMap::new(),
+            limits: limits.clone(),
+        }
+    }
+
+    async fn until_the_end(mut self) -> Outcome {
+        let mut end = match self.prepare().await {
+            Ok(()) => match self.act_until_done().await {
+                Ok(()) => End::Quiet,
+                Err(end) => end,
+            },
+            Err(end) => end,
+        };
+        let is_failing = |process: &Process| process.actor.is_operator() && process.state == Alive::Running;
+        let failing = self.processes.iter().filter(|process| is_failing(process)).flat_map(Process::failing);
+        let failing = failing.collect();
+        self.end_processes().await;
+        if end == End::Quiet {
+            self.idle.reached().await;
+            end = self.check_for_leaks().err().unwrap_or(End::Quiet);
+        }
+        let counts = self.truth.lock().counts.clone();
+        Outcome {
+            end,
+            trace: self.trace,
+            quiet: self.quiet,
+            counts,
+            writes: self.writes,
+            lines: self.lines,
+            collected: self.collected,
+            failing,
+            errors: self.errors,
+            blocked: self.blocked,
+            did_not_happen: self.plan,
+        }
+    }
+
+    /// Installs the kinds, and follows all commits from then on.
+    async fn prepare(&mut self) -> Result<(), End> {
+        // The server's controllers create the objects that every namespace has.
+        self.idle.reached().await;
+        let client = kube::Client::new(self.server.service(), "default");
+        install_crds(&client, &self.definition.crds).await.map_err(|error| End::StepFailed {
+            step: "install the CustomResourceDefinitions".to_owned(),
+            reason: describe(&error),
+        })?;
+        drop(client);
+        self.idle.reached().await;
+        let truth = Arc::clone(&self.truth);
+        let is_first = self.server.observe_commits(move |commit| truth.lock().record(commit));
+        debug_assert!(is_first, "a new server has no other observer");
+        self.server.hold_controllers(true);
+        (self.start, self.unrest_since) = (Instant::now(), Instant::now());
+        for deviation in &self.plan {
+            match deviation.what {
+                What::Hold(_) | What::Relist(_) => self.hub.hold_from(&deviation.call, deviation.number),
+                What::Apart => self.hub.keep_apart(&deviation.call),
+                What::Late => self.hub.keep_late(&deviation.call),
+                What::Shuffle => self.hub.shuffle(deviation.number.into()),
+                _ => {}
+            }
+        }
+        self.plan.retain(|deviation| deviation.what != What::Shuffle);
+        Ok(())
+    }
+
+    async fn act_until_done(&mut self) -> Result<(), End> {
+        let steps = self.definition.steps.clone();
+        let mut step: Option<Attempt> = None;
+        loop {
+            self.settle(&mut step).await?;
+            self.take_news()?;
+            self.take_lines()?;
+            self.note_blocked();
+            if self.look_at_processes()? {
+                continue;
+            }
+            self.end_holds(Rest::No);
+            self.end_pauses();
+            if self.collect_early {
+                self.collect(&mut step).await?;
+                continue;
+            }
+            if let Some(Attempt { result: Some(result), name, .. }) = &step {
+                if let Err(reason) = result {
+                    return Err(End::StepFailed { step: name.clone(), reason: reason.clone() });
+                }
+                self.log(Action::StepDone(name.clone()));
+                self.unrest_since = Instant::now();
+                step = None;
+                self.release_early_call(true);
+                self.restart_after_step()?;
+                continue;
+            }
+            let most_calls = self.calls_at_once.values().max().copied().unwrap_or_default();
+            if self.at_once > ACTIONS_AT_ONCE || most_calls > SAME_CALLS_AT_ONCE || self.trace.len() > ACTIONS
+            {
+                return Err(End::Loop { actions: self.last_actions() });
+            }
+            let next = steps.get(self.begun);
+            if let Some(next) = next.filter(|_| step.is_none() && self.is_early_step_due()) {
+                self.early_step_begins();
+                step = Some(self.begin_step(next));
+                continue;
+            }
+            self.release_early_call(false);
+            if let Some(possible) = self.hub.next() {
+                self.at_once += 1;
+                self.take_action(possible).await?;
+                continue;
+            }
+            if self.collect_late {
+                self.collect(&mut step).await?;
+                continue;
+            }
+            let all_run = self.processes.iter().all(|process| process.state == Alive::Running);
+            if step.is_none() && (next.is_some() || all_run) && self.is_quiet() {
+                if self.end_holds(if next.is_none() { Rest::Forever } else { Rest::Quiet }) {
+                    continue;
+                }
+                self.note_quiet(all_run)?;
+                if self.crash_at_rest().await {
+                    continue;
+                }
+                let Some(next) = next else { return Ok(()) };
+                step = Some(self.begin_step(next));
+                continue;
+            }
+            if self.end_long_holds() {
+                continue;
+            }
+            if self.unrest_since.elapsed() > LONGEST_UNREST {
+                return Err(self.never_quiet());
+            }
+            self.pass_time(&mut step).await;
+        }
+    }
+
+    fn begin_step(&mut self, step: &crate::user::Step) -> Attempt {
+        self.begun += 1;
+        self.log(Action::Step(step.name.to_string()));
+        self.unrest_since = Instant::now();
+        Attempt::begin(step, &self.user)
+    }
+
+    /// Waits until no task can run.
+    async fn settle(&mut self, step: &mut Option<Attempt>) -> Result<(), End> {
+        let before = if self.definition.looks_at_real_time { RealTime::now() } else { None };
+        {
+            let mut idle = pin!(self.idle.reached());
+            poll_fn(|context| {
+                // The step is part of this future, so an idle report may come before its next poll: poll it first.
+                if let Some(step) = step {
+                    step.poll(context);
+                }
+                idle.as_mut().poll(context)
+            })
+            .await;
+        }
+        self.blocked_now += before.map(RealTime::blocked).unwrap_or_default();
+        if self.idle.was_kicked() {
+            return Err(End::Stuck { actions: self.last_actions() });
+        }
+        if self.has_threads.load(Ordering::Relaxed) {
+            return Err(End::Threads);
+        }
+        Ok(())
+    }
+
+    /// Notes for how long the thread was blocked.
+    fn note_blocked(&mut self) {
+        let time = std::mem::take(&mut self.blocked_now);
+        if time >= BLOCKED {
+            self.blocked.insert(self.trace.len(), time);
+        }
+    }
+
+    fn last_actions(&self) -> Vec<String> {
+        let mut last: Vec<String> = self.trace.iter().rev().take(6).map(ToString::to_string).collect();
+        last.reverse();
+        last
+    }
+
+    /// Lets the garbage collector act.
+    async fn collect(&mut self, step: &mut Option<Attempt>) -> Result<(), End> {
+        (self.collect_early, self.collect_late) = (false, false);
+        let last = self.trace.len();
+        self.server.hold_controllers(false);
+        let settled = self.settle(step).await;
+        self.server.hold_controllers(true);
+        settled?;
+        self.take_news()?;
+        let is_collected = |entry: &Entry| matches!(&entry.action, Action::Committed(change) if change.actor == Actor::Server);
+        if self.trace[last..].iter().any(is_collected) {
+            self.collected.push(self.begun);
+        }
+        Ok(())
+    }
+
+    /// Crashes the operator if the plan says so.
+    async fn crash_at_rest(&mut self) -> bool {
+        let is_now = |deviation: &Deviation| {
+            deviation.what == What::CrashAtRest && usize::try_from(deviation.number) == Ok(self.begun)
+        };
+        let Some(place) = self.plan.iter().position(is_now) else { return false };
+        let Some(actor) = self.active_operator() else { return false };
+        self.plan.remove(place);
+        self.crash(actor, "while the world is quiet", Restart::AtOnce).await;
+        true
+    }
+
+    async fn pass_time(&mut self, step: &mut Option<Attempt>) {
+        let before = Instant::now();
+        let down = self.processes.iter().filter_map(|process| match process.state {
+            Alive::Down { until, .. } => Some(until),
+            Alive::Running => None,
+        });
+        let deadlines = down
+            .chain(self.holds.iter().map(Hold::deadline))
+            .chain(self.paused.iter().map(|paused| paused.until))
+            .chain(self.early_step_deadline())
+            .chain(self.hub.next_late());
+        let next = deadlines.filter(|deadline| *deadline > before).min();
+        let limit = next.map_or(Duration::MAX, |next| next.duration_since(before));
+        {
+            let mut passed = pin!(self.idle.time_passed(limit));
+            poll_fn(|context| {
+                if let Some(step) = step {
+                    step.poll(context);
+                }
+                passed.as_mut().poll(context)
+            })
+            .await;
+        }
+        if Instant::now() > before {
+            self.at_once = 0;
+            self.calls_at_once.clear();
+        }
+    }
+
+    /// Moves commits since the last look into the trace, and checks conditions that must always hold.
+    fn take_news(&mut self) -> Result<(), End> {
+        let news = std::mem::take(&mut self.truth.lock().news);
+        let mut is_visible = false;
+        self.collect_late |= !news.is_empty();
+        for change in news {
+            if change.is_visible {
+                is_visible = true;
+                match self.written.values().max() {
+                    Some(write) if change.actor.is_operator() => {
+                        self.writes[*write].is_visible = true;
+                    }
+                    _ => self.others_changed = true,
+                }
+            }
+            self.log(Action::Committed(change));
+        }
+        if self.remotes_changed() {
+            is_visible = true;
+            self.truth.lock().last_visible = Instant::now();
+            match self.written.values().max() {
+                Some(write) => self.writes[*write].is_visible = true,
+                None => self.others_changed = true,
+            }
+        }
+        if let Some((object, changes)) = self.limits.exceeded(&self.truth.lock().counts) {
+            let changes = self.last_changes(&object, changes);
+            return Err(End::WritesAgain { object, changes });
+        }
+        if is_visible { self.check(When::Always) } else { Ok(()) }
+    }
+
+    /// Returns whether a remote system changed since the last call.
+    fn remotes_changed(&mut self) -> bool {
+        if self.remotes.is_empty() || self.effects == self.effects_seen {
+            return false;
+        }
+        self.effects_seen = self.effects;
+        let states = self.states();
+        let is_changed = states != self.remote_states;
+        self.remote_states = states;
+        is_changed
+    }
+
+    fn states(&self) -> BTreeMap<Arc<str>, Value> {
+        self.remotes.iter().map(|(name, remote)| (Arc::clone(name), remote.state())).collect()
+    }
+
+    fn check(&self, when: When) -> Result<(), End> {
+        let mut checks = self.definition.checks.iter().filter(|check| check.when == when).peekable();
+        if checks.peek().is_none() {
+            return Ok(());
+        }
+        let world = self.world();
+        let failed = checks.find(|check| !(check.holds)(&Now { world: &world }));
+        failed.map_or(Ok(()), |check| {
+            let when = match self.begun {
+                0 => "before the first step".to_owned(),
+                begun => format!("after the step {:?} began", self.definition.steps[begun - 1].name),
+            };
+            Err(End::CheckFailed { check: check.name.to_string(), when })
+        })
+    }
+
+    fn world(&self) -> World {
+        let truth = self.truth.lock();
+        World { objects: truth.objects.clone(), uncompared: truth.uncompared.clone(), remotes: self.states() }
+    }
+
+    /// Whether nothing more happens by itself. While an operator waits for a step to be done, nothing it does need be waited for.
+    fn is_quiet(&self) -> bool {
+        let mut states = self.processes.iter().map(|process| process.state);
+        if !self.paused.is_empty()
+            || states.clone().any(|state| matches!(state, Alive::Down { steps: None, .. }))
+        {
+            return false;
+        }
+        if states.any(|state| state != Alive::Running) {
+            return self.working.is_empty();
+        }
+        if !self.all_are_led() {
+            return false;
+        }
+        let since = self.truth.lock().last_visible.max(self.unrest_since);
+        // A hold lasts long enough to be noticed by the runtime otherwise, which opens the watch again.
+        let after = match (self.holds.is_empty(), self.processes_are_at_rest()) {
+            (false, _) => QUIET_WHILE_HELD,
+            (true, true) => QUIET_AT_REST,
+            (true, false) => QUIET_AFTER,
+        };
+        since.elapsed() >= after
+    }
+
+    /// Records the world as it is while quiet. A check of a quiet world makes sense only if all processes run and have all news.
+    fn note_quiet(&mut self, all_run: bool) -> Result<(), End> {
+        self.quiet.insert(self.begun, self.world());
+        if !all_run || !self.holds.is_empty() {
+            return Ok(());
+        }
+        self.log(Action::Quiet);
+        self.check(When::Quiet)
+    }
+
+    fn never_quiet(&self) -> End {
+        let visible = self
+            .trace
+            .iter()
+            .filter(|entry| matches!(&entry.action, Action::Committed(change) if change.is_visible));
+        let mut changes: Vec<String> = visible.rev().take(6).map(ToString::to_string).collect();
+        changes.reverse();
+        End::NeverQuiet { changes }
+    }
+
+    /// Describes the changes of an object that is written again and again.
+    fn last_changes(&self, object: &str, count: u32) -> Vec<String> {
+        let of_object = |entry: &&Entry| match &entry.action {
+            Action::Committed(change) => change.family.to_string() == object,
+            _ => false,
+        };
+        let mut last: Vec<String> =
+            self.trace.iter().filter(of_object).rev().take(2).map(ToString::to_string).collect();
+        last.reverse();
+        last.insert(
+            0,
+            format!("{count} changes, {} in the run without faults", self.limits.expected(object)),
+        );
+        last
+    }
+
+    fn log(&mut self, action: Action) {
+        self.watched.beat(&action);
+        self.trace.push(Entry { at: self.start.elapsed(), action });
+    }
+}
+
+/// Text of an error with its causes.
+fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,148 @@
+//! Result of a run.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Duration;
+
+use crate::{
+    names::{ObjectId, process_of},
+    plan::Deviation,
+    similar::World,
+    trace::Entry,
+    truth::Counts,
+};
+
+/// A call of the operator that changed or may have changed the world, in the order in which they were carried out.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    /// Name, and count of calls of that name.
+    pub(crate) call: String,
+    pub(crate) number: u32,
+    /// Step during or after which it was made; 0 is before the first.
+    pub(crate) step: usize,
+    /// Whether it changed a compared object.
+    pub(crate) is_visible: bool,
+    /// Whether something else changed the world since the operator's write before.
+    pub(crate) is_after_others: bool,
+}
+
+impl Write {
+    /// Whether it is an effect on a remote system.
+    pub(crate) fn is_effect(&self) -> bool {
+        self.call.contains(" at ")
+    }
+}
+
+/// A line of a watch that reports a change of an object, in the order of arrival.
+#[derive(Debug, Clone)]
+pub(crate) struct ArrivedLine {
+    /// Name of the line, such as `configmaps MODIFIED default/page`, and count of lines of that name.
+    pub(crate) line: String,
+    pub(crate) number: u32,
+    /// Step during or after which it arrived; 0 is before the first.
+    pub(crate) step: usize,
+}
+
+impl ArrivedLine {
+    /// Resource, key of the object, and process.
+    pub(crate) fn object(&self) -> (&str, &str, &str) {
+        let mut words = self.line.split(' ');
+        let resource = words.next().unwrap_or_default();
+        (resource, words.nth(1).unwrap_or_default(), process_of(&self.line))
+    }
+}
+
+/// End of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All steps are done and the world is quiet.
+    #[default]
+    Quiet,
+    /// The world did not become quiet; the last changes.
+    NeverQuiet { changes: Vec<String> },
+    /// An object is written again and again, much more often than without faults; the last changes.
+    WritesAgain { object: String, changes: Vec<String> },
+    /// Actions followed each other without time passing; the last ones.
+    Loop { actions: Vec<String> },
+    /// In real time, the driver waited too long for the tasks to come to rest; the last actions.
+    Stuck { actions: Vec<String> },
+    /// A step did not succeed.
+    StepFailed { step: String, reason: String },
+    /// The operator cannot be made, or ends by itself again and again.
+    OperatorEnded { reason: String },
+    /// Tasks of the operator survive its crash.
+    Leaked { tasks: usize },
+    /// The operator uses threads of tokio's blocking pool.
+    Threads,
+    /// A reconcile panicked.
+    Panicked { reason: String },
+    /// A check of the user's does not hold.
+    CheckFailed { check: String, when: String },
+}
+
+/// Number of changes of an object that no run needs, whatever happens; and how many times as many as without faults are too many.
+const CHANGES: u32 = 25;
+const TIMES_AS_MANY: u32 = 5;
+
+/// Numbers of changes that are too many, from those of the run without faults. That run has no limits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Limits(Option<BTreeMap<ObjectId, Counts>>);
+
+impl Limits {
+    pub(crate) fn by(without_faults: &Outcome) -> Self {
+        Self(Some(without_faults.counts.clone()))
+    }
+
+    /// Returns an object that is changed too often, and how often.
+    pub(crate) fn exceeded(&self, counts: &BTreeMap<ObjectId, Counts>) -> Option<(String, u32)> {
+        let expected = self.0.as_ref()?;
+        let limit = |id: &ObjectId| {
+            expected.get(id).map_or(0, |counts| counts.changed).saturating_mul(TIMES_AS_MANY) + CHANGES
+        };
+        let (id, counts) = counts.iter().find(|(id, counts)| counts.changed > limit(id))?;
+        Some((id.to_string(), counts.changed))
+    }
+
+    /// Number of changes of an object in the run without faults.
+    pub(crate) fn expected(&self, object: &str) -> u32 {
+        let mut known = self.0.iter().flatten();
+        known.find(|(id, _)| id.to_string() == object).map_or(0, |(_, counts)| counts.changed)
+    }
+}
+
+/// Result of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) end: End,
+    pub(crate) trace: Vec<Entry>,
+    /// The world when it was last quiet, by number of steps done.
+    pub(crate) quiet: BTreeMap<usize, World>,
+    pub(crate) counts: BTreeMap<ObjectId, Counts>,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) lines: Vec<ArrivedLine>,
+    /// Steps during which the garbage collector acted.
+    pub(crate) collected: Vec<usize>,
+    /// Requests that fail at the end, with their errors.
+    pub(crate) failing: BTreeMap<String, String>,
+    /// Last errors that the operator logged.
+    pub(crate) errors: Vec<String>,
+    /// Real time for which the thread neither ran nor waited for a processor, by number of entries of the trace before.
+    pub(crate) blocked: BTreeMap<usize, Duration>,
+    /// Deviations of the plan that found no place.
+    pub(crate) did_not_happen: Vec<Deviation>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_changed_without_end_exceeds_its_limit_and_one_that_is_changed_often_does_not() {
+        let id = ObjectId::new("", "configmaps", "a", "x");
+        let counts = |changed| BTreeMap::from([(id.clone(), Counts { changed, ..Counts::default() })]);
+        let exceeds = |expected, found| Limits(Some(counts(expected))).exceeded(&counts(found)).is_some();
+        assert!(exceeds(1, 60) && exceeds(0, 26) && exceeds(20, 200));
+        assert!(!exceeds(1, 30) && !exceeds(20, 100));
+        assert!(Limits::default().exceeded(&counts(1000)).is_none());
+    }
+}

@@ -1,0 +1,304 @@
+//! The processes of a run: operators under test, and actors of the world, in their lives.
+
+use std::{
+    future::pending,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use controller_runtime::{BoxError, controller::Overview, manager::WeakManager};
+use tokio::{
+    runtime::Handle,
+    task::JoinSet,
+    time::{Duration, Instant},
+};
+
+use super::{Run, describe, outcome::End};
+use crate::{
+    definition::{Instance, Program},
+    gate::Gate,
+    names::{Actor, ProcessName},
+    plan::Restart,
+    remote::SetUp,
+    trace::Action,
+};
+
+/// Virtual time after which an operator that waits for a step to be done is started all the same: the step may need it.
+const LONGEST_DOWN: Duration = Duration::from_secs(60);
+
+/// Delay until an operator that ended by itself is started again, and maximum number of such ends.
+const BACK_AFTER: Duration = Duration::from_secs(10);
+const ENDS: usize = 5;
+
+/// One process, in its lives.
+pub(super) struct Process {
+    /// Index of its program in the definition.
+    program: usize,
+    pub(super) actor: Actor,
+    /// Holds the task of the process, so that dropping the set ends it.
+    task: JoinSet<Result<(), BoxError>>,
+    pub(super) state: Alive,
+    ends: usize,
+    manager: Option<WeakManager>,
+    /// Whether it has ever led.
+    pub(super) has_led: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Alive {
+    Running,
+    /// Down until this time, or until that many steps are done.
+    Down {
+        until: Instant,
+        steps: Option<usize>,
+    },
+}
+
+impl Process {
+    /// Makes the processes of all programs.
+    pub(super) fn of(programs: &[Program]) -> Vec<Self> {
+        let replicas = |(index, program): (usize, &Program)| {
+            let (name, is_tested) = (program.name, program.is_tested);
+            (0..program.replicas).map(move |replica| Self {
+                program: index,
+                actor: Actor::Process { process: ProcessName { program: name, replica, is_tested }, life: 0 },
+                task: JoinSet::new(),
+                state: Alive::Down { until: Instant::now(), steps: None },
+                ends: 0,
+                manager: None,
+                has_led: false,
+            })
+        };
+        programs.iter().enumerate().flat_map(replicas).collect()
+    }
+
+    fn overview(&self) -> Option<Vec<Overview>> {
+        Some(self.manager.as_ref()?.upgrade()?.overview())
+    }
+
+    /// Whether its controllers have nothing to do and nothing to wait for.
+    fn is_at_rest(&self) -> bool {
+        let is_idle = |queue: &Overview| {
+            queue.queued + queue.waiting + queue.running == 0 && queue.failed_events.is_empty()
+        };
+        self.overview().is_some_and(|queues| queues.iter().all(is_idle))
+    }
+
+    /// Whether it holds the lease. Always `false` without leader election.
+    pub(super) fn leads(&self) -> bool {
+        let manager = self.manager.as_ref().and_then(WeakManager::upgrade);
+        self.state == Alive::Running && manager.is_some_and(|manager| *manager.leads().borrow())
+    }
+
+    fn has_controller(&self, name: &str) -> bool {
+        self.overview().is_some_and(|queues| queues.iter().any(|queue| queue.controller == name))
+    }
+
+    /// Requests that fail again and again, with their errors.
+    pub(super) fn failing(&self) -> Vec<(String, String)> {
+        let queues = self.overview().unwrap_or_default();
+        let waiting = queues.into_iter().filter(|queue| queue.waiting > 0);
+        let failing = waiting.flat_map(|queue| {
+            let name = queue.controller;
+            queue
+                .failing
+                .into_iter()
+                .map(move |failing| (format!("{name} {}", failing.request), failing.error))
+        });
+        failing.collect()
+    }
+
+    fn next_life(&mut self) {
+        if let Actor::Process { life, .. } = &mut self.actor {
+            *life += 1;
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Whether replicas of a program elect a leader.
+    fn elects(&self, program: usize) -> bool {
+        let mut processes = self.processes.iter().filter(|process| process.program == program);
+        processes.any(|process| process.has_led)
+            || (self.definition.programs[program].has_election
+                && self.definition.programs[program].replicas > 1)
+    }
+
+    /// Whether the process does the work of its program: it leads, or needs not.
+    fn is_active(&self, process: &Process) -> bool {
+        process.state == Alive::Running && (!self.elects(process.program) || process.leads())
+    }
+
+    /// Whether no process has anything to do, apart from those that are down.
+    pub(super) fn processes_are_at_rest(&self) -> bool {
+        let running = |process: &&Process| process.state == Alive::Running;
+        self.processes.iter().filter(running).all(|process| !self.is_active(process) || process.is_at_rest())
+    }
+
+    /// Whether each program that elects a leader has one, unless all of it is down.
+    pub(super) fn all_are_led(&self) -> bool {
+        (0..self.definition.programs.len()).filter(|program| self.elects(*program)).all(|program| {
+            let mut processes = self.processes.iter().filter(|process| process.program == program);
+            processes.clone().any(Process::leads) || !processes.any(|process| process.state == Alive::Running)
+        })
+    }
+
+    /// The process that runs a controller; the first operator if none is known.
+    pub(super) fn actor_of(&self, controller: &str) -> Actor {
+        if let [only] = self.processes.as_slice() {
+            return only.actor;
+        }
+        let has = |process: &&Process| process.has_controller(controller);
+        let active = self.processes.iter().filter(|process| self.is_active(process)).find(has);
+        active
+            .or_else(|| self.processes.iter().find(has))
+            .map_or(self.processes[0].actor, |process| process.actor)
+    }
+
+    /// Starts processes that are due, and notes those that have ended. Returns whether one was started, and is to run first.
+    pub(super) fn look_at_processes(&mut self) -> Result<bool, End> {
+        let mut has_started = false;
+        for index in 0..self.processes.len() {
+            if let Some(ended) = self.processes[index].task.try_join_next() {
+                let reason = match ended {
+                    Ok(Ok(())) => "it returned".to_owned(),
+                    Ok(Err(error)) => describe(&*error),
+                    Err(error) => error.to_string(),
+                };
+                let actor = self.processes[index].actor;
+                self.hub.cut(actor);
+                self.log(Action::Ended { actor, reason: reason.clone() });
+                let process = &mut self.processes[index];
+                process.ends += 1;
+                if process.ends >= ENDS {
+                    return Err(End::OperatorEnded { reason });
+                }
+                process.state = Alive::Down { until: Instant::now() + BACK_AFTER, steps: None };
+                process.next_life();
+            }
+            match self.processes[index].state {
+                Alive::Down { until, .. } if Instant::now() >= until => {
+                    self.start(index)?;
+                    has_started = true;
+                }
+                _ => {
+                    let process = &mut self.processes[index];
+                    process.has_led |= process.leads();
+                }
+            }
+        }
+        Ok(has_started)
+    }
+
+    fn start(&mut self, index: usize) -> Result<(), End> {
+        let process = &self.processes[index];
+        let (actor, program) = (process.actor, &self.definition.programs[process.program]);
+        let Actor::Process { process: ProcessName { replica, .. }, life } = actor else { return Ok(()) };
+        self.check_for_leaks()?;
+        self.log(Action::Start(actor));
+        let gate = Gate {
+            hub: self.hub.clone(),
+            actor,
+            server: self.server.clone(),
+            pumps: Arc::clone(&self.pumps),
+        };
+        let client = gate.client();
+        let client = match &program.rights {
+            Some(rights) => rights.client(client),
+            None => client,
+        };
+        let set_up = SetUp { actor, hub: self.hub.clone(), remotes: Arc::clone(&self.remotes) };
+        let instance = Instance { replica, life, replicas: program.replicas };
+        let make = AssertUnwindSafe(|| set_up.during(|| (program.make)(client, instance)));
+        let made = catch_unwind(make).unwrap_or_else(|panic| {
+            let message = panic.downcast_ref::<String>().map(String::as_str);
+            let message = message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            Err(format!("it panicked: {message}").into())
+        });
+        let manager = made.map_err(|error| End::OperatorEnded {
+            reason: format!("the {} cannot be made: {}", program.name, describe(&*error)),
+        })?;
+        let process = &mut self.processes[index];
+        process.manager = Some(manager.downgrade());
+        process.task.spawn(async move { manager.run(pending()).await.map_err(Into::into) });
+        process.state = Alive::Running;
+        self.unrest_since = Instant::now();
+        Ok(())
+    }
+
+    /// Starts operators that wait for a step to be done.
+    pub(super) fn restart_after_step(&mut self) -> Result<(), End> {
+        for index in 0..self.processes.len() {
+            if let Alive::Down { steps: Some(steps), .. } = self.processes[index].state
+                && self.begun >= steps
+            {
+                self.start(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for tasks that dead processes have left, if no process runs.
+    pub(super) fn check_for_leaks(&mut self) -> Result<(), End> {
+        if self.processes.iter().any(|process| process.state == Alive::Running) {
+            return Ok(());
+        }
+        let others = self.tasks_of_others();
+        let leaked = others.saturating_sub(*self.tasks_without_processes.get_or_insert(others));
+        if leaked > 0 { Err(End::Leaked { tasks: leaked }) } else { Ok(()) }
+    }
+
+    /// Counts the tasks of the runtime that neither carry out a call nor read a watch: without processes, those of the server and
+    /// of the user's client, and those that dead processes have left.
+    fn tasks_of_others(&mut self) -> usize {
+        let mut pumps = self.pumps.lock();
+        while pumps.try_join_next().is_some() {}
+        while self.working.try_join_next().is_some() {}
+        let alive = Handle::current().metrics().num_alive_tasks();
+        alive.saturating_sub(pumps.len() + self.working.len())
+    }
+
+    /// Ends a process as the end of its machine would.
+    pub(super) async fn crash(&mut self, actor: Actor, at: &str, restart: Restart) {
+        let Some(index) = self.processes.iter().position(|process| process.actor == actor) else { return };
+        // Cut first, so that nothing that is sent while the process is dropped reaches the server.
+        self.hub.cut(actor);
+        let mut task = std::mem::take(&mut self.processes[index].task);
+        task.shutdown().await;
+        let stream = actor.stream("");
+        let of_process = |hold: &mut super::holds::Hold| {
+            crate::names::process_of(&hold.stream) == crate::names::process_of(&stream)
+        };
+        for hold in self.holds.extract_if(.., of_process) {
+            self.hub.release(&hold.stream);
+        }
+        self.due.retain(|_, (caller, _)| *caller != actor);
+        let begun = self.begun;
+        self.log(Action::Crashed { actor, at: at.to_owned() });
+        self.unrest_since = Instant::now();
+        let process = &mut self.processes[index];
+        process.next_life();
+        process.state = match restart {
+            Restart::AtOnce => Alive::Down { until: Instant::now(), steps: None },
+            Restart::AfterNextStep => {
+                Alive::Down { until: Instant::now() + LONGEST_DOWN, steps: Some(begun + 1) }
+            }
+        };
+    }
+
+    /// Ends all processes at the end of a run.
+    pub(super) async fn end_processes(&mut self) {
+        for index in 0..self.processes.len() {
+            self.hub.cut(self.processes[index].actor);
+            let mut task = std::mem::take(&mut self.processes[index].task);
+            task.shutdown().await;
+            self.processes[index].state = Alive::Down { until: Instant::now(), steps: None };
+        }
+    }
+
+    /// The operator that is crashed at rest: the one that leads, or the first.
+    pub(super) fn active_operator(&self) -> Option<Actor> {
+        let mut operators = self.processes.iter().filter(|process| process.actor.is_operator());
+        operators.find(|process| self.is_active(process)).map(|process| process.actor)
+    }
+}

@@ -1,0 +1,163 @@
+//! Ends runs that do not come to rest in real time: a task that is always ready, or one that blocks the thread.
+//!
+//! A thread watches the driver's progress. After [`KICK_AFTER`] it ends the driver's wait, and the run is reported as stuck. If
+//! the thread of the run is blocked for good, only the end of the process is left, after [`EXIT_AFTER`]. Time in which the thread
+//! waits for a processor does not count, so that a busy machine makes no operator look stuck.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::idle::Idle;
+
+/// Interval of the looks at the progress.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Number of looks without progress after which the driver's wait is ended: 10 s.
+const KICK_AFTER: u32 = 20;
+
+/// Number of looks without progress after which the process ends: 60 s.
+const EXIT_AFTER: u32 = 120;
+
+/// Time that a thread may wait for a processor between two looks for the look to count.
+const WAITED: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static WATCHDOG: Watchdog = Watchdog::start();
+}
+
+/// Watches the runs of this thread.
+struct Watchdog(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The run under way.
+    idle: Option<Idle>,
+    /// Last action of the run.
+    place: String,
+    /// Looks since the last progress.
+    looks: u32,
+    /// Times of the run's thread, and the time that it had waited for a processor at the last look.
+    times: Option<PathBuf>,
+    waited: Duration,
+    is_over: bool,
+}
+
+impl Watchdog {
+    fn start() -> Self {
+        let shared = Arc::new(Shared::default());
+        let watched = Arc::clone(&shared);
+        // Without the thread, a stuck run hangs, which is no reason not to run at all.
+        let _ = thread::Builder::new().name("simulation-watchdog".to_owned()).spawn(move || watched.watch());
+        Self(shared)
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn watch(&self) {
+        let mut state = self.state.lock();
+        while !state.is_over {
+            if state.idle.is_none() {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            self.changed.wait_for(&mut state, LOOK_EVERY);
+            let waited = state.times.as_deref().and_then(ThreadTimes::read).map(|times| times.waited);
+            let waited = waited.unwrap_or_default();
+            let since = waited.saturating_sub(state.waited);
+            state.waited = waited;
+            if since > WAITED {
+                continue;
+            }
+            state.looks += 1;
+            if state.looks == KICK_AFTER
+                && let Some(idle) = &state.idle
+            {
+                idle.kick();
+            }
+            if state.looks >= EXIT_AFTER {
+                eprintln!(
+                    "simulation: the operator blocks its thread for a minute of real time, so the test process ends. \
+                     Last action of the run: {}",
+                    state.place
+                );
+                std::process::exit(101);
+            }
+        }
+    }
+}
+
+/// Times that Linux counts for a thread. Other systems have none.
+pub(crate) struct ThreadTimes {
+    /// Time on a processor.
+    pub(crate) ran: Duration,
+    /// Time for which it was ready to run.
+    pub(crate) waited: Duration,
+}
+
+impl ThreadTimes {
+    /// Returns the file with the times of this thread.
+    pub(crate) fn of_this_thread() -> Option<PathBuf> {
+        let thread = std::fs::read_link("/proc/thread-self").ok()?;
+        Some(Path::new("/proc").join(thread).join("schedstat"))
+    }
+
+    pub(crate) fn read(file: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let mut times = text.split_whitespace().map_while(|number| number.parse().ok());
+        let mut next = || times.next().map(Duration::from_nanos);
+        Some(Self { ran: next()?, waited: next()? })
+    }
+}
+
+/// A run that is watched until this is dropped.
+pub(crate) struct Watched(Arc<Shared>);
+
+impl Watched {
+    pub(crate) fn begin(idle: &Idle) -> Self {
+        let shared = WATCHDOG.with(|watchdog| Arc::clone(&watchdog.0));
+        {
+            let mut state = shared.state.lock();
+            (state.idle, state.looks) = (Some(idle.clone()), 0);
+            if state.times.is_none() {
+                state.times = ThreadTimes::of_this_thread();
+            }
+        }
+        shared.changed.notify_all();
+        Self(shared)
+    }
+
+    /// Reports progress.
+    pub(crate) fn beat(&self, place: impl std::fmt::Display) {
+        use std::fmt::Write;
+        let mut state = self.0.state.lock();
+        state.looks = 0;
+        state.place.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(state.place, "{place}");
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.state.lock().idle = None;
+    }
+}
