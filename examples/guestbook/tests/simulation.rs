@@ -33,3 +33,10 @@ fn guestbooks_survive_crashes() {
 fn guestbooks_survive_lost_answers_and_refusals() {
     guestbooks().explore(Explore::lost_answers().and(Explore::refusals()));
 }
+
+#[test]
+fn guestbooks_survive_late_news_and_hasty_users() {
+    guestbooks().explore(
+        Explore::staleness().and(Explore::unobserved()).and(Explore::order()).and(Explore::early_steps()),
+    );
+}

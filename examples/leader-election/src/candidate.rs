@@ -53,6 +53,7 @@ mod tests {
     use k8s_openapi::api::coordination::v1::Lease;
     use kube::Api;
     use kube_envtest::{Environment, Operator, Rights, eventually_object};
+    use kube_simulator::{Explore, Now, Simulation};
     use tokio::time::Instant;
 
     use super::*;
@@ -104,5 +105,25 @@ mod tests {
         assert!(stopped < Duration::from_secs(1), "the lease was given back: {stopped:?}");
         // An event is repeated only if the same candidate becomes leader again within minutes.
         assert_eq!(rights.unused(), ["patch events.events.k8s.io"]);
+    }
+
+    /// Under simulation the leader dies, and the standby leads by the time that nothing happens any more.
+    #[test]
+    fn a_candidate_leads_again_after_each_crash() {
+        let candidate = |client: kube::Client| {
+            let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
+            let manager = Manager::new(client, options(&args).expect("valid flags"));
+            manager.add(Lead { name: "candidate".to_owned() }).expect("the manager has no other runnable");
+            manager
+        };
+        let is_led = |now: &Now<'_>| {
+            let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+            now.all::<Lease>().iter().any(|lease| holder(lease).is_some_and(|holder| !holder.is_empty()))
+        };
+        Simulation::of("leader-election", candidate)
+            .replicas(2)
+            .step("time passes", async |_| Ok::<_, BoxError>(()))
+            .eventually("a candidate leads", is_led)
+            .explore(Explore::all());
     }
 }

@@ -64,8 +64,9 @@ async fn main() -> anyhow::Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use controller_runtime::{ManagerOptions, leader_election::LeaderElectionOptions};
+    use controller_runtime::{ClientError, ManagerOptions, leader_election::LeaderElectionOptions};
     use kube_envtest::{Environment, Rights};
+    use kube_simulator::{Explore, Simulation, User};
 
     use super::*;
 
@@ -107,5 +108,24 @@ mod tests {
         };
         manager.clone().run(play).await.expect("the manager stops when the play is over");
         assert_eq!(rights.unused(), UNUSED);
+    }
+
+    /// A pod asks for the label and no longer does, while the operator crashes, and sees and writes late.
+    #[test]
+    fn labels_survive_crashes_and_late_news() {
+        async fn annotate(user: User, value: Option<&str>) -> Result<Pod, ClientError> {
+            let patch = json!({ "metadata": { "annotations": { ASKS: value } } });
+            user.merge_patch(&ObjectKey::<Pod>::new("default", "web"), &patch).await
+        }
+        Simulation::new("pod-labeller", add_to)
+            .step("there is a pod", async |user| {
+                user.apply_yaml(
+                    "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: web, image: nginx}]}}",
+                )
+                .await
+            })
+            .step("it asks for the label", async |user| annotate(user, Some("please")).await)
+            .step("it does not ask any more", async |user| annotate(user, None).await)
+            .explore(Explore::all());
     }
 }
