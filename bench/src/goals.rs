@@ -31,7 +31,7 @@ const PRIORITY: &str = "controller-runtime priority";
 const KUBE: &str = "kube-rs";
 
 /// Goals by name.
-const GOALS: [(&str, Goal); 29] = [
+const GOALS: [(&str, Goal); 32] = [
     (
         "queue: one at a time, against the typed queue",
         TimesAtLeast(("queue.one_at_a_time", TYPED), ("queue.one_at_a_time", OURS), 2.0),
@@ -131,6 +131,18 @@ const GOALS: [(&str, Goal); 29] = [
     // A dead watch is found within 45 s; the rest is for reopening it.
     ("cache: a silently dead watch is noticed", AtMost(("silence.watch", OURS), 46.0)),
     ("client: a silent request ends", AtMost(("silence.request", OURS), 60.0)),
+    (
+        "webhooks: reviews per CPU second, against controller-runtime",
+        TimesAtLeast(("webhooks.per_cpu_second", OURS), ("webhooks.per_cpu_second", GO), 3.0),
+    ),
+    (
+        "webhooks: create with two webhooks p99, against controller-runtime",
+        TimesAtMost(("webhooks.round_trip_p99", OURS), ("webhooks.round_trip_p99", GO), 0.5),
+    ),
+    (
+        "webhooks: conversion of a list of 10,000, against controller-runtime",
+        TimesAtLeast(("webhooks.conversion", GO), ("webhooks.conversion", OURS), 3.0),
+    ),
 ];
 
 /// A goal and its measured figure.

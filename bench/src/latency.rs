@@ -59,7 +59,8 @@ impl Latencies {
 }
 
 impl Percentiles {
-    fn of(mut values: Vec<u64>) -> Self {
+    /// Returns the percentiles of values, of which there is at least one.
+    pub(crate) fn of(mut values: Vec<u64>) -> Self {
         values.sort_unstable();
         let at = |share: usize| values[(values.len() - 1) * share / 100] as f64;
         Self { p50: at(50), p99: at(99) }

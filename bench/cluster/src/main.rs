@@ -8,6 +8,7 @@ mod messages;
 mod pod;
 mod pods;
 mod server;
+mod sites;
 
 use anyhow::Context as _;
 use bench_peer::{Ask, Peer, Reply, serve};
@@ -16,6 +17,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use crate::bare_watch::BareWatch;
 use crate::link::Link;
 use crate::server::Server;
+use crate::sites::Webhooks;
 
 /// Limit of concurrent requests.
 const CONNECTIONS: usize = 8;
@@ -32,6 +34,7 @@ struct Cluster {
     /// A started watch; its events have not been collected yet.
     watch: Option<BareWatch>,
     link: Option<Link>,
+    webhooks: Option<Webhooks>,
 }
 
 impl Peer for Cluster {
@@ -63,6 +66,16 @@ impl Peer for Cluster {
             "link.down" => Ok(self.link()?.set_up(false)),
             "link.up" => Ok(self.link()?.set_up(true)),
             "link.silence" => Ok(self.link()?.fall_silent()),
+            "sites.prepare" => {
+                let (webhooks, reply) = Webhooks::prepare(server.files())?;
+                self.webhooks = Some(webhooks);
+                Ok(reply)
+            }
+            "sites.define" => self.webhooks()?.define(client).await,
+            "sites.configure" => self.webhooks()?.configure(client).await,
+            "sites.create" => sites::create(client, ask).await,
+            "sites.paced" => sites::paced(client, ask).await,
+            "sites.convert" => sites::convert(client, ask).await,
             "guestbooks.create" => guestbooks::create(client, ask.number("count")?).await,
             "guestbooks.wait" => guestbooks::wait(client, ask.number("count")?).await,
             "guestbooks.delete" => guestbooks::delete(client).await,
@@ -74,6 +87,10 @@ impl Peer for Cluster {
 impl Cluster {
     fn link(&self) -> anyhow::Result<&Link> {
         self.link.as_ref().context("link.start comes first")
+    }
+
+    fn webhooks(&self) -> anyhow::Result<&Webhooks> {
+        self.webhooks.as_ref().context("sites.prepare comes first")
     }
 }
 

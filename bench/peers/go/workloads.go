@@ -57,6 +57,8 @@ func (p *peer) carryOut(a ask) (figures, error) {
 		return nil, err
 	case "request.again":
 		return p.request.again(), nil
+	case "webhooks.start":
+		return nil, startWebhooks(&p.requests, a)
 	case "settle":
 		debug.FreeOSMemory()
 		return nil, nil

@@ -71,7 +71,7 @@ fn a_report_says_what_was_not_part_of_the_run() {
     let text = markdown(&machine, &session, &verdicts(&session.samples), &Remarks::default());
     assert!(text.contains("\n- a machine\n") && text.contains("## Work queue"));
     assert!(text.contains("## Failover"));
-    assert_eq!(text.matches("Not part of this run.").count(), 9, "all but two of eleven sections");
+    assert_eq!(text.matches("Not part of this run.").count(), 10, "all but two of twelve sections");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod outage;
 mod queue;
 mod reconciles;
 pub(crate) mod server;
+mod webhooks;
 
 use clap::ValueEnum;
 
@@ -35,6 +36,8 @@ pub(crate) enum Part {
     Outage,
     /// Connections that fall silent.
     Silence,
+    /// Admission and conversion webhooks.
+    Webhooks,
     /// The embedded API server.
     Server,
 }
@@ -58,6 +61,7 @@ impl Part {
             Self::Failover => "failover",
             Self::Outage => "outage",
             Self::Silence => "silence",
+            Self::Webhooks => "webhooks",
             Self::Server => "server",
         }
     }
@@ -74,6 +78,7 @@ impl Part {
             Self::Failover => failover::run(session).await,
             Self::Outage => outage::run(session).await,
             Self::Silence => outage::silence(session).await,
+            Self::Webhooks => webhooks::run(session).await,
             Self::Server => server::run(session).await,
         }
     }

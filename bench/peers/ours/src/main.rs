@@ -6,6 +6,7 @@ mod manager;
 mod messages;
 mod outage;
 mod queue;
+mod webhooks;
 
 use anyhow::Context as _;
 use bench_peer::{Ask, Peer, Reply, Requests, Succeeded, config, serve};
@@ -71,6 +72,10 @@ impl Peer for Ours {
                 Ok(Reply::done())
             }
             "request.again" => Ok(self.request.as_ref().context("request.start comes first")?.again().await),
+            "webhooks.start" => {
+                webhooks::start(self.manager(ask).await?, ask, &mut self.running)?;
+                Ok(Reply::done())
+            }
             // Freed memory stays with the allocator, as in a user's program.
             "settle" => Ok(Reply::done()),
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),

@@ -1,0 +1,180 @@
+//! The Site kind, whose writes and conversions call webhooks.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bench_peer::{Ask, Reply};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, MissedTickBehavior, interval, sleep};
+
+use crate::each;
+
+const GROUP: &str = "sites.example.com";
+const NAMESPACE: &str = "sites";
+
+/// Webhooks of a peer: where they are served, and how the API server trusts them.
+pub(crate) struct Webhooks {
+    port: u16,
+    /// Certificate of the authority in PEM, encoded for `caBundle`.
+    authority: String,
+}
+
+impl Webhooks {
+    /// Writes a certificate for 127.0.0.1 and its key to `folder`, and picks a free port.
+    pub(crate) fn prepare(folder: &Path) -> anyhow::Result<(Self, Reply)> {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(["127.0.0.1".to_owned()])?.signed_by(&key, &authority)?;
+        let folder = folder.join("webhooks");
+        fs::create_dir(&folder)?;
+        fs::write(folder.join("tls.crt"), certificate.pem())?;
+        fs::write(folder.join("tls.key"), key.serialize_pem())?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let webhooks = Self { port, authority: BASE64_STANDARD.encode(authority.pem()) };
+        let reply = Reply::figures([
+            ("certificates", Value::from(folder.display().to_string())),
+            ("port", port.into()),
+        ]);
+        Ok((webhooks, reply))
+    }
+
+    fn client_config(&self, path: &str) -> Value {
+        json!({"url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": self.authority})
+    }
+
+    fn webhooks(&self, verb: &str) -> Value {
+        json!([{
+            "name": format!("{verb}.sites.example.com"),
+            "clientConfig": self.client_config(&format!("/{verb}-sites-example-com-v2-site")),
+            "rules": [{"apiGroups": [GROUP], "apiVersions": ["v2"], "resources": ["sites"], "operations": ["CREATE"]}],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }])
+    }
+
+    /// Creates the definition. Version v2 is stored.
+    pub(crate) async fn define(&self, client: Client) -> anyhow::Result<Reply> {
+        let version = |name: &str, is_stored: bool, spec: Value| {
+            json!({"name": name, "served": true, "storage": is_stored, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": {"type": "object", "properties": spec}},
+            }}})
+        };
+        let definition = json!({
+            "metadata": {"name": format!("sites.{GROUP}")},
+            "spec": {
+                "group": GROUP,
+                "scope": "Namespaced",
+                "names": {"plural": "sites", "singular": "site", "kind": "Site", "listKind": "SiteList"},
+                "versions": [
+                    version("v1", false, json!({"address": {"type": "string"}, "replicas": {"type": "integer"}})),
+                    version("v2", true, json!({
+                        "host": {"type": "string"}, "port": {"type": "integer"}, "replicas": {"type": "integer"},
+                    })),
+                ],
+                "conversion": {"strategy": "Webhook", "webhook": {
+                    "conversionReviewVersions": ["v1"], "clientConfig": self.client_config("/convert"),
+                }},
+            },
+        });
+        let definition: CustomResourceDefinition = serde_json::from_value(definition)?;
+        kube_envtest::install_crds(&client, &[definition]).await?;
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(NAMESPACE.to_owned());
+        Api::all(client).create(&PostParams::default(), &namespace).await?;
+        Ok(Reply::done())
+    }
+
+    /// Creates the configurations, and waits until the webhooks answer.
+    pub(crate) async fn configure(&self, client: Client) -> anyhow::Result<Reply> {
+        let mutating = json!({"metadata": {"name": "sites"}, "webhooks": self.webhooks("mutate")});
+        let validating = json!({"metadata": {"name": "sites"}, "webhooks": self.webhooks("validate")});
+        let mutating: MutatingWebhookConfiguration = serde_json::from_value(mutating)?;
+        let validating: ValidatingWebhookConfiguration = serde_json::from_value(validating)?;
+        let parameters = PostParams::default();
+        Api::all(client.clone()).create(&parameters, &mutating).await?;
+        Api::all(client.clone()).create(&parameters, &validating).await?;
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match sites(client.clone(), "v2").create(&dry_run, &site(0)).await {
+                Ok(site) => {
+                    anyhow::ensure!(
+                        site.data["spec"]["replicas"] == 1,
+                        "the webhook sets no default: {:?}",
+                        site.data
+                    );
+                    return Ok(Reply::done());
+                }
+                Err(error) if Instant::now() > deadline => {
+                    return Err(error).context("the webhooks do not answer");
+                }
+                Err(_) => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+}
+
+/// Creates `count` Sites, from number `first` on, as fast as possible.
+pub(crate) async fn create(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
+    let (first, count) = (ask.number("first")?, ask.number("count")?);
+    let sites = sites(client, "v2");
+    let started = Instant::now();
+    let create = async |number| sites.create(&PostParams::default(), &site(number)).await.map(drop);
+    each(first..first + count, create).await?;
+    Ok(Reply::figures([("seconds", started.elapsed().as_secs_f64())]))
+}
+
+/// Creates `count` Sites at an even pace. Returns the round trips in nanoseconds.
+pub(crate) async fn paced(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
+    let (first, count) = (ask.number("first")?, ask.number("count")?);
+    let sites = sites(client, "v2");
+    let mut ticks = interval(Duration::from_secs(1) / u32::try_from(ask.number("per_second")?)?);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut round_trips = Vec::with_capacity(count);
+    for number in first..first + count {
+        ticks.tick().await;
+        let sent = Instant::now();
+        sites.create(&PostParams::default(), &site(number)).await?;
+        round_trips.push(u64::try_from(sent.elapsed().as_nanos())?);
+    }
+    Ok(Reply::figures([("round_trips", json!(round_trips))]))
+}
+
+/// Lists all Sites in version v1, in one request. Each is converted.
+pub(crate) async fn convert(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
+    let expected = ask.number("count")?;
+    let started = Instant::now();
+    let listed = sites(client, "v1").list(&ListParams::default()).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    anyhow::ensure!(listed.items.len() == expected, "{} instead of {expected} sites", listed.items.len());
+    let converted = listed.items.iter().all(|site| site.data["spec"]["address"].is_string());
+    anyhow::ensure!(converted, "the sites were not converted");
+    Ok(Reply::figures([("seconds", seconds)]))
+}
+
+fn sites(client: Client, version: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, version, "Site"));
+    Api::namespaced_with(client, NAMESPACE, &kind)
+}
+
+/// A Site in version v2 without replicas, which a webhook sets.
+fn site(number: usize) -> DynamicObject {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v2", "Site"));
+    let spec = json!({"spec": {"host": format!("site-{number}.example.com"), "port": 8080}});
+    DynamicObject::new(&format!("site-{number:06}"), &kind).data(spec)
+}

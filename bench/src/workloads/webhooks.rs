@@ -1,0 +1,59 @@
+//! Workload: admission and conversion webhooks.
+
+use serde_json::json;
+
+use crate::build::Programs;
+use crate::cluster::Cluster;
+use crate::figures::WEBHOOKS;
+use crate::latency::Percentiles;
+use crate::session::{Contender, GO, Measured, OURS, Session, on, start};
+
+/// Sites created before anything is measured, so that connections are open.
+const FIRST: usize = 500;
+/// Sites whose round trips are measured, and their number per second.
+const PACED: usize = 2_000;
+const PER_SECOND: usize = 400;
+/// Number of sites that are listed in the end.
+const ALL: usize = 10_000;
+
+pub(crate) async fn run(session: &mut Session) {
+    // kube-rs has no webhook server.
+    let contenders = [OURS, GO];
+    session
+        .contest(&WEBHOOKS.ids(), &contenders, async |programs, contender, _| call(programs, contender).await)
+        .await;
+}
+
+async fn call(programs: &Programs, contender: Contender) -> anyhow::Result<Measured> {
+    programs.peer(contender.language)?;
+    let mut cluster = Cluster::start(programs).await?;
+    let prepared = cluster.ask("sites.prepare", json!({})).await?;
+    cluster.ask("sites.define", json!({})).await?;
+    let mut peer = start(programs, contender)?;
+    let with = json!({"certificates": prepared.text("certificates")?, "port": prepared.value("port")?});
+    peer.ask("webhooks.start", on(&cluster.kubeconfig, contender, with)).await?;
+    cluster.ask("sites.configure", json!({})).await?;
+    cluster.fill("sites.create", json!({"first": 0, "count": FIRST})).await?;
+
+    let with = json!({"first": FIRST, "count": PACED, "per_second": PER_SECOND});
+    let paced = cluster.fill("sites.paced", with).await?;
+    let round_trips = serde_json::from_value(paced.value("round_trips")?.clone())?;
+    let round_trip = Percentiles::of(round_trips);
+
+    let before = peer.ask("requests", json!({})).await?.cpu_seconds;
+    let rest = ALL - FIRST - PACED;
+    let created = cluster.fill("sites.create", json!({"first": FIRST + PACED, "count": rest})).await?;
+    let between = peer.ask("requests", json!({})).await?.cpu_seconds;
+    let listed = cluster.fill("sites.convert", json!({"count": ALL})).await?;
+    let after = peer.ask("requests", json!({})).await?.cpu_seconds;
+    cluster.stop().await?;
+    Ok(vec![
+        // Each create calls the defaulting and the validating webhook.
+        ("webhooks.per_cpu_second", 2.0 * rest as f64 / (between - before)),
+        ("webhooks.per_second", 2.0 * rest as f64 / created.number("seconds")?),
+        ("webhooks.round_trip_p50", round_trip.p50),
+        ("webhooks.round_trip_p99", round_trip.p99),
+        ("webhooks.conversion", listed.number("seconds")?),
+        ("webhooks.conversion_cpu", after - between),
+    ])
+}
