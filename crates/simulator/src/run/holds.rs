@@ -11,8 +11,9 @@ use crate::{
     trace::Action,
 };
 
-/// Virtual time after which a hold ends in any case.
-pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(600);
+/// Virtual time after which a hold ends in any case: long enough for a failover after some steps, and much shorter than a step is
+/// tried, because a step may need an operator that has the news.
+pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
 /// Virtual time that a hold waits for further lines.
 const LONGEST_WAIT_FOR_LINES: Duration = Duration::from_secs(10);

@@ -86,3 +86,11 @@ fn a_claim_that_is_taken_over_is_found() {
 fn the_twin_is_silent() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }
+
+/// The step needs an operator that has the news, so a hold must end long before the step is given up.
+#[test]
+fn a_hold_ends_before_a_step_that_waits_for_the_operator_is_given_up() {
+    let plan = "hold for 1 reconcile, from tasks.corpus.dev MODIFIED default/t #2";
+    let finding = simulation(Variant::Twin).replay(plan).expect("a plan");
+    assert!(finding.is_none(), "{}", finding.expect("one"));
+}

@@ -17,13 +17,15 @@ impl Reconciler for Rings {
         members.retain(|map| map.labels().contains_key("ring"));
         members.sort_by_key(|map| map.name_any());
         let size = usize::try_from(task.spec.size).unwrap_or_default();
-        if members.is_empty() {
+        if task.phase().is_none() {
             for index in 0..size {
                 let mut member = map(&format!("{}-{index}", key.name()));
                 member.metadata.labels = Some([("ring".to_owned(), key.name().to_owned())].into());
                 set_controller_reference(&*task, &mut member)?;
                 cx.client().apply(&member).await?;
             }
+            let formed = TaskStatus { phase: Some("Formed".to_owned()), ..TaskStatus::default() };
+            cx.client().apply_status(key, &formed).await?;
             return Ok(Action::done());
         }
         let leads = |map: &ConfigMap| map.annotations().contains_key("leader");
