@@ -1,6 +1,7 @@
 //! Conversion webhooks of CustomResourceDefinitions, answered within the process.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod admission;
 mod failures;
 mod hook;
 mod reads;

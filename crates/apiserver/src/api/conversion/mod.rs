@@ -181,6 +181,35 @@ impl Converter {
         Ok(converted.into_iter().next().unwrap_or(stored))
     }
 
+    /// Returns an object of a request in the version of `to`, with its defaults. For admission webhooks, which see objects in the
+    /// version that their rules name.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(crate) async fn between(
+        cluster: &ClusterState,
+        to: &Served,
+        mut object: Value,
+    ) -> Result<Value, ApiError> {
+        let webhook = to.webhook.as_ref();
+        let Some((webhook, version)) =
+            webhook.and_then(|webhook| Some((webhook, webhook.version(&to.resource.version)?)))
+        else {
+            return Ok(object);
+        };
+        // Reviews of conversions have no revision.
+        let revision = metadata::of(&mut object).remove("resourceVersion");
+        let converted = Self::call(cluster, webhook, version, iter::once(Ok(object)), |mut converted| {
+            version.schema.prune(&mut converted);
+            version.schema.default(&mut converted);
+            if let Some(revision) = &revision {
+                metadata::of(&mut converted).insert("resourceVersion".to_owned(), revision.clone());
+            }
+            converted
+        });
+        Ok(converted.await?.pop().expect("the answer has as many objects as the review"))
+    }
+
     /// Returns an object that is not stored as a reader would see it after it was: converted to its stored form and back.
     ///
     /// # Errors

@@ -155,8 +155,8 @@ async fn call(
     let invocation = match form {
         As::Requested => Invocation { attributes, served: attributes.served, object, old: attributes.old },
         As::Equivalent(served) => {
-            let convert = |object: &Value| convert(attributes, attributes.served, served, object);
-            converted = (object.map(convert), attributes.old.map(convert));
+            let object = convert(attributes, attributes.served, served, object).await?;
+            converted = (object, convert(attributes, attributes.served, served, attributes.old).await?);
             Invocation { attributes, served, object: converted.0.as_ref(), old: converted.1.as_ref() }
         }
     };
@@ -170,7 +170,7 @@ async fn call(
         Err(failure) => Err(failure),
     };
     match patched {
-        Ok(Some(new)) => decoded(attributes, invocation.served, new).map(Reply::Patched),
+        Ok(Some(new)) => decoded(attributes, invocation.served, new).await.map(Reply::Patched),
         Ok(None) => Ok(Reply::Unchanged),
         Err(failure) => consequence(webhook, failure).map_or(Ok(Reply::Unchanged), Err),
     }
@@ -219,8 +219,8 @@ fn patched(
 /// Decodes a patched object of `served`, completes it, and returns it in the version of the request.
 ///
 /// # Errors
-/// 500 if it cannot be decoded, 422 if a custom object changed its type.
-fn decoded(attributes: &Attributes<'_>, served: &Served, mut object: Value) -> Result<Value, ApiError> {
+/// 500 if it cannot be decoded or converted, 422 if a custom object changed its type.
+async fn decoded(attributes: &Attributes<'_>, served: &Served, mut object: Value) -> Result<Value, ApiError> {
     let resource = &served.resource;
     let kind = if attributes.is_of_resource() { ObjectKind::of(served) } else { attributes.kind };
     check_type(attributes, served, kind, &mut object)?;
@@ -230,7 +230,8 @@ fn decoded(attributes: &Attributes<'_>, served: &Served, mut object: Value) -> R
     {
         served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
         served.conform(&mut object);
-        object = convert(attributes, served, attributes.served, &object);
+        let converted = convert(attributes, served, attributes.served, Some(&object)).await?;
+        object = converted.unwrap_or(object);
     }
     attributes.conform(&mut object)?;
     Ok(object)

@@ -63,7 +63,7 @@ impl ValidatingWebhooks {
             if let As::Equivalent(served) = form
                 && !versions.iter().any(|version| Arc::ptr_eq(&version.served, served))
             {
-                versions.push(Version::of(attributes, served, object));
+                versions.push(Version::of(attributes, served, object).await?);
             }
         }
         let mut invocations = Vec::new();
@@ -114,8 +114,13 @@ struct Version {
 }
 
 impl Version {
-    fn of(attributes: &Attributes<'_>, served: &Arc<Served>, object: Option<&Value>) -> Self {
-        let converted = |object: &Value| convert(attributes, attributes.served, served, object);
-        Self { served: Arc::clone(served), object: object.map(converted), old: attributes.old.map(converted) }
+    async fn of(
+        attributes: &Attributes<'_>,
+        served: &Arc<Served>,
+        object: Option<&Value>,
+    ) -> Result<Self, ApiError> {
+        let object = convert(attributes, attributes.served, served, object).await?;
+        let old = convert(attributes, attributes.served, served, attributes.old).await?;
+        Ok(Self { served: Arc::clone(served), object, old })
     }
 }

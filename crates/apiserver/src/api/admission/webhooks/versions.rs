@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_apimachinery::status::ApiError;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::api::admission::Attributes;
+use crate::api::conversion::Converter;
 use crate::kind::registry::Served;
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
@@ -61,12 +63,27 @@ fn has_subresource(served: &Served, subresource: &str) -> bool {
     }
 }
 
-/// Converts an object under review to another version. Objects of kinds that are not those of the resource, such as a `Scale`, are
-/// the same in all versions.
-pub(super) fn convert(attributes: &Attributes<'_>, from: &Served, to: &Served, object: &Value) -> Value {
+/// Converts an object under review to another version, by the webhook of its definition if there is one. Objects of kinds that are
+/// not those of the resource, such as a `Scale`, are the same in all versions.
+///
+/// # Errors
+/// 500 if the conversion webhook fails.
+pub(super) async fn convert(
+    attributes: &Attributes<'_>,
+    from: &Served,
+    to: &Served,
+    object: Option<&Value>,
+) -> Result<Option<Value>, ApiError> {
+    let Some(object) = object else { return Ok(None) };
     let mut converted = object.clone();
     if !attributes.is_of_resource() {
-        return converted;
+        return Ok(Some(converted));
+    }
+    if to.webhook.is_some() {
+        converted["apiVersion"] = from.resource.api_version().into();
+        converted["kind"] = from.resource.kind.clone().into();
+        let converted = Converter::between(attributes.cluster, to, converted).await;
+        return converted.map(Some).map_err(|error| ApiError::internal_error(error.message()));
     }
     from.strategy.convert_to_storage(from, &mut converted);
     to.strategy.convert_from_storage(to, &mut converted);
@@ -75,5 +92,5 @@ pub(super) fn convert(attributes: &Attributes<'_>, from: &Served, to: &Served, o
     if !to.is_custom() {
         to.conform(&mut converted);
     }
-    converted
+    Ok(Some(converted))
 }
