@@ -1,7 +1,7 @@
 //! Reads, installs and removes CustomResourceDefinitions.
 
 use std::{
-    fmt, fs,
+    fmt,
     future::{Future, IntoFuture},
     io,
     path::{Path, PathBuf},
@@ -15,9 +15,11 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::eventually::poll;
+use crate::{
+    documents::{DocumentError, documents_of, files_of},
+    eventually::poll,
+};
 
 /// Time limit for a definition to be served, as in Go's envtest.
 pub(crate) const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
@@ -89,25 +91,16 @@ pub fn read_crds(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError>
         }
         return Ok(crds);
     }
-    let entries = fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut files: Vec<PathBuf> = entries.map_err(unreadable(path))?;
-    files.retain(|file| file.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json"));
-    files.sort();
     let mut crds = Vec::new();
-    for file in files {
+    for file in files_of(path)? {
         crds.extend(read_file(&file)?);
     }
     Ok(crds)
 }
 
 fn read_file(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError> {
-    let text = fs::read_to_string(path).map_err(unreadable(path))?;
     let problem = |reason: String| CrdError::Parse { path: path.to_owned(), reason };
-    let documents: Vec<Value> =
-        // The first line of the error has the position and the reason; the other lines quote the file.
-        serde_saphyr::from_multiple(&text)
-            .map_err(|error| problem(error.to_string().lines().next().unwrap_or_default().to_owned()))?;
-    documents
+    documents_of(path)?
         .into_iter()
         .filter(|document| document["kind"] == "CustomResourceDefinition")
         .map(|document| {
@@ -116,8 +109,13 @@ fn read_file(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError> {
         .collect()
 }
 
-fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> CrdError {
-    |source| CrdError::Read { path: path.to_owned(), source }
+impl From<DocumentError> for CrdError {
+    fn from(error: DocumentError) -> Self {
+        match error {
+            DocumentError::Read { path, source } => Self::Read { path, source },
+            DocumentError::Parse { path, reason } => Self::Parse { path, reason },
+        }
+    }
 }
 
 /// Installs or updates definitions, and waits until their kinds are served.
@@ -259,7 +257,7 @@ async fn served(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinit
 }
 
 /// Message of the API server, or of the error.
-fn text_of(error: &kube::Error) -> String {
+pub(crate) fn text_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.trim().to_owned(),
         other => other.to_string(),
@@ -268,6 +266,8 @@ fn text_of(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn write(folder: &Path, name: &str, text: &str) {

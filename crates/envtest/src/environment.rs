@@ -1,6 +1,12 @@
 //! The environment: selection, start and stop of a cluster for one test.
 
-use std::{env, fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    env, fmt,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_apiserver_embedded::{ApiServer, Epoch, Listener, Options, Profile};
@@ -9,7 +15,9 @@ use crate::{
     control_plane::{Assets, AssetsError, ControlPlane, ControlPlaneError, client},
     crd::{CrdError, ESTABLISHED_WITHIN, install_crds, read_crds, uninstall_crds},
     impersonation,
+    operator::{Instance, Operator},
     user::{Requested, User, clients_of, tokens_of},
+    webhooks::{ANSWER_WITHIN, Router, ServerKind, WebhookError, WebhookHost, WebhookSettings},
 };
 
 /// A cluster for one test.
@@ -23,6 +31,7 @@ pub struct Environment {
     kubeconfig: Option<String>,
     users: Vec<User>,
     clean_up: Vec<CustomResourceDefinition>,
+    webhooks: WebhookHost,
     cluster: Running,
 }
 
@@ -105,6 +114,11 @@ impl Environment {
             paths: Vec::new(),
             users: Vec::new(),
             crds_within: ESTABLISHED_WITHIN,
+            webhooks: WebhookSettings {
+                paths: Vec::new(),
+                address: (Ipv4Addr::LOCALHOST, 0).into(),
+                within: ANSWER_WITHIN,
+            },
             clean_up: false,
         }
     }
@@ -194,20 +208,42 @@ impl Environment {
         self.users.iter().find(|user| user.name() == name)
     }
 
-    /// Stops the environment: removes its CustomResourceDefinitions if [`Builder::clean_up`] is set, and waits until its
-    /// processes have exited after SIGTERM.
+    /// Webhooks of the operators of this environment: address and certificate of their server, and installation.
+    #[must_use]
+    #[doc(alias = "WebhookInstallOptions")]
+    pub fn webhooks(&self) -> &WebhookHost {
+        &self.webhooks
+    }
+
+    /// Creates an operator that sends its requests to [`client`](Self::client) and can
+    /// [serve webhooks](Instance::serve_webhooks). It is not started yet.
+    pub fn operator<F, Fut>(&self, main: F) -> Operator
+    where
+        F: Fn(Instance) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        Operator::new(self.client(), main).webhooks(self.webhooks())
+    }
+
+    /// Stops the environment: removes its CustomResourceDefinitions if [`Builder::clean_up`] is set, removes webhooks
+    /// from an existing cluster, and waits until its processes have exited after SIGTERM.
     ///
     /// Dropping an environment does the same, except for requests to the API server.
     ///
     /// # Errors
     ///
-    /// A definition could not be removed, or a process had to be killed.
+    /// A definition or webhook could not be removed, or a process had to be killed.
     pub async fn stop(self) -> Result<(), StopError> {
-        // The processes are stopped even if a definition was not removed.
+        // The processes are stopped even if something was not removed. Webhooks go first: without an operator no conversion is
+        // answered, which a definition needs to delete its objects.
+        let is_kept = matches!(self.cluster, Running::Existing);
+        let webhooks =
+            if is_kept || !self.clean_up.is_empty() { self.webhooks.uninstall().await } else { Ok(()) };
         let removed = uninstall_crds(&self.client, &self.clean_up).await;
         if let Running::Processes(control_plane) = self.cluster {
             control_plane.stop().await?;
         }
+        webhooks?;
         Ok(removed?)
     }
 }
@@ -238,6 +274,7 @@ pub struct Builder {
     paths: Vec<PathBuf>,
     users: Vec<Requested>,
     crds_within: Duration,
+    webhooks: WebhookSettings,
     clean_up: bool,
 }
 
@@ -306,6 +343,33 @@ impl Builder {
         self
     }
 
+    /// Reads the webhook configurations in a YAML or JSON file, or in all such files of a folder, such as `config/webhook`.
+    /// Other objects are skipped, except for Services, which have to have the ports that the configurations name.
+    ///
+    /// The configurations are installed when an operator [serves](Instance::serve_webhooks) them. References to Services are
+    /// replaced by the address of the operator, those of [definitions](Self::crds_from) as well.
+    #[doc(alias = "WebhookInstallOptions.Paths")]
+    pub fn webhooks_from(mut self, path: impl Into<PathBuf>) -> Self {
+        self.webhooks.paths.push(path.into());
+        self
+    }
+
+    /// Sets the time limit for the webhooks of an operator to answer. Default: 10 s.
+    #[doc(alias = "WebhookInstallOptions.MaxTime")]
+    pub fn webhooks_within(mut self, time: Duration) -> Self {
+        self.webhooks.within = time;
+        self
+    }
+
+    /// Sets the address of webhook servers, which the API server has to reach; port 0 picks a free port. Default:
+    /// `127.0.0.1:0`. In process no address is used.
+    #[doc(alias = "LocalServingHost")]
+    #[doc(alias = "LocalServingPort")]
+    pub fn webhooks_at(mut self, address: SocketAddr) -> Self {
+        self.webhooks.address = address;
+        self
+    }
+
     /// Lets [`Environment::stop`] remove the CustomResourceDefinitions with all objects of their kinds. Default: they remain.
     #[doc(alias = "CleanUpAfterUse")]
     pub fn clean_up(mut self) -> Self {
@@ -330,13 +394,19 @@ impl Builder {
     /// # Errors
     ///
     /// The address is in use or not a loopback address; a process does not start; a CustomResourceDefinition cannot be read or is
-    /// rejected; a user was requested for an existing cluster.
+    /// rejected; webhook configurations cannot be read; a user was requested for an existing cluster.
     pub async fn start(self) -> Result<Environment, StartError> {
         let mut crds = self.crds;
         for path in &self.paths {
             crds.extend(read_crds(path)?);
         }
-        let mut environment = match self.cluster {
+        let manifests = WebhookHost::read(&self.webhooks)?;
+        let server = match &self.cluster {
+            Cluster::Embedded => ServerKind::Embedded,
+            Cluster::Binaries(_) => ServerKind::Process,
+            Cluster::Existing(_) => ServerKind::Shared,
+        };
+        let started = match self.cluster {
             Cluster::Embedded => embedded(self.transport, self.options, &self.users).await?,
             Cluster::Binaries(assets) => processes(&assets, &self.users).await?,
             Cluster::Existing(_) if !self.users.is_empty() => {
@@ -344,21 +414,36 @@ impl Builder {
             }
             Cluster::Existing(config) => existing(*config)?,
         };
-        install_crds(&environment.client, &crds).within(self.crds_within).await?;
-        if self.clean_up {
-            environment.clean_up = crds;
-        }
-        Ok(environment)
+        let Started { client, kubeconfig, users, cluster, router } = started;
+        let webhooks =
+            WebhookHost::new(client.clone(), router, server, &self.webhooks, manifests, &mut crds)?;
+        install_crds(&client, &crds).within(self.crds_within).await?;
+        let clean_up = if self.clean_up { crds } else { Vec::new() };
+        Ok(Environment { client, kubeconfig, users, clean_up, webhooks, cluster })
     }
+}
+
+/// A cluster without definitions and webhooks.
+struct Started {
+    client: kube::Client,
+    kubeconfig: Option<String>,
+    users: Vec<User>,
+    cluster: Running,
+    /// Present if the API server calls webhooks in the process.
+    router: Option<Router>,
 }
 
 async fn embedded(
     transport: Transport,
     mut options: Options,
     users: &[Requested],
-) -> Result<Environment, StartError> {
+) -> Result<Started, StartError> {
     if !users.is_empty() {
         options.tokens = Some(tokens_of(users));
+    }
+    let router = (transport == Transport::InProcess).then(|| Router::new(options.webhook_transport.take()));
+    if let Some(router) = &router {
+        options.webhook_transport = Some(Arc::new(router.clone()));
     }
     let server = ApiServer::start(options);
     let listener = match transport {
@@ -373,10 +458,10 @@ async fn embedded(
     };
     let users = clients_of(users, &server, listener.as_ref()).await?;
     let cluster = Running::Embedded { server, listener };
-    Ok(Environment { client, kubeconfig, users, clean_up: Vec::new(), cluster })
+    Ok(Started { client, kubeconfig, users, cluster, router })
 }
 
-async fn processes(assets: &Assets, requested: &[Requested]) -> Result<Environment, StartError> {
+async fn processes(assets: &Assets, requested: &[Requested]) -> Result<Started, StartError> {
     let control_plane = ControlPlane::start(assets).await?;
     let kubeconfig = control_plane.kubeconfig("envtest-admin", &["system:masters"])?;
     let mut users = Vec::new();
@@ -387,13 +472,12 @@ async fn processes(assets: &Assets, requested: &[Requested]) -> Result<Environme
     }
     let client = client(&kubeconfig).await?;
     let cluster = Running::Processes(Box::new(control_plane));
-    Ok(Environment { client, kubeconfig: Some(kubeconfig), users, clean_up: Vec::new(), cluster })
+    Ok(Started { client, kubeconfig: Some(kubeconfig), users, cluster, router: None })
 }
 
-fn existing(config: kube::Config) -> Result<Environment, StartError> {
+fn existing(config: kube::Config) -> Result<Started, StartError> {
     let client = kube::Client::try_from(config)?;
-    let (users, clean_up, cluster) = (Vec::new(), Vec::new(), Running::Existing);
-    Ok(Environment { client, kubeconfig: None, users, clean_up, cluster })
+    Ok(Started { client, kubeconfig: None, users: Vec::new(), cluster: Running::Existing, router: None })
 }
 
 /// Failure to start an environment.
@@ -406,6 +490,9 @@ pub enum StartError {
     /// A CustomResourceDefinition does not exist, is invalid or was rejected.
     #[error(transparent)]
     Crd(#[from] CrdError),
+    /// Webhook configurations cannot be read or used, or there is no address for webhooks.
+    #[error(transparent)]
+    Webhooks(#[from] WebhookError),
     /// No cluster configuration was found, or no client could be created.
     #[error("cannot connect to the cluster")]
     Connect(#[from] kube::Error),
@@ -430,6 +517,9 @@ pub enum StopError {
     /// A CustomResourceDefinition was not removed.
     #[error(transparent)]
     Crd(#[from] CrdError),
+    /// The configurations of webhooks were not removed.
+    #[error(transparent)]
+    Webhooks(#[from] WebhookError),
     /// A process did not exit after SIGTERM.
     #[error(transparent)]
     ControlPlane(#[from] ControlPlaneError),

@@ -33,6 +33,9 @@
 //! [`Operator`] starts, stops and crashes the manager under test, also at a [`CrashPoint`] before or after one of its
 //! writes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
 //!
+//! [`Instance::serve_webhooks`] installs the webhooks of the manager: their configurations, from its registrations or from files
+//! ([`Builder::webhooks_from`]), refer to the operator instead of its Service, and [`Operator::start`] waits until they answer.
+//!
 //! [`eventually_object`], [`eventually_list`], [`consistently_object`] and [`eventually_gone`] wait for the effects of an
 //! operator, and print the object when they fail. [`eventually_update`] retries an update on conflict, and [`EqualObject`]
 //! reports the differences between two objects.
@@ -52,6 +55,10 @@
 //! | `CRDInstallOptions`, `InstallCRDs`, `UninstallCRDs` | [`Builder::clean_up`], [`install_crds`], [`uninstall_crds`] |
 //! | `CRDInstallOptions.MaxTime`, `PollInterval` | [`Builder::crds_within`], [`InstallCrds::within`]; checked every 10 ms |
 //! | `AddUser`, `AuthenticatedUser` | [`Builder::user`], [`User`] |
+//! | `WebhookInstallOptions.Paths`, `MaxTime` | [`Builder::webhooks_from`], [`Builder::webhooks_within`] |
+//! | `WebhookInstallOptions.MutatingWebhooks`, `ValidatingWebhooks` | the manifests of [`Instance::serve_webhooks`] |
+//! | `LocalServingHost`, `LocalServingPort`, `LocalServingCertDir` | [`Instance::webhook_socket`], [`Builder::webhooks_at`]; none in process |
+//! | a dial in `BeforeSuite` until the webhook server listens | [`Operator::start`] |
 //! | `komega.Get`, `Object` | [`eventually_object`] |
 //! | `komega.List`, `ObjectList` | [`eventually_list`] |
 //! | `komega.Update`, `UpdateStatus` | [`eventually_update`], [`eventually_update_status`] |
@@ -69,12 +76,14 @@
 //!
 //! # Limitations
 //!
-//! There are no webhooks and no download of binaries (`setup-envtest` does that). The embedded server does not restrict its
-//! users; [`Rights`] checks the requests of a client against manifests instead. Workloads do not run: Deployments are stored,
-//! but no pods are created.
+//! There is no download of binaries (`setup-envtest` does that). Workloads do not run: Deployments are stored, but no pods are created.
+//! Environments on one existing cluster share its CustomResourceDefinitions, and so their conversion webhooks; admission webhooks
+//! are called for the [namespaces](Environment::namespace) of their environment only, and for cluster-scoped objects.
+//! [`Environment::stop`] removes them; after a drop they remain, and refuse what they match.
 
 mod control_plane;
 mod crd;
+mod documents;
 mod environment;
 mod equal_object;
 mod eventually;
@@ -85,6 +94,7 @@ mod namespace;
 mod operator;
 mod rights;
 mod user;
+mod webhooks;
 
 pub use kube_apiserver_embedded::{Epoch, faults};
 
@@ -100,4 +110,5 @@ pub use self::{
     operator::{CrashPoint, Instance, Operator, OperatorError},
     rights::{ManifestError, Rights},
     user::User,
+    webhooks::{AnswerWebhooks, ServedWebhooks, WebhookError, WebhookHost},
 };

@@ -21,7 +21,8 @@ pub struct TestNamespace {
 }
 
 impl Environment {
-    /// Creates a namespace with a unique name that begins with `prefix`.
+    /// Creates a namespace with a unique name that begins with `prefix`. On an existing cluster, webhooks that the environment
+    /// installs are called for such namespaces only.
     ///
     /// # Errors
     ///
@@ -29,6 +30,9 @@ impl Environment {
     pub async fn namespace(&self, prefix: &str) -> Result<TestNamespace, kube::Error> {
         let mut namespace = Namespace::default();
         namespace.metadata.generate_name = Some(format!("{prefix}-"));
+        if let Some((label, id)) = self.webhooks().namespace_label() {
+            namespace.metadata.labels = Some([(label.to_owned(), id.to_owned())].into());
+        }
         let created = Api::all(self.client()).create(&PostParams::default(), &namespace).await?;
         Ok(TestNamespace { name: created.metadata.name.unwrap_or_default(), client: self.client() })
     }

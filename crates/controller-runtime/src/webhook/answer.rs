@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
+    HeaderValue, Method, StatusCode,
+    header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use http_body::Body;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -56,6 +56,12 @@ impl Webhooks {
             // Without metrics: a client must not be able to create series.
             return text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
+        if request.method() != Method::POST {
+            // Without metrics and log: a test environment asks in this way whether there is a webhook.
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
         let (path, span) = (path.to_owned(), tracing::info_span!("webhook", path));
         // Ends the request in the metrics when dropped, also if the client goes away.
         let measured = self.inner.metrics.of(&path).begin();

@@ -137,6 +137,8 @@ mod configurations;
 mod conversion;
 mod envelope;
 mod field_errors;
+mod in_process;
+mod manifests;
 mod options;
 mod registration;
 mod rejection;

@@ -1,6 +1,6 @@
 //! Options of the webhook server.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use tokio_rustls::rustls::ServerConfig;
 
@@ -45,6 +45,25 @@ impl Default for WebhookOptions {
 }
 
 impl WebhookOptions {
+    /// Options of a test environment: serves at an address with `tls.crt` and `tls.key` of a folder, or starts no server without
+    /// an address, because the API server calls [`Webhooks`](super::Webhooks) in the process. kube-envtest's
+    /// `Instance::webhook_socket` returns the value.
+    ///
+    /// ```
+    /// use controller_runtime::{ManagerOptions, webhook::WebhookOptions};
+    ///
+    /// let options = ManagerOptions::new("guestbook-operator").webhooks(WebhookOptions::local(None));
+    /// ```
+    pub fn local(socket: Option<(SocketAddr, PathBuf)>) -> Self {
+        match socket {
+            None => Self::default().bind_address(Endpoint::Disabled),
+            Some((address, folder)) => {
+                let serving = Serving::Files(CertFiles::in_dir(folder));
+                Self::default().bind_address(Endpoint::At(address)).serving(serving)
+            }
+        }
+    }
+
     /// Sets the address of the server. Default: `:9443`, as in Go. [`Endpoint::Disabled`] starts no server;
     /// [`Webhooks::answer`](super::Webhooks::answer) works without one.
     #[doc(alias = "Port")]

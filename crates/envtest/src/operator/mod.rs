@@ -2,9 +2,11 @@
 
 mod connection;
 mod crash_point;
+mod webhooks;
 
-use std::{fmt, future::Future, panic::resume_unwind, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, net::SocketAddr, panic::resume_unwind, path::PathBuf, pin::Pin, sync::Arc};
 
+use kube::core::DynamicObject;
 use tokio::{
     sync::watch,
     task::{JoinError, JoinSet},
@@ -13,6 +15,8 @@ use tokio::{
 
 use self::connection::Connection;
 pub use self::crash_point::CrashPoint;
+use self::webhooks::InstanceWebhooks;
+use crate::{AnswerWebhooks, WebhookError, WebhookHost};
 
 /// Default time limit of a start: longer than the two minutes after which a manager reports a cache that is not synced.
 const START_WITHIN: Duration = Duration::from_secs(180);
@@ -69,6 +73,7 @@ const START_WITHIN: Duration = Duration::from_secs(180);
 pub struct Operator {
     client: kube::Client,
     main: Box<dyn Fn(Instance) -> Main + Send>,
+    webhooks: Option<WebhookHost>,
     start_within: Duration,
     running: Option<Running>,
 }
@@ -76,7 +81,7 @@ pub struct Operator {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Main = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
-/// One start of an operator. Dropping it aborts its task.
+/// One start of an operator. Dropping it aborts its task and ends its webhooks.
 struct Running {
     instance: Instance,
     connection: Connection,
@@ -95,7 +100,15 @@ impl Operator {
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         let main = Box::new(move |instance| Box::pin(main(instance)) as Main);
-        Self { client, main, start_within: START_WITHIN, running: None }
+        Self { client, main, webhooks: None, start_within: START_WITHIN, running: None }
+    }
+
+    /// Lets the operator [serve webhooks](Instance::serve_webhooks) in an environment.
+    /// [`Environment::operator`](crate::Environment::operator) does this by itself.
+    #[must_use]
+    pub fn webhooks(mut self, host: &WebhookHost) -> Self {
+        self.webhooks = Some(host.clone());
+        self
     }
 
     /// Sets the time limit of a start, and of the wait for a crash point. Default: 3 minutes, which take no real time in
@@ -106,7 +119,7 @@ impl Operator {
         self
     }
 
-    /// Starts the operator and waits until it is ready.
+    /// Starts the operator and waits until it is ready, and until its webhooks answer and are installed.
     ///
     /// # Cancellation
     ///
@@ -114,16 +127,26 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// The operator is already running, returned before it was ready, or was not ready in time and has been crashed.
+    /// The operator is already running, returned before it was ready, or has been crashed, because it was not ready in time or one of
+    /// its webhooks could not be installed.
     pub async fn start(&mut self) -> Result<(), OperatorError> {
         let within = self.start_within;
         let running = self.spawn(None)?;
         let mut ready = running.instance.ready.subscribe();
-        let ready = async { ready.wait_for(|ready| *ready).await.map(drop) };
+        let webhooks = running.instance.webhooks.installed();
+        let failed = running.instance.webhooks.failed();
+        let ready = async {
+            let _ = ready.wait_for(|ready| *ready).await;
+            webhooks.await;
+        };
         let ended = tokio::select! {
             // Readiness is checked first: an operator that was ready counts as started, even if it has returned since.
             biased;
-            _ = ready => return Ok(()),
+            () = ready => return Ok(()),
+            error = failed => {
+                self.crash().await;
+                return Err(OperatorError::Webhooks(error));
+            }
             ended = timeout(within, running.task.join_next()) => ended,
         };
         match ended {
@@ -177,6 +200,7 @@ impl Operator {
     pub async fn crash(&mut self) {
         let Some(mut running) = self.running.take() else { return };
         running.connection.cut();
+        running.instance.webhooks.end();
         running.task.shutdown().await;
     }
 
@@ -200,8 +224,8 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// The operator returned before `point`, or did not reach it in time and keeps running. The error lists the requests that it
-    /// made.
+    /// The operator returned before `point`, or did not reach it in time and keeps running; the error lists the requests that it
+    /// made. One of its webhooks could not be installed; then the operator has been crashed.
     ///
     /// # Panics
     ///
@@ -216,12 +240,17 @@ impl Operator {
             None => self.spawn(Some(point.clone()))?,
         };
         let reached = running.connection.is_cut();
+        let failed = running.instance.webhooks.failed();
         let ended = tokio::select! {
             // The crash point counts even if the operator returns at the same moment.
             biased;
             () = reached => {
                 self.crash().await;
                 return Ok(());
+            }
+            error = failed => {
+                self.crash().await;
+                return Err(OperatorError::Webhooks(error));
             }
             ended = timeout(within, running.task.join_next()) => ended,
         };
@@ -243,10 +272,17 @@ impl Operator {
             client: connection.client(),
             stop: Arc::new(watch::Sender::new(false)),
             ready: Arc::new(watch::Sender::new(false)),
+            webhooks: Arc::new(InstanceWebhooks::new(self.webhooks.clone())),
         };
         let mut task = JoinSet::new();
         task.spawn((self.main)(instance.clone()));
         Ok(self.running.insert(Running { instance, connection, task }))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.instance.webhooks.end();
     }
 }
 
@@ -272,6 +308,7 @@ pub struct Instance {
     client: kube::Client,
     stop: Arc<watch::Sender<bool>>,
     ready: Arc<watch::Sender<bool>>,
+    webhooks: Arc<InstanceWebhooks>,
 }
 
 impl Instance {
@@ -295,6 +332,54 @@ impl Instance {
     /// Reports that the operator is ready, so that [`Operator::start`] returns.
     pub fn set_ready(&self) {
         self.ready.send_replace(true);
+    }
+
+    /// Address of the webhook server, and folder with its certificate (`tls.crt`, `tls.key`). `None` if the API server calls
+    /// webhooks in the process, so that there is no webhook server. Both are equal in every start.
+    ///
+    /// controller-runtime's `WebhookOptions::local` takes this value.
+    #[must_use]
+    pub fn webhook_socket(&self) -> Option<(SocketAddr, PathBuf)> {
+        self.webhooks.host()?.socket()
+    }
+
+    /// Serves the webhooks of this start: installs their configurations, and lets [`Operator::start`] wait until all of them
+    /// answer. Call it before the operator runs. When this returns, conversions of CustomResourceDefinitions are installed;
+    /// admission webhooks follow when all webhooks answer, with the client of the environment's administrator.
+    ///
+    /// `webhooks` answers in the process; with sockets, the operator's own server listens at
+    /// [`webhook_socket`](Self::webhook_socket). `manifests` are configurations, in addition to those of
+    /// [`Builder::webhooks_from`](crate::Builder::webhooks_from).
+    ///
+    /// ```
+    /// # use kube_envtest::{AnswerWebhooks, Environment, Instance, WebhookError};
+    /// # async fn run(instance: Instance, webhooks: impl AnswerWebhooks, manifests: Vec<kube::core::DynamicObject>) -> Result<(), WebhookError> {
+    /// // With controller-runtime:
+    /// //     let options = ManagerOptions::new("my-operator").webhooks(WebhookOptions::local(instance.webhook_socket()));
+    /// //     let manager = Manager::new(instance.client(), options);
+    /// //     my_controller::add_to(&manager)?;
+    /// //     let webhooks = manager.webhooks().clone();
+    /// //     let manifests = webhooks.configurations(&WebhookService::new("my-system", "webhooks")).manifests();
+    /// instance.serve_webhooks(webhooks, manifests).await?;
+    /// //     Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// After the operator has stopped or crashed, its webhooks refuse connections, and the next start serves them again.
+    ///
+    /// # Errors
+    ///
+    /// There are no configurations, or one is invalid or rejected. The operator belongs to no environment.
+    pub async fn serve_webhooks(
+        &self,
+        webhooks: impl AnswerWebhooks,
+        manifests: impl IntoIterator<Item = DynamicObject> + Send,
+    ) -> Result<(), WebhookError> {
+        let host = self.webhooks.host().ok_or(WebhookError::NoEnvironment)?;
+        let served = host.serve(webhooks, manifests).await?;
+        self.webhooks.begin(served);
+        Ok(())
     }
 
     /// Runs `work` to completion. Reports that the operator is ready once `ready` completes without an error.
@@ -332,6 +417,9 @@ pub enum OperatorError {
     /// The operator returned an error.
     #[error("the operator failed")]
     Failed(#[source] BoxError),
+    /// A webhook did not answer, or its configuration was rejected. The operator has been crashed.
+    #[error(transparent)]
+    Webhooks(WebhookError),
     /// The operator returned without an error before it was ready.
     #[error("the operator returned before it was ready")]
     EndedBeforeReady,

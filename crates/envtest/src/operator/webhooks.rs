@@ -1,0 +1,94 @@
+//! Webhooks of one start of an operator.
+
+use std::{
+    future::pending,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::{ServedWebhooks, WebhookError, WebhookHost};
+
+/// Webhooks that a start serves, until it ends.
+pub(super) struct InstanceWebhooks {
+    host: Option<WebhookHost>,
+    served: Mutex<Served>,
+    /// Number of times that webhooks were served.
+    begun: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Served {
+    all: Vec<ServedWebhooks>,
+    has_ended: bool,
+}
+
+impl InstanceWebhooks {
+    pub(super) fn new(host: Option<WebhookHost>) -> Self {
+        Self { host, served: Mutex::default(), begun: watch::Sender::new(0) }
+    }
+
+    pub(super) fn host(&self) -> Option<&WebhookHost> {
+        self.host.as_ref()
+    }
+
+    pub(super) fn begin(&self, webhooks: ServedWebhooks) {
+        let mut served = self.served();
+        // A task that survives a crash serves nothing.
+        if !served.has_ended {
+            served.all.push(webhooks);
+            self.begun.send_replace(served.all.len());
+        }
+    }
+
+    /// Ends all answers.
+    pub(super) fn end(&self) {
+        let ended = {
+            let mut served = self.served();
+            served.has_ended = true;
+            std::mem::take(&mut served.all)
+        };
+        drop(ended);
+    }
+
+    /// Completes when all webhooks that are served by then are installed.
+    pub(super) async fn installed(&self) {
+        let mut number = 0;
+        while let Some(outcome) = self.outcome(number) {
+            // The error is that of `failed`.
+            if outcome.await.is_err() {
+                pending::<()>().await;
+            }
+            number += 1;
+        }
+    }
+
+    /// Completes with the first failure.
+    pub(super) fn failed(&self) -> impl Future<Output = WebhookError> + Send + use<'_> {
+        let mut begun = self.begun.subscribe();
+        async move {
+            for number in 0.. {
+                if begun.wait_for(|begun| *begun > number).await.is_err() {
+                    break;
+                }
+                if let Some(outcome) = self.outcome(number)
+                    && let Err(error) = outcome.await
+                {
+                    return error;
+                }
+            }
+            pending().await
+        }
+    }
+
+    fn outcome(
+        &self,
+        number: usize,
+    ) -> Option<impl Future<Output = Result<(), WebhookError>> + Send + use<>> {
+        self.served().all.get(number).map(ServedWebhooks::outcome)
+    }
+
+    fn served(&self) -> MutexGuard<'_, Served> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,74 @@
+//! Waits until an API server calls the webhooks of a configuration.
+//!
+//! kube-apiserver loads configurations a moment after they are stored, and does not report when. To observe it, a webhook is added
+//! that no server answers and that matches one object, whose creation is tried without storing it, until it fails for this reason.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, api::PostParams};
+use serde_json::json;
+
+use super::{Manifest, WebhookError, WebhookHost, unique_id};
+use crate::{crd::text_of, eventually::poll};
+
+/// Name of the additional webhook.
+const CANARY: &str = "canary.kube-envtest.io";
+
+/// Label of the object that it matches.
+const LABEL: &str = "kube-envtest/canary";
+
+impl Manifest {
+    /// Adds a webhook that no server answers, for objects with this label value.
+    fn with_canary(&self, id: &str) -> Self {
+        let mut manifest = self.clone();
+        let canary = json!({
+            "name": CANARY,
+            "admissionReviewVersions": ["v1"],
+            // A port that no server listens at.
+            "clientConfig": { "url": "https://127.0.0.1:1/" },
+            "failurePolicy": "Fail",
+            "objectSelector": { "matchLabels": { LABEL: id } },
+            "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"] }],
+            "sideEffects": "None",
+            "timeoutSeconds": 1,
+        });
+        if let Some(webhooks) = manifest.object["webhooks"].as_array_mut() {
+            // First, so that no other webhook of the configuration is called for the object.
+            webhooks.insert(0, canary);
+        }
+        manifest
+    }
+}
+
+impl WebhookHost {
+    /// Applies a configuration, and waits until the API server calls its webhooks.
+    pub(super) async fn apply_and_load(&self, manifest: &Manifest) -> Result<(), WebhookError> {
+        let id = unique_id();
+        self.apply(&manifest.with_canary(&id)).await?;
+        let loaded = poll(self.inner.within, || self.meets_canary(&id)).await;
+        // The canary is removed in any case.
+        self.apply(manifest).await?;
+        let object = manifest.title.clone();
+        loaded.map_err(|unmet| WebhookError::NotCalled {
+            object,
+            within: self.inner.within,
+            reason: unmet.last,
+        })
+    }
+
+    async fn meets_canary(&self, id: &str) -> Result<(), String> {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(format!("kube-envtest-canary-{id}"));
+        object.metadata.labels = Some([(LABEL.to_owned(), id.to_owned())].into());
+        let api: Api<ConfigMap> = Api::namespaced(self.inner.client.clone(), "default");
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        match api.create(&params, &object).await {
+            Ok(_) => Err("an object passed that they have to see".to_owned()),
+            Err(error) if text_of(&error).contains(CANARY) => Ok(()),
+            // A policy of the cluster refuses the object, so that it cannot be observed.
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
+                Ok(())
+            }
+            Err(error) => Err(text_of(&error)),
+        }
+    }
+}
