@@ -365,10 +365,13 @@ fn guides_quote_the_example_that_is_tested() {
     let manifest: Vec<&str> = manifest.lines().filter(|line| !line.starts_with("description")).collect();
     let (manifest, main) = (manifest.join("\n"), read(&example.join("src/main.rs")));
     let tests = read(&example.join("src/tests.rs"));
+    let webhooks = root().join("examples/webhooks/tests");
+    let webhooks = ["common/mod.rs", "in_process.rs"].map(|file| read(&webhooks.join(file)));
+    let all_tests = format!("{tests}{}", webhooks.concat());
     let mut offences = Offences::default();
     for (guide, whole, rust) in [
         ("docs/getting-started.md", [("toml", &*manifest), ("rust", &*main)].as_slice(), &*main),
-        ("docs/testing.md", &[], &*tests),
+        ("docs/testing.md", &[], &*all_tests),
     ] {
         let text = read(&root().join(guide));
         let blocks = |language: &str| -> Vec<String> {
