@@ -41,9 +41,11 @@ async fn every_manifest_of_the_examples_is_accepted_to_the_last_field() {
         let types = object.types.clone().expect("an object has a kind");
         let kind = GroupVersionKind::try_from(&types).unwrap();
         let resource = ApiResource::from_gvk(&kind);
-        let objects: Api<DynamicObject> = match kind.kind.starts_with("Cluster") {
-            true => Api::all_with(env.client(), &resource),
-            false => Api::default_namespaced_with(env.client(), &resource),
+        let is_cluster_scoped = kind.kind == "Namespace" || kind.kind.starts_with("Cluster");
+        let objects: Api<DynamicObject> = match &object.metadata.namespace {
+            _ if is_cluster_scoped => Api::all_with(env.client(), &resource),
+            Some(namespace) => Api::namespaced_with(env.client(), namespace, &resource),
+            None => Api::default_namespaced_with(env.client(), &resource),
         };
         let name = object.metadata.name.clone().expect("an object has a name");
         let applied = objects.patch(&name, &params, &Patch::Apply(&object)).await;
