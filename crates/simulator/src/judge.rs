@@ -1,15 +1,15 @@
 //! Judgement of a run by comparison with the run without faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    names::ObjectId,
+    names::{Actor, ObjectId},
     oracle::Oracle,
     plan::Plan,
     run::{End, Outcome},
     similar::{Difference, Learned, compare, normal_form},
     trace::{Action, Entry},
-    truth::Counts,
+    truth::{Change, Counts, Verb},
 };
 
 /// A violated rule, and the violation.
@@ -90,11 +90,7 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
 
 /// Judges the writes of a run alone: fields of other programs that an operator removed.
 pub(crate) fn judge_writes(trace: &[Entry]) -> Option<Violation> {
-    let mut changes = trace.iter().filter_map(|entry| match &entry.action {
-        Action::Committed(change) => Some(change),
-        _ => None,
-    });
-    changes.find_map(|change| {
+    changes(trace).find_map(|change| {
         let (path, writer) = change.trespass.as_ref()?;
         let title = format!(
             "{} removes {path} of {}, which {writer} wrote, by replacing the whole object: apply the fields that it owns",
@@ -113,10 +109,11 @@ pub(crate) fn judge(
     is_allowed: &dyn Fn(Oracle) -> bool,
 ) -> Option<Violation> {
     let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
+    let may_miss = reaches && is_deleted_before_its_first_write(&reference.trace, &outcome.trace);
     let rules: [&dyn Fn() -> Option<Violation>; 5] = [
         &|| judge_end(&outcome.end),
         &|| judge_writes(&outcome.trace),
-        &|| compare_worlds(reference, learned, outcome, reaches),
+        &|| compare_worlds(reference, learned, outcome, reaches, may_miss),
         &|| compare_counts(&reference.counts, &outcome.counts, reaches),
         &|| compare_failures(&reference.failing, &outcome.failing),
     ];
@@ -124,18 +121,46 @@ pub(crate) fn judge(
     violations.find(|violation| !is_allowed(violation.oracle))
 }
 
-/// Compares the worlds whenever they were quiet; only at the end if states between steps may differ.
+/// Whether an object was gone before the operator first wrote to it, and not so in the run without faults. Its finalizer was not set, so
+/// it may have missed the object altogether, with all that it does at deletions.
+fn is_deleted_before_its_first_write(reference: &[Entry], trace: &[Entry]) -> bool {
+    let unmarked = |trace| -> BTreeSet<&ObjectId> {
+        let mut marked = BTreeSet::new();
+        let deleted = changes(trace).filter(|change| {
+            let is_tested = matches!(&change.actor, Actor::Process { process, .. } if process.is_tested);
+            if is_tested {
+                marked.insert(&change.id);
+            }
+            change.verb == Verb::Deleted && !marked.contains(&change.id)
+        });
+        deleted.map(|change| &change.id).collect()
+    };
+    let expected = unmarked(reference);
+    unmarked(trace).iter().any(|id| !expected.contains(id))
+}
+
+fn changes(trace: &[Entry]) -> impl Iterator<Item = &Change> {
+    trace.iter().filter_map(|entry| match &entry.action {
+        Action::Committed(change) => Some(change),
+        _ => None,
+    })
+}
+
+/// Compares the worlds whenever they were quiet; only at the end if states between steps may differ. With `may_miss` missing objects
+/// are no violation.
 fn compare_worlds(
     reference: &Outcome,
     learned: &Learned,
     outcome: &Outcome,
     only_at_the_end: bool,
+    may_miss: bool,
 ) -> Option<Violation> {
     let last = reference.quiet.keys().last().copied().unwrap_or_default();
     let first = if only_at_the_end { last } else { 0 };
     for (step, expected) in reference.quiet.range(first..) {
         let Some(found) = outcome.quiet.get(step) else { continue };
-        let differences = compare(&normal_form(expected, learned), &normal_form(found, learned));
+        let mut differences = compare(&normal_form(expected, learned), &normal_form(found, learned));
+        differences.retain(|difference| !may_miss || !matches!(difference, Difference::Missing(_)));
         let Some(difference) = differences.first() else { continue };
         let is_remote = match difference {
             Difference::Missing(name) | Difference::Extra(name) | Difference::Value { name, .. } => {
@@ -167,7 +192,7 @@ fn compare_counts(
     found: &BTreeMap<ObjectId, Counts>,
     may_be_fewer: bool,
 ) -> Option<Violation> {
-    let ids: std::collections::BTreeSet<&ObjectId> = expected.keys().chain(found.keys()).collect();
+    let ids: BTreeSet<&ObjectId> = expected.keys().chain(found.keys()).collect();
     let differs = |expected: u32, found: u32| found > expected || (found < expected && !may_be_fewer);
     for id in ids {
         let of = |counts: &BTreeMap<ObjectId, Counts>| counts.get(id).copied().unwrap_or_default();
@@ -187,6 +212,8 @@ fn compare_counts(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::{OPERATOR, ProcessName};
+    use tokio::time::Duration;
 
     #[test]
     fn a_request_that_fails_in_both_runs_is_no_violation() {
@@ -194,6 +221,37 @@ mod tests {
         assert_eq!(compare_failures(&failing("a x"), &failing("a x")), None);
         let violation = compare_failures(&BTreeMap::new(), &failing("a x")).unwrap();
         assert!(violation.title.starts_with("a x fails for ever"), "{}", violation.title);
+    }
+
+    #[test]
+    fn an_object_that_is_gone_before_the_operator_wrote_to_it_may_have_been_missed() {
+        let operator = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
+        let operator = || Actor::Process { process: operator, life: 0 };
+        let id = ObjectId::new("", "configmaps", "a", "x");
+        let entry = |actor, verb| Entry {
+            at: Duration::ZERO,
+            action: Action::Committed(Change {
+                actor,
+                verb,
+                id: id.clone(),
+                family: id.clone(),
+                revision: 1,
+                is_visible: true,
+                paths: Vec::new(),
+                trespass: None,
+            }),
+        };
+        let marked = [
+            entry(Actor::User, Verb::Created),
+            entry(operator(), Verb::Changed),
+            entry(operator(), Verb::Deleted),
+        ];
+        let missed = [entry(Actor::User, Verb::Created), entry(Actor::User, Verb::Deleted)];
+        let own = [entry(operator(), Verb::Created), entry(Actor::Server, Verb::Deleted)];
+        assert!(is_deleted_before_its_first_write(&marked, &missed));
+        assert!(!is_deleted_before_its_first_write(&missed, &missed), "it never has a finalizer");
+        assert!(!is_deleted_before_its_first_write(&marked, &marked));
+        assert!(!is_deleted_before_its_first_write(&own, &own), "objects of the operator are its own");
     }
 
     #[test]
