@@ -155,7 +155,10 @@ impl<'a> Answers<'a> {
             answer = answer.header("Content-Type", content_type);
         }
         for warning in &head.warnings {
-            answer = answer.header("Warning", self.fill(warning));
+            // Recorded as Latin-1, like the player reads it: each character is a byte.
+            let bytes: Vec<u8> =
+                self.fill(warning).chars().map(|character| u8::try_from(character).unwrap()).collect();
+            answer = answer.header("Warning", bytes);
         }
         let bytes = Some(self.fill(&text).into());
         self.queue.push_back(answer.body(Played { bytes, ends }).unwrap());
