@@ -1,4 +1,4 @@
-//! The Site kind, whose writes and conversions call webhooks.
+//! The Site kind. Writes and conversions of Sites call webhooks.
 
 use std::fs;
 use std::net::TcpListener;

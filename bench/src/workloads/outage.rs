@@ -11,7 +11,7 @@ use crate::figures::{OUTAGE, SILENCE};
 use crate::protocol::Figures;
 use crate::session::{Contender, Measured, PEERS, Session, on, start};
 
-/// Number of objects whose reconciles fail during the outage.
+/// Number of objects; their reconciles fail during the outage.
 const KEYS: usize = 10_000;
 
 /// Duration of the outage. Back-off then exceeds the recovery time that the goal permits.

@@ -10,7 +10,7 @@ use crate::session::{Contender, GO, Measured, OURS, Session, on, start};
 
 /// Sites created before anything is measured, so that connections are open.
 const FIRST: usize = 500;
-/// Sites whose round trips are measured, and their number per second.
+/// Number of measured round trips, in total and per second.
 const PACED: usize = 2_000;
 const PER_SECOND: usize = 400;
 /// Number of sites that are listed in the end.

@@ -45,7 +45,7 @@ async fn environments_of_one_process_have_webhooks_of_their_own() {
     client.create(&large).await.expect("nothing validates it");
 }
 
-/// An operator whose configurations are in files.
+/// An operator with configurations in files.
 async fn configured_by(folder: &str) -> Result<Environment, OperatorError> {
     let folder = format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"));
     let env = Environment::builder().crds([definition().expect("two versions")]).webhooks_from(folder);

@@ -1,7 +1,7 @@
 //! The Common Expression Language, as far as match conditions of admission need it: parsing, type checking and evaluation.
 //!
 //! Messages are those of Go's `cel-go`, with the place in the text. The evaluation has a budget, so that no expression of a client
-//! runs for long: each step costs at least 1, and what it copies or searches costs extra.
+//! runs for long: each step costs at least 1, and more if it copies or searches a text or a list.
 //!
 //! Supported are all operators, the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`, the functions of the language
 //! except for those of timestamps, and Kubernetes' functions of strings, lists and authorization. Other functions of Kubernetes

@@ -1,6 +1,6 @@
 //! Counts what quotas limit (profile [`Dev`](crate::Profile::Dev)).
 //!
-//! A new quota, and one whose spec changed, is counted at once: its status then has the limits of the spec and the usage of the
+//! A new quota, and one with a changed spec, is counted at once: its status then has the limits of the spec and the usage of the
 //! existing objects, and the admission plugin `ResourceQuota` enforces it. The plugin adds to the usage with each write; this
 //! controller counts again when an object is deleted, or changes so that it uses less or more. Creations are counted again
 //! after a second, in case they did not pass admission, such as those of other controllers.
@@ -55,7 +55,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
         }
         let soonest = known.due.values().min().copied();
         tokio::select! {
-            // A commit first: it may change what is due.
+            // A commit is handled before a due count, because it may change when quotas are due.
             biased;
             () = commits.changed() => {}
             () = sleep_until(soonest.unwrap_or(now)), if soonest.is_some() => {}
@@ -80,7 +80,7 @@ struct Seen {
     quota: Quota,
 }
 
-/// A resource whose objects quotas count.
+/// A resource with objects that quotas count.
 struct Counted {
     served: Arc<Served>,
     counter: Counter,
@@ -164,7 +164,7 @@ impl Known {
     }
 }
 
-/// Returns the counted resources whose counters satisfy a condition.
+/// Returns the counted resources that satisfy a condition on their counters.
 fn counted(cluster: &ClusterState, condition: impl Fn(&Counter) -> bool) -> Vec<Counted> {
     let tables = cluster.registry().one_per_table();
     let namespaced = tables.into_iter().filter(|served| served.resource.namespaced);

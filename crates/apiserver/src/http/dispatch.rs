@@ -404,7 +404,7 @@ fn act(served: &Served, name: &str) -> Option<Act> {
     if name.is_empty() { served.resource.act } else { subresource(served, name)?.act }
 }
 
-/// Returns a subresource whose requests open connections.
+/// Returns a subresource with requests that open connections.
 fn connection<'a>(served: &'a Served, name: &str) -> Option<&'a Subresource> {
     subresource(served, name).filter(|subresource| subresource.connects)
 }

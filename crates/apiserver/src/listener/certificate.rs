@@ -106,7 +106,7 @@ impl ServingCertificate {
     }
 }
 
-/// A new certificate, signed by a new certificate authority whose key is dropped.
+/// A new certificate, signed by a new certificate authority. The key of the authority is dropped.
 ///
 /// Keys come from the operating system, not from the server's seed, which would make them predictable. Certificates do not expire:
 /// the clocks of tests may show any time.

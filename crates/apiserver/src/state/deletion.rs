@@ -52,7 +52,7 @@ pub(crate) fn begin_deletion(
     }
 }
 
-/// Commits a deletion: stores the marked object, whose stored form is `document`, if something keeps it, else deletes it.
+/// Commits a deletion: stores the marked object, with `document` as its stored form, if something keeps it, else deletes it.
 ///
 /// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0.
 /// Watchers receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a

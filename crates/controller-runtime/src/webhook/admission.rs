@@ -153,7 +153,7 @@ impl Admission {
         self.request.namespace.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// The user who sent the request to the API server.
+    /// User of the request to the API server.
     #[must_use]
     pub fn user(&self) -> &UserInfo {
         &self.request.user_info

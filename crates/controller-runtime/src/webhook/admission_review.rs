@@ -16,7 +16,7 @@ use super::{
 };
 
 const GROUP: &str = "admission.k8s.io";
-/// Version of responses to requests whose version is unknown.
+/// Version of responses to requests of an unknown version.
 const V1: &str = "admission.k8s.io/v1";
 
 /// A request that was read.

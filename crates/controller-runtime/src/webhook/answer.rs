@@ -45,7 +45,7 @@ impl Webhooks {
         self.serve(request.map(Full::new)).await
     }
 
-    /// Answers a request whose body has not been read.
+    /// Answers a request before its body is read.
     pub(crate) async fn serve<B>(&self, request: http::Request<B>) -> HttpResponse
     where
         B: Body<Data = Bytes> + Send,

@@ -1,4 +1,4 @@
-//! Certificates of clients, checked against an authority whose file may change.
+//! Certificates of clients, checked against an authority from a file that may change.
 
 use std::{
     fmt, fs,

@@ -1,8 +1,8 @@
 //! Plugins `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction` for CertificateSigningRequests.
 //!
-//! - A user who decides about a request needs the permission `approve` for its signer, one who writes its certificate or its
-//!   conditions the permission `sign`. Permission for `<domain>/*` covers all signers of a domain.
-//! - The signer of client certificates of the API server does not sign for members of `system:masters`, who may do everything.
+//! - Approving and denying a request needs the permission `approve` for its signer; writing its certificate or its conditions
+//!   needs the permission `sign`. Permission for `<domain>/*` covers all signers of a domain.
+//! - The signer of client certificates of the API server does not sign for members of `system:masters`, which may do everything.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -45,9 +45,9 @@ impl Rule for CertificateSubjectRestriction {
     }
 }
 
-/// Checks who decides about requests, or who signs them.
+/// Checks the permission to approve requests, or to sign them.
 pub(super) struct SignerPermission {
-    /// Subresource whose writes are checked.
+    /// Subresource with the writes that are checked.
     subresource: &'static str,
     verb: &'static str,
 }
@@ -59,7 +59,7 @@ pub(super) const APPROVAL: SignerPermission = SignerPermission { subresource: "a
 pub(super) const SIGNING: SignerPermission = SignerPermission { subresource: "status", verb: "sign" };
 
 impl SignerPermission {
-    /// Returns the signer of a request whose write needs a permission. It is that of the old state, because the write could change it.
+    /// Returns the signer of a request, if the write needs a permission. It is that of the old state, because the write could change it.
     fn signer<'a>(&self, attributes: &Attributes<'a>, object: &Value) -> Option<&'a str> {
         let old = attributes.old?;
         let applies = attributes.operation == Operation::Update

@@ -68,7 +68,8 @@ pub(crate) type Verdict<'a> = BoxFuture<'a, Result<(), ApiError>>;
 
 /// A plugin that can change the object of a write.
 pub(crate) trait MutatingPlugin: Send + Sync {
-    /// Changes or refuses the object; a deletion has none. What it sets must be complete: defaults are not set again.
+    /// Changes or refuses the object; a deletion has none. Structures that the plugin adds must include their default values, because
+    /// defaults are not set again.
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a>;
 }
 

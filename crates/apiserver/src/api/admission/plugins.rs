@@ -32,9 +32,9 @@ pub enum AdmissionPlugin {
     PersistentVolumeClaimResize,
     /// Sets what the runtime class of a pod defines.
     RuntimeClass,
-    /// Checks who approves certificates.
+    /// Checks the permission to approve certificates.
     CertificateApproval,
-    /// Checks who signs certificates.
+    /// Checks the permission to sign certificates.
     CertificateSigning,
     /// Refuses certificates of the group `system:masters`.
     CertificateSubjectRestriction,

@@ -1,6 +1,6 @@
 //! Plugin `PodTopologyLabels`: a pod has the zone and the region of its node as labels.
 //!
-//! They are copied from the node to a new pod that names it, and to a binding, whose labels the pod gets.
+//! They are copied from the node to a new pod that names it, and to a binding, which hands them to the pod.
 
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;

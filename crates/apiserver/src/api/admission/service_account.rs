@@ -8,7 +8,7 @@
 //! - If an annotation of the account limits the secrets of its pods, a pod can only refer to secrets that the account lists.
 //! - Mirror pods, which show the static pods of a node, refer neither to accounts nor to secrets.
 //!
-//! On in profile `dev`, whose controllers create the accounts; off in profile `envtest`, as in controller-runtime's envtest.
+//! On in profile `dev`, where controllers create the accounts; off in profile `envtest`, as in controller-runtime's envtest.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ const VOLUME: &str = "kube-api-access-";
 const TOKEN_SECONDS: i64 = 3607;
 /// Annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Annotation of accounts whose pods can only refer to listed secrets.
+/// Annotation of accounts that limit their pods to listed secrets.
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 /// Time that a pod waits for the account `default`.
 const ACCOUNT_WAIT: Duration = Duration::from_secs(1);

@@ -417,7 +417,7 @@ async fn a_changed_object_is_completed_and_its_broken_ownership_restored() {
     );
 }
 
-/// Nobody grants permissions through a plugin that they do not have themselves.
+/// A plugin is no way around the check for escalation: users grant only permissions that they have.
 #[tokio::test]
 async fn what_a_plugin_adds_to_a_role_is_checked_as_well() {
     const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";

@@ -1,6 +1,6 @@
 //! Writes of roles and bindings: users can grant only permissions that they have.
 //!
-//! A user may write a role whose permissions it holds, or any role with the verb `escalate` on it; and a binding to a role whose
+//! A user may write a role with permissions that it holds, or any role with the verb `escalate` on it; and a binding to a role whose
 //! permissions it holds, or to any role with the verb `bind` on it. Owner references and finalizers may always be changed, so
 //! that garbage collection works. Order and messages follow the storage of roles in Kubernetes 1.36.
 

@@ -1,8 +1,9 @@
 //! Conversions in the midst of a computation that cannot wait, such as the merge of an apply.
 //!
-//! The computation runs with the conversions that are known so far. If one is missing, it records what it wants and fails; the
-//! caller makes the conversion and starts it again. Each round adds what the round before wanted, and the computation is a pure
-//! function of the conversions, so the number of rounds is at most that of the different conversions of one apply.
+//! The computation runs with the conversions that are known so far. If one is missing, the computation records the object and the
+//! version, and fails; the caller calls the webhook and starts the computation again. Each round adds the conversions that the round
+//! before recorded, and the computation is a pure function of them, so there are at most as many rounds as an apply needs different
+//! conversions.
 
 use kube_apimachinery::managed_fields::{Schemas, Versions};
 use kube_apimachinery::schema::Schema;

@@ -40,7 +40,7 @@ pub(super) enum Converted<'a> {
     Parsed(Value),
 }
 
-/// An answer whose objects are not parsed yet.
+/// An answer with objects that are not parsed yet.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(default, rename = "apiVersion")]

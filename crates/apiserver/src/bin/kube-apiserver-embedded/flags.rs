@@ -1,4 +1,4 @@
-//! Command lines of the programs in whose place this one runs, in the syntax of their flag library.
+//! Command lines of the programs that this one replaces, in the syntax of their flag library.
 //!
 //! All flags of those programs are known. Those that have a meaning here are listed by the caller; the others are accepted, and
 //! [`Flags::without_effect`] names those that were given.
@@ -133,7 +133,7 @@ impl Flags {
         self.values(name).last().map(String::as_str)
     }
 
-    /// Returns the elements of a flag whose values are lists with commas between the elements.
+    /// Returns the elements of a flag that takes lists, with commas between the elements.
     pub(crate) fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.values(name).iter().flat_map(|value| value.split(',')).filter(|element| !element.is_empty())
     }

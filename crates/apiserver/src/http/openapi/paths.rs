@@ -145,7 +145,7 @@ struct Describe<'a> {
     api: Api,
 }
 
-/// An operation whose parameters have not yet been split into its own and those of its path.
+/// An operation with parameters that have not yet been split into its own and those of its path.
 struct Operation {
     value: Value,
     parameters: Vec<&'static str>,

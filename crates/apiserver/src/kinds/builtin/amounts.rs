@@ -74,7 +74,7 @@ impl Amounts {
         Self(rest)
     }
 
-    /// Returns the amounts whose name and value satisfy a condition.
+    /// Returns the amounts that satisfy a condition on name and value.
     pub(crate) fn only(&self, condition: impl Fn(&str, Quantity) -> bool) -> Self {
         let entries = self.iter().filter(|(name, amount)| condition(name, *amount));
         Self(entries.map(|(name, amount)| (name.to_owned(), amount)).collect())

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-/// A file whose writes reach the operating system at once, and the disk only with `fsync`. Writes that reached the
+/// A file with writes that reach the operating system at once, and the disk only with `fsync`. Writes that reached the
 /// operating system survive the process.
 #[derive(Debug)]
 pub(super) struct Backend {

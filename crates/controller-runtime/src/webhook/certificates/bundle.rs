@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BundleChange {
     pub(super) pem: Vec<u8>,
-    /// Generations whose authority was missing.
+    /// Generations with an authority that was missing.
     pub(super) lacked: BTreeSet<String>,
 }
 

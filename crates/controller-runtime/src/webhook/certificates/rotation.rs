@@ -2,8 +2,8 @@
 //! which certificate it serves.
 //!
 //! The Secret holds a set of [`Generation`]s: each is an authority and the only certificate that it has signed. Replicas only add
-//! generations, and remove expired ones. A replica that knows a generation which the Secret lacks, because somebody deleted or
-//! replaced it, writes it back. So writes of several replicas merge, in any order, and no replica has a part of its own.
+//! generations, and remove expired ones. A replica that knows a generation which the Secret lacks, because a user deleted or
+//! replaced the Secret, writes it back. So writes of several replicas merge, in any order, and no replica has a part of its own.
 //!
 //! | | a generation is |
 //! |---|---|

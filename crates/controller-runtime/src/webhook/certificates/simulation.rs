@@ -175,7 +175,7 @@ impl World {
             // Another replica starts, or one ends.
             6 if self.replicas.len() < 5 => self.replicas.push(Replica::new(self.rules, &mut self.rng)),
             7 if self.replicas.len() > 1 => drop(self.replicas.remove(index)),
-            // Somebody deletes the Secret, or restores an older state of it.
+            // A user deletes the Secret, or restores an older state of it.
             8 => self.change_secret(|_| None),
             _ => {
                 let keep = self.rng.usize(..3);
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// Carries out one step of a replica, whose requests take time and are sometimes lost.
+    /// Carries out one step of a replica. Its requests take time and are sometimes lost.
     fn step(&mut self, index: usize) {
         let Replica { busy_until, idle_until, .. } = self.replicas[index];
         if self.second < busy_until.max(idle_until) {

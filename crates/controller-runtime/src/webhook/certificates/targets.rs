@@ -35,7 +35,7 @@ pub(super) struct Targets {
 /// Result of a pass over all objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Published {
-    /// Generations whose authority was missing in an object.
+    /// Generations with an authority that was missing in an object.
     pub(super) lacked: BTreeSet<String>,
     pub(super) writes: u64,
 }

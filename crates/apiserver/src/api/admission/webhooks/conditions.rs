@@ -102,7 +102,7 @@ pub(super) fn hold(
     Err(ApiError::forbidden(&resource.group, &resource.plural, name, &why))
 }
 
-/// Evaluates a condition, and asks the authorizer what it needs to know.
+/// Evaluates a condition. Permissions that it checks are looked up in the authorizer.
 fn evaluate(
     program: &Program,
     attributes: &Attributes<'_>,

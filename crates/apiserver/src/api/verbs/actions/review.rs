@@ -227,7 +227,7 @@ pub(super) fn of_rules(call: &Call, review: &mut Value) -> Result<Value, ApiErro
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    // The response repeats neither the question nor who owns it.
+    // The response repeats neither the spec nor the owners of its fields.
     review["spec"] = json!({});
     metadata::of(review).remove("managedFields");
     let (rules, errors) = call.context.authorizer.rules_for(&call.user, &namespace);

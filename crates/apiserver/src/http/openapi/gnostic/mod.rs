@@ -25,7 +25,7 @@ pub(crate) fn of_document(document: &Value) -> Vec<u8> {
 struct Message {
     /// Sorted by number.
     fields: &'static [Field],
-    /// Field for members whose names begin with `x-`, which is the last field; 0 if there is none.
+    /// Field for members with names that begin with `x-`, which is the last field; 0 if there is none.
     extensions: u64,
 }
 
