@@ -3,7 +3,7 @@
 use kube_apimachinery::selector::{FieldSelector, LabelSelector, field_values};
 use kube_apimachinery::status::ApiError;
 
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::request::query::ListOptions;
 use crate::store::{Event, Key, State, Stored, Traits};
 
@@ -21,7 +21,7 @@ impl Selection {
     ///
     /// # Errors
     /// 400 for a syntax error, or a field that the kind does not support.
-    pub(crate) fn parse(served: &Served, name: &str, options: &ListOptions) -> Result<Self, ApiError> {
+    pub(crate) fn parse(served: &ServedKind, name: &str, options: &ListOptions) -> Result<Self, ApiError> {
         let labels = LabelSelector::parse(&options.label_selector)?;
         let fields = FieldSelector::parse(&options.field_selector, served.resource.selectable())?;
         let name = (!name.is_empty()).then(|| name.to_owned());
@@ -34,7 +34,7 @@ impl Selection {
     }
 
     /// Whether an object of a list matches.
-    pub(crate) fn matches(&self, served: &Served, key: &Key, stored: &Stored) -> bool {
+    pub(crate) fn matches(&self, served: &ServedKind, key: &Key, stored: &Stored) -> bool {
         self.matches_place(key)
             && (self.is_about_place() || self.matches_traits(&self.traits(served, stored)))
     }
@@ -43,7 +43,7 @@ impl Selection {
     /// selector values of an event are computed once for all watches.
     pub(crate) fn matches_event(
         &self,
-        served: &Served,
+        served: &ServedKind,
         event: &Event,
         state: State,
         stored: &Stored,
@@ -74,7 +74,7 @@ impl Selection {
 
     /// Computes only the values that this selection needs. Most need labels alone, which are read without parsing
     /// the object.
-    fn traits(&self, served: &Served, stored: &Stored) -> Traits {
+    fn traits(&self, served: &ServedKind, stored: &Stored) -> Traits {
         if self.fields.is_about_place() {
             Traits::new(stored.document.labels(), Vec::new())
         } else {
@@ -84,7 +84,7 @@ impl Selection {
 }
 
 /// Computes all values that selectors may need.
-fn traits(served: &Served, stored: &Stored) -> Traits {
+fn traits(served: &ServedKind, stored: &Stored) -> Traits {
     let resource = &served.resource;
     let fields = if resource.selectable.is_empty() {
         Vec::new()

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use crate::bootstrap;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kinds::namespace::{FINALIZER, is_finalized, table};
 use crate::state::deletion::{self, Deletion};
@@ -131,7 +131,7 @@ fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
 
 /// Processes a terminating namespace once: deletes its contents, and the namespace if nothing is left. A namespace without
 /// finalizers was finalized by another client, which also has to delete it.
-async fn empty(cluster: &ClusterState, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
+async fn empty(cluster: &ClusterState, namespaces: &ServedKind, key: &Key, revision: u64, namespace: &Value) {
     if is_finalized(namespace) {
         return;
     }
@@ -184,7 +184,7 @@ struct Left {
 /// Deletes the objects of a namespace in a snapshot; returns those that remain.
 async fn delete_contents(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     snapshot: &Snapshot,
     namespace: &str,
 ) -> Option<Left> {

@@ -17,7 +17,7 @@ use kube_apimachinery::quantity::Quantity;
 use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kinds::builtin::amounts::Amounts;
 use crate::kinds::builtin::quota::{Counter, Quota};
@@ -82,13 +82,13 @@ struct Seen {
 
 /// A resource with objects that quotas count.
 struct Counted {
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     counter: Counter,
 }
 
 impl Known {
     /// Reads the changes of quotas and of the objects that they count, and schedules counts.
-    fn learn(&mut self, cluster: &ClusterState, quotas: &Served, now: Instant) {
+    fn learn(&mut self, cluster: &ClusterState, quotas: &ServedKind, now: Instant) {
         let snapshot = cluster.read(|store| store.snapshot(&table()));
         self.quotas.retain(|key, _| snapshot.get(key).is_some());
         self.due.retain(|key, _| snapshot.get(key).is_some());
@@ -224,7 +224,7 @@ fn is_counted_differently(
 }
 
 /// Counts the objects of a quota and writes its status, unless it is right. Returns whether it is right now, or the quota is gone.
-async fn count(cluster: &ClusterState, quotas: &Served, key: &Key) -> bool {
+async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
     for _ in 0..ATTEMPTS {
         // One revision of everything: usage that admission adds later changes the quota, so that the commit below fails.
         let registry = counted(cluster, |_| true);

@@ -11,7 +11,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::rbac::{GROUP, Kind, PolicyRule, aggregate};
 use serde_json::{Value, json};
 
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::state::{ClusterState, Turns};
 use crate::store::{Change, Key, Store};
 
@@ -73,7 +73,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
 /// Applies the rules of an aggregated role if they differ. Returns whether they do.
 fn update(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     key: &Key,
     revision: u64,
     role: &Value,
@@ -91,7 +91,7 @@ fn update(
 /// Applies the rules of a role. After a conflict, the other commit wakes the controller.
 fn apply(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     key: &Key,
     revision: u64,
     role: &Value,

@@ -9,7 +9,7 @@ use kube_apimachinery::metadata;
 use serde_json::Value;
 
 use super::garbage_collection as gc;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kinds::builtin::{CLAIM_PROTECTION, VOLUME_PROTECTION};
 use crate::state::{ClusterState, Subscription};
@@ -42,7 +42,7 @@ fn table(plural: &str) -> StorageKey {
     StorageKey { group: String::new(), plural: plural.to_owned() }
 }
 
-fn served(cluster: &ClusterState, plural: &str) -> Option<Arc<Served>> {
+fn served(cluster: &ClusterState, plural: &str) -> Option<Arc<ServedKind>> {
     cluster.registry().get("", "v1", plural).cloned()
 }
 

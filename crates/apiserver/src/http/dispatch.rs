@@ -12,9 +12,9 @@ use tokio::task::yield_now;
 use tokio::time::{Duration, timeout};
 
 use super::Server;
+use super::complete_response::complete_response;
 use super::deadline;
 use super::drain::drain;
-use super::response_headers::finish;
 use super::routes;
 use crate::api::authentication::browser;
 use crate::api::authorization;
@@ -22,8 +22,8 @@ use crate::api::impersonation;
 use crate::api::verbs::reply::Reply;
 use crate::api::verbs::{self, Call};
 use crate::faults::{self, FaultyWatch, Stale};
-use crate::kind::registry::{Registry, Served};
-use crate::kind::resource::{Act, Subresource};
+use crate::kind::registry::{Registry, ServedKind};
+use crate::kind::resource::{PostAction, Subresource};
 use crate::request::accept::{Accept, Endpoint};
 use crate::request::info::RequestTarget;
 use crate::request::origin::{Closing, FaultApi};
@@ -63,7 +63,7 @@ where
         let accept = text(&head.headers, header::ACCEPT);
         failure(accept.as_deref(), &error).into_response()
     });
-    finish(server, &head, &mut response);
+    complete_response(server, &head, &mut response);
     response
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn not_found(registry: &Registry, group: &str) -> Reply {
 }
 
 /// Whether the path has a namespace if and only if the resource is namespaced.
-fn is_well_formed(served: &Served, path: &ResourcePath, method: &Method) -> bool {
+fn is_well_formed(served: &ServedKind, path: &ResourcePath, method: &Method) -> bool {
     if served.resource.namespaced && path.namespace.is_empty() {
         // Across namespaces, custom resources can only be read.
         path.name.is_empty() && (!served.is_custom() || [Method::GET, Method::HEAD].contains(method))
@@ -234,7 +234,7 @@ fn is_well_formed(served: &Served, path: &ResourcePath, method: &Method) -> bool
 
 /// A request for a served resource.
 struct Asked {
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     path: ResourcePath,
     query: Query,
     verb: Option<Verb>,
@@ -256,7 +256,9 @@ where
     let verb = verb.ok_or_else(|| verbs::method_not_allowed(&served, ""))?;
     let connects = connection(&served, &path.subresource).is_some();
     let endpoint = match (served.is_custom(), path.subresource.as_str()) {
-        (false, subresource) if verb == Verb::Create && act(&served, subresource).is_some() => Endpoint::Act,
+        (false, subresource) if verb == Verb::Create && action(&served, subresource).is_some() => {
+            Endpoint::Action
+        }
         (false, _) => Endpoint::Builtin,
         (true, "scale") => Endpoint::CustomScale,
         (true, _) => Endpoint::Custom,
@@ -385,8 +387,8 @@ where
 async fn write(call: &Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
     let scale = call.path.subresource == "scale";
     match verb {
-        Verb::Create => match act(&call.served, &call.path.subresource) {
-            Some(act) => verbs::actions::run(call, act, body).await,
+        Verb::Create => match action(&call.served, &call.path.subresource) {
+            Some(action) => verbs::actions::run(call, action, body).await,
             None => verbs::create::run(call, body).await,
         },
         Verb::Update if scale => verbs::scale::put(call, body).await,
@@ -400,17 +402,17 @@ async fn write(call: &Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError>
 }
 
 /// Returns the action of a POST to a collection or subresource, if it does not create an object.
-fn act(served: &Served, name: &str) -> Option<Act> {
-    if name.is_empty() { served.resource.act } else { subresource(served, name)?.act }
+fn action(served: &ServedKind, name: &str) -> Option<PostAction> {
+    if name.is_empty() { served.resource.action } else { subresource(served, name)?.action }
 }
 
 /// Returns a subresource with requests that open connections.
-fn connection<'a>(served: &'a Served, name: &str) -> Option<&'a Subresource> {
+fn connection<'a>(served: &'a ServedKind, name: &str) -> Option<&'a Subresource> {
     subresource(served, name).filter(|subresource| subresource.connects)
 }
 
 /// Returns a subresource other than `status` and `scale`.
-fn subresource<'a>(served: &'a Served, name: &str) -> Option<&'a Subresource> {
+fn subresource<'a>(served: &'a ServedKind, name: &str) -> Option<&'a Subresource> {
     served.resource.other_subresources.iter().find(|subresource| subresource.name == name)
 }
 

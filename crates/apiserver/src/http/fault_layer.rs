@@ -9,9 +9,9 @@ use http_body::Body;
 use tokio::time::sleep;
 
 use super::Server;
+use super::complete_response::complete_response;
 use super::dispatch;
 use super::drain::drain;
-use super::response_headers::finish;
 use crate::api::verbs::reply::Reply;
 use crate::faults::{Action, Answer, ConnectionReset, Decision, FaultyWatch, Refusal, Stale};
 use crate::request::info::RequestTarget;
@@ -66,7 +66,7 @@ where
                 }
             };
             let mut response = reply.into_response();
-            finish(server, &head, &mut response);
+            complete_response(server, &head, &mut response);
             Ok(response)
         }
         Action::Answer(answer) => {

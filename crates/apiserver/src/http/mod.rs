@@ -4,6 +4,7 @@
 //! in [`dispatch`].
 
 pub(crate) mod body_limit;
+mod complete_response;
 pub(crate) mod deadline;
 pub(crate) mod discovery;
 pub(crate) mod dispatch;
@@ -13,7 +14,6 @@ pub(crate) mod fault_layer;
 mod gzip;
 mod openapi;
 mod openapi_routes;
-mod response_headers;
 mod routes;
 mod service;
 

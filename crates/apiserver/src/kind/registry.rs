@@ -21,7 +21,7 @@ use crate::store::{Document, Stored, TypeMeta};
 
 /// A resource with data derived from it.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedKind {
     pub(crate) resource: Arc<Resource>,
     pub(crate) schema: Arc<Schema>,
     pub(crate) kind: TypeMeta,
@@ -55,7 +55,7 @@ pub(crate) struct Custom {
     pub(crate) schema: Value,
 }
 
-impl Served {
+impl ServedKind {
     pub(crate) fn new(
         resource: Arc<Resource>,
         schema: Arc<Schema>,
@@ -246,7 +246,7 @@ type Name = (String, String, String);
 /// All served resources by group, version and plural. A copy shares what does not change.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Registry {
-    served: OrdMap<Name, Arc<Served>>,
+    served: OrdMap<Name, Arc<ServedKind>>,
     builtin_groups: BTreeSet<String>,
     /// Kinds that are no longer served, the oldest first.
     retired: Vec<Retired>,
@@ -261,7 +261,7 @@ struct Retired {
 }
 
 impl Retired {
-    fn is_of(&self, served: &Served) -> bool {
+    fn is_of(&self, served: &ServedKind) -> bool {
         *served.storage() == self.storage && served.resource.kind == self.kind
     }
 }
@@ -271,7 +271,7 @@ const RETIRED: usize = 1000;
 
 impl Registry {
     /// Creates a registry of the builtin resources.
-    pub(crate) fn builtin(resources: Vec<Served>) -> Self {
+    pub(crate) fn builtin(resources: Vec<ServedKind>) -> Self {
         let mut registry = Self::default();
         for served in resources {
             registry.builtin_groups.insert(served.resource.group.clone());
@@ -280,14 +280,14 @@ impl Registry {
         registry
     }
 
-    pub(crate) fn add(&mut self, served: Arc<Served>) {
+    pub(crate) fn add(&mut self, served: Arc<ServedKind>) {
         let resource = &served.resource;
         let name = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
         self.served.insert(name, served);
     }
 
     /// Removes a resource, unless another one has taken its place.
-    pub(crate) fn remove(&mut self, served: &Arc<Served>) {
+    pub(crate) fn remove(&mut self, served: &Arc<ServedKind>) {
         if self.serves(served) {
             let resource = &served.resource;
             let name = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
@@ -296,7 +296,7 @@ impl Registry {
     }
 
     /// Records which kinds of `removed` are no longer served, and forgets those of `added`.
-    pub(crate) fn retire(&mut self, removed: &[Arc<Served>], added: &[Arc<Served>]) {
+    pub(crate) fn retire(&mut self, removed: &[Arc<ServedKind>], added: &[Arc<ServedKind>]) {
         for resource in removed.iter().map(|served| &served.resource) {
             let kind = Retired {
                 kind: resource.kind.clone(),
@@ -315,7 +315,7 @@ impl Registry {
     }
 
     /// Returns the resources of a group.
-    fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Arc<Served>> {
+    fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Arc<ServedKind>> {
         let first = (group.to_owned(), String::new(), String::new());
         let rest = self.served.range(first..).map(|(_, served)| served);
         rest.take_while(move |served| served.resource.group == group)
@@ -338,12 +338,12 @@ impl Registry {
         Some((retired.storage.clone(), retired.namespaced))
     }
 
-    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ServedKind>> {
         self.served.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
     /// Returns the resource with this kind. A builtin kind takes precedence over a custom one of the same name.
-    pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<ServedKind>> {
         let mut found = None;
         for served in self.all() {
             let resource = &served.resource;
@@ -369,12 +369,12 @@ impl Registry {
             })
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ServedKind>> {
         self.served.values()
     }
 
     /// Returns one resource per table, the one with the first version.
-    pub(crate) fn one_per_table(&self) -> Vec<Arc<Served>> {
+    pub(crate) fn one_per_table(&self) -> Vec<Arc<ServedKind>> {
         let mut seen = BTreeSet::new();
         self.all().filter(|served| seen.insert(served.storage().clone())).cloned().collect()
     }
@@ -389,7 +389,7 @@ impl Registry {
     }
 
     /// Whether `served` is still the resource of its name.
-    pub(crate) fn serves(&self, served: &Arc<Served>) -> bool {
+    pub(crate) fn serves(&self, served: &Arc<ServedKind>) -> bool {
         let resource = &served.resource;
         self.get(&resource.group, &resource.version, &resource.plural)
             .is_some_and(|now| Arc::ptr_eq(now, served))

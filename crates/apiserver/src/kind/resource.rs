@@ -38,7 +38,7 @@ pub(crate) struct Resource {
     pub(crate) selectable: Vec<SelectableField>,
     pub(crate) rules: Rules,
     /// Action of a POST to the collection, if it does not store an object.
-    pub(crate) act: Option<Act>,
+    pub(crate) action: Option<PostAction>,
     /// Conversion between this version and the stored one; `None` if they are equal.
     pub(crate) conversion: Option<Conversion>,
 }
@@ -91,14 +91,14 @@ pub(crate) struct Subresource {
     pub(crate) group_version: Option<(String, String)>,
     pub(crate) verbs: Vec<String>,
     /// Action of a POST.
-    pub(crate) act: Option<Act>,
+    pub(crate) action: Option<PostAction>,
     /// Whether every verb opens a connection, such as `exec`. Then `kind` is that of the parameters.
     pub(crate) connects: bool,
 }
 
 /// Action of a POST that does not store an object of its own kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum PostAction {
     /// Assigns a pod to a node.
     Bind,
     /// Deletes a pod if its disruption budget allows it.

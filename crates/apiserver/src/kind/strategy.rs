@@ -10,7 +10,7 @@ use kube_apimachinery::go;
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
-use super::registry::Served;
+use super::registry::ServedKind;
 use crate::user::UserInfo;
 
 /// Circumstances of a write that a strategy may depend on.
@@ -32,29 +32,29 @@ impl WriteContext<'_> {
 /// Rules of a kind. `served` describes the kind in the version of the request; `subresource` is empty for the object itself.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     /// Sets defaults beyond those of the schema. Idempotent.
-    fn default(&self, served: &Served, object: &mut Value) {
+    fn default(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);
     }
 
     /// Converts an object from the version of `served` to the stored version.
-    fn convert_to_storage(&self, served: &Served, object: &mut Value) {
+    fn convert_to_storage(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);
     }
 
     /// Reverses [`convert_to_storage`](Self::convert_to_storage). Neither changes `apiVersion` and `kind`.
-    fn convert_from_storage(&self, served: &Served, object: &mut Value) {
+    fn convert_from_storage(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);
     }
 
     /// Sets the server's fields in a new object. They have no owner.
-    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, object: &mut Value) {
+    fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (served, context, object);
     }
 
     /// Sets the server's fields in the new state of an object, and restores fields that may not change.
     fn prepare_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         context: &WriteContext<'_>,
         old: &Value,
         new: &mut Value,
@@ -64,12 +64,12 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Removes from an accepted new object, before its commit, parts that its stored form does not have.
-    fn prepare_storage(&self, served: &Served, object: &mut Value) {
+    fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);
     }
 
     /// Validates a new object, except for its metadata.
-    fn validate_create(&self, served: &Served, object: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
         let _ = (served, object);
         Vec::new()
     }
@@ -77,7 +77,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     /// Validates the new state of an object, except for its metadata.
     fn validate_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         old: &Value,
         new: &Value,
         subresource: &str,
@@ -89,7 +89,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     /// Returns the warnings for an accepted object; `old` is its former state, `None` for a new object.
     fn warnings(
         &self,
-        served: &Served,
+        served: &ServedKind,
         object: &Value,
         old: Option<&Value>,
         subresource: &str,
@@ -99,13 +99,13 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Returns the warning for every request to a deprecated kind.
-    fn deprecation(&self, served: &Served) -> Option<&'static str> {
+    fn deprecation(&self, served: &ServedKind) -> Option<&'static str> {
         let _ = served;
         None
     }
 
     /// Returns the metadata that a write of `/status` cannot change. Most kinds have no such field.
-    fn status_keeps(&self, served: &Served) -> Option<&'static str> {
+    fn status_keeps(&self, served: &ServedKind) -> Option<&'static str> {
         let _ = served;
         None
     }
@@ -122,7 +122,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Refuses to delete an object by its name, before it is read. The deletion of a collection may delete it nevertheless.
-    fn admit_delete_by_name(&self, served: &Served, name: &str) -> Result<(), ApiError> {
+    fn admit_delete_by_name(&self, served: &ServedKind, name: &str) -> Result<(), ApiError> {
         let _ = (served, name);
         Ok(())
     }
@@ -133,7 +133,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Returns the grace period of a deletion in seconds; `None` for kinds without one.
-    fn grace_period(&self, served: &Served, object: &Value, asked: Option<i64>) -> Option<i64> {
+    fn grace_period(&self, served: &ServedKind, object: &Value, asked: Option<i64>) -> Option<i64> {
         let _ = (served, object, asked);
         None
     }
@@ -162,7 +162,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Whether dependents are orphaned by default when their owner is deleted.
-    fn orphans_by_default(&self, served: &Served) -> bool {
+    fn orphans_by_default(&self, served: &ServedKind) -> bool {
         let _ = served;
         false
     }

@@ -5,7 +5,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use crate::kind::Strategy;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 
 /// Strategy of custom kinds.
 #[derive(Debug)]
@@ -13,17 +13,17 @@ pub(crate) struct Custom;
 
 impl Strategy for Custom {
     /// Removes unknown fields that an admission webhook has added.
-    fn prepare_storage(&self, served: &Served, object: &mut Value) {
+    fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
         served.schema.prune(object);
     }
 
-    fn validate_create(&self, served: &Served, object: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
         with_embedded(served, object, served.schema.validate(object))
     }
 
     fn validate_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         old: &Value,
         new: &Value,
         subresource: &str,
@@ -37,7 +37,7 @@ impl Strategy for Custom {
 }
 
 /// Adds the errors of the embedded objects of a custom object.
-fn with_embedded(served: &Served, object: &Value, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+fn with_embedded(served: &ServedKind, object: &Value, mut errors: Vec<FieldError>) -> Vec<FieldError> {
     for (place, embedded) in served.schema.embedded(object) {
         errors.extend(metadata::validate_embedded(&place, embedded));
     }

@@ -7,7 +7,7 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::builtin::PLAIN;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kind::{Strategy, WriteContext};
 
@@ -28,23 +28,23 @@ pub(crate) fn table() -> StorageKey {
 pub(crate) struct Namespace;
 
 impl Strategy for Namespace {
-    fn default(&self, served: &Served, namespace: &mut Value) {
+    fn default(&self, served: &ServedKind, namespace: &mut Value) {
         PLAIN.default(served, namespace);
         default(namespace);
     }
 
-    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, namespace: &mut Value) {
+    fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, namespace: &mut Value) {
         PLAIN.prepare_create(served, context, namespace);
         prepare_create(namespace);
     }
 
-    fn prepare_storage(&self, served: &Served, namespace: &mut Value) {
+    fn prepare_storage(&self, served: &ServedKind, namespace: &mut Value) {
         PLAIN.prepare_storage(served, namespace);
     }
 
     fn prepare_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         context: &WriteContext<'_>,
         old: &Value,
         new: &mut Value,
@@ -54,13 +54,13 @@ impl Strategy for Namespace {
         prepare_update(old, new, subresource);
     }
 
-    fn validate_create(&self, served: &Served, namespace: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, served: &ServedKind, namespace: &Value) -> Vec<FieldError> {
         PLAIN.validate_create(served, namespace)
     }
 
     fn validate_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         old: &Value,
         new: &Value,
         subresource: &str,
@@ -74,7 +74,7 @@ impl Strategy for Namespace {
 
     fn warnings(
         &self,
-        served: &Served,
+        served: &ServedKind,
         namespace: &Value,
         old: Option<&Value>,
         subresource: &str,

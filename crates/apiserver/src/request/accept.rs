@@ -48,7 +48,7 @@ pub(crate) enum Endpoint {
     /// The scale of a custom kind, which is itself of a builtin kind.
     CustomScale,
     /// A POST of an object that is not stored, such as a review. It has no Table.
-    Act,
+    Action,
 }
 
 /// Part or form of an object that is returned.
@@ -105,7 +105,7 @@ impl Accept {
                 _ => continue,
             };
             let view = match shape {
-                "Table" if encoding != Encoding::Protobuf && endpoint != Endpoint::Act => View::Table,
+                "Table" if encoding != Encoding::Protobuf && endpoint != Endpoint::Action => View::Table,
                 "PartialObjectMetadata" => View::Metadata,
                 "PartialObjectMetadataList" => View::MetadataList,
                 _ => continue,
@@ -114,7 +114,7 @@ impl Accept {
         }
         // The router checks the media type alone, the handler also its parameters.
         let is_known = ranges(header).iter().any(|range| Encoding::of(range.media_type).is_some());
-        Err(not_acceptable(is_known || !matches!(endpoint, Endpoint::Builtin | Endpoint::Act)))
+        Err(not_acceptable(is_known || !matches!(endpoint, Endpoint::Builtin | Endpoint::Action)))
     }
 
     /// Returns the apiVersion of the metadata views.

@@ -8,7 +8,7 @@ use kube_apimachinery::{go, metadata};
 use serde_json::{Value, json};
 
 use super::{ClusterState, Refused};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::store::{Change, Document, Event, Key, Stored};
 
 /// Finalizer that keeps an object until its dependents have lost their references to it.
@@ -30,7 +30,7 @@ pub(crate) enum Deletion {
 /// marked if its kind, its grace period or `finalizers`, which replace the existing ones, keep it.
 pub(crate) fn begin_deletion(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     key: &Key,
     stored: &Stored,
     object: &Value,
@@ -59,7 +59,7 @@ pub(crate) fn begin_deletion(
 /// conflict.
 pub(crate) fn carry_out(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     key: &Key,
     revision: u64,
     document: impl FnOnce() -> Document,
@@ -80,7 +80,7 @@ pub(crate) fn carry_out(
 /// Commits the first part of a deletion: stores the marked object.
 pub(crate) fn mark_only(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     key: &Key,
     revision: u64,
     document: Document,
@@ -91,7 +91,7 @@ pub(crate) fn mark_only(
 /// Returns the object with these finalizers at the start of its deletion, and whether anything keeps it.
 pub(crate) fn begin(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     old: &Value,
     finalizers: &[String],
     grace: &Grace,
@@ -120,7 +120,7 @@ pub(crate) enum Grace {
 }
 
 /// Determines the grace period. A second deletion can only shorten it.
-pub(crate) fn grace_period(served: &Served, asked: Option<i64>, old: &Value) -> Grace {
+pub(crate) fn grace_period(served: &ServedKind, asked: Option<i64>, old: &Value) -> Grace {
     let Some(seconds) = served.strategy.grace_period(served, old, asked) else {
         return Grace::None;
     };

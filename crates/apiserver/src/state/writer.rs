@@ -7,14 +7,14 @@ use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::ClusterState;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kind::webhook_conversion::WebhookConversion;
 use crate::store::{Change, Key, Store};
 
 /// Creates an object of the server itself, such as a default namespace. Does nothing if it exists, or if its namespace does
 /// not exist or is being deleted.
-pub(crate) fn put_if_absent(cluster: &ClusterState, served: &Served, key: &Key, object: &Value) {
+pub(crate) fn put_if_absent(cluster: &ClusterState, served: &ServedKind, key: &Key, object: &Value) {
     let change = Change::Put(served.document(object));
     let guard = |store: &Store<StorageKey>| {
         let namespace = store.get(&crate::kinds::namespace::table(), &Key::new("", key.namespace()));
@@ -30,7 +30,7 @@ pub(crate) fn put_if_absent(cluster: &ClusterState, served: &Served, key: &Key, 
 /// only their metadata may have changed.
 pub(crate) fn track_as(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     manager: &str,
     subresource: &str,
     old: Option<&Value>,

@@ -6,7 +6,7 @@ use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use crate::api::authorization::Authorizer;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::request::query::{DeleteOptions, WriteOptions};
 use crate::response::Warnings;
 use crate::state::ClusterState;
@@ -33,7 +33,7 @@ pub(crate) struct ObjectKind<'a> {
 
 impl<'a> ObjectKind<'a> {
     /// Returns the kind of a resource.
-    pub(crate) fn of(served: &'a Served) -> Self {
+    pub(crate) fn of(served: &'a ServedKind) -> Self {
         let resource = &served.resource;
         Self { group: &resource.group, version: &resource.version, kind: &resource.kind }
     }
@@ -55,7 +55,7 @@ impl<'a> ObjectKind<'a> {
 }
 
 /// Whether a resource is that of namespaces, each of which counts as being in itself.
-pub(crate) fn is_namespace(served: &Served) -> bool {
+pub(crate) fn is_namespace(served: &ServedKind) -> bool {
     let storage = served.storage();
     storage.group.is_empty() && storage.plural == "namespaces"
 }
@@ -95,7 +95,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) cluster: &'a ClusterState,
     pub(crate) operation: Operation,
     /// Kind and resource in the version of the request.
-    pub(crate) served: &'a Served,
+    pub(crate) served: &'a ServedKind,
     /// Subresource of the request; empty for the object itself.
     pub(crate) subresource: &'a str,
     /// Kind of the object under review. It is not that of the resource for a `Scale`, a `Binding`, an `Eviction`, a

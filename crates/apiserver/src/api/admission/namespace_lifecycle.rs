@@ -8,7 +8,7 @@ use kube_apimachinery::status::{ApiError, Cause};
 use serde_json::Value;
 
 use super::{Attributes, MutatingPlugin, Operation, Verdict};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::store::{Key, Store};
 
@@ -50,7 +50,7 @@ fn is_in_namespace(attributes: &Attributes<'_>) -> bool {
 
 /// Refuses objects in a namespace that does not exist or is being deleted.
 fn check_namespace(
-    served: &Served,
+    served: &ServedKind,
     store: &Store<StorageKey>,
     namespace: &str,
     name: &str,

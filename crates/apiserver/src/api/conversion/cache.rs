@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::store::Stored;
 
-/// Identifies a converted object: the [id](crate::kind::registry::Served::id) of the version in which it is read, and the revision
+/// Identifies a converted object: the [id](crate::kind::registry::ServedKind::id) of the version in which it is read, and the revision
 /// of its commit. Neither is ever used again, so a kept object is never out of date.
 pub(super) type Id = (u64, u64);
 

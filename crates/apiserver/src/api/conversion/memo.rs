@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Converter;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::webhook_conversion::WebhookConversion;
 use crate::state::ClusterState;
 
@@ -44,12 +44,12 @@ pub(crate) struct KnownVersions<'a> {
 
 impl Memo {
     /// Returns access to the other versions of a kind with a webhook.
-    pub(crate) fn versions<'a>(&'a self, served: &'a Served) -> Option<KnownVersions<'a>> {
+    pub(crate) fn versions<'a>(&'a self, served: &'a ServedKind) -> Option<KnownVersions<'a>> {
         served.webhook.as_deref().map(|webhook| KnownVersions { webhook, memo: self })
     }
 
     /// Makes the conversions that a computation wanted. Returns `false` if it wanted none, or too many.
-    pub(crate) async fn fill(&self, cluster: &ClusterState, served: &Served) -> bool {
+    pub(crate) async fn fill(&self, cluster: &ClusterState, served: &ServedKind) -> bool {
         let wanted = std::mem::take(&mut self.0.lock().wanted);
         let Some(webhook) = &served.webhook else { return false };
         if wanted.is_empty() || self.0.lock().known.len() + wanted.len() > CONVERSIONS {
@@ -76,7 +76,7 @@ impl Memo {
 
 impl<'a> KnownVersions<'a> {
     /// Returns the schemas for a write in the version of `served`.
-    pub(crate) fn schemas(&'a self, served: &'a Served) -> Schemas<'a> {
+    pub(crate) fn schemas(&'a self, served: &'a ServedKind) -> Schemas<'a> {
         Schemas { own: &served.schema, others: Some(self) }
     }
 }

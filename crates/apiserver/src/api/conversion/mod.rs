@@ -31,7 +31,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 use self::cache::{Cache, Id};
 pub(crate) use self::memo::Memo;
 use self::review::Review;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::version::version_number;
 use crate::kind::webhook_conversion::{ObjectVersion, WebhookConversion};
 use crate::state::{ClusterState, Turns};
@@ -73,7 +73,7 @@ impl Converter {
     pub(crate) async fn read(
         &self,
         cluster: &ClusterState,
-        served: &Served,
+        served: &ServedKind,
         objects: &[Arc<Stored>],
     ) -> Result<Vec<Arc<Stored>>, ApiError> {
         let Some(webhook) = &served.webhook else { return Ok(objects.to_vec()) };
@@ -108,7 +108,7 @@ impl Converter {
     async fn convert(
         &self,
         cluster: &ClusterState,
-        served: &Served,
+        served: &ServedKind,
         webhook: &WebhookConversion,
         objects: &[&Stored],
     ) -> Result<Vec<Arc<Stored>>, ApiError> {
@@ -141,7 +141,7 @@ impl Converter {
     pub(crate) async fn document(
         &self,
         cluster: &ClusterState,
-        served: &Served,
+        served: &ServedKind,
         object: &Value,
     ) -> Result<Document, ApiError> {
         let storage = served.webhook.as_ref().filter(|_| served.converts_writes());
@@ -167,7 +167,7 @@ impl Converter {
     pub(crate) async fn read_one(
         &self,
         cluster: &ClusterState,
-        served: &Served,
+        served: &ServedKind,
         stored: Arc<Stored>,
         kept: Kept,
     ) -> Result<Arc<Stored>, ApiError> {
@@ -188,7 +188,7 @@ impl Converter {
     /// 500 if the webhook fails.
     pub(crate) async fn between(
         cluster: &ClusterState,
-        to: &Served,
+        to: &ServedKind,
         mut object: Value,
     ) -> Result<Value, ApiError> {
         let webhook = to.webhook.as_ref();
@@ -217,7 +217,7 @@ impl Converter {
     pub(crate) async fn round_trip(
         &self,
         cluster: &ClusterState,
-        served: &Served,
+        served: &ServedKind,
         object: Value,
     ) -> Result<Value, ApiError> {
         if !served.converts_writes() {
@@ -267,7 +267,7 @@ impl Converter {
     }
 
     /// Fills in the objects that need no conversion, and those that are kept.
-    fn find(&self, served: &Served, objects: &[Arc<Stored>], converted: &mut [Option<Arc<Stored>>]) {
+    fn find(&self, served: &ServedKind, objects: &[Arc<Stored>], converted: &mut [Option<Arc<Stored>>]) {
         let cache = self.cache.lock();
         for (stored, converted) in objects.iter().zip(converted).filter(|(_, converted)| converted.is_none())
         {
@@ -282,7 +282,7 @@ impl Converter {
     /// Returns the calls that convert missing objects at the moment.
     fn calls_of_others(
         &self,
-        served: &Served,
+        served: &ServedKind,
         objects: &[Arc<Stored>],
         converted: &[Option<Arc<Stored>>],
     ) -> Vec<watch::Receiver<()>> {
@@ -301,7 +301,7 @@ impl Converter {
 
     /// Records that this caller converts objects, until the result is dropped. Objects that another caller converts stay recorded
     /// as its own.
-    fn begin(&self, served: &Served, objects: &[(usize, &Arc<Stored>)]) -> Underway<'_> {
+    fn begin(&self, served: &ServedKind, objects: &[(usize, &Arc<Stored>)]) -> Underway<'_> {
         let (sender, receiver) = watch::channel(());
         let mut underway = self.underway.lock();
         let mut ids = Vec::new();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::reply::{self, Reply};
 use super::{Call, object_meta, update};
 use crate::api::admission::{Attributes, OperationOptions};
-use crate::kind::registry::{Custom, Served};
+use crate::kind::registry::{Custom, ServedKind};
 use crate::kind::resource::StorageKey;
 use crate::request::query::{Write, WriteOptions, parse_uint};
 use crate::state::Refused;
@@ -188,7 +188,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     let registry = call.cluster.registry();
     let now = registry.get(&resource.group, &resource.version, &resource.plural);
     // A later definition of the same name defines other objects.
-    let is_same = |now: &Served| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
+    let is_same = |now: &ServedKind| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
     if definition(store, custom).is_some() && now.is_some_and(|now| is_same(now)) {
         return Ok(());
     }
@@ -197,7 +197,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
 }
 
 /// Whether the definition of a custom kind is being deleted. Its objects can be read until they are gone.
-fn has_terminating_definition(served: &Served, store: &Store<StorageKey>) -> bool {
+fn has_terminating_definition(served: &ServedKind, store: &Store<StorageKey>) -> bool {
     let definition = served.custom.as_ref().and_then(|custom| definition(store, custom));
     definition.is_some_and(|definition| definition.document.is_terminating())
 }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::api::selection::Selection;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::store::{Key, Snapshot, Stored};
 
 /// Maximum number of objects held. Clients request pages of 500.
@@ -26,7 +26,7 @@ pub(crate) struct Items {
 /// Position in a snapshot.
 #[derive(Clone)]
 pub(super) struct Walk {
-    pub(super) served: Arc<Served>,
+    pub(super) served: Arc<ServedKind>,
     pub(super) selection: Arc<Selection>,
     pub(super) snapshot: Snapshot,
     /// Namespace; empty for all.

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::items::Items;
 use super::reply::{AT_ONCE, ListMeta, Reply, go_package, partial_metadata};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::request::accept::{Accept, Encoding, View};
 use crate::response::ResponseBody;
 use crate::store::Stored;
@@ -98,7 +98,7 @@ impl Iterator for Rest {
 
 /// Encoding of a list's items, and of the bytes around them.
 struct Form {
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     accept: Accept,
     /// Set for protobuf.
     message: Option<ListMessage>,
@@ -275,7 +275,7 @@ fn drop_empty_continue(metadata: &mut Value) {
 }
 
 /// Builds the 406 for the view of a single object.
-pub(super) fn no_list(served: &Served) -> ApiError {
+pub(super) fn no_list(served: &ServedKind) -> ApiError {
     let kind = if served.is_custom() {
         "*unstructured.UnstructuredList".to_owned()
     } else {

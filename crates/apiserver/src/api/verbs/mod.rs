@@ -45,7 +45,7 @@ use crate::api::admission::{Attributes, ObjectKind, OperationOptions, is_namespa
 use crate::api::conversion::Memo;
 use crate::faults::Stale;
 use crate::kind::WriteContext;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::{Resource, StorageKey};
 use crate::kinds::builtin;
 use crate::request::accept::Accept;
@@ -65,7 +65,7 @@ pub(crate) const RETRIES: usize = 64;
 pub(crate) struct Call {
     pub(crate) context: Arc<Context>,
     pub(crate) cluster: Arc<ClusterState>,
-    pub(crate) served: Arc<Served>,
+    pub(crate) served: Arc<ServedKind>,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,
     pub(crate) accept: Accept,
@@ -159,7 +159,7 @@ impl Call {
             kind: kind.to_owned(),
             ..Resource::clone(&self.served.resource)
         };
-        let served = Arc::new(Served::new(Arc::new(resource), schema, &builtin::PLAIN, None));
+        let served = Arc::new(ServedKind::new(Arc::new(resource), schema, &builtin::PLAIN, None));
         Self { served, ..self.clone() }
     }
 
@@ -251,7 +251,7 @@ impl Call {
 }
 
 /// Builds the 405, with the message for builtin or for custom resources.
-pub(crate) fn method_not_allowed(served: &Served, verb: &str) -> ApiError {
+pub(crate) fn method_not_allowed(served: &ServedKind, verb: &str) -> ApiError {
     let resource = &served.resource;
     if served.is_custom() {
         let message = format!(

@@ -5,7 +5,7 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::Call;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::Generation;
 
 /// Maximum length of the prefix from `generateName`, so that generated names fit into a label.
@@ -16,7 +16,7 @@ const MAX_PREFIX: usize = 58;
 /// # Errors
 /// 400 if they differ.
 pub(crate) fn reconcile_namespace(
-    served: &Served,
+    served: &ServedKind,
     namespace: &str,
     object: &mut Value,
 ) -> Result<(), ApiError> {
@@ -72,7 +72,7 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
 }
 
 /// Increments the generation if the update changed the fields that it counts.
-pub(crate) fn bump_generation(served: &Served, old: &Value, new: &mut Value) {
+pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value) {
     let outside = |object: &Value| {
         let mut rest = object.as_object().cloned().unwrap_or_default();
         for field in ["metadata", "apiVersion", "kind"] {
@@ -98,16 +98,16 @@ pub(crate) fn bump_generation(served: &Served, old: &Value, new: &mut Value) {
 }
 
 /// Validates the `metadata` of a new object.
-pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(served: &ServedKind, object: &Value) -> Vec<FieldError> {
     metadata::validate(rules(served), object)
 }
 
 /// Validates the `metadata` of an object's new state.
-pub(crate) fn validate_new_state(served: &Served, old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_new_state(served: &ServedKind, old: &Value, new: &Value) -> Vec<FieldError> {
     metadata::validate_new_state(rules(served), old, new)
 }
 
-fn rules(served: &Served) -> metadata::Rules {
+fn rules(served: &ServedKind) -> metadata::Rules {
     metadata::Rules { name: served.resource.rules.name, custom: served.is_custom() }
 }
 

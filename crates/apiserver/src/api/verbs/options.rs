@@ -6,7 +6,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 
 /// Reason why a body does not have the endpoint's type.
 pub(super) enum Refusal {
@@ -51,7 +51,7 @@ pub(super) fn check_version(api_version: &str) -> Result<(), String> {
 }
 
 /// Checks `apiVersion` and `kind`. Builtin endpoints accept objects without them.
-pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal> {
+pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), Refusal> {
     if object.is_null() && served.is_custom() {
         return Err(Refusal::Unrecognized("Object 'Kind' is missing in 'null'".to_owned()));
     }
@@ -96,7 +96,7 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
 }
 
 /// Builds the 422 for a custom object of another kind in the right version.
-pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Result<(), ApiError> {
+pub(super) fn check_custom_kind(served: &ServedKind, object: &Value) -> Result<(), ApiError> {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     if !served.is_custom() || kind == served.kind.kind {
         return Ok(());
@@ -108,7 +108,7 @@ pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Result<(), A
 }
 
 /// Sets `apiVersion` and `kind`, which are optional at builtin endpoints.
-pub(super) fn complete_type(served: &Served, object: &mut Value) {
+pub(super) fn complete_type(served: &ServedKind, object: &mut Value) {
     if !served.is_custom()
         && let Some(fields) = object.as_object_mut()
     {

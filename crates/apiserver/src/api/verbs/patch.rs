@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::reply::Reply;
 use super::update::{self, Ownership, Reviewed};
 use super::{Call, RETRIES, create, object_meta};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::request::body;
 use crate::request::query::{FieldValidation, Write, WriteOptions};
 
@@ -117,7 +117,7 @@ impl Patch {
     }
 
     /// Returns the patched object.
-    pub(super) fn apply(&self, served: &Served, old: &Value) -> Result<Value, ApiError> {
+    pub(super) fn apply(&self, served: &ServedKind, old: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => patch::json(old, patch),
             Self::Merge(_, patch, _) => {

@@ -10,7 +10,7 @@ use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::Call;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::Resource;
 use crate::request::accept::{Accept, Encoding, View};
 use crate::response::ResponseBody;
@@ -164,7 +164,7 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
-    pub(super) fn to_json(&self, served: &Served) -> Value {
+    pub(super) fn to_json(&self, served: &ServedKind) -> Value {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
         match &self.continue_token {
             Some(token) => metadata["continue"] = json!(token),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::request::query::{Write, WriteOptions, parse_uint};
 use crate::state::Refused;
@@ -286,7 +286,7 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Restores the parts that the endpoint does not write.
-fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
+fn isolate(served: &ServedKind, subresource: &str, old: &Value, new: &mut Value) {
     let keep = |name: &str| match subresource {
         "" => served.resource.status && name == "status",
         "status" => !["status", "metadata", "apiVersion", "kind"].contains(&name),
@@ -304,8 +304,8 @@ fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// Restores metadata in a write of `/status`: most of it for custom objects, for builtin kinds that of [`Served::status_keeps`].
-fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
+/// Restores metadata in a write of `/status`: most of it for custom objects, for builtin kinds that of [`ServedKind::status_keeps`].
+fn keep_metadata(served: &ServedKind, old: &Value, new: &mut Value) {
     let own = served.strategy.status_keeps(served);
     let kept: &[&str] = if served.is_custom() {
         &["labels", "annotations", "finalizers", "ownerReferences", "generateName"]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::known::is_deleting;
 use super::names::track;
 use super::{CLEANUP, GROUP, PLURAL, commit, put, resource};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kinds::definition::{condition, set_condition};
 use crate::state::deletion::begin_deletion;
 use crate::state::{ClusterState, Turns};
@@ -49,7 +49,7 @@ pub(super) async fn run(cluster: &ClusterState, key: &Key) {
 }
 
 /// Reads a definition that waits until its objects are deleted.
-fn read(cluster: &ClusterState, served: &Served, key: &Key) -> Option<(u64, Value)> {
+fn read(cluster: &ClusterState, served: &ServedKind, key: &Key) -> Option<(u64, Value)> {
     let stored = cluster.read(|store| store.get(served.storage(), key).cloned())?;
     let definition = served.value(&stored);
     is_deleting(&definition).then_some((stored.revision, definition))
@@ -58,7 +58,7 @@ fn read(cluster: &ClusterState, served: &Served, key: &Key) -> Option<(u64, Valu
 /// Sets the condition that the deletion of objects has begun, and reads the definition again.
 fn report_progress(
     cluster: &ClusterState,
-    served: &Served,
+    served: &ServedKind,
     key: &Key,
     revision: u64,
     definition: Value,
@@ -96,7 +96,7 @@ fn reason(definition: &Value) -> &str {
 
 /// Deletes the objects of a snapshot, and marks those with finalizers as being deleted. Objects that are marked already wait for
 /// their finalizers.
-async fn delete_instances(cluster: &ClusterState, served: &Served, snapshot: &Snapshot) {
+async fn delete_instances(cluster: &ClusterState, served: &ServedKind, snapshot: &Snapshot) {
     let mut turns = Turns::default();
     let living = snapshot.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
     for (key, stored) in living {

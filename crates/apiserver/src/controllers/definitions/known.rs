@@ -7,7 +7,7 @@ use kube_apimachinery::metadata;
 use serde_json::Value;
 
 use super::{CLEANUP, names, put, resource};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
 use crate::store::Key;
@@ -27,14 +27,14 @@ pub(super) struct Definition {
     revision: u64,
     pub(super) value: Arc<Value>,
     /// Its served resources.
-    resources: Vec<Arc<Served>>,
+    resources: Vec<Arc<ServedKind>>,
 }
 
 /// Changes of the served resources.
 #[derive(Default)]
 pub(super) struct ServedChanges {
-    pub(super) removed: Vec<Arc<Served>>,
-    pub(super) added: Vec<Arc<Served>>,
+    pub(super) removed: Vec<Arc<ServedKind>>,
+    pub(super) added: Vec<Arc<ServedKind>>,
 }
 
 impl Known {
@@ -45,7 +45,7 @@ impl Known {
     pub(super) fn settle(
         &mut self,
         cluster: &ClusterState,
-        served: &Served,
+        served: &ServedKind,
         mut due: BTreeSet<Key>,
     ) -> ServedChanges {
         let mut changes = ServedChanges::default();
@@ -82,7 +82,7 @@ impl Known {
     }
 
     /// Reads a definition, if it changed; returns whether it exists.
-    fn read(&mut self, cluster: &ClusterState, served: &Served, key: &Key) -> bool {
+    fn read(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key) -> bool {
         let stored = cluster.read(|store| store.get(served.storage(), key).cloned());
         let Some(stored) = stored else { return false };
         let known = self.definitions.get_mut(key);
@@ -121,7 +121,7 @@ impl Known {
     }
 
     /// Accepts the free names of a definition, and establishes it if it has all of them.
-    fn accept(&mut self, cluster: &ClusterState, served: &Served, key: &Key) {
+    fn accept(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key) {
         let Some(known) = self.definitions.get(key) else { return };
         if let Some(status) = names::accept(cluster, &known.value, || self.beside(key)) {
             self.put_status(cluster, served, key, status);
@@ -133,7 +133,7 @@ impl Known {
     }
 
     /// Stores a new `status`, and reads the definition again. If it changed meanwhile, that write settles it again.
-    fn put_status(&mut self, cluster: &ClusterState, served: &Served, key: &Key, status: Value) {
+    fn put_status(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key, status: Value) {
         let Some(known) = self.definitions.get(key) else { return };
         let mut next = Value::clone(&known.value);
         next["status"] = status;
@@ -149,7 +149,7 @@ impl Known {
         let registry = cluster.registry();
         let old = std::mem::replace(&mut known.resources, resource::resources(&known.value, &registry));
         let new = &known.resources;
-        let is_kept = |served: &&Arc<Served>| new.iter().any(|one| Arc::ptr_eq(one, served));
+        let is_kept = |served: &&Arc<ServedKind>| new.iter().any(|one| Arc::ptr_eq(one, served));
         changes.removed.extend(old.iter().filter(|served| !is_kept(served)).cloned());
         changes.added.extend(new.iter().filter(|served| !registry.serves(served)).cloned());
     }

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use self::known::Known;
 use crate::bootstrap;
-use crate::kind::registry::{Registry, Served};
+use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::StorageKey;
 use crate::kinds::definition::{CLEANUP, GROUP, PLURAL, is_table, table};
 use crate::state::{ClusterState, CommitObserver, Refused};
@@ -87,19 +87,19 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, definitions: Arc<Definitions
 }
 
 /// Stores a new state of a definition; returns `false` if it changed meanwhile.
-fn put(cluster: &ClusterState, served: &Served, key: &Key, expected: u64, definition: &Value) -> bool {
+fn put(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64, definition: &Value) -> bool {
     let change = Change::Put(served.document(definition));
     commit(cluster, served, key, expected, change)
 }
 
-fn commit(cluster: &ClusterState, served: &Served, key: &Key, expected: u64, change: Change) -> bool {
+fn commit(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64, change: Change) -> bool {
     let outcome = cluster
         .commit(served.storage(), key, Some(expected), change, |_| Ok::<(), std::convert::Infallible>(()));
     !matches!(outcome, Err(Refused::Conflict))
 }
 
 /// Replaces the registry by one without and with these resources. All others keep their identity.
-fn replace_registry(cluster: &ClusterState, removed: &[Arc<Served>], added: &[Arc<Served>]) {
+fn replace_registry(cluster: &ClusterState, removed: &[Arc<ServedKind>], added: &[Arc<ServedKind>]) {
     if removed.is_empty() && added.is_empty() {
         return;
     }

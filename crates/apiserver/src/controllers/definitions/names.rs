@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kube_apimachinery::metadata;
 use serde_json::{Map, Value, json};
 
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kinds::definition::{condition, set_condition};
 use crate::state::ClusterState;
 use crate::state::writer;
@@ -33,7 +33,7 @@ pub(super) fn establish(cluster: &ClusterState, definition: &Value) -> Option<Va
 }
 
 /// Records the server's ownership of the status fields that it writes.
-pub(super) fn track(cluster: &ClusterState, served: &Served, old: &Value, new: &mut Value) {
+pub(super) fn track(cluster: &ClusterState, served: &ServedKind, old: &Value, new: &mut Value) {
     writer::track_as(cluster, served, "kube-apiserver", "status", Some(old), new);
 }
 

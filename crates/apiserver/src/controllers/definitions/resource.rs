@@ -10,7 +10,7 @@ use kube_apimachinery::selector::SelectableField;
 use kube_apimachinery::table;
 use serde_json::{Value, json};
 
-use crate::kind::registry::{Custom, Registry, Served};
+use crate::kind::registry::{Custom, Registry, ServedKind};
 use crate::kind::resource::{Generation, Resource, Rules, ScalePaths, StorageKey};
 use crate::kind::version;
 use crate::kind::webhook_conversion::{ObjectVersion, ReviewVersion, WebhookConversion};
@@ -23,7 +23,7 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 
 /// Returns the served resources of an established definition. Resources that `old` serves unchanged keep
 /// their identity.
-pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> {
+pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<ServedKind>> {
     if condition(definition, "Established") != "True" || is_builtin(definition, old) {
         return Vec::new();
     }
@@ -53,7 +53,7 @@ pub(super) fn storage(definition: &Value) -> StorageKey {
 }
 
 /// Returns the resource in its storage version, whether it is served or not.
-pub(super) fn of_storage(definition: &Value, registry: &Registry) -> Option<Arc<Served>> {
+pub(super) fn of_storage(definition: &Value, registry: &Registry) -> Option<Arc<ServedKind>> {
     let versions = definition["spec"]["versions"].as_array()?;
     let version = versions.iter().find(|version| version["storage"] == true)?;
     let webhook = LazyCell::new(|| webhook_conversion(definition).map(Arc::new));
@@ -65,7 +65,7 @@ fn served_version(
     version: &Value,
     old: &Registry,
     webhook: &LazyCell<Option<Arc<WebhookConversion>>, impl FnOnce() -> Option<Arc<WebhookConversion>>>,
-) -> Option<Arc<Served>> {
+) -> Option<Arc<ServedKind>> {
     let custom = Custom {
         definition: metadata::text(definition, "name").to_owned(),
         uid: metadata::text(definition, "uid").to_owned(),
@@ -111,7 +111,7 @@ fn served_version(
         status,
         scale: subresources.get("scale").filter(|scale| scale.is_object()).map(scale_paths),
         other_subresources: Vec::new(),
-        act: None,
+        action: None,
         conversion: None,
         columns: table::custom::columns(version),
         selectable: selectable(version),
@@ -126,7 +126,7 @@ fn served_version(
     };
     let parsed = Option::as_ref(webhook).and_then(|webhook| webhook.version(&resource.version));
     let parsed = parsed.map_or_else(|| schema(version), |version| Arc::clone(&version.schema));
-    let served = Served::new(Arc::new(resource), parsed, &kinds::custom::Custom, Some(custom));
+    let served = ServedKind::new(Arc::new(resource), parsed, &kinds::custom::Custom, Some(custom));
     if let Some(webhook) = &**webhook {
         return Some(Arc::new(served.converted_by(Arc::clone(webhook))));
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use kube_apimachinery::metadata;
 use serde_json::{Value, json};
 
-use crate::kind::registry::{Registry, Served};
+use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::StorageKey;
 use crate::state::deletion::{FOREGROUND, ORPHAN, begin_deletion};
 use crate::state::writer;
@@ -58,7 +58,7 @@ struct Collector {
 }
 
 struct Followed {
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     /// Whether the graph contains every object of the table at revision `seen`.
     known: bool,
 }
@@ -83,7 +83,7 @@ enum Owner {
 
 /// An object that was read in order to change it.
 pub(crate) struct Read {
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     place: Place,
     stored: Arc<Stored>,
     /// Value of `stored`. In a version that a webhook converts, only its metadata counts.
@@ -91,7 +91,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    pub(crate) fn new(served: &Arc<Served>, key: &Key, stored: &Arc<Stored>, object: Value) -> Self {
+    pub(crate) fn new(served: &Arc<ServedKind>, key: &Key, stored: &Arc<Stored>, object: Value) -> Self {
         let place = Place { table: served.storage().clone(), key: key.clone() };
         Self { served: Arc::clone(served), place, stored: Arc::clone(stored), object }
     }

@@ -161,7 +161,7 @@ pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
         kind: resource.kind.clone(),
         group_version: None,
         verbs: verbs.clone(),
-        act: None,
+        action: None,
         connects: false,
     });
     let scale = resource.scale.is_some().then(|| Subresource {
@@ -169,7 +169,7 @@ pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
         kind: "Scale".to_owned(),
         group_version: Some(("autoscaling".to_owned(), "v1".to_owned())),
         verbs,
-        act: None,
+        action: None,
         connects: false,
     });
     let mut all: Vec<Subresource> = status.into_iter().chain(scale).collect();

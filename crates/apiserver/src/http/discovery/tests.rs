@@ -27,7 +27,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             selector: None,
         }),
         other_subresources: Vec::new(),
-        act: None,
+        action: None,
         conversion: None,
         columns: Vec::new(),
         selectable: Vec::new(),

@@ -9,7 +9,7 @@ use super::super::definition::Definition;
 use super::super::namespace::Namespace;
 use super::strategy::{CertificateSigningRequest, PLAIN};
 use crate::kind::Strategy;
-use crate::kind::resource::{Act, Conversion, Generation, Rules};
+use crate::kind::resource::{Conversion, Generation, PostAction, Rules};
 
 /// Attributes of a kind that the data files do not contain.
 pub(super) struct Kind {
@@ -207,16 +207,16 @@ pub(super) static KINDS: &[Kind] = &[
 ];
 
 /// Returns the action of a POST to a collection or to a subresource of its objects, if it does not store an object.
-pub(super) fn act(plural: &str, subresource: &str) -> Option<Act> {
+pub(super) fn action(plural: &str, subresource: &str) -> Option<PostAction> {
     match (plural, subresource) {
-        ("bindings", "") | ("pods", "binding") => Some(Act::Bind),
-        ("pods", "eviction") => Some(Act::Evict),
-        ("serviceaccounts", "token") => Some(Act::IssueToken),
-        ("tokenreviews", "") => Some(Act::ReviewToken),
-        ("selfsubjectreviews", "") => Some(Act::ReviewSelf),
-        ("subjectaccessreviews" | "localsubjectaccessreviews", "") => Some(Act::ReviewAccess),
-        ("selfsubjectaccessreviews", "") => Some(Act::ReviewOwnAccess),
-        ("selfsubjectrulesreviews", "") => Some(Act::ReviewRules),
+        ("bindings", "") | ("pods", "binding") => Some(PostAction::Bind),
+        ("pods", "eviction") => Some(PostAction::Evict),
+        ("serviceaccounts", "token") => Some(PostAction::IssueToken),
+        ("tokenreviews", "") => Some(PostAction::ReviewToken),
+        ("selfsubjectreviews", "") => Some(PostAction::ReviewSelf),
+        ("subjectaccessreviews" | "localsubjectaccessreviews", "") => Some(PostAction::ReviewAccess),
+        ("selfsubjectaccessreviews", "") => Some(PostAction::ReviewOwnAccess),
+        ("selfsubjectrulesreviews", "") => Some(PostAction::ReviewRules),
         _ => None,
     }
 }

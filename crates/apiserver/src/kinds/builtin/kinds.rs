@@ -5,9 +5,9 @@ use std::sync::Arc;
 use kube_apimachinery::schema::{self, Schema};
 use serde::Deserialize;
 
-use super::kind_table::{KINDS, Kind, act, path};
+use super::kind_table::{KINDS, Kind, action, path};
 use super::{columns, data};
-use crate::kind::registry::{Registry, Served};
+use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::{Resource, ScalePaths, StorageKey, Subresource};
 
 /// A row of `resources.txt`, as in discovery.
@@ -44,7 +44,8 @@ struct SubresourceRow {
 
 /// Returns a registry of the builtin resources.
 pub(crate) fn registry() -> Registry {
-    let served = rows().map(|(kind, resource, schema)| Served::new(resource, schema, kind.strategy, None));
+    let served =
+        rows().map(|(kind, resource, schema)| ServedKind::new(resource, schema, kind.strategy, None));
     Registry::builtin(served.collect())
 }
 
@@ -97,7 +98,7 @@ impl Kind {
                 kind: sub.kind.clone(),
                 group_version: (!sub.version.is_empty()).then(|| (sub.group.clone(), sub.version.clone())),
                 verbs: sub.verbs.clone(),
-                act: act(self.plural, &sub.name),
+                action: action(self.plural, &sub.name),
                 connects: sub.kind.ends_with("Options"),
             })
             .collect();
@@ -126,7 +127,7 @@ impl Kind {
             columns: columns::of(&row.kind),
             selectable: (self.selectable)(),
             rules: self.rules,
-            act: act(self.plural, ""),
+            action: action(self.plural, ""),
             conversion: self.conversion,
             kind: row.kind,
             plural: row.name,

@@ -4,7 +4,7 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
 use super::{certificate_request, certificates, priority_class, quota};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::{Strategy, WriteContext};
 
 /// Strategy of builtin kinds without one of their own.
@@ -15,29 +15,29 @@ pub(crate) static PLAIN: Plain = Plain;
 pub(crate) struct Plain;
 
 impl Strategy for Plain {
-    fn default(&self, served: &Served, object: &mut Value) {
+    fn default(&self, served: &ServedKind, object: &mut Value) {
         super::conform(&served.resource, object);
     }
 
-    fn convert_to_storage(&self, served: &Served, object: &mut Value) {
+    fn convert_to_storage(&self, served: &ServedKind, object: &mut Value) {
         super::to_storage(&served.resource, object);
     }
 
-    fn convert_from_storage(&self, served: &Served, object: &mut Value) {
+    fn convert_from_storage(&self, served: &ServedKind, object: &mut Value) {
         super::from_storage(&served.resource, object);
     }
 
-    fn prepare_create(&self, served: &Served, _context: &WriteContext<'_>, object: &mut Value) {
+    fn prepare_create(&self, served: &ServedKind, _context: &WriteContext<'_>, object: &mut Value) {
         super::prepare_create(&served.resource, object);
     }
 
-    fn prepare_storage(&self, served: &Served, object: &mut Value) {
+    fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
         super::forget_empty(&served.resource, object);
     }
 
     fn prepare_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         _context: &WriteContext<'_>,
         old: &Value,
         new: &mut Value,
@@ -46,13 +46,13 @@ impl Strategy for Plain {
         super::prepare_update(&served.resource, subresource, old, new);
     }
 
-    fn validate_create(&self, served: &Served, object: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
         super::validate_create(&served.resource, object)
     }
 
     fn validate_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         old: &Value,
         new: &Value,
         subresource: &str,
@@ -62,7 +62,7 @@ impl Strategy for Plain {
 
     fn warnings(
         &self,
-        served: &Served,
+        served: &ServedKind,
         object: &Value,
         old: Option<&Value>,
         _subresource: &str,
@@ -74,11 +74,11 @@ impl Strategy for Plain {
         super::warnings(&served.resource, object).into_iter().chain(of_quota).chain(ineffective).collect()
     }
 
-    fn deprecation(&self, served: &Served) -> Option<&'static str> {
+    fn deprecation(&self, served: &ServedKind) -> Option<&'static str> {
         super::deprecation(&served.resource)
     }
 
-    fn status_keeps(&self, served: &Served) -> Option<&'static str> {
+    fn status_keeps(&self, served: &ServedKind) -> Option<&'static str> {
         match (served.resource.group.as_str(), served.resource.kind.as_str()) {
             ("apps", "Deployment") => Some("labels"),
             ("", "Pod") => Some("ownerReferences"),
@@ -86,18 +86,18 @@ impl Strategy for Plain {
         }
     }
 
-    fn grace_period(&self, served: &Served, object: &Value, asked: Option<i64>) -> Option<i64> {
+    fn grace_period(&self, served: &ServedKind, object: &Value, asked: Option<i64>) -> Option<i64> {
         super::grace_period(&served.resource, object, asked)
     }
 
-    fn admit_delete_by_name(&self, served: &Served, name: &str) -> Result<(), ApiError> {
+    fn admit_delete_by_name(&self, served: &ServedKind, name: &str) -> Result<(), ApiError> {
         match (served.resource.group.as_str(), served.resource.kind.as_str()) {
             ("scheduling.k8s.io", "PriorityClass") => priority_class::admit_delete(name),
             _ => Ok(()),
         }
     }
 
-    fn orphans_by_default(&self, served: &Served) -> bool {
+    fn orphans_by_default(&self, served: &ServedKind) -> bool {
         let storage = served.storage();
         matches!(
             (storage.group.as_str(), storage.plural.as_str()),
@@ -111,22 +111,22 @@ impl Strategy for Plain {
 pub(crate) struct CertificateSigningRequest;
 
 impl Strategy for CertificateSigningRequest {
-    fn default(&self, served: &Served, request: &mut Value) {
+    fn default(&self, served: &ServedKind, request: &mut Value) {
         PLAIN.default(served, request);
     }
 
-    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, request: &mut Value) {
+    fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, request: &mut Value) {
         PLAIN.prepare_create(served, context, request);
         certificates::identify(context.user, request);
     }
 
-    fn prepare_storage(&self, served: &Served, request: &mut Value) {
+    fn prepare_storage(&self, served: &ServedKind, request: &mut Value) {
         PLAIN.prepare_storage(served, request);
     }
 
     fn prepare_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         context: &WriteContext<'_>,
         old: &Value,
         new: &mut Value,
@@ -136,7 +136,7 @@ impl Strategy for CertificateSigningRequest {
         PLAIN.prepare_update(served, context, old, new, subresource);
     }
 
-    fn validate_create(&self, _served: &Served, request: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, _served: &ServedKind, request: &Value) -> Vec<FieldError> {
         certificate_request::validate(request)
     }
 
@@ -147,7 +147,7 @@ impl Strategy for CertificateSigningRequest {
 
     fn validate_update(
         &self,
-        _served: &Served,
+        _served: &ServedKind,
         old: &Value,
         new: &Value,
         subresource: &str,
@@ -159,7 +159,7 @@ impl Strategy for CertificateSigningRequest {
 
     fn warnings(
         &self,
-        served: &Served,
+        served: &ServedKind,
         request: &Value,
         old: Option<&Value>,
         subresource: &str,

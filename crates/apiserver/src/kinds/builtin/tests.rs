@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::served;
 use crate::api::verbs::reply::Reply;
 use crate::api::verbs::{create, delete, read};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::request::accept::{Accept, Encoding};
 use crate::testing::{self, Running};
 
@@ -48,7 +48,7 @@ fn required(api_version: &str, kind: &str) -> Value {
 }
 
 /// Returns a minimal object of the kind.
-fn object(served: &Served) -> Value {
+fn object(served: &ServedKind) -> Value {
     let mut object = required(&served.kind.api_version, &served.kind.kind);
     object["apiVersion"] = json!(served.kind.api_version);
     object["kind"] = json!(served.kind.kind);
@@ -63,7 +63,7 @@ async fn body(reply: Reply) -> Bytes {
     reply.body.collect().await.unwrap().to_bytes()
 }
 
-fn path(served: &Served) -> String {
+fn path(served: &ServedKind) -> String {
     let resource = &served.resource;
     let prefix = if resource.group.is_empty() { "/api" } else { "/apis" };
     let namespace = if resource.namespaced { "/namespaces/default" } else { "" };
@@ -71,7 +71,7 @@ fn path(served: &Served) -> String {
 }
 
 /// Creates, gets, lists and deletes an object in one encoding, and returns it as it was read.
-async fn live(server: &Running, served: &Served, encoding: Encoding) -> Value {
+async fn live(server: &Running, served: &ServedKind, encoding: Encoding) -> Value {
     let what = format!("{} {} in {encoding:?}", served.kind.api_version, served.kind.kind);
     let collection = path(served);
     let object = object(served);
@@ -123,7 +123,7 @@ fn drop_nothing(value: &mut Value) {
 async fn every_stored_kind_lives_in_json_and_in_protobuf() {
     let registry = testing::server().registry();
     let stored =
-        registry.all().filter(|served| served.resource.allows("create") && served.resource.act.is_none());
+        registry.all().filter(|served| served.resource.allows("create") && served.resource.action.is_none());
     let mut count = 0;
     for served in stored {
         // One server for each encoding, so that objects of one cannot affect the other.

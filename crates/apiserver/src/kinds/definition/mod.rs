@@ -8,7 +8,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin::PLAIN;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kind::{Strategy, WriteContext};
 pub(crate) use conditions::{condition, set_condition};
@@ -32,19 +32,19 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
 pub(crate) struct Definition;
 
 impl Strategy for Definition {
-    fn default(&self, served: &Served, definition: &mut Value) {
+    fn default(&self, served: &ServedKind, definition: &mut Value) {
         PLAIN.default(served, definition);
         object::default(definition);
     }
 
-    fn prepare_create(&self, served: &Served, context: &WriteContext<'_>, definition: &mut Value) {
+    fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, definition: &mut Value) {
         PLAIN.prepare_create(served, context, definition);
         object::prepare_create(definition);
     }
 
     fn prepare_update(
         &self,
-        served: &Served,
+        served: &ServedKind,
         context: &WriteContext<'_>,
         old: &Value,
         new: &mut Value,
@@ -54,13 +54,13 @@ impl Strategy for Definition {
         object::prepare_update(new, subresource);
     }
 
-    fn validate_create(&self, _served: &Served, definition: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, _served: &ServedKind, definition: &Value) -> Vec<FieldError> {
         validate::create(definition)
     }
 
     fn validate_update(
         &self,
-        _served: &Served,
+        _served: &ServedKind,
         old: &Value,
         new: &Value,
         subresource: &str,
@@ -70,7 +70,7 @@ impl Strategy for Definition {
 
     fn warnings(
         &self,
-        _served: &Served,
+        _served: &ServedKind,
         definition: &Value,
         old: Option<&Value>,
         subresource: &str,

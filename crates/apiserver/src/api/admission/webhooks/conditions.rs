@@ -13,7 +13,7 @@ use super::review;
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
 use crate::kind::match_condition;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::user::UserInfo;
 
 /// Maximum number of questions to the authorizer for the conditions of a webhook.
@@ -44,7 +44,7 @@ impl Condition {
 pub(super) fn hold(
     webhook: &Webhook,
     attributes: &Attributes<'_>,
-    served: &Served,
+    served: &ServedKind,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<bool, ApiError> {

@@ -9,14 +9,14 @@ use super::conditions;
 use super::review::{self, Response, WebhookKind};
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::webhook_client::TimeoutQuery;
 
 /// A request as a webhook gets it.
 pub(super) struct Invocation<'a> {
     pub(super) attributes: &'a Attributes<'a>,
     /// Resource as which the webhook gets the request.
-    pub(super) served: &'a Served,
+    pub(super) served: &'a ServedKind,
     pub(super) object: Option<&'a Value>,
     pub(super) old: Option<&'a Value>,
 }

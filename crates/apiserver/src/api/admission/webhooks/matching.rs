@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::versions::Equivalents;
 use super::webhook::Webhook;
 use crate::api::admission::{Attributes, Operation, is_namespace};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::Resource;
 use crate::store::{Key, TypeMeta};
 
@@ -106,7 +106,7 @@ pub(super) enum As {
     /// That of the request.
     Requested,
     /// The same resource in another version, or in another group.
-    Equivalent(Arc<Served>),
+    Equivalent(Arc<ServedKind>),
 }
 
 /// Returns the resource as which a webhook gets the request; `None` if it is not called. Match conditions are not evaluated.

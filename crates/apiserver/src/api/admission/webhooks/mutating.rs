@@ -15,7 +15,7 @@ use super::review::{JSON_PATCH, Response, WebhookKind};
 use super::versions::{Equivalents, convert};
 use super::webhook::Webhook;
 use crate::api::admission::{Attributes, ObjectKind, restore_managed_fields};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 
 /// Calls mutating webhooks, in one round or two.
 pub(in crate::api::admission) struct MutatingWebhooks {
@@ -220,7 +220,11 @@ fn patched(
 ///
 /// # Errors
 /// 500 if it cannot be decoded or converted, 422 if a custom object changed its type.
-async fn decoded(attributes: &Attributes<'_>, served: &Served, mut object: Value) -> Result<Value, ApiError> {
+async fn decoded(
+    attributes: &Attributes<'_>,
+    served: &ServedKind,
+    mut object: Value,
+) -> Result<Value, ApiError> {
     let resource = &served.resource;
     let kind = if attributes.is_of_resource() { ObjectKind::of(served) } else { attributes.kind };
     check_type(attributes, served, kind, &mut object)?;
@@ -240,7 +244,7 @@ async fn decoded(attributes: &Attributes<'_>, served: &Served, mut object: Value
 /// Checks that a patched object is still of its kind. A missing type is restored.
 fn check_type(
     attributes: &Attributes<'_>,
-    served: &Served,
+    served: &ServedKind,
     kind: ObjectKind<'_>,
     object: &mut Value,
 ) -> Result<(), ApiError> {

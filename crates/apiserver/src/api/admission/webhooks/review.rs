@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::matching::operation_name;
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::webhook_client::{decode_review, wrong_type};
 
 /// Decoder that accepts, like Go's, unused bits in the last symbol.
@@ -55,7 +55,7 @@ pub(super) enum WebhookKind {
 /// Builds a review. `served` is the resource as which the webhook gets the request, and `object` and `old` are in its version.
 pub(super) fn request(
     attributes: &Attributes<'_>,
-    served: &Served,
+    served: &ServedKind,
     version: ReviewVersion,
     uid: &str,
     object: Option<&Value>,
@@ -70,7 +70,7 @@ pub(super) fn request(
 }
 
 /// Returns the fields of a request that are short: those that match conditions can use.
-pub(super) fn fields(attributes: &Attributes<'_>, served: &Served, object: Option<&Value>) -> Value {
+pub(super) fn fields(attributes: &Attributes<'_>, served: &ServedKind, object: Option<&Value>) -> Value {
     let own = &attributes.served.resource;
     let requested = &attributes.kind;
     let requested = json!({"group": requested.group, "version": requested.version, "kind": requested.kind});
@@ -81,7 +81,7 @@ pub(super) fn fields(attributes: &Attributes<'_>, served: &Served, object: Optio
     } else {
         requested.clone()
     };
-    let resource = |of: &Served| {
+    let resource = |of: &ServedKind| {
         let of = &of.resource;
         json!({"group": of.group, "version": of.version, "resource": own.plural})
     };

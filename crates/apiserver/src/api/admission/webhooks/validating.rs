@@ -14,7 +14,7 @@ use super::review::WebhookKind;
 use super::versions::{Equivalents, convert};
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 
 /// Maximum number of webhooks that are called at the same time for a request.
 const PARALLEL: usize = 64;
@@ -108,7 +108,7 @@ fn call<'a>(webhook: &'a Webhook, invocation: &'a Invocation<'a>) -> BoxFuture<'
 
 /// Objects of a request in another version.
 struct Version {
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     object: Option<Value>,
     old: Option<Value>,
 }
@@ -116,7 +116,7 @@ struct Version {
 impl Version {
     async fn of(
         attributes: &Attributes<'_>,
-        served: &Arc<Served>,
+        served: &Arc<ServedKind>,
         object: Option<&Value>,
     ) -> Result<Self, ApiError> {
         let object = convert(attributes, attributes.served, served, object).await?;

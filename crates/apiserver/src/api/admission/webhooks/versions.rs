@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::api::admission::Attributes;
 use crate::api::conversion::Converter;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
 
@@ -22,15 +22,20 @@ pub(super) struct Equivalents(Mutex<Tables>);
 struct Tables {
     /// Version of the registry from which they come.
     registry: u64,
-    resources: Arc<BTreeMap<StorageKey, Vec<Arc<Served>>>>,
+    resources: Arc<BTreeMap<StorageKey, Vec<Arc<ServedKind>>>>,
 }
 
 impl Equivalents {
     /// Returns the other resources with the same objects that have the subresource.
-    pub(super) fn of(&self, cluster: &ClusterState, served: &Served, subresource: &str) -> Vec<Arc<Served>> {
+    pub(super) fn of(
+        &self,
+        cluster: &ClusterState,
+        served: &ServedKind,
+        subresource: &str,
+    ) -> Vec<Arc<ServedKind>> {
         let tables = self.tables(cluster);
         let resources = tables.get(served.storage()).into_iter().flatten();
-        let is_other = |other: &&Arc<Served>| {
+        let is_other = |other: &&Arc<ServedKind>| {
             let (own, other) = (&served.resource, &other.resource);
             (&own.group, &own.version) != (&other.group, &other.version)
         };
@@ -38,11 +43,11 @@ impl Equivalents {
         others.filter(|other| has_subresource(other, subresource)).cloned().collect()
     }
 
-    fn tables(&self, cluster: &ClusterState) -> Arc<BTreeMap<StorageKey, Vec<Arc<Served>>>> {
+    fn tables(&self, cluster: &ClusterState) -> Arc<BTreeMap<StorageKey, Vec<Arc<ServedKind>>>> {
         let version = cluster.registry_version();
         let mut tables = self.0.lock();
         if tables.registry != version {
-            let mut resources: BTreeMap<StorageKey, Vec<Arc<Served>>> = BTreeMap::new();
+            let mut resources: BTreeMap<StorageKey, Vec<Arc<ServedKind>>> = BTreeMap::new();
             for served in cluster.registry().all() {
                 resources.entry(served.storage().clone()).or_default().push(Arc::clone(served));
             }
@@ -53,7 +58,7 @@ impl Equivalents {
     }
 }
 
-fn has_subresource(served: &Served, subresource: &str) -> bool {
+fn has_subresource(served: &ServedKind, subresource: &str) -> bool {
     let resource = &served.resource;
     match subresource {
         "" => true,
@@ -70,8 +75,8 @@ fn has_subresource(served: &Served, subresource: &str) -> bool {
 /// 500 if the conversion webhook fails.
 pub(super) async fn convert(
     attributes: &Attributes<'_>,
-    from: &Served,
-    to: &Served,
+    from: &ServedKind,
+    to: &ServedKind,
     object: Option<&Value>,
 ) -> Result<Option<Value>, ApiError> {
     let Some(object) = object else { return Ok(None) };

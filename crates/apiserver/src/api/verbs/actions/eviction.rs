@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::reply::Reply;
 use super::super::{Call, RETRIES, delete, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::request::path::ResourcePath;
 use crate::request::query::{DeleteOptions, Write, WriteOptions};
 use crate::state::Refused;
@@ -201,7 +201,7 @@ fn disallow(status: &mut Value, generation: &Value, now: &Value) {
 /// Stores a changed budget; returns `false` if it changed meanwhile.
 fn put_status(
     call: &Call,
-    served: &Arc<Served>,
+    served: &Arc<ServedKind>,
     key: &Key,
     revision: u64,
     old: &Value,

@@ -15,20 +15,20 @@ use serde_json::{Value, json};
 use super::Call;
 use super::reply::Reply;
 use crate::api::admission::ObjectKind;
-use crate::kind::resource::Act;
+use crate::kind::resource::PostAction;
 use crate::request::query::{FieldValidation, WriteOptions};
 
 /// Executes the action of a POST to the call's path.
-pub(crate) async fn run(call: &Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
-    match act {
-        Act::Bind => binding::run(call, bytes).await,
-        Act::Evict => eviction::run(call, bytes).await,
-        Act::IssueToken => token::run(call, bytes).await,
-        Act::ReviewToken => review::run(call, bytes, review::of_token).await,
-        Act::ReviewSelf => review::run(call, bytes, review::of_self).await,
-        Act::ReviewAccess => review::run(call, bytes, review::of_access).await,
-        Act::ReviewOwnAccess => review::run(call, bytes, review::of_own_access).await,
-        Act::ReviewRules => review::run(call, bytes, review::of_rules).await,
+pub(crate) async fn run(call: &Call, action: PostAction, bytes: &Bytes) -> Result<Reply, ApiError> {
+    match action {
+        PostAction::Bind => binding::run(call, bytes).await,
+        PostAction::Evict => eviction::run(call, bytes).await,
+        PostAction::IssueToken => token::run(call, bytes).await,
+        PostAction::ReviewToken => review::run(call, bytes, review::of_token).await,
+        PostAction::ReviewSelf => review::run(call, bytes, review::of_self).await,
+        PostAction::ReviewAccess => review::run(call, bytes, review::of_access).await,
+        PostAction::ReviewOwnAccess => review::run(call, bytes, review::of_own_access).await,
+        PostAction::ReviewRules => review::run(call, bytes, review::of_rules).await,
     }
 }
 

@@ -12,7 +12,7 @@ use kube_apimachinery::status::ApiError;
 use tokio::task::JoinSet;
 
 use super::Watch;
-use crate::kind::registry::Served;
+use crate::kind::registry::ServedKind;
 use crate::store::{Event, Key, Stored};
 
 /// Maximum number of initial objects of a batch.
@@ -29,7 +29,7 @@ pub(super) struct Conversion {
 
 impl Conversion {
     /// Whether the object can be encoded now.
-    fn has(&self, served: &Served, stored: &Stored) -> bool {
+    fn has(&self, served: &ServedKind, stored: &Stored) -> bool {
         self.converted.contains_key(&stored.revision) || !served.awaits_conversion(stored)
     }
 

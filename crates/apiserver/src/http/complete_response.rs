@@ -18,7 +18,7 @@ const COMPRESSED_ABOVE: usize = 128 << 10;
 const READERS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
 /// Completes the response to the request with this head.
-pub(crate) fn finish(server: &Server, head: &Parts, response: &mut Response<ResponseBody>) {
+pub(crate) fn complete_response(server: &Server, head: &Parts, response: &mut Response<ResponseBody>) {
     let id = head.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
     let id = id.or_else(|| HeaderValue::try_from(server.cluster.audit_id()).ok());
     response.headers_mut().extend(id.map(|id| (AUDIT_ID, id)));
