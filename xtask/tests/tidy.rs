@@ -122,6 +122,8 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             // Composition.
             "manager",
             "builder",
+            "manifests",
+            "operator",
         ],
     ),
     (

@@ -48,11 +48,13 @@
 //!
 //! All are off by default:
 //!
-//! - `clap` adds `manager::Flags`, the command-line flags of an operator;
+//! - `clap` adds `manager::Flags`, the command-line flags of an operator, and `operator::Operator`, its commands: run, and print the
+//!   manifests and CustomResourceDefinitions; it includes `manifests`;
 //! - `http2` adds `serving::MetricsServerOptions::enable_http2`; talking to the API server does not need it;
 //! - `logging` adds the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them;
 //! - `opentelemetry` adds the module `telemetry`, a layer that exports the spans of reconciles and links the attempts of a
-//!   request.
+//!   request;
+//! - `manifests` adds the module `manifests`: the objects to deploy an operator, from its registrations.
 //!
 //! With feature `gzip` of `kube`, which your binary chooses, the API server compresses responses of more than 128 KiB, and they
 //! are decoded as they arrive; watches are never compressed. It pays off where the API server is far away. Within a cluster it
@@ -123,8 +125,12 @@ pub mod leader_election;
 #[cfg(feature = "logging")]
 pub mod logging;
 pub mod manager;
+#[cfg(feature = "manifests")]
+pub mod manifests;
 pub mod metrics;
 mod object;
+#[cfg(feature = "clap")]
+pub mod operator;
 mod ordered_watch;
 mod pace;
 mod panics;

@@ -365,6 +365,12 @@ impl Manager {
         controller::ControllerHandle::new(controller, Arc::clone(&self.shared.cache), runnables)
     }
 
+    /// The options that the manager was made with.
+    #[cfg(feature = "manifests")]
+    pub(crate) fn options(&self) -> &ManagerOptions {
+        &self.shared.options
+    }
+
     /// Wall time for this manager and its runnables.
     pub(crate) fn clock(&self) -> Clock {
         Clock::new(self.shared.options.epoch)

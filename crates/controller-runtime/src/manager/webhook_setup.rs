@@ -35,6 +35,12 @@ impl ManagerWebhooks {
 }
 
 impl Manager {
+    /// The registered webhooks, without adding a server.
+    #[cfg(feature = "manifests")]
+    pub(crate) fn registered_webhooks(&self) -> &Webhooks {
+        &self.shared.webhooks.webhooks
+    }
+
     /// The webhooks of this manager, for handlers of any kind ([`Webhooks::mutating`], [`Webhooks::validating`]) and for
     /// configurations. Those of a kind are registered by [`ControllerBuilder::defaulted`](crate::ControllerBuilder::defaulted),
     /// [`validated`](crate::ControllerBuilder::validated) and [`converted`](crate::ControllerBuilder::converted).

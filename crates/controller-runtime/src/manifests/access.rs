@@ -1,0 +1,74 @@
+//! Namespace, ServiceAccount, and roles for users of the kinds.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{ManifestObject, Part, Target};
+
+/// Access levels that Kubernetes aggregates: name and verbs of the objects, and verbs of their status.
+const LEVELS: [(&str, &[&str], &[&str]); 3] = [
+    ("view", &["get", "list", "watch"], &["get"]),
+    ("edit", &["create", "update", "patch", "delete", "deletecollection"], &[]),
+    ("admin", &[], &["update", "patch"]),
+];
+
+/// The namespace, unless every cluster has it.
+pub(super) fn namespace(target: &Target<'_>) -> Option<ManifestObject> {
+    let name = target.namespace;
+    if name == "default" || name.starts_with("kube-") {
+        return None;
+    }
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": { "name": name, "labels": { "pod-security.kubernetes.io/enforce": "restricted" } },
+    });
+    Some(ManifestObject::new(Part::Namespace, object))
+}
+
+/// The ServiceAccount and the roles.
+pub(super) fn objects(target: &Target<'_>) -> Vec<ManifestObject> {
+    let account = json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": { "name": target.name(), "namespace": target.namespace },
+    });
+    let mut objects = vec![account];
+    objects.extend(LEVELS.iter().filter_map(|(level, verbs, status)| role_of(target, level, verbs, status)));
+    objects.into_iter().map(|object| ManifestObject::new(Part::Rbac, object)).collect()
+}
+
+/// The role of users of the kinds at a level, unless it would be empty.
+fn role_of(target: &Target<'_>, level: &str, verbs: &[&str], status: &[&str]) -> Option<Value> {
+    let mut by_group: BTreeMap<&str, (Vec<String>, Vec<String>)> = BTreeMap::new();
+    for definition in &target.program.definitions {
+        let spec = &definition.spec;
+        let (objects, subresources) = by_group.entry(&spec.group).or_default();
+        let plural = &spec.names.plural;
+        objects.push(plural.clone());
+        let served = || spec.versions.iter().filter_map(|version| version.subresources.as_ref());
+        if served().any(|subresources| subresources.status.is_some()) {
+            subresources.push(format!("{plural}/status"));
+        }
+    }
+    let mut rules = Vec::new();
+    for (group, (objects, subresources)) in by_group {
+        for (resources, verbs) in [(objects, verbs), (subresources, status)] {
+            if !resources.is_empty() && !verbs.is_empty() {
+                rules.push(json!({ "apiGroups": [group], "resources": resources, "verbs": verbs }));
+            }
+        }
+    }
+    (!rules.is_empty()).then(|| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {
+                "name": format!("{}-{level}", target.name()),
+                "labels": { format!("rbac.authorization.k8s.io/aggregate-to-{level}"): "true" },
+            },
+            "rules": rules,
+        })
+    })
+}

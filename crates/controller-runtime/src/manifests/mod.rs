@@ -1,0 +1,131 @@
+//! Manifests of an operator, computed from its registrations, with the feature `manifests`.
+//!
+//! A [`Program`] is read from a [`Manager`](crate::Manager) on which controllers and webhooks are registered. Together with
+//! [`Parameters`], the choices of a deployment, it gives [`Manifests`]: a list of objects, which a layout turns into text. Nothing here
+//! asks an API server, reads a file or a clock. `operator::Operator` (feature `clap`) is the command line around it.
+//!
+//! ```
+//! use controller_runtime::{Manager, manifests::{Parameters, Program}};
+//!
+//! fn yaml(manager: &Manager) -> Result<String, Box<dyn std::error::Error>> {
+//!     let program = Program::of(manager);
+//!     let parameters = Parameters::default().namespace("shop").image("registry.example.com/guestbook:1.2.0");
+//!     Ok(program.render(&parameters)?.to_yaml())
+//! }
+//! ```
+//!
+//! # Objects
+//!
+//! | part | objects |
+//! |---|---|
+//! | [`Part::Namespace`] | the namespace, with the Pod Security level `restricted`; none for `default` and `kube-*` |
+//! | [`Part::Definitions`] | the CustomResourceDefinitions, with the conversion webhooks of their kinds |
+//! | [`Part::Rbac`] | the ServiceAccount; ClusterRoles for users of the kinds, aggregated into `view`, `edit` and `admin` |
+//! | [`Part::Services`] | Services of metrics and webhooks |
+//! | [`Part::Deployment`] | the Deployment |
+//! | [`Part::Webhooks`] | the webhook configurations |
+//!
+//! Equal input gives equal bytes.
+
+mod access;
+mod deployment;
+mod error;
+mod object;
+mod parameters;
+mod program;
+mod services;
+mod webhooks;
+
+#[cfg(feature = "clap")]
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_apimachinery::yaml;
+use serde_json::Value;
+
+pub use self::{
+    error::RenderError,
+    object::{ManifestObject, Part},
+    parameters::Parameters,
+    program::{MetricsPort, Ports, Program},
+};
+
+/// Rendered objects, in the order in which they are to be applied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifests {
+    objects: Vec<ManifestObject>,
+}
+
+impl Program {
+    /// Renders the objects of this program.
+    ///
+    /// # Errors
+    ///
+    /// A name is not valid, or a port is not known before the program runs.
+    pub fn render(&self, parameters: &Parameters) -> Result<Manifests, RenderError> {
+        self.check(parameters)?;
+        let namespace = parameters.namespace_or(&self.name);
+        let target = Target { program: self, parameters, namespace };
+        let mut objects = Vec::new();
+        objects.extend(access::namespace(&target));
+        objects.extend(webhooks::definitions(&target));
+        objects.extend(access::objects(&target));
+        objects.extend(services::objects(&target));
+        objects.push(deployment::object(&target));
+        objects.extend(webhooks::configurations(&target));
+        Ok(Manifests { objects })
+    }
+}
+
+impl Manifests {
+    /// CustomResourceDefinitions as they are, without conversion webhooks.
+    #[cfg(feature = "clap")]
+    pub(crate) fn of_definitions<'d>(
+        definitions: impl IntoIterator<Item = &'d CustomResourceDefinition>,
+    ) -> Self {
+        Self { objects: definitions.into_iter().map(webhooks::definition).collect() }
+    }
+
+    /// The objects, in the order in which they are to be applied.
+    #[must_use]
+    pub fn objects(&self) -> &[ManifestObject] {
+        &self.objects
+    }
+
+    /// Keeps the objects of these parts.
+    #[must_use]
+    pub fn only(mut self, parts: &[Part]) -> Self {
+        self.objects.retain(|object| parts.contains(&object.part()));
+        self
+    }
+
+    /// The objects as documents of one YAML file.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let documents: Vec<String> = self.objects.iter().map(|object| yaml::write(object.value())).collect();
+        documents.join("---\n")
+    }
+
+    /// The objects as a JSON array.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        self.objects.iter().map(|object| object.value().clone()).collect()
+    }
+}
+
+/// Input of each renderer.
+struct Target<'t> {
+    program: &'t Program,
+    parameters: &'t Parameters,
+    namespace: &'t str,
+}
+
+impl Target<'_> {
+    /// Name of the operator, and of most of its objects.
+    fn name(&self) -> &str {
+        &self.program.name
+    }
+
+    /// Labels that select the operator's pods.
+    fn selector(&self) -> Value {
+        serde_json::json!({ "app.kubernetes.io/name": self.name() })
+    }
+}

@@ -1,0 +1,158 @@
+//! Facts about a program.
+
+use std::{net::SocketAddr, time::Duration};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_apimachinery::names;
+
+use super::{Parameters, RenderError};
+use crate::{
+    manager::{Manager, Shutdown},
+    serving::{Endpoint, Listen, Serving},
+    webhook::Webhooks,
+};
+
+/// Longest suffix of an object's name: `-webhooks`.
+const SUFFIX: usize = "-webhooks".len();
+
+/// Time between the end of the drain and the end of the process, for its servers and the lease.
+const AFTER_DRAIN: Duration = Duration::from_secs(15);
+
+/// Grace period of a program that waits for its reconciles without a limit.
+const UNBOUNDED: Duration = Duration::from_secs(60 * 60);
+
+/// Facts about a program that its manifests depend on.
+#[derive(Debug, Clone)]
+pub struct Program {
+    pub(super) name: String,
+    pub(super) definitions: Vec<CustomResourceDefinition>,
+    pub(super) ports: Ports,
+    pub(super) elects: bool,
+    pub(super) liveness: String,
+    pub(super) readiness: String,
+    pub(super) grace: Duration,
+    pub(super) webhooks: Webhooks,
+}
+
+/// Ports that other hosts can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Ports {
+    /// Port of the metrics server.
+    pub metrics: Option<MetricsPort>,
+    /// Port of liveness and readiness.
+    pub probes: Option<u16>,
+    /// Port of the webhook server.
+    pub webhooks: Option<u16>,
+}
+
+/// Port of the metrics server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MetricsPort {
+    /// The port.
+    pub port: u16,
+    /// Whether it speaks HTTPS.
+    pub https: bool,
+    /// Whether it asks the API server about each client.
+    pub authorized: bool,
+}
+
+impl Program {
+    /// The program of a manager on which everything is registered. Its name is that of the manager's options.
+    #[must_use]
+    pub fn of(manager: &Manager) -> Self {
+        let options = manager.options();
+        let webhooks = manager.registered_webhooks().clone();
+        let grace = match options.graceful_shutdown_timeout {
+            Shutdown::Immediate => AFTER_DRAIN,
+            Shutdown::Within(drain) => drain.saturating_add(AFTER_DRAIN),
+            Shutdown::Unbounded => UNBOUNDED,
+        };
+        let metrics = &options.metrics;
+        let ports = Ports {
+            metrics: port(&metrics.listen).map(|port| MetricsPort {
+                port,
+                https: !matches!(metrics.serving, Serving::Plain),
+                authorized: metrics.is_authorized(),
+            }),
+            probes: port(&Listen::At(options.health_probe)),
+            webhooks: if webhooks.is_empty() { None } else { port(&options.webhooks.listen) },
+        };
+        Self {
+            name: options.name.to_string(),
+            definitions: Vec::new(),
+            ports,
+            elects: options.leader_election.is_some(),
+            liveness: options.liveness.clone(),
+            readiness: options.readiness.clone(),
+            grace,
+            webhooks,
+        }
+    }
+
+    /// Adds a CustomResourceDefinition.
+    #[must_use]
+    pub fn definition(mut self, definition: CustomResourceDefinition) -> Self {
+        self.definitions.push(definition);
+        self
+    }
+
+    /// Name of the program.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Ports that other hosts can reach.
+    #[must_use]
+    pub fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    /// The conditions of rendering.
+    pub(super) fn check(&self, parameters: &Parameters) -> Result<(), RenderError> {
+        let name = &self.name;
+        // The name of a Service begins with a letter.
+        let mut faults = names::label(name);
+        if name.starts_with(|first: char| first.is_ascii_digit()) {
+            faults.push("must begin with a letter".to_owned());
+        }
+        if name.len() + SUFFIX > 63 {
+            faults.push(format!("must be no more than {} characters", 63 - SUFFIX));
+        }
+        if let Some(reason) = faults.into_iter().next() {
+            return Err(RenderError::Name { name: name.clone(), reason });
+        }
+        let namespace = parameters.namespace_or(name);
+        if let Some(reason) = names::label(namespace).into_iter().next() {
+            return Err(RenderError::Namespace { namespace: namespace.to_owned(), reason });
+        }
+        let Ports { metrics, probes, webhooks } = self.ports;
+        let ports = [
+            ("the metrics server", metrics.map(|metrics| metrics.port), 8443),
+            ("the health probes", probes, 8081),
+            ("the webhook server", webhooks, 9443),
+        ];
+        for (server, port, example) in ports {
+            if port == Some(0) {
+                return Err(RenderError::Port { server, example });
+            }
+        }
+        if parameters.replicas > 1 && !self.elects {
+            return Err(RenderError::Replicas { replicas: parameters.replicas });
+        }
+        Ok(())
+    }
+}
+
+/// Port of a server that other hosts can reach.
+fn port(listen: &Listen) -> Option<u16> {
+    let reachable = |address: SocketAddr| (!address.ip().is_loopback()).then(|| address.port());
+    match listen {
+        Listen::At(Endpoint::Disabled) => None,
+        Listen::At(Endpoint::Port(port)) => Some(*port),
+        Listen::At(Endpoint::At(address)) => reachable(*address),
+        Listen::On(socket) => socket.local_addr().ok().and_then(reachable),
+    }
+}

@@ -1,0 +1,45 @@
+//! Webhook configurations, and CustomResourceDefinitions with their conversions.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{ManifestObject, Part, Target, deployment::WEBHOOKS, services};
+use crate::webhook::{Configurations, WebhookService};
+
+/// The CustomResourceDefinitions.
+pub(super) fn definitions(target: &Target<'_>) -> Vec<ManifestObject> {
+    let conversions = registered(target).conversions;
+    let definitions = target.program.definitions.iter().map(|definition| {
+        let mut definition = definition.clone();
+        let name = definition.metadata.name.as_ref();
+        if let Some(conversion) = name.and_then(|name| conversions.get(name)) {
+            definition.spec.conversion = Some(conversion.clone());
+        }
+        self::definition(&definition)
+    });
+    definitions.collect()
+}
+
+/// A CustomResourceDefinition as it is.
+pub(super) fn definition(definition: &CustomResourceDefinition) -> ManifestObject {
+    object(Part::Definitions, definition)
+}
+
+/// The webhook configurations.
+pub(super) fn configurations(target: &Target<'_>) -> Vec<ManifestObject> {
+    let Configurations { mutating, validating, .. } = registered(target);
+    let mutating = mutating.map(|configuration| object(Part::Webhooks, &configuration));
+    let validating = validating.map(|configuration| object(Part::Webhooks, &configuration));
+    mutating.into_iter().chain(validating).collect()
+}
+
+fn registered(target: &Target<'_>) -> Configurations {
+    let service = WebhookService::new(target.namespace, services::name_of(target, WEBHOOKS));
+    target.program.webhooks.configurations(&service)
+}
+
+fn object<K: Serialize>(part: Part, object: &K) -> ManifestObject {
+    let value: Value = serde_json::to_value(object).expect("types of Kubernetes have a JSON form");
+    ManifestObject::new(part, value)
+}

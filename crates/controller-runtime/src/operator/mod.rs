@@ -1,0 +1,247 @@
+//! The program of an operator, with the feature `clap`: it runs, and prints the manifests that deploy it.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! use controller_runtime::{Manager, manager::AddError, operator::Operator};
+//! # use kube::CustomResource;
+//! # use schemars::JsonSchema;
+//! # use serde::{Deserialize, Serialize};
+//! # #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+//! # #[kube(group = "example.com", version = "v1", kind = "Guestbook", namespaced)]
+//! # struct GuestbookSpec {}
+//!
+//! fn add_to(manager: &Manager) -> Result<(), AddError> {
+//!     // Builder::managed_by(manager)…
+//!     Ok(())
+//! }
+//!
+//! fn operator() -> Operator {
+//!     Operator::new("guestbook", "guestbook.example.com").crd::<Guestbook>().setup(add_to)
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> ExitCode {
+//!     operator().main().await
+//! }
+//! ```
+//!
+//! # Commands
+//!
+//! | command | |
+//! |---|---|
+//! | `guestbook`, `guestbook run` | runs the operator until SIGTERM, with the [`Flags`] of a manager |
+//! | `guestbook manifests` | prints all objects that deploy it |
+//! | `guestbook crds` | prints its CustomResourceDefinitions |
+//!
+//! Flags of `run` change what is registered and which ports are open. `manifests` takes the same flags after `--`: it sets up the
+//! program with them, and they become the arguments of its container.
+//!
+//! ```text
+//! guestbook manifests --image registry.example.com/guestbook:1.2.0 -- --leader-elect --metrics-bind-address=:8443
+//! ```
+//!
+//! # Exit codes
+//!
+//! 0 is success, 1 a failure, 2 wrong usage.
+//!
+//! # JSON
+//!
+//! `--format json` prints one object, which begins with the schema of the answer and the version of this library:
+//! `{"schema":"operator/v1","library":"0.1.0","objects":[…]}`.
+
+mod arguments;
+mod commands;
+mod error;
+mod offline;
+
+use std::{ffi::OsString, fmt, io::Write, panic::Location, process::ExitCode, sync::Arc};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::CustomResourceExt;
+
+pub use self::error::SetupError;
+use self::{arguments::Arguments, error::Failure, offline::Offline};
+use crate::{
+    error::BoxError,
+    manager::{Flags, Manager, ManagerOptions},
+};
+
+/// An operator: its name, its kinds, and the functions that register its controllers and webhooks.
+///
+/// See the [module](self) for an example and the commands of the program.
+#[derive(Clone)]
+#[must_use]
+pub struct Operator {
+    name: &'static str,
+    election_id: &'static str,
+    version: &'static str,
+    definitions: Vec<CustomResourceDefinition>,
+    adapt: Vec<Adapt>,
+    setups: Vec<Setup>,
+}
+
+/// A function that registers, and the line that added it.
+#[derive(Clone)]
+struct Setup {
+    add_to: Arc<AddTo>,
+    place: &'static Location<'static>,
+}
+
+type AddTo = dyn Fn(&Manager) -> Result<(), BoxError> + Send + Sync;
+
+/// Changes the options of the manager.
+type Adapt = Arc<dyn Fn(ManagerOptions) -> ManagerOptions + Send + Sync>;
+
+impl Operator {
+    /// Makes an operator named `name`, which is the field manager of its writes and the name of its objects in a cluster: a DNS label
+    /// of up to 54 characters. `election_id` is the name of its lease, by convention `<name>.<group>`.
+    pub fn new(name: &'static str, election_id: &'static str) -> Self {
+        Self {
+            name,
+            election_id,
+            version: "",
+            definitions: Vec::new(),
+            adapt: Vec::new(),
+            setups: Vec::new(),
+        }
+    }
+
+    /// Sets the version that `--version` prints: `env!("CARGO_PKG_VERSION")`. Default: no such flag.
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Adds the CustomResourceDefinition of a kind.
+    pub fn crd<K: CustomResourceExt>(self) -> Self {
+        self.definition(K::crd())
+    }
+
+    /// Adds a CustomResourceDefinition, such as one of several versions
+    /// ([`merge_crds`](kube::core::crd::merge_crds)).
+    pub fn definition(mut self, definition: CustomResourceDefinition) -> Self {
+        self.definitions.push(definition);
+        self
+    }
+
+    /// Changes the options of the manager, after the flags have set them. Several functions run in the order in which they were added.
+    pub fn options(
+        mut self,
+        adapt: impl Fn(ManagerOptions) -> ManagerOptions + Send + Sync + 'static,
+    ) -> Self {
+        self.adapt.push(Arc::new(adapt));
+        self
+    }
+
+    /// Adds a function that registers controllers, webhooks and other runnables. Several run in the order in which they were added.
+    ///
+    /// It must not ask the API server, because it also runs where there is none, to print manifests: use kinds that are known, and
+    /// leave the rest to reconciles.
+    #[track_caller]
+    pub fn setup<E: Into<BoxError>>(
+        mut self,
+        add_to: impl Fn(&Manager) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        let add_to = Arc::new(move |manager: &Manager| add_to(manager).map_err(Into::into));
+        self.setups.push(Setup { add_to, place: Location::caller() });
+        self
+    }
+
+    /// Name of the operator.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The CustomResourceDefinitions, in the order in which they were added.
+    #[must_use]
+    pub fn definitions(&self) -> &[CustomResourceDefinition] {
+        &self.definitions
+    }
+
+    /// Options of its manager with these flags.
+    pub fn manager_options(&self, flags: &Flags) -> ManagerOptions {
+        let options = flags.options(self.name, self.election_id);
+        self.adapt.iter().fold(options, |options, adapt| adapt(options))
+    }
+
+    /// Registers everything on a manager of your own, such as one in a test.
+    ///
+    /// # Errors
+    ///
+    /// A function of [`Operator::setup`] fails.
+    pub fn add_to(&self, manager: &Manager) -> Result<(), SetupError> {
+        self.setups.iter().try_for_each(|setup| {
+            (setup.add_to)(manager).map_err(|source| SetupError::Failed { place: setup.place, source })
+        })
+    }
+
+    /// Makes a manager that reaches the cluster through `client`, and registers everything on it: for tests and tools. The program
+    /// itself connects with the connection of [`Manager::from_config`].
+    ///
+    /// # Errors
+    ///
+    /// A function of [`Operator::setup`] fails.
+    pub fn manager(&self, client: kube::Client, flags: &Flags) -> Result<Manager, SetupError> {
+        let manager = Manager::new(client, self.manager_options(flags));
+        self.add_to(&manager)?;
+        Ok(manager)
+    }
+
+    /// Makes a manager without a cluster, within a tokio runtime, on which everything is registered: to look at the registrations. Requests through its clients
+    /// fail.
+    ///
+    /// # Errors
+    ///
+    /// A function of [`Operator::setup`] fails, or asked the API server.
+    pub fn manager_offline(&self, flags: &Flags) -> Result<Manager, SetupError> {
+        let offline = Offline::default();
+        let added = self.manager(offline.client(), flags);
+        match offline.first_request() {
+            Some(request) => Err(SetupError::Asked { request }),
+            None => added,
+        }
+    }
+
+    /// Carries out the command line of the process.
+    ///
+    /// Completes when the operator has stopped after SIGTERM or Ctrl-C, or when the output is printed. Dropping the future stops the
+    /// operator as [dropping its manager](crate#cancellation) does.
+    pub async fn main(self) -> ExitCode {
+        let answer = self.answer(std::env::args_os().skip(1)).await;
+        let written = match &answer {
+            Ok(text) => std::io::stdout().lock().write_all(text.as_bytes()),
+            Err(failure) => failure.print(),
+        };
+        match (answer, written) {
+            (Ok(_), Ok(())) => ExitCode::SUCCESS,
+            // The reader of a pipe has seen enough.
+            (Ok(_), Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            (Ok(_), Err(_)) => ExitCode::FAILURE,
+            (Err(failure), _) => ExitCode::from(failure.code()),
+        }
+    }
+
+    /// Carries out a command line, without the program's name, and returns the output.
+    async fn answer(&self, arguments: impl IntoIterator<Item = OsString>) -> Result<String, Failure> {
+        let Arguments { command, flags } = Arguments::parse(self, arguments)?;
+        commands::carry_out(self, command, &flags).await
+    }
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.definitions.iter().filter_map(|crd| crd.metadata.name.as_deref()).collect();
+        let setups: Vec<_> = self.setups.iter().map(|setup| setup.place.to_string()).collect();
+        f.debug_struct("Operator")
+            .field("name", &self.name)
+            .field("election_id", &self.election_id)
+            .field("definitions", &names)
+            .field("setups", &setups)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
