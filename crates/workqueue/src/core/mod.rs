@@ -157,9 +157,6 @@ impl<K> Core<K> {
             if let Some(past) = &mut self.slab[id].past {
                 past.back_off = past.back_off.min(until);
             }
-            if until > now {
-                return;
-            }
         }
     }
 
@@ -409,8 +406,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
             given_up.extend(self.slab[id].key.take());
             self.remove(id);
         }
-        let to_run_again = self.again;
-        for entry in self.slab.iter_mut().filter(|_| to_run_again > 0) {
+        let any_run_again = self.again != 0;
+        for entry in self.slab.iter_mut().filter(|_| any_run_again) {
             // A run requested by an event still takes place; waiting for the others is not worthwhile.
             if let State::Processing { again } = &mut entry.state
                 && again.take_if(|asked| !asked.event && entry.at > now).is_some()

@@ -9,6 +9,7 @@ mod back_off;
 mod debounce;
 mod flows;
 mod model;
+mod offers;
 mod priority;
 mod states;
 
