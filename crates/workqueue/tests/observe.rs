@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use kube_workqueue::{AddOptions, Flow, KeyState, Metrics, Options, Priority, Queue};
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,6 +119,26 @@ async fn a_snapshot_says_of_every_key_where_it_is_and_why() {
         b1 flow b normal failures 1 waiting: RateLimited
         b2 flow b low failures 0 ready"#]]
     .assert_eq(&keys.join("\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_shows_since_when_a_key_is_ready_if_that_is_known() {
+    let start = Instant::now();
+    let since = |queue: &Queue<&'static str>| {
+        let state = queue.snapshot().next().expect("the queue has a key").state;
+        let KeyState::Ready { since } = state else { panic!("not ready: {state:?}") };
+        since.map(|since| since - start)
+    };
+    let plain = Queue::default();
+    plain.add("at once");
+    assert_eq!(since(&plain), None, "without metrics the clock is not read");
+    let (measured, _) = recorded();
+    measured.add("at once");
+    let delayed = Queue::default();
+    delayed.add_after("delayed", 2 * SECOND);
+    advance(5 * SECOND).await;
+    assert_eq!(since(&measured), Some(Duration::ZERO));
+    assert_eq!(since(&delayed), Some(2 * SECOND), "no operation has put it in line");
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,6 +53,20 @@ async fn next_is_done_with_one_key_and_gets_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn next_takes_a_key_that_runs_again_without_waking_a_waiting_getter() {
+    let queue = Queue::default();
+    queue.add("a");
+    let item = queue.get().await.unwrap();
+    let mut getter = pin!(queue.get());
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    assert!(getter.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    queue.add("a");
+    assert_eq!(*queue.next(item).await.unwrap(), "a");
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn next_without_a_poll_is_done_and_takes_nothing() {
     let queue = Queue::default();
     queue.add("a");
@@ -335,6 +349,7 @@ async fn shutdown_hands_out_what_is_ready_and_returns_what_is_not_due() {
     queue.add("a");
     queue.add_after("late", 60 * SECOND);
     queue.add_after("later", 70 * SECOND);
+    assert!(!queue.is_shut_down());
     assert_eq!(queue.shut_down(), ["late", "later"]);
     assert_eq!(*queue.get().await.unwrap(), "a");
     assert!(queue.get().await.is_none());

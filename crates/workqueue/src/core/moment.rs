@@ -51,3 +51,22 @@ fn nanos(duration: Duration) -> u64 {
         _ => u64::MAX,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_beyond_the_instants_of_the_platform_is_the_day_after_tomorrow() {
+        let mut last = Instant::now();
+        for shift in (0..64).rev() {
+            while let Some(later) = last.checked_add(Duration::from_secs(1 << shift)) {
+                last = later;
+            }
+        }
+        let epoch = last - Duration::from_hours(72);
+        let [within, beyond] = [71, 73].map(|hours| Moment::START.after(Duration::from_hours(hours)));
+        assert_eq!(within.instant(epoch) - epoch, Duration::from_hours(71));
+        assert_eq!(beyond.instant(epoch) - epoch, Duration::from_hours(48));
+    }
+}

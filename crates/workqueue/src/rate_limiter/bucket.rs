@@ -383,6 +383,29 @@ mod tests {
     }
 
     #[test]
+    fn the_horizon_bounds_the_delays_of_all_clones() {
+        let mut bucket = Bucket::try_new(10.0, 1).unwrap();
+        let (mut clone, now) = (bucket.clone(), Instant::now());
+        bucket = bucket.horizon(Duration::from_millis(200));
+        assert_eq!(delays(&mut bucket, &"a", now, 4), [0.0, 0.1, 0.2, 0.2]);
+        assert_eq!(delays(&mut clone, &"b", now, 1), [0.2]);
+    }
+
+    #[test]
+    fn a_key_with_a_slot_of_a_lower_rate_moves_up_to_a_token_at_hand() {
+        let (mut bucket, now) = (Bucket::try_new(1.0, 1).unwrap(), Instant::now());
+        assert_eq!([0, 1, 2].map(|key| bucket.when(&key, now).as_secs()), [0, 1, 2]);
+        bucket.set_limits(1000.0, 5, now).unwrap();
+        let later = now + Duration::from_millis(10);
+        assert_eq!(bucket.move_up(&2, later), Duration::ZERO);
+        assert_eq!(
+            delays(&mut bucket, &3, later, 5),
+            [0.0, 0.0, 0.0, 0.0, 0.001],
+            "four of five tokens are left"
+        );
+    }
+
+    #[test]
     fn limits_can_be_changed_while_running() {
         let (bucket, now) = (Bucket::try_new(1.0, 1).unwrap(), Instant::now());
         let mut running = bucket.clone();

@@ -174,6 +174,54 @@ pub(crate) mod tests {
         (0..count).map(|_| limiter.when(key, now).as_secs_f64()).collect()
     }
 
+    /// Limiter whose methods all answer differently.
+    struct Distinct {
+        failures: u32,
+    }
+
+    impl RateLimiter<&str> for Distinct {
+        fn when(&mut self, _key: &&str, _now: Instant) -> Duration {
+            Duration::from_secs(1)
+        }
+
+        fn charge(&mut self, _key: &&str, _now: Instant) -> Delay {
+            Delay::own(Duration::from_secs(2)).max(Delay::shared(Duration::from_secs(3)))
+        }
+
+        fn move_up(&mut self, _key: &&str, _now: Instant) -> Duration {
+            Duration::from_secs(4)
+        }
+
+        fn forget(&mut self, _key: &&str, _now: Instant) {
+            self.failures = 0;
+        }
+
+        fn num_requeues(&self, _key: &&str) -> u32 {
+            self.failures
+        }
+    }
+
+    #[test]
+    fn wrappers_pass_every_call_to_the_inner_limiter() {
+        fn check(mut limiter: impl RateLimiter<&'static str>) {
+            assert_eq!(limiter.move_up(&"a", Instant::now()), Duration::from_secs(4));
+            assert_eq!(limiter.num_requeues(&"a"), 7);
+            limiter.forget(&"a", Instant::now());
+            assert_eq!(limiter.num_requeues(&"a"), 0);
+        }
+        let distinct = || Distinct { failures: 7 };
+        check(Box::new(distinct()));
+        check(WithMaxWait::new(distinct(), Duration::from_millis(2500)));
+        check(WithFullJitter::new(distinct(), 1));
+
+        let seconds = |delay: Delay| (delay.own.as_secs_f64(), delay.shared.as_secs_f64());
+        let mut boxed = Box::new(distinct());
+        assert_eq!(RateLimiter::when(&mut boxed, &"a", Instant::now()), Duration::from_secs(1));
+        assert_eq!(seconds(RateLimiter::charge(&mut boxed, &"a", Instant::now())), (2.0, 3.0));
+        let mut capped = WithMaxWait::new(distinct(), Duration::from_millis(2500));
+        assert_eq!(seconds(capped.charge(&"a", Instant::now())), (2.0, 2.5), "both parts are capped");
+    }
+
     #[test]
     fn controller_default_is_the_longer_of_exponential_and_bucket() {
         let (mut limiter, now) = (default_controller_rate_limiter(), Instant::now());

@@ -87,6 +87,19 @@ fn a_delayed_key_is_ready_at_its_time_and_not_before() {
 }
 
 #[test]
+fn a_delay_of_zero_is_over_at_once() {
+    check(
+        "after a 0s; add b",
+        &expect![[r#"
+        ready: a b  waiting: -  processing: -
+    "#]],
+    );
+    let mut core = Core::new(Options::default(), Instant::now());
+    core.add_at(Moment::START, "a", AddOptions::default().after(Duration::ZERO));
+    assert_eq!(core.ready(), 1, "before any other operation");
+}
+
+#[test]
 fn the_earliest_delay_wins_and_the_key_runs_once() {
     check(
         "after a 10s; after a 5s; after a 20s; when a; at 5s; get; done a; at 30s; get",
