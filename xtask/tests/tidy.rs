@@ -109,6 +109,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "telemetry",
             // From a change to a request in the queue.
             "metrics",
+            "findings",
             "request_queue",
             "handler",
             "source",

@@ -117,6 +117,7 @@ mod conditions;
 pub mod controller;
 mod error;
 pub mod finalizer;
+pub mod findings;
 pub mod handler;
 pub mod health;
 mod host;

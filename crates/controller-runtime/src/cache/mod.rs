@@ -32,6 +32,8 @@ pub(crate) mod read;
 pub(crate) mod state;
 mod watch;
 
+#[cfg(test)]
+pub(crate) use self::watch::subscriber::WatchFailure;
 pub(crate) use self::{
     objects::{
         decode_error::{DecodeError, Misfit},
@@ -42,9 +44,13 @@ pub(crate) use self::{
     query::other_cluster::OtherCluster,
     read::cached::Cached,
     state::{
-        mailbox::Delivered, read_error::ReadError, registry::Cache, sync::NotSynced,
+        mailbox::Delivered,
+        read_error::ReadError,
+        registry::Cache,
+        sync::{NotSynced, WatchState},
         tombstones::DeletionReplay,
     },
+    watch::sync_status::FailuresInARow,
 };
 pub use self::{
     objects::{retain::Retain, stats::Stats},

@@ -102,6 +102,7 @@ pub use self::{
         decode::FieldError,
         error::ErrorKind,
         interceptor::{Intercepted, Interceptor, Next},
+        run_record::RunWrite,
         warnings::{Warning, Warnings},
         write_gate::{PermitError, WriteGate, WritePermit},
     },
@@ -111,9 +112,11 @@ pub(crate) use self::{
     requests::object_requests::ObjectRequests,
     transport::{
         call::uncompressed,
+        call_observer::{CallObserver, Throttling},
         client::Client,
         error::{ClientError, describe},
         own_writes::{Extent, OwnWrites, PresumedDeletion, ReportedDeletion},
-        rbac::rule,
+        rbac::{RefusedRight, rule},
+        run_record::RunRecord,
     },
 };

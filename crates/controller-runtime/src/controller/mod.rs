@@ -2,6 +2,7 @@
 
 mod config;
 mod controller_handle;
+mod explained;
 mod log;
 mod options;
 mod settle;
@@ -32,6 +33,7 @@ pub use self::{
 };
 pub(crate) use self::{
     config::{ControllerSettings, GroupKind},
+    explained::ExplainedController,
     log::Log,
     warm_up::WarmUp,
 };
@@ -113,6 +115,11 @@ impl<R: Request> Controller<R> {
 
     pub(crate) fn requests(&self) -> &RequestQueue<R> {
         &self.requests
+    }
+
+    /// The controller for explanations.
+    pub(crate) fn explained(&self) -> ExplainedController<R> {
+        ExplainedController { requests: self.requests.clone(), sources: Arc::clone(&self.sources) }
     }
 
     /// Runs the sources until dropped. Returns the error that stops the controller.

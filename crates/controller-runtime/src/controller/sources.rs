@@ -106,6 +106,11 @@ impl<R: Request> Sources<R> {
         (id, entry)
     }
 
+    /// Names of the sources, in the order of addition.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.entries.lock().all.values().map(|entry| entry.name.to_string()).collect()
+    }
+
     pub(super) fn remove(&self, id: u64) {
         let removed = self.entries.lock().all.remove(&id);
         drop(removed); // outside the lock: this may end a watch, which locks as well

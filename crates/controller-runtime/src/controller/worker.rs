@@ -21,6 +21,7 @@ use super::{
     settle::settle,
 };
 use crate::{
+    client::RunRecord,
     metrics::ControllerMetrics,
     pace::SharedPace,
     panics::caught,
@@ -143,7 +144,8 @@ impl<R: Request> Worker<R> {
             let measured = self.metrics.begin(&cx.causes, lag);
             #[cfg(feature = "opentelemetry")]
             let measured = measured.in_trace(exported.as_ref());
-            let outcome = self.attempt(request, &cx).await;
+            let record = RunRecord::new(&self.requests.controller);
+            let outcome = RunRecord::of(Arc::clone(&record), self.attempt(request, &cx)).await;
             let ended = Instant::now();
             let took = ended - began;
             measured.end(&outcome, took);
@@ -152,12 +154,15 @@ impl<R: Request> Worker<R> {
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
             log::outcome(&outcome, cx.attempt, retry.unwrap_or_default());
             let (ended, result) = (self.requests.clock.at(ended), RunResult::of(&outcome));
+            let (writes, more_writes) = record.take();
             let run = Run {
                 ended,
                 took,
                 attempt: cx.attempt,
                 causes: cx.causes,
                 result,
+                writes: Some(writes.into()),
+                more_writes,
                 #[cfg(feature = "opentelemetry")]
                 span: exported,
             };

@@ -11,6 +11,7 @@ use super::{Election, ManagerOptions};
 use crate::{
     cache::Cache,
     client::{self, Client, ClientBuilder, WriteGate},
+    findings::client::ClientFindings,
     leader_election::LeaseGate,
     metrics::Metrics,
 };
@@ -23,8 +24,15 @@ pub(super) struct Clients {
     pub(super) ungated: Client,
 }
 
+/// Components that are notified of the calls of a client.
+pub(super) struct Observers<'o> {
+    /// Shows own writes.
+    pub(super) cache: &'o Arc<Cache>,
+    pub(super) findings: &'o Arc<ClientFindings>,
+}
+
 impl Clients {
-    /// Makes clients that report their writes to `cache` and ask `gate` before each write. Metrics name the API server `host`.
+    /// Makes clients that notify `observers` and ask `gate` before each write. Metrics name the API server `host`.
     pub(super) fn new(
         connection: kube::Client,
         host: &str,
@@ -32,11 +40,12 @@ impl Clients {
         metrics: &Metrics,
         election: Option<&Election>,
         gate: Option<Arc<dyn WriteGate>>,
-        cache: &Arc<Cache>,
+        observers: &Observers<'_>,
     ) -> Self {
         let builder = metered(connection, host, options, metrics);
         let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
-        let builder = (options.client.0)(builder).own_writes(Arc::clone(cache) as _);
+        let builder = (options.client.0)(builder).own_writes(Arc::clone(observers.cache) as _);
+        let builder = builder.observer(Arc::clone(observers.findings) as _);
         let builder = gate.into_iter().fold(builder, ClientBuilder::write_gate);
         let gated = election.map(|election| {
             let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));

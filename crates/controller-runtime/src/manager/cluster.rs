@@ -8,9 +8,12 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{AddError, Manager, clients::Clients};
+use super::{
+    AddError, Manager,
+    clients::{Clients, Observers},
+};
 use crate::{
-    cache::{self, Cache, Cached, DeletionReplay, OtherCluster, ResourceStats},
+    cache::{self, Cache, Cached, DeletionReplay, OtherCluster, ResourceStats, WatchState},
     client::{Call, Client, PermitError, WriteGate, WritePermit},
     error::BoxError,
     object::StaticObject,
@@ -96,7 +99,9 @@ impl Manager {
         ));
         let (options, election) = (&shared.options, shared.election.as_ref());
         let gate = Some(Arc::new(RemovalGate(origin.clone())) as _);
-        let clients = Clients::new(client, origin.name(), options, &shared.metrics, election, gate, &cache);
+        let observers = Observers { cache: &cache, findings: &shared.findings };
+        let clients =
+            Clients::new(client, origin.name(), options, &shared.metrics, election, gate, &observers);
         let caches = Arc::new(ClusterCaches {
             origin: origin.clone(),
             cache: Arc::clone(&cache),
@@ -261,6 +266,11 @@ impl Clusters {
 
     fn remove(&self, cache: &Arc<Cache>) {
         self.known.lock().retain(|known| !std::ptr::eq(known.as_ptr(), Arc::as_ptr(cache)));
+    }
+
+    /// States of the lists and watches of all clusters.
+    pub(super) fn watch_states(&self) -> Vec<WatchState> {
+        self.all().iter().flat_map(|cache| cache.watch_states()).collect()
     }
 
     fn all(&self) -> Vec<Arc<Cache>> {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{
     AddError, ManagerOptions, NeverReadyError, Runnable, RunnableHandle, State, UnmanagedController,
     cache_runnable::CacheRunnable,
-    clients::{Clients, connect, host_of, metered},
+    clients::{Clients, Observers, connect, host_of, metered},
     cluster::Clusters,
     servers::Servers,
     webhook_setup::ManagerWebhooks,
@@ -19,6 +19,7 @@ use crate::{
     cache::{self, Cache, Cached, DeletionReplay},
     client::Client,
     controller::{self, Controller, ControllerSettings, GroupKind, WarmUp},
+    findings::client::ClientFindings,
     leader_election::{self, LeasePermitIssuer},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
@@ -101,6 +102,7 @@ pub(super) struct ManagerShared {
     pub(super) overdue: watch::Sender<Vec<String>>,
     pub(super) servers: Servers,
     pub(super) webhooks: ManagerWebhooks,
+    pub(super) findings: Arc<ClientFindings>,
 }
 
 /// This manager's part in a leader election.
@@ -139,7 +141,9 @@ impl Manager {
                 options: election,
             }
         });
-        let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), None, &cache);
+        let findings = Arc::new(ClientFindings::default());
+        let observers = Observers { cache: &cache, findings: &findings };
+        let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), None, &observers);
         let caches = Arc::new(CacheRunnable {
             cache: Arc::clone(&cache),
             client: clients.ungated.kube().clone(),
@@ -161,6 +165,7 @@ impl Manager {
                 election,
                 options,
                 servers: Servers::default(),
+                findings,
             }),
         };
         let (cache, clusters) = (Arc::clone(&manager.shared.cache), manager.shared.clusters.clone());
@@ -316,7 +321,7 @@ impl Manager {
         let mut made = None;
         let make = || {
             let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
-            let explains = Arc::new(controller.requests().clone());
+            let explains = Arc::new(controller.explained());
             made = Some(Arc::clone(&controller));
             RegisteredRunnable::of_controller(controller, explains)
         };
@@ -347,7 +352,7 @@ impl Manager {
         let mut made = None;
         let make = || -> Arc<dyn Explain> {
             let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
-            let explains = Arc::new(controller.requests().clone());
+            let explains = Arc::new(controller.explained());
             made = Some(controller);
             explains
         };

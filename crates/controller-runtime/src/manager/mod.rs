@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod error;
 mod explain_lookup;
+mod explainer;
 #[cfg(feature = "clap")]
 mod flags;
 pub(crate) mod manager_handle;

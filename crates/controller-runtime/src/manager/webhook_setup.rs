@@ -34,6 +34,13 @@ impl ManagerWebhooks {
     }
 }
 
+impl ManagerWebhooks {
+    /// The webhooks, without starting their server.
+    pub(super) fn registered(&self) -> &Webhooks {
+        &self.webhooks
+    }
+}
+
 impl Manager {
     /// The registered webhooks, without adding a server.
     #[cfg(feature = "manifests")]

@@ -235,6 +235,12 @@ fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run]) -> fmt::Result {
     }
     let verb = if runs.len() > 1 { "began with " } else { "" };
     write!(f, "; {verb}{}", first.causes)?;
+    for (place, write) in latest.writes.iter().flatten().enumerate() {
+        write!(f, "{} {write}", if place == 0 { "; sent" } else { "," })?;
+    }
+    if latest.more_writes > 0 {
+        write!(f, " and {} more writes", latest.more_writes)?;
+    }
     #[cfg(feature = "opentelemetry")]
     if let Some(span) = &latest.span {
         write!(f, "; trace {}", span.trace_id())?;
@@ -255,6 +261,8 @@ mod tests {
             attempt,
             causes: Causes::none(WithoutEvent::default()),
             result,
+            writes: None,
+            more_writes: 0,
             #[cfg(feature = "opentelemetry")]
             span: None,
         }

@@ -8,7 +8,10 @@ use serde::Serialize;
 use tokio::time::Duration;
 
 use super::explain::seconds;
-use crate::reconcile::{Causes, NextRun, Outcome, Request, WithoutEvent};
+use crate::{
+    client::RunWrite,
+    reconcile::{Causes, NextRun, Outcome, Request, WithoutEvent},
+};
 
 /// Number of runs stored for a request.
 const RUNS: usize = 32;
@@ -16,6 +19,8 @@ const RUNS: usize = 32;
 const REQUESTS: usize = 1024;
 /// Number of bytes stored of an error.
 const LONGEST_ERROR: usize = 1024;
+/// Number of the last runs of a request whose writes are stored.
+const WITH_WRITES: usize = 4;
 
 /// One run of a request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,6 +38,13 @@ pub struct Run {
     pub causes: Causes,
     /// Its result.
     pub result: RunResult,
+    /// Its first 16 writes, without dry runs and without those of spawned tasks. `None` for all but the last four runs of the
+    /// request, whose writes are no longer stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Box<[RunWrite]>>,
+    /// Number of writes after the first 16.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_writes: u32,
     /// Its span, if it is exported; in JSON its `traceparent`.
     #[cfg(feature = "opentelemetry")]
     #[serde(
@@ -41,6 +53,11 @@ pub struct Run {
         skip_serializing_if = "Option::is_none"
     )]
     pub span: Option<crate::telemetry::SpanContext>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Result of a run.
@@ -153,6 +170,7 @@ struct Order {
 pub(crate) struct Forgotten {
     _first: Option<Run>,
     _runs: VecDeque<Run>,
+    _writes: Option<Box<[RunWrite]>>,
 }
 
 impl<R> Default for History<R> {
@@ -176,7 +194,7 @@ impl<R: Request> History<R> {
         let (place, mut forgotten) = match self.place_of(hash, request) {
             Some(place) => {
                 self.unlink(place);
-                (place, Forgotten { _first: None, _runs: VecDeque::new() })
+                (place, Forgotten { _first: None, _runs: VecDeque::new(), _writes: None })
             }
             None => self.enter(hash, request),
         };
@@ -186,6 +204,9 @@ impl<R: Request> History<R> {
             forgotten._first = slot.runs.pop_front();
         }
         slot.runs.push_back(run);
+        if let Some(place) = slot.runs.len().checked_sub(WITH_WRITES + 1) {
+            forgotten._writes = slot.runs[place].writes.take();
+        }
         self.link(place);
         forgotten
     }
@@ -223,7 +244,7 @@ impl<R: Request> History<R> {
 
     /// Gives a new request a place, in no order yet: that of another request, if all are taken.
     fn enter(&mut self, hash: u64, request: &R) -> (u32, Forgotten) {
-        let mut forgotten = Forgotten { _first: None, _runs: VecDeque::new() };
+        let mut forgotten = Forgotten { _first: None, _runs: VecDeque::new(), _writes: None };
         let oldest =
             if self.slots.len() < REQUESTS { None } else { self.settled.oldest.or(self.failed.oldest) };
         let place = if let Some(place) = oldest {
@@ -296,6 +317,8 @@ mod tests {
             attempt: 0,
             causes: Causes::default(),
             result,
+            writes: Some(Box::default()),
+            more_writes: 0,
             #[cfg(feature = "opentelemetry")]
             span: None,
         }
@@ -313,6 +336,16 @@ mod tests {
         }
         let texts: Vec<_> = history.of(&"a").filter_map(|run| run.result.error()).collect();
         assert_eq!((texts.len(), texts[0], texts[31]), (32, "8", "39"));
+    }
+
+    #[test]
+    fn the_writes_of_the_last_four_runs_are_kept() {
+        let mut history = History::default();
+        for _ in 0..40 {
+            let _ = history.add(&"a", run(RunResult::Done));
+        }
+        let with_writes: Vec<_> = history.of(&"a").map(|run| run.writes.is_some()).collect();
+        assert_eq!(with_writes, [[false; 28].as_slice(), &[true; 4]].concat());
     }
 
     #[test]

@@ -2,11 +2,17 @@
 
 use std::fmt;
 
-use kube_workqueue::KeyState;
+use kube_workqueue::{KeyState, Reason};
 use serde::Serialize;
 
 use super::{RequestQueue, explain::Explanation, failed_events::FailedEvent, near::near};
-use crate::reconcile::Request;
+use crate::{
+    findings::{
+        Finding,
+        back_off::{self, BackOff},
+    },
+    reconcile::Request,
+};
 
 /// Summary of a controller's requests.
 ///
@@ -33,6 +39,9 @@ pub struct Overview {
 /// Largest number of failed events in an overview.
 pub(crate) const FAILED_EVENTS: usize = 100;
 
+/// Largest number of requests of a controller with findings of their own.
+const NAMED: usize = 16;
+
 /// A request with a failed last run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -52,10 +61,16 @@ pub(crate) trait Explain: Send + Sync {
     /// Explains the request named by the text. If there is no such request in the queue or among those that ran last, and no
     /// failed event of an object of that name, returns some with similar names.
     fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>>;
+
+    /// Names of the controller's sources: those of kinds have the name of the resource.
+    fn sources(&self) -> Vec<String>;
+
+    /// Findings about the controller's requests.
+    fn findings(&self) -> Vec<Finding>;
 }
 
-impl<R: Request> Explain for RequestQueue<R> {
-    fn overview(&self) -> Overview {
+impl<R: Request> RequestQueue<R> {
+    pub(crate) fn overview(&self) -> Overview {
         let (mut queued, mut waiting, mut running) = (0, 0, 0);
         for seen in self.queue.snapshot() {
             match seen.state {
@@ -74,7 +89,8 @@ impl<R: Request> Explain for RequestQueue<R> {
         Overview { controller: self.controller.to_string(), queued, waiting, running, failing, failed_events }
     }
 
-    fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
+    /// See [`Explain::explain_text`].
+    pub(crate) fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
         let queued = self.queue.snapshot().map(|seen| seen.key).find(|request| is_named(request, text));
         let known = queued.or_else(|| self.tracker.ran().into_iter().find(|request| is_named(request, text)));
         match known {
@@ -90,6 +106,29 @@ impl<R: Request> Explain for RequestQueue<R> {
                 Err(near(text, known.map(|request| format!("{request:?}"))))
             }
         }
+    }
+
+    /// Findings about requests that wait for long: the first [`NAMED`], and one for the rest.
+    pub(crate) fn long_back_offs(&self) -> Vec<Finding> {
+        let (now, clock) = (self.clock.now(), self.clock);
+        let waits = |request: &R| {
+            let waiting = self.queue.when(request).filter(|waiting| waiting.why == Reason::RateLimited)?;
+            let (last, error) = self.tracker.last_failure(request)?;
+            let back_off = BackOff {
+                controller: &self.controller,
+                request: format!("{request:?}"),
+                failures: self.queue.num_requeues(request),
+                error,
+                last,
+                until: clock.at(waiting.until),
+            };
+            back_off.finding(now)
+        };
+        let mut findings: Vec<Finding> = self.tracker.failing().iter().filter_map(waits).collect();
+        let more = findings.len().saturating_sub(NAMED);
+        findings.truncate(NAMED);
+        let rest = (more > 0).then(|| back_off::more(&self.controller, more, findings[0].since));
+        findings.into_iter().chain(rest).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Facts about a controller's requests that the queue does not have: causes and runs.
 
 use hashbrown::HashMap;
+use k8s_openapi::jiff::Timestamp;
 use kube_clock::Clock;
 use kube_workqueue::Queue;
 use parking_lot::Mutex;
@@ -121,6 +122,13 @@ impl<R: Request> Tracker<R> {
         self.0.lock().history.last(request)?.result.error().map(str::to_owned)
     }
 
+    /// Time and error of the last run of `request`, if that run failed.
+    pub(crate) fn last_failure(&self, request: &R) -> Option<(Timestamp, String)> {
+        let inner = self.0.lock();
+        let run = inner.history.last(request)?;
+        Some((run.ended, run.result.error()?.to_owned()))
+    }
+
     /// Failing requests, the one with the oldest last run first.
     pub(crate) fn failing(&self) -> Vec<R> {
         self.0.lock().history.failing().cloned().collect()
@@ -179,13 +187,8 @@ impl<R: Request> TrackedRequests<R> {
 mod tests {
     use std::{cell::RefCell, fmt, sync::Arc};
 
-    use k8s_openapi::jiff::Timestamp;
-
     use super::*;
-    use crate::{
-        reconcile::ChangeType,
-        request_queue::{RequestQueue, overview::Explain},
-    };
+    use crate::{reconcile::ChangeType, request_queue::RequestQueue};
 
     thread_local! {
         static TRACKER: RefCell<Option<Arc<Tracker<Nosy>>>> = const { RefCell::new(None) };
@@ -217,6 +220,8 @@ mod tests {
             attempt: 0,
             causes: Causes::default(),
             result: RunResult::TimedOut,
+            writes: None,
+            more_writes: 0,
             #[cfg(feature = "opentelemetry")]
             span: None,
         };

@@ -131,6 +131,13 @@ impl Webhooks {
         }
     }
 
+    /// Names of the admission webhooks in [`configurations`](Self::configurations).
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let service = WebhookService::new("", "");
+        let phases = [AdmissionPhase::Mutating, AdmissionPhase::Validating];
+        phases.into_iter().flat_map(|phase| self.entries(phase, &service)).map(|entry| entry.name).collect()
+    }
+
     /// One entry for each path.
     fn entries(&self, phase: AdmissionPhase, service: &WebhookService) -> Vec<WebhookEntry> {
         self.look(|registrations| {

@@ -25,6 +25,7 @@ mod failed_events;
 mod failures;
 mod fault_run;
 mod faults;
+mod findings;
 mod genuine;
 mod go_defects;
 mod gzip;

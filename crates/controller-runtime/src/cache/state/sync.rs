@@ -1,12 +1,19 @@
 //! Waits until the caches of a manager are synced, and reports why they are not.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::time::{sleep, timeout};
 
 use super::{informer::AnyInformer, registry::Cache};
-use crate::cache::watch::{missing_right::MissingRight, sync_status::SyncStatus};
+use crate::cache::watch::{
+    missing_right::MissingRight,
+    sync_status::{FailuresInARow, SyncStatus},
+};
 
 /// Time to wait for further missing permissions after the first, so that they are reported together.
 const TOGETHER: Duration = Duration::from_millis(500);
@@ -20,7 +27,35 @@ pub(crate) enum NotSynced {
     Late { resource: String, reason: String },
 }
 
+/// State of the lists and watches of an informer.
+#[derive(Debug, Clone)]
+pub(crate) struct WatchState {
+    /// Resource and selection.
+    pub(crate) resource: String,
+    /// Whether the initial list is complete.
+    pub(crate) synced: bool,
+    /// Time since the API server last sent anything; `None` before its first answer.
+    pub(crate) silence: Option<Duration>,
+    /// Current failures: those of a missing permission, if there is one.
+    pub(crate) failures: Option<FailuresInARow>,
+}
+
 impl Cache {
+    /// The states of all lists and watches, by resource and selection.
+    pub(crate) fn watch_states(&self) -> Vec<WatchState> {
+        let state = |informer: &Arc<dyn AnyInformer>| {
+            let (resource, status) = (informer.resource(), informer.status().borrow().clone());
+            let failures = status.worst().cloned();
+            (
+                resource.clone(),
+                WatchState { resource, synced: status.synced, silence: informer.silence(), failures },
+            )
+        };
+        // Informers of several Rust types share a watch.
+        let by_resource: BTreeMap<_, _> = self.informers().iter().map(state).collect();
+        by_resource.into_values().collect()
+    }
+
     /// Waits until every informer is synced.
     ///
     /// # Errors

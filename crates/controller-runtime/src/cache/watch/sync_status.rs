@@ -14,8 +14,18 @@ pub(crate) struct SyncStatus {
     pub(crate) synced: bool,
     /// The cluster was removed from the manager, and no object of it is left.
     pub(crate) closed: bool,
-    /// Last failure of each scope until it succeeds, and the time of the first failure in a row.
-    failures: BTreeMap<WatchScope, (Instant, WatchFailure)>,
+    /// Failures in a row of each scope.
+    failures: BTreeMap<WatchScope, FailuresInARow>,
+}
+
+/// Failures of a list or watch since it last succeeded.
+#[derive(Debug, Clone)]
+pub(crate) struct FailuresInARow {
+    pub(crate) first: Instant,
+    pub(crate) last: Instant,
+    pub(crate) count: u64,
+    /// The last one.
+    pub(crate) failure: WatchFailure,
 }
 
 impl SyncStatus {
@@ -28,7 +38,7 @@ impl SyncStatus {
     /// Records a complete list of the scope. A missing permission stays recorded until a watch works: an operator that
     /// may list but not watch has the initial list and never receives a change.
     pub(in crate::cache) fn listed(&mut self, scope: &WatchScope) {
-        if self.failures.get(scope).is_some_and(|(_, failure)| failure.forbidden.is_none()) {
+        if self.failures.get(scope).is_some_and(|failures| failures.failure.forbidden.is_none()) {
             self.failures.remove(scope);
         }
     }
@@ -45,7 +55,10 @@ impl SyncStatus {
         failure: &WatchFailure,
         now: Instant,
     ) {
-        self.failures.entry(scope.clone()).or_insert_with(|| (now, failure.clone())).1 = failure.clone();
+        let first = || FailuresInARow { first: now, last: now, count: 0, failure: failure.clone() };
+        let failures = self.failures.entry(scope.clone()).or_insert_with(first);
+        failures.count += 1;
+        (failures.last, failures.failure) = (now, failure.clone());
     }
 
     /// Returns the scopes that fail.
@@ -60,22 +73,27 @@ impl SyncStatus {
 
     /// Returns the rules that the operator lacks, by scope.
     pub(crate) fn forbidden(&self) -> impl Iterator<Item = &str> {
-        self.failures.values().filter_map(|(_, failure)| failure.forbidden.as_deref())
+        self.failures.values().filter_map(|failures| failures.failure.forbidden.as_deref())
     }
 
     /// Describes the failures: a missing permission first, since waiting does not resolve it.
     pub(crate) fn failure(&self) -> Option<String> {
-        let mut all = self.failures.values().map(|(_, failure)| failure);
-        let worst = all.clone().find(|failure| failure.forbidden.is_some()).or_else(|| all.next())?;
+        let message = &self.worst()?.failure.message;
         Some(match self.failures.len() {
-            1 => worst.message.clone(),
-            some => format!("{} (and {} more of its lists and watches fail)", worst.message, some - 1),
+            1 => message.clone(),
+            some => format!("{message} (and {} more of its lists and watches fail)", some - 1),
         })
+    }
+
+    /// Failures of the scope that [`failure`](Self::failure) describes.
+    pub(crate) fn worst(&self) -> Option<&FailuresInARow> {
+        let mut all = self.failures.values();
+        all.clone().find(|failures| failures.failure.forbidden.is_some()).or_else(|| all.next())
     }
 
     /// Returns when the longest current failure began.
     pub(crate) fn failing_since(&self) -> Option<Instant> {
-        self.failures.values().map(|(since, _)| *since).min()
+        self.failures.values().map(|failures| failures.first).min()
     }
 }
 
@@ -98,6 +116,8 @@ mod tests {
         status.watch_failed(&scope("red"), &failure("503", None), later(1));
         status.watch_failed(&scope("red"), &failure("504", None), later(2));
         assert_eq!((status.failure().as_deref(), status.failing_since()), (Some("504"), Some(later(1))));
+        let worst = status.worst().map(|failures| (failures.first, failures.last, failures.count));
+        assert_eq!(worst, Some((later(1), later(2), 2)));
 
         status.watch_failed(&scope("tan"), &failure("403", Some("a rule")), later(3));
         assert_eq!(status.failure().as_deref(), Some("403 (and 1 more of its lists and watches fail)"));

@@ -123,6 +123,18 @@ impl Call {
         }
     }
 
+    /// A call about an object, for tests of code that receives calls.
+    #[cfg(test)]
+    pub(crate) fn about_object<K: crate::object::StaticObject>(
+        verb: Verb,
+        namespace: &str,
+        name: &str,
+    ) -> Self {
+        let mut call = Self::new(verb, Arc::new(DynamicKind::of::<K>()));
+        (call.namespace, call.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+        call
+    }
+
     /// The verb.
     #[must_use]
     pub fn verb(&self) -> Verb {

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 
 use super::{
     call::FieldValidation,
+    call_observer::CallObserver,
     client::Client,
     client_metrics::{ClientMetrics, NoMetrics, metered},
     deadline,
@@ -58,6 +59,7 @@ pub(in crate::client) struct ClientSettings {
     pub(in crate::client) metrics: Arc<dyn ClientMetrics>,
     pub(in crate::client) host: Arc<str>,
     pub(in crate::client) own_writes: Option<Arc<dyn OwnWrites>>,
+    pub(in crate::client) observer: Option<Arc<dyn CallObserver>>,
     pub(in crate::client) rng: Arc<Mutex<fastrand::Rng>>,
 }
 
@@ -80,6 +82,7 @@ impl ClientBuilder {
             metrics: Arc::new(NoMetrics),
             host: Arc::from(""),
             own_writes: None,
+            observer: None,
             rng: Arc::new(Mutex::new(rng)),
         };
         Self { settings, metrics: None }
@@ -166,6 +169,12 @@ impl ClientBuilder {
     /// Notifies `own_writes` of the client's writes. Default: none.
     pub(crate) fn own_writes(mut self, own_writes: Arc<dyn OwnWrites>) -> Self {
         self.settings.own_writes = Some(own_writes);
+        self
+    }
+
+    /// Notifies `observer` of the outcomes of the client's calls. Default: none.
+    pub(crate) fn observer(mut self, observer: Arc<dyn CallObserver>) -> Self {
+        self.settings.observer = Some(observer);
         self
     }
 

@@ -10,34 +10,47 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     call::{Answer, Call, Content, Verb},
+    call_observer::{Throttling, WaitingRun},
     client::Client,
     client_builder::ClientSettings,
     deadline::Deadline,
     decode::decode,
     error::{ClientError, ErrorKind, unreachable},
+    run_record::RunRecord,
     throttle::Throttle,
     write_gate::{PermitError, WritePermit},
 };
 use crate::{brief::Brief, error::innermost};
 
 impl Client {
-    /// Sends a call that has passed all interceptors.
+    /// Sends a call that has passed all interceptors, and records its outcome.
     pub(in crate::client) async fn exchange(&self, call: Call) -> Result<Answer, ClientError> {
+        let outcome = self.send_until_answered(&call).await;
+        if call.verb.is_write() && !call.dry_run {
+            RunRecord::add_to_current(&call, outcome.as_ref());
+        }
+        if let Some(observer) = &self.settings().observer {
+            observer.ended(&call, outcome.as_ref());
+        }
+        outcome
+    }
+
+    async fn send_until_answered(&self, call: &Call) -> Result<Answer, ClientError> {
         let settings = self.settings();
         let mut throttle = Throttle::default();
         let timeout = call.timeout.unwrap_or(settings.timeout);
         let mut deadline = Deadline::after(timeout);
         loop {
             // Rate limit before permit: the permit is fresh when the request leaves, however long the wait was.
-            wait_for_turn(settings, &call).await;
-            let permit = permit(settings, &call)?;
+            wait_for_turn(settings, call).await;
+            let permit = permit(settings, call)?;
             let sent = Instant::now();
             let got = tokio::select! {
                 // A response that has arrived counts, even if the permit or the deadline ended at the same moment.
                 biased;
-                got = once(settings, &call) => got?,
-                ended = permit.ended() => return Err(interrupted(&call, ended)),
-                () = sleep(deadline.left()) => return Err(out_of_time(settings, &call, timeout)),
+                got = once(settings, call) => got?,
+                ended = permit.ended() => return Err(interrupted(call, ended)),
+                () = sleep(deadline.left()) => return Err(out_of_time(settings, call, timeout)),
             };
             // The time in flight counts, the wait for the rate limit does not.
             deadline.spend(sent.elapsed());
@@ -46,10 +59,16 @@ impl Client {
                 Err(refusal) => refusal,
             };
             let ErrorResponse { code, retry_after, .. } = refusal;
+            if let Some(observer) =
+                settings.observer.as_ref().filter(|_| code == StatusCode::TOO_MANY_REQUESTS)
+            {
+                observer
+                    .throttled(&Throttling { retry_after, priority_level: refusal.priority_level.clone() });
+            }
             let delay = throttle.step(code.as_u16(), retry_after, call.verb.is_write());
             // If the wait would exceed the deadline, return the refusal at once: it is more specific than a timeout later.
             let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
-                return Err(refusal.into_error(&call));
+                return Err(refusal.into_error(call));
             };
             settings.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.host);
             tracing::debug!(
@@ -58,7 +77,9 @@ impl Client {
                 "the API server answered {code}: sending the request again in {}",
                 Brief(delay)
             );
+            let waiting = WaitingRun::begin(settings.observer.as_ref());
             sleep(delay).await;
+            drop(waiting);
             deadline.spend(delay);
         }
     }
@@ -68,6 +89,8 @@ impl Client {
 struct ErrorResponse {
     code: StatusCode,
     retry_after: Option<Duration>,
+    /// UID of the priority level that the API server assigned to the request.
+    priority_level: Option<String>,
     text: Bytes,
 }
 
@@ -105,7 +128,8 @@ async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, E
     Ok(if parts.status.is_success() {
         Ok(Answer { code: parts.status, body: Content::Whole(text) })
     } else {
-        Err(ErrorResponse { code: parts.status, retry_after: retry_after(&parts.headers), text })
+        let (retry_after, priority_level) = (retry_after(&parts.headers), priority_level(&parts.headers));
+        Err(ErrorResponse { code: parts.status, retry_after, priority_level, text })
     })
 }
 
@@ -117,6 +141,10 @@ async fn read(settings: &ClientSettings, call: &Call, body: Body) -> Result<Byte
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     // Only seconds: the API server does not send the date form of the header.
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
+fn priority_level(headers: &HeaderMap) -> Option<String> {
+    Some(headers.get("x-kubernetes-pf-prioritylevel-uid")?.to_str().ok()?.to_owned())
 }
 
 fn no_answer(settings: &ClientSettings, call: &Call, error: kube::Error) -> ClientError {
@@ -145,7 +173,7 @@ fn interrupted(call: &Call, ended: PermitError) -> ClientError {
 
 impl ErrorResponse {
     fn into_error(self, call: &Call) -> ClientError {
-        let Self { code, retry_after, text } = self;
+        let Self { code, retry_after, text, .. } = self;
         // A proxy in between may answer with a body that is not a `Status`.
         let told = decode::<Status>(&text).ok().filter(|status| status.code != 0);
         let status = told.unwrap_or_else(|| {

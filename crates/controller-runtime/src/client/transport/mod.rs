@@ -1,6 +1,7 @@
 //! A request as a value, and the steps that it passes when it is sent.
 
 pub(super) mod call;
+pub(super) mod call_observer;
 pub(crate) mod client;
 pub(super) mod client_builder;
 pub(super) mod client_metrics;
@@ -15,6 +16,7 @@ pub(super) mod limiter;
 pub(super) mod own_writes;
 pub(super) mod preconditions;
 pub(super) mod rbac;
+pub(super) mod run_record;
 pub(super) mod send_once;
 pub(super) mod throttle;
 pub(super) mod warnings;

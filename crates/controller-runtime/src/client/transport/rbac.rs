@@ -15,24 +15,46 @@ pub(crate) fn rule(group: &str, resource: &str, verbs: &[&str], namespace: Optio
     )
 }
 
-/// The rule whose absence caused a refusal with this message; `None` if the refusal has another cause, such as an admission
-/// plugin.
-///
-/// Authorization uses this wording, with `at the cluster scope` for a request without a namespace:
-/// `… User "x" cannot create resource "widgets/status" in API group "example.com" in the namespace "demo"`.
+/// A right that the API server found missing, from the message of its refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RefusedRight<'m> {
+    pub(crate) verb: &'m str,
+    /// Resource, and subresource after a slash.
+    pub(crate) resource: &'m str,
+    pub(crate) group: &'m str,
+    /// `None` at the cluster scope.
+    pub(crate) namespace: Option<&'m str>,
+}
+
+impl<'m> RefusedRight<'m> {
+    /// Reads a message; `None` if the refusal has another cause, such as an admission plugin.
+    ///
+    /// Authorization uses this wording, with `at the cluster scope` for a request without a namespace:
+    /// `… User "x" cannot create resource "widgets/status" in API group "example.com" in the namespace "demo"`.
+    pub(crate) fn of(message: &'m str) -> Option<Self> {
+        let (_, refused) = message.split_once(" cannot ")?;
+        let (verb, rest) = refused.split_once(" resource \"")?;
+        let (resource, rest) = rest.split_once("\" in API group \"")?;
+        let (group, scope) = rest.split_once('"')?;
+        let namespace = match scope.trim_start().strip_prefix("in the namespace \"") {
+            Some(rest) => Some(rest.split_once('"')?.0),
+            None if scope.trim_start().starts_with("at the cluster scope") => None,
+            None => return None,
+        };
+        Some(Self { verb, resource, group, namespace })
+    }
+
+    /// The rule to add, for a request with this verb.
+    pub(crate) fn rule(&self, requested: Verb) -> String {
+        // An apply that may create the object needs both permissions, but a refusal names only one of them.
+        let verbs: &[&str] = if requested == Verb::Apply { &["create", "patch"] } else { &[self.verb] };
+        rule(self.group, self.resource, verbs, self.namespace)
+    }
+}
+
+/// The rule whose absence caused a refusal with this message; `None` if the refusal has another cause.
 pub(in crate::client) fn missing_rule(verb: Verb, message: &str) -> Option<String> {
-    let (_, refused) = message.split_once(" cannot ")?;
-    let (refused_verb, rest) = refused.split_once(" resource \"")?;
-    let (resource, rest) = rest.split_once("\" in API group \"")?;
-    let (group, scope) = rest.split_once('"')?;
-    let namespace = match scope.trim_start().strip_prefix("in the namespace \"") {
-        Some(rest) => Some(rest.split_once('"')?.0),
-        None if scope.trim_start().starts_with("at the cluster scope") => None,
-        None => return None,
-    };
-    // An apply that may create the object needs both permissions, but a refusal names only one of them.
-    let verbs: &[&str] = if verb == Verb::Apply { &["create", "patch"] } else { &[refused_verb] };
-    Some(rule(group, resource, verbs, namespace))
+    Some(RefusedRight::of(message)?.rule(verb))
 }
 
 #[cfg(test)]

@@ -1,0 +1,71 @@
+//! Findings from the answers to the client's calls.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kube_clock::Clock;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    Finding, refused_rights::RefusedRights, refused_writes::RefusedWrites, throttling::ThrottledRequests,
+};
+use crate::client::{Answer, Call, CallObserver, ClientError, Throttling};
+
+/// Feeds the detectors with the outcomes of calls.
+#[derive(Default)]
+pub(crate) struct ClientFindings {
+    throttled: Mutex<ThrottledRequests>,
+    refusals: Mutex<(RefusedRights, RefusedWrites)>,
+}
+
+impl ClientFindings {
+    /// The current findings of the operator with this name. `own_webhooks` contains the names of this program's webhooks.
+    pub(crate) fn findings(
+        &self,
+        operator: &str,
+        own_webhooks: &BTreeSet<String>,
+        clock: Clock,
+    ) -> Vec<Finding> {
+        let now = Instant::now();
+        let mut findings: Vec<_> = self.throttled.lock().finding(now, clock).into_iter().collect();
+        let mut refusals = self.refusals.lock();
+        let (rights, writes) = &mut *refusals;
+        findings.extend(rights.findings(operator, now, clock));
+        findings.extend(writes.findings(own_webhooks, now, clock));
+        findings
+    }
+}
+
+impl CallObserver for ClientFindings {
+    fn throttled(&self, throttling: &Throttling) {
+        self.throttled.lock().answered(throttling, Instant::now());
+    }
+
+    fn wait_begins(&self, controller: &Arc<str>) {
+        self.throttled.lock().wait_begins(controller);
+    }
+
+    fn wait_ends(&self, controller: &Arc<str>) {
+        self.throttled.lock().wait_ends(controller);
+    }
+
+    fn ended(&self, call: &Call, outcome: Result<&Answer, &ClientError>) {
+        let is_write = call.verb().is_write() && !call.is_dry_run();
+        let mut refusals = self.refusals.lock();
+        let (rights, writes) = &mut *refusals;
+        match outcome {
+            Ok(_) => {
+                rights.allowed(call);
+                if is_write {
+                    writes.succeeded(call);
+                }
+            }
+            Err(error) => {
+                rights.refused(call, error, Instant::now());
+                if is_write {
+                    writes.failed(call, error, Instant::now());
+                }
+            }
+        }
+    }
+}

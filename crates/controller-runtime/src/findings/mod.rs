@@ -1,0 +1,102 @@
+//! Findings: problems that a manager notices in its own operation, each with its evidence and the next step.
+//!
+//! [`Manager::findings`](crate::Manager::findings) returns them; `docs/explain.md` explains each [`FindingId`].
+//!
+//! The detectors are state machines that take the time as an argument, with bounded memory. Events feed them: answers of the API
+//! server ([`client`](client::ClientFindings)), runs of controllers, and states of lists and watches.
+
+pub(crate) mod back_off;
+pub(crate) mod client;
+mod refused_rights;
+mod refused_writes;
+mod text;
+mod throttling;
+pub(crate) mod watches;
+
+use std::fmt;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+/// A problem, with its evidence and the next step.
+///
+/// `Display` prints it on one line. Texts may change between versions; [`id`](Self::id) does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Kind of problem.
+    pub id: FindingId,
+    /// How urgent it is.
+    pub severity: Severity,
+    /// Object, resource or component that the finding is about, e.g. `Deployment shop/web` or `configmaps`.
+    pub subject: String,
+    /// Time at which the problem began, as far as this process knows.
+    pub since: Timestamp,
+    /// The problem, in one or two sentences.
+    pub text: String,
+    /// Facts behind the text, one per line: may be empty.
+    pub evidence: Vec<String>,
+    /// What to do.
+    pub next: String,
+}
+
+/// Kind of a [`Finding`]. Its text form is stable: `long-back-off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FindingId {
+    /// The operator has no permission for a request that it sends.
+    MissingRight,
+    /// Lists or watches of a cache fail, so that cached objects may be old.
+    DeadWatch,
+    /// An admission webhook refuses the writes of an object.
+    WebhookRefuses,
+    /// The API server answers requests with 429.
+    Throttled,
+    /// A request waits for long, because its runs have failed many times.
+    LongBackOff,
+}
+
+impl FindingId {
+    /// The stable text form.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MissingRight => "missing-right",
+            Self::DeadWatch => "dead-watch",
+            Self::WebhookRefuses => "webhook-refuses",
+            Self::Throttled => "throttled",
+            Self::LongBackOff => "long-back-off",
+        }
+    }
+}
+
+impl fmt::Display for FindingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for FindingId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+/// Urgency of a [`Finding`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Severity {
+    /// Objects are not reconciled, or not correctly, until somebody acts.
+    Error,
+    /// Objects are reconciled late or at unnecessary cost; the problem may end by itself.
+    Warning,
+}
+
+/// `dead-watch configmaps: nothing received for 11 min, … Check …`
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, text, next, .. } = self;
+        write!(f, "{id} {text} {next}")
+    }
+}
