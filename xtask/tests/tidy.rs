@@ -97,6 +97,8 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "pace",
             "panics",
             "object",
+            // Rights that registrations imply; pure.
+            "rights",
             // Access to the API server.
             "client",
             // Cached objects and their changes.

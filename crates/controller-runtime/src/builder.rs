@@ -1,11 +1,11 @@
 //! Builder of controllers: connects sources of events with a reconciler.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, panic::Location, sync::Arc};
 
-use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 
 use crate::{
-    cache::{Cache, Cached, LabelSelector},
+    cache::{Cache, Cached},
     controller::{
         Controller, ControllerHandle, ControllerOptions, ControllerSettings, GroupKind, Log, Parts,
     },
@@ -15,7 +15,8 @@ use crate::{
     object::{DynamicKind, Object, ObjectKey, OwnableBy, RuntimeKind, StaticObject},
     predicate::{EventFilter, Predicate, required_labels},
     reconcile::{Reconciler, Request},
-    source::{DynSource, Kind, Owns, Source},
+    rights::{self, Needed, Place, Right, Verb, has_status},
+    source::{Attachment, DynSource, Kind, OwnerKind, Owns, Source},
     webhook::{Defaulter, Registration, Rule, Spokes, Validator},
 };
 
@@ -113,8 +114,9 @@ impl<'m> Builder<'m> {
     ///
     /// Its name is the kind in lower case, unless [`ControllerBuilder::named`] sets another.
     #[doc(alias = "For")]
+    #[track_caller]
     pub fn for_kind<K: StaticObject>(self) -> ControllerBuilder<'m, ObjectKey<K>, ForKind<K>> {
-        self.of(&(), Kind::new(ForObject), ForOwner::controller())
+        self.of(DynamicKind::of::<K>(), Kind::new(ForObject), ForOwner::controller())
     }
 
     /// Starts a controller of a kind known at run time, for example one found by [`Client::discover`](crate::Client::discover).
@@ -156,31 +158,39 @@ impl<'m> Builder<'m> {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn for_dynamic<D: RuntimeKind>(
         self,
         objects: D,
     ) -> ControllerBuilder<'m, ObjectKey<D::Object>, ForKind<D::Object>> {
         let kind = objects.into_kind();
-        self.of(kind.resource(), Kind::dynamic(&kind, ForObject), ForOwner::dynamic_controller(&kind))
+        let (own, owner) = (Kind::dynamic(&kind, ForObject), ForOwner::dynamic_controller(&kind));
+        self.of(kind, own, owner)
     }
 
+    #[track_caller]
     fn of<K: Object>(
         self,
-        info: &K::DynamicType,
+        kind: DynamicKind,
         own: Kind<K, ObjectKey<K>>,
         owner: ForOwner<K>,
     ) -> ControllerBuilder<'m, ObjectKey<K>, ForKind<K>> {
-        let kind = GroupKind { group: K::group(info).into_owned(), kind: K::kind(info).into_owned() };
-        let name = kind.kind.to_lowercase();
-        self.begin(name, ForKind { kind, own, owner }, Some(ForKind::attach), ForKind::log)
+        let place = Location::caller();
+        let own = own.registered_by("for_kind", place);
+        let name = kind.resource().kind.to_lowercase();
+        let subject =
+            ForKind { kind, place, own, owner, has_status: has_status::<K>(), finalizers: Vec::new() };
+        self.begin(name, subject, Some(ForKind::attach), ForKind::log)
     }
 
     /// Starts a controller of requests of any type, called `name`. Its sources decide which requests it reconciles.
     #[doc(alias = "TypedControllerManagedBy")]
+    #[track_caller]
     pub fn for_requests<R: Request>(self, name: impl Into<String>) -> ControllerBuilder<'m, R, ForRequests> {
         self.begin(name.into(), ForRequests, None, |_, name| Log::of_requests(name))
     }
 
+    #[track_caller]
     fn begin<R: Request, S>(
         self,
         name: String,
@@ -190,8 +200,20 @@ impl<'m> Builder<'m> {
     ) -> ControllerBuilder<'m, R, S> {
         let (options, filters, sources, webhooks) =
             (ControllerOptions::default(), Vec::new(), Vec::new(), Vec::new());
-        let manager = self.manager;
-        ControllerBuilder { manager, name, options, subject, own_source, log, filters, sources, webhooks }
+        let (manager, events, needs) = (self.manager, Some(Location::caller()), Vec::new());
+        ControllerBuilder {
+            manager,
+            name,
+            options,
+            subject,
+            own_source,
+            log,
+            filters,
+            sources,
+            webhooks,
+            events,
+            needs,
+        }
     }
 }
 
@@ -210,17 +232,26 @@ pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     filters: Vec<Box<dyn EventFilter>>,
     sources: Vec<Attach<R>>,
     webhooks: Vec<Registration>,
+    /// Where the controller was begun, if its reconciler may record Events.
+    events: Option<Place>,
+    needs: Vec<Needed>,
 }
 
-/// Declares the controller's own kind to the cache, with the labels that all sources require.
-type AttachSubject<R, S> = fn(S, &Cache, &LabelSelector) -> Arc<dyn DynSource<R>>;
+/// Declares the controller's own kind to the cache and to the attachment.
+type AttachSubject<R, S> = fn(S, &mut Attachment<'_>) -> Arc<dyn DynSource<R>>;
 
 /// Declares a source to the cache, once the controller has been accepted.
-type Attach<R> = Box<dyn FnOnce(&Cache, &LabelSelector) -> Arc<dyn DynSource<R>> + Send>;
+type Attach<R> = Box<dyn FnOnce(&Attachment<'_>) -> Arc<dyn DynSource<R>> + Send>;
 
 /// Marks a controller of kind `K`.
 pub struct ForKind<K: Object> {
-    kind: GroupKind,
+    kind: DynamicKind,
+    /// Where the controller was begun.
+    place: Place,
+    /// Whether the controller writes the status of the kind, unless that belongs to Kubernetes.
+    has_status: bool,
+    /// Names of its finalizers.
+    finalizers: Vec<(String, Place)>,
     own: Kind<K, ObjectKey<K>>,
     owner: ForOwner<K>,
 }
@@ -238,6 +269,21 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
         self
     }
 
+    /// Declares that the controller adds and removes the finalizer `name` of `K`, for its [rights](crate::rights).
+    ///
+    /// [`Client::add_finalizer`](crate::Client::add_finalizer) and [`Finalizers`](crate::finalizer::Finalizers) add it.
+    #[track_caller]
+    pub fn with_finalizer(mut self, name: impl Into<String>) -> Self {
+        self.subject.finalizers.push((name.into(), Location::caller()));
+        self
+    }
+
+    /// Declares that the controller does not write the status of `K`, so that its [rights](crate::rights) do not include it.
+    pub fn without_status(mut self) -> Self {
+        self.subject.has_status = false;
+        self
+    }
+
     /// Watches `K` itself through `cached`, for example a selection of its objects, or those of another cluster.
     pub fn through(mut self, cached: &Cached<K>) -> Self {
         self.subject.own = self.subject.own.through(cached);
@@ -249,6 +295,7 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
     /// The API server sends, and the cache holds, only the metadata of `C`, unless a [`Cached<C>`](crate::Cached) has been
     /// made before [`complete`](Self::complete). [`owns_with`](Self::owns_with) takes predicates.
     #[doc(alias = "Owns")]
+    #[track_caller]
     pub fn owns<C: StaticObject>(self) -> Self
     where
         C::Scope: OwnableBy<K::Scope>,
@@ -278,11 +325,12 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
         C::Scope: OwnableBy<K::Scope>,
     {
         let owner = self.subject.owner.clone();
-        self.sources.push(Box::new(|cache, required| owned.attach(owner, cache, required)));
+        self.sources.push(Box::new(|to| owned.attach(owner, to)));
         self
     }
 
     /// Like [`owns`](Self::owns), but of a kind known at run time.
+    #[track_caller]
     pub fn owns_dynamic(self, kind: &DynamicKind) -> Self
     where
         <DynamicObject as kube::Resource>::Scope: OwnableBy<K::Scope>,
@@ -343,7 +391,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// Reconciles the requests of `source`.
     #[doc(alias = "Watches")]
     pub fn watches<C: Object>(mut self, source: Kind<C, R>) -> Self {
-        self.sources.push(Box::new(|cache, required| Arc::new(source.attach(cache, required))));
+        self.sources.push(Box::new(|to| Arc::new(source.attach(to))));
         self
     }
 
@@ -352,6 +400,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// For a kind known at run time, [`watches`](Self::watches) takes a [`Kind::dynamic`] of `PartialObjectMeta<DynamicObject>`.
     #[doc(alias = "WatchesMetadata")]
     #[doc(alias = "OnlyMetadata")]
+    #[track_caller]
     pub fn watches_metadata<C: StaticObject>(
         self,
         handler: impl EventHandler<PartialObjectMeta<C>, R>,
@@ -362,7 +411,69 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// Reconciles the requests of a source of any type.
     #[doc(alias = "WatchesRawSource")]
     pub fn watches_raw_source(mut self, source: impl Source<R>) -> Self {
-        self.sources.push(Box::new(|_, _| Arc::new(source)));
+        self.sources.push(Box::new(|_| Arc::new(source)));
+        self
+    }
+
+    /// Declares requests that the reconciler sends for objects of kind `C` and that no registration implies, for its
+    /// [rights](crate::rights): for example to delete an owned object, or to read an object that is not cached.
+    ///
+    /// The right is needed in the namespaces of the default cache of `C`. [`needs_right`](Self::needs_right) takes any other.
+    ///
+    /// ```
+    /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, ReconcileError, reconcile};
+    /// use controller_runtime::Verb;
+    /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::{ConfigMap, Secret}};
+    ///
+    /// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
+    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
+    /// Builder::managed_by(manager)
+    ///     .for_kind::<Deployment>()
+    ///     .owns::<ConfigMap>()
+    ///     .needs::<ConfigMap>([Verb::Delete])
+    ///     .needs::<Secret>([Verb::Get])
+    ///     .complete(reconcile::from_fn(nothing))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "+kubebuilder:rbac")]
+    #[track_caller]
+    pub fn needs<C: StaticObject>(self, verbs: impl IntoIterator<Item = Verb>) -> Self {
+        self.need(Needed::of_kind(DynamicKind::of::<C>(), verbs, Location::caller()))
+    }
+
+    /// Like [`needs`](Self::needs), for a subresource such as `eviction` or `scale`.
+    #[track_caller]
+    pub fn needs_subresource<C: StaticObject>(
+        self,
+        name: &str,
+        verbs: impl IntoIterator<Item = Verb>,
+    ) -> Self {
+        let needed = Needed::of_kind(DynamicKind::of::<C>(), verbs, Location::caller());
+        self.need(needed.on_subresource(name))
+    }
+
+    /// Like [`needs`](Self::needs), for a kind known at run time.
+    #[track_caller]
+    pub fn needs_dynamic(self, kind: &DynamicKind, verbs: impl IntoIterator<Item = Verb>) -> Self {
+        self.need(Needed::of_kind(kind.clone(), verbs, Location::caller()))
+    }
+
+    /// Like [`needs`](Self::needs), for any right: of single objects, in single namespaces, or with a verb that has no request of its
+    /// own.
+    #[track_caller]
+    pub fn needs_right(self, right: Right) -> Self {
+        self.need(Needed::of_right(right, Location::caller()))
+    }
+
+    fn need(mut self, needed: Needed) -> Self {
+        self.needs.push(needed);
+        self
+    }
+
+    /// Declares that the reconciler records no Kubernetes Events, so that its [rights](crate::rights) do not include them.
+    pub fn without_events(mut self) -> Self {
+        self.events = None;
         self
     }
 
@@ -457,14 +568,23 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         cache: &Cache,
         metrics: &Metrics,
     ) -> Controller<R> {
-        let Self { manager, name, options, subject, own_source, log, filters, sources, webhooks: _ } = self;
+        let Self {
+            manager, name, options, subject, own_source, log, filters, sources, events, needs, ..
+        } = self;
         let clock = manager.clock();
         let log = log(&subject, &name);
         // Labels that all filters require narrow every watch of the controller.
         let required = required_labels(&filters);
-        let own = own_source.map(|attach| attach(subject, cache, &required));
-        let sources = sources.into_iter().map(|attach| attach(cache, &required));
+        let mut to = Attachment { cache, required: &required, controller: &name, owner: None };
+        let own = own_source.map(|attach| attach(subject, &mut to));
+        let sources = sources.into_iter().map(|attach| attach(&to));
         let sources = own.into_iter().chain(sources).collect();
+        if let Some(place) = events {
+            to.declare_events(place);
+        }
+        for needed in needs {
+            to.declare_needed(needed);
+        }
         // A gated client would fail on each standby, where a controller without election runs as well.
         let client = if settings.needs_leader_election { manager.client() } else { manager.ungated_client() };
         let parts = Parts { name, options, settings, log, filters, sources, clock, reconciler, client };
@@ -474,11 +594,25 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
 
 impl<K: Object> ForKind<K> {
     fn log(&self, controller: &str) -> Log<ObjectKey<K>> {
-        Log::of_kind(controller, self.kind.clone())
+        let ApiResource { group, kind, .. } = self.kind.resource();
+        Log::of_kind(controller, GroupKind { group: group.clone(), kind: kind.clone() })
     }
 
-    fn attach(self, cache: &Cache, required: &LabelSelector) -> Arc<dyn DynSource<ObjectKey<K>>> {
-        Arc::new(self.own.attach(cache, required))
+    fn attach(self, to: &mut Attachment<'_>) -> Arc<dyn DynSource<ObjectKey<K>>> {
+        let Self { kind, place, has_status, finalizers, own, .. } = self;
+        let own = own.attach(to);
+        let query = own.cached.query();
+        if query.cluster.is_none() {
+            let scope = query.scope();
+            if has_status && rights::is_custom(kind.resource()) {
+                to.declare(rights::own_status(kind.resource(), place), &scope);
+            }
+            for (name, place) in finalizers {
+                to.declare(rights::finalizer(kind.resource(), &name, place), &scope);
+            }
+            to.owner = Some(OwnerKind { kind, scope });
+        }
+        Arc::new(own)
     }
 }
 

@@ -139,6 +139,7 @@ pub mod predicate;
 pub mod reconcile;
 mod recorder;
 mod request_queue;
+pub mod rights;
 mod runnable;
 pub mod serving;
 pub mod source;
@@ -185,6 +186,7 @@ pub use self::{
     },
     recorder::{EventReport, Recorder},
     request_queue::Enqueue,
+    rights::verb::Verb,
     source::{dyn_source::Source, kind::Kind, owns::Owns},
 };
 

@@ -41,7 +41,7 @@ pub(crate) use self::{
         lazy::Lazy,
         stats::ResourceStats,
     },
-    query::other_cluster::OtherCluster,
+    query::{Query, other_cluster::OtherCluster},
     read::cached::Cached,
     state::{
         mailbox::Delivered,

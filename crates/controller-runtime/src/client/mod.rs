@@ -95,7 +95,7 @@ pub use self::{
         write::{Apply, Change, Create, Update, Write},
     },
     transport::{
-        call::{Answer, Call, FieldValidation, Verb},
+        call::{Answer, Call, FieldValidation},
         client_builder::ClientBuilder,
         client_metrics::ClientMetrics,
         conflict::{Conflict, Expected},

@@ -14,7 +14,7 @@ use crate::{
     reconcile::Request,
     request_queue::{Explanation, RequestQueue},
     runnable::RunnableHandle,
-    source::{Kind, Source},
+    source::{Attachment, Kind, Source},
 };
 
 /// Handle of a controller of a manager. Dropping it has no effect.
@@ -85,7 +85,9 @@ impl<R: Request> ControllerHandle<R> {
     /// If it fails, the controller continues: [`SourceHandle::synced`] and the log report the error, and the source is retried.
     #[expect(clippy::must_use_candidate, reason = "the handle is needed only to remove the source")]
     pub fn watch<C: Object>(&self, source: Kind<C, R>) -> SourceHandle {
-        self.watch_raw_source(source.attach(&self.cache, &self.requests.required_labels()))
+        let required = &self.requests.required_labels();
+        let to = Attachment { cache: &self.cache, required, controller: self.name(), owner: None };
+        self.watch_raw_source(source.attach(&to))
     }
 
     /// Like [`watch`](Self::watch), for a source of any type.

@@ -1,8 +1,9 @@
 //! Options of leader election.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, panic::Location};
 
 use super::Timing;
+use crate::rights::{self, DeclarationLog, Place, ScopeOf};
 
 /// The lease of an election, and how this candidate takes part.
 ///
@@ -21,11 +22,14 @@ pub struct LeaderElectionOptions {
     pub(super) release_on_cancel: bool,
     pub(super) labels: BTreeMap<String, String>,
     client: Option<kube::Client>,
+    /// Line of the program that made the options.
+    place: Place,
 }
 
 impl LeaderElectionOptions {
     /// Makes options for the lease of this name; one of its candidates leads at a time.
     #[doc(alias = "LeaderElectionID")]
+    #[track_caller]
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -35,11 +39,21 @@ impl LeaderElectionOptions {
             release_on_cancel: true,
             labels: BTreeMap::new(),
             client: None,
+            place: Location::caller(),
         }
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Records the rights to take part.
+    pub(crate) fn declare(&self, log: &DeclarationLog) {
+        let scope = ScopeOf::namespace(self.namespace.as_deref());
+        for declaration in rights::election(&self.id, self.place) {
+            log.record(declaration, &scope);
+        }
+        log.record(rights::events("leader election", self.place), &scope);
     }
 
     pub(crate) fn has_identity(&self) -> bool {
@@ -99,7 +113,7 @@ impl LeaderElectionOptions {
 
 impl fmt::Debug for LeaderElectionOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, namespace, identity, timing, release_on_cancel, labels, client } = self;
+        let Self { id, namespace, identity, timing, release_on_cancel, labels, client, place: _ } = self;
         f.debug_struct("LeaderElectionOptions")
             .field("id", id)
             .field("namespace", namespace)

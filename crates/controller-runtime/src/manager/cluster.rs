@@ -17,6 +17,7 @@ use crate::{
     client::{Call, Client, PermitError, WriteGate, WritePermit},
     error::BoxError,
     object::StaticObject,
+    rights::Declarations,
     runnable::{Group, RunContext, Runnable, RunnableHandle},
 };
 
@@ -152,8 +153,16 @@ impl Cluster {
 
     /// The cached objects of kind `K` in this cluster, like [`Manager::cached`].
     #[must_use]
+    #[track_caller]
     pub fn cached<K: StaticObject>(&self) -> Cached<K> {
-        self.cache.of_kind()
+        self.cache.declared_of_kind()
+    }
+
+    /// The rights that the caches of this cluster need, like [`Manager::declarations`]. Calls of the cluster's clients are neither
+    /// declared nor checked.
+    #[must_use]
+    pub fn declarations(&self) -> Declarations {
+        self.cache.declarations().all()
     }
 
     /// The caches of this cluster, like [`Manager::cache`].

@@ -91,6 +91,7 @@ pub struct Flags {
 
 impl Flags {
     /// Options of an operator named `name`, set from the flags. `election_id` is the default name of the lease.
+    #[track_caller]
     pub fn options(&self, name: &str, election_id: &str) -> ManagerOptions {
         let metrics = MetricsServerOptions::default().bind_address(self.metrics_bind_address);
         #[cfg(feature = "http2")]
@@ -143,9 +144,18 @@ impl Flags {
     /// # Errors
     ///
     /// There is no such cluster, or its configuration cannot be used.
-    pub async fn manager(&self, name: &str, election_id: &str) -> Result<Manager, ConfigError> {
-        Manager::from_config(self.config(None).await?, self.options(name, election_id))
-            .map_err(ConfigError::unusable)
+    #[track_caller]
+    pub fn manager(
+        &self,
+        name: &str,
+        election_id: &str,
+    ) -> impl Future<Output = Result<Manager, ConfigError>> + Send + use<'_> {
+        // Here, and not in the future, so that declarations of rights name the line of the call.
+        let options = self.options(name, election_id);
+        async {
+            let config = self.config(None).await?;
+            Manager::from_config(config, options).map_err(ConfigError::unusable)
+        }
     }
 
     /// Connects to the cluster that the flags select, as [`client::connect`] does.

@@ -131,6 +131,10 @@ impl Manager {
             options.cache.clone(),
             DeletionReplay::with(options.leader_election.as_ref()),
         ));
+        options.metrics.declare(cache.declarations());
+        if let Some(election) = &options.leader_election {
+            election.declare(cache.declarations());
+        }
         let host = options.host.as_deref().unwrap_or_default();
         let election = options.leader_election.clone().map(|election| {
             let connection = election.own_client().unwrap_or(&client).clone();
@@ -233,8 +237,9 @@ impl Manager {
     /// All handles of a kind, and all controllers that watch it, share one list and watch. It starts with the manager,
     /// or at once if the manager is running, and stops when the last handle and source are dropped.
     #[must_use]
+    #[track_caller]
     pub fn cached<K: StaticObject>(&self) -> Cached<K> {
-        self.shared.cache.of_kind()
+        self.shared.cache.declared_of_kind()
     }
 
     /// The manager's caches, for options that [`Manager::cached`] lacks: single namespaces, selectors, dynamic kinds.

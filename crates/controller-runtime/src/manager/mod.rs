@@ -4,6 +4,7 @@ mod alone;
 mod cache_runnable;
 mod clients;
 mod cluster;
+mod declared;
 mod error;
 mod explain_lookup;
 mod explainer;

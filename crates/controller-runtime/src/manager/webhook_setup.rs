@@ -32,6 +32,11 @@ impl ManagerWebhooks {
             state: Arc::new(watch::Sender::new(KeeperState::Pending)),
         }
     }
+
+    /// The webhooks, without starting their server.
+    pub(super) fn registered(&self) -> &Webhooks {
+        &self.webhooks
+    }
 }
 
 impl ManagerWebhooks {

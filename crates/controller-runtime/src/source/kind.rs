@@ -1,11 +1,11 @@
 //! Source of the events of a cached kind.
 
-use std::{fmt, pin::pin, sync::Arc};
+use std::{fmt, panic::Location, pin::pin, sync::Arc};
 
 use futures::FutureExt;
 use kube::core::ApiResource;
 
-use super::{Sink, Source, delivery::Delivery, rules::Rules};
+use super::{Attachment, Sink, Source, delivery::Delivery, rules::Rules};
 use crate::{
     cache::{Cache, Cached, Delivered, ForbiddenError, LabelSelector},
     error::BoxError,
@@ -14,6 +14,7 @@ use crate::{
     pace::Pace,
     predicate::Predicate,
     reconcile::Request,
+    rights::Place,
 };
 
 /// Events of one kind, from a cache.
@@ -38,6 +39,8 @@ use crate::{
 /// With `kube::core::PartialObjectMeta<K>` in place of `K`, only metadata are watched and cached.
 pub struct Kind<K: Object, R: Request> {
     open: Box<Open<K>>,
+    /// Registration that opens the cache; `None` for a cache that was declared before.
+    declared: Option<(&'static str, Place)>,
     name: Option<String>,
     rules: Rules<K, R>,
 }
@@ -48,6 +51,7 @@ type Open<K> = dyn FnOnce(&Cache, &LabelSelector) -> Cached<K> + Send;
 impl<K: StaticObject, R: Request> Kind<K, R> {
     /// Passes every event of the kind in the manager's cache to `handler`. The cache holds all objects, unless the kind has
     /// another default ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
+    #[track_caller]
     pub fn new(handler: impl EventHandler<K, R>) -> Self {
         Self::of_resource(DynamicKind::of::<K>(), (), handler)
     }
@@ -56,6 +60,7 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
 impl<K: Object<DynamicType = ApiResource>, R: Request> Kind<K, R> {
     /// Like [`Kind::new`], for a kind known at run time: `K` is `kube::core::DynamicObject`, or
     /// `PartialObjectMeta<DynamicObject>` for metadata alone.
+    #[track_caller]
     pub fn dynamic(kind: &DynamicKind, handler: impl EventHandler<K, R>) -> Self {
         Self::of_resource(kind.clone(), kind.resource.clone(), handler)
     }
@@ -80,23 +85,28 @@ impl<K: Object, R: Request> Kind<K, R> {
     /// ```
     pub fn of(cached: &Cached<K>, handler: impl EventHandler<K, R>) -> Self {
         let cached = cached.clone();
-        Self::opened_by(|_, _| cached, handler)
+        Self { open: Box::new(|_, _| cached), declared: None, name: None, rules: Rules::new(handler) }
     }
 
     /// Passes every event of the kind described by `kind` and `info` to `handler`.
+    #[track_caller]
     pub(super) fn of_resource(
         kind: DynamicKind,
         info: K::DynamicType,
         handler: impl EventHandler<K, R>,
     ) -> Self {
-        Self::opened_by(move |cache, required| cache.of_kind_with::<K>(&info, &kind, required), handler)
+        Self {
+            open: Box::new(move |cache, required| cache.of_kind_with::<K>(&info, &kind, required)),
+            declared: Some(("watches", Location::caller())),
+            name: None,
+            rules: Rules::new(handler),
+        }
     }
 
-    fn opened_by(
-        open: impl FnOnce(&Cache, &LabelSelector) -> Cached<K> + Send + 'static,
-        handler: impl EventHandler<K, R>,
-    ) -> Self {
-        Self { open: Box::new(open), name: None, rules: Rules::new(handler) }
+    /// Names the registration, in declarations of rights.
+    pub(crate) fn registered_by(mut self, registration: &'static str, place: Place) -> Self {
+        self.declared = Some((registration, place));
+        self
     }
 
     /// Watches through `cached` instead, as [`Kind::of`] does.
@@ -104,6 +114,7 @@ impl<K: Object, R: Request> Kind<K, R> {
     pub(crate) fn through(mut self, cached: &Cached<K>) -> Self {
         let cached = cached.clone();
         self.open = Box::new(|_, _| cached);
+        self.declared = None;
         self
     }
 
@@ -133,10 +144,13 @@ impl<K: Object, R: Request> Kind<K, R> {
         self
     }
 
-    /// Declares the kind to the cache, which holds it from now on. Objects without the labels in `required` may be left out.
-    pub(crate) fn attach(self, cache: &Cache, required: &LabelSelector) -> Attached<K, R> {
-        let Self { open, name, rules } = self;
-        let cached = open(cache, &rules.required_labels().and(required.clone()));
+    /// Declares the kind to the cache, which holds it from now on.
+    pub(crate) fn attach(self, to: &Attachment<'_>) -> Attached<K, R> {
+        let Self { open, declared, name, rules } = self;
+        let cached = open(to.cache, &rules.required_labels().and(to.required.clone()));
+        if let Some((registration, place)) = declared {
+            to.declare_cached(cached.query(), registration, place);
+        }
         let name = name.unwrap_or_else(|| cached.resource_name());
         Attached { cached, name: Arc::from(name), rules }
     }
@@ -150,7 +164,7 @@ impl<K: Object, R: Request> fmt::Debug for Kind<K, R> {
 
 /// A kind that a cache holds.
 pub(crate) struct Attached<K: Object, R: Request> {
-    cached: Cached<K>,
+    pub(crate) cached: Cached<K>,
     name: Arc<str>,
     rules: Rules<K, R>,
 }

@@ -3,6 +3,7 @@
 //! [`Kind`] delivers the changes of cached objects, of this cluster or of another one. [`Events`] and [`Requests`] read a
 //! stream or a channel. Anything else implements the trait [`Source`], or is a closure passed to [`from_fn`].
 
+mod attachment;
 mod delivery;
 mod delivery_retries;
 pub(crate) mod dyn_source;
@@ -14,6 +15,7 @@ mod sink;
 mod stream;
 
 pub(crate) use self::{
+    attachment::{Attachment, OwnerKind},
     dyn_source::{DynSource, Source},
     kind::Kind,
     owns::Owns,

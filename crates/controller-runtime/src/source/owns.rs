@@ -1,15 +1,16 @@
 //! Owned objects as a source, with predicates.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
 
 use kube::core::{ApiResource, PartialObjectMeta};
 
-use super::{DynSource, Kind};
+use super::{Attachment, DynSource, Kind};
 use crate::{
-    cache::{Cache, Event, LabelSelector},
+    cache::{Event, LabelSelector},
     handler::ForOwner,
     object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
     predicate::{EventFilter, Predicate},
+    rights::Place,
 };
 
 /// Source of the events of owned objects of kind `C`, which enqueue the owner. Passed to
@@ -51,6 +52,7 @@ pub struct Owns<C: Object, Form = MetadataOnly> {
     info: C::DynamicType,
     every_owner: bool,
     predicates: Predicates<C>,
+    place: Place,
     form: PhantomData<fn() -> Form>,
 }
 
@@ -71,12 +73,14 @@ enum Predicates<C: Object> {
 impl<C: StaticObject> Owns<C> {
     /// Every event enqueues the owner that is marked as the controller, as with
     /// [`owns`](crate::ControllerBuilder::owns).
+    #[track_caller]
     pub fn new() -> Self {
         Self::of(DynamicKind::of::<C>(), ())
     }
 }
 
 impl<C: StaticObject> Default for Owns<C> {
+    #[track_caller]
     fn default() -> Self {
         Self::new()
     }
@@ -84,15 +88,17 @@ impl<C: StaticObject> Default for Owns<C> {
 
 impl<C: Object<DynamicType = ApiResource>> Owns<C> {
     /// Like [`Owns::new`], but of a kind known at run time: `C` is `kube::core::DynamicObject`.
+    #[track_caller]
     pub fn dynamic(kind: &DynamicKind) -> Self {
         Self::of(kind.clone(), kind.resource().clone())
     }
 }
 
 impl<C: Object> Owns<C> {
+    #[track_caller]
     fn of(kind: DynamicKind, info: C::DynamicType) -> Self {
-        let predicates = Predicates::OfMetadata(Vec::new());
-        Self { kind, info, every_owner: false, predicates, form: PhantomData }
+        let (predicates, place) = (Predicates::OfMetadata(Vec::new()), Location::caller());
+        Self { kind, info, every_owner: false, predicates, place, form: PhantomData }
     }
 
     /// Passes only events that `predicate` passes, in addition to the predicates given before.
@@ -109,10 +115,10 @@ impl<C: Object> Owns<C> {
 
     /// Watches and caches whole objects, so that predicates may read spec and status.
     pub fn whole(self) -> Owns<C, Whole> {
-        let Self { kind, info, every_owner, predicates, .. } = self;
+        let Self { kind, info, every_owner, predicates, place, .. } = self;
         // Predicates added so far read metadata, which whole objects have as well.
         let predicates = Predicates::OfObjects(predicates.on_objects());
-        Owns { kind, info, every_owner, predicates, form: PhantomData }
+        Owns { kind, info, every_owner, predicates, place, form: PhantomData }
     }
 }
 
@@ -142,24 +148,25 @@ impl<C: Object, Form> Owns<C, Form> {
     pub(crate) fn attach<O: Object>(
         self,
         owner: ForOwner<O>,
-        cache: &Cache,
-        required: &LabelSelector,
+        to: &Attachment<'_>,
     ) -> Arc<dyn DynSource<ObjectKey<O>>>
     where
         C::Scope: OwnableBy<O::Scope>,
     {
-        let Self { kind, info, every_owner, predicates, .. } = self;
+        let Self { kind, info, every_owner, predicates, place, .. } = self;
+        to.declare_owned(&kind, place);
         let owner = if every_owner { owner.every_owner() } else { owner };
         match predicates {
             // If whole objects are cached for other readers, an additional watch of metadata would cost more than it saves.
-            Predicates::OfMetadata(filters) if !cache.is_read_as::<C>(&kind) => {
+            Predicates::OfMetadata(filters) if !to.cache.is_read_as::<C>(&kind) => {
                 let predicates = filters.into_iter().map(of_metadata);
                 let source = Kind::<PartialObjectMeta<C>, _>::of_resource(kind, info, owner);
-                Arc::new(source.with_predicates(predicates).attach(cache, required))
+                Arc::new(source.registered_by("owns", place).with_predicates(predicates).attach(to))
             }
             predicates => {
                 let source = Kind::<C, _>::of_resource(kind, info, owner);
-                Arc::new(source.with_predicates(predicates.on_objects()).attach(cache, required))
+                let source = source.registered_by("owns", place);
+                Arc::new(source.with_predicates(predicates.on_objects()).attach(to))
             }
         }
     }

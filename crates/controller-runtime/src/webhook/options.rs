@@ -1,11 +1,14 @@
 //! Options of the webhook server.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{fmt, net::SocketAddr, panic::Location, path::PathBuf, sync::Arc};
 
 use tokio_rustls::rustls::ServerConfig;
 
-use super::{SelfManagedCertificates, WebhookService};
-use crate::serving::{AdaptTls, CertFiles, Endpoint, Listen, Serving};
+use super::{SelfManagedCertificates, WebhookService, Webhooks};
+use crate::{
+    rights::{self, DeclarationLog, Place, ScopeOf},
+    serving::{AdaptTls, CertFiles, Endpoint, Listen, Serving},
+};
 
 /// Options of the webhook server, which a manager starts when the first webhook is registered.
 ///
@@ -22,6 +25,8 @@ pub struct WebhookOptions {
     pub(crate) serving: Serving,
     pub(crate) certificates: Option<SelfManagedCertificates>,
     pub(crate) apply: Option<WebhookService>,
+    /// Line of the program that chose certificates or configurations of its own.
+    place: Option<Place>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) enable_http2: bool,
     pub(crate) adapt_tls: AdaptTls,
@@ -36,6 +41,7 @@ impl Default for WebhookOptions {
             serving: Serving::Files(CertFiles::in_dir(folder)),
             certificates: None,
             apply: None,
+            place: None,
             client_ca: None,
             enable_http2: false,
             adapt_tls: AdaptTls::default(),
@@ -83,7 +89,9 @@ impl WebhookOptions {
 
     /// Makes, rotates and publishes certificates, instead of reading them from files.
     #[doc(alias = "cert-manager")]
+    #[track_caller]
     pub fn certificates(mut self, certificates: SelfManagedCertificates) -> Self {
+        self.place = Some(Location::caller());
         self.certificates = Some(certificates);
         self
     }
@@ -97,9 +105,29 @@ impl WebhookOptions {
     /// Each replica applies its own registrations, so that the configurations are those of the replica that started last. Without
     /// [`certificates`](Self::certificates), `caBundle` is left to something else, unless the Service has a
     /// [`ca_bundle`](WebhookService::ca_bundle).
+    #[track_caller]
     pub fn apply_configurations(mut self, service: &WebhookService) -> Self {
+        self.place = Some(Location::caller());
         self.apply = Some(service.clone());
         self
+    }
+
+    /// Records the rights to keep certificates and configurations up to date, for the webhooks that are registered now.
+    pub(crate) fn declare(&self, webhooks: &Webhooks, log: &DeclarationLog) {
+        let Some(place) = self.place.filter(|_| !webhooks.is_empty() && !self.listen.is_nowhere()) else {
+            return;
+        };
+        if let Some(certificates) = &self.certificates {
+            let scope = ScopeOf::namespace(Some(&certificates.namespace));
+            for declaration in rights::certificates(&certificates.secret, place) {
+                log.record(declaration, &scope);
+            }
+        }
+        let configuration = self.apply.as_ref().map(WebhookService::configuration_name);
+        let definitions = webhooks.converted();
+        for declaration in rights::webhook_configurations(configuration.as_deref(), &definitions, place) {
+            log.record(declaration, &ScopeOf::CLUSTER);
+        }
     }
 
     /// Accepts only clients with a certificate of this authority: a PEM file, which is read again within 10 s of a change.

@@ -175,6 +175,13 @@ impl Webhooks {
         self.look(WebhookRegistrations::is_empty)
     }
 
+    /// Names of the definitions with a converter.
+    pub(super) fn converted(&self) -> Vec<String> {
+        self.look(|registrations| {
+            registrations.converters.values().map(|(_, converter)| converter.hub().to_string()).collect()
+        })
+    }
+
     /// Waits until there is a webhook to serve.
     pub(crate) async fn registered(&self) {
         // The sender lives in `self`, so the wait ends only by the condition.

@@ -8,8 +8,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, ClientError, DynamicKind, ObjectKey, ReconcileError,
-    client::{Call, Deletion, Ensured, Next, Verb},
+    Client, ClientError, DynamicKind, ObjectKey, ReconcileError, Verb,
+    client::{Call, Deletion, Ensured, Next},
     finalizer::{FinalizeError, Finalized, Finalizer, Finalizers},
 };
 use kube::core::DynamicObject;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, ClientError, DynamicKind, ObjectKey,
-    client::{Call, Deletion, ErrorKind, Expected, Next, Verb},
+    Client, ClientError, DynamicKind, ObjectKey, Verb,
+    client::{Call, Deletion, ErrorKind, Expected, Next},
 };
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{autoscaling::v1::Scale, core::v1::Pod};

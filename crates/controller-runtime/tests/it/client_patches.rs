@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use controller_runtime::{
-    Client, ClientError, DynamicKind, ObjectKey,
-    client::{Call, Expected, Next, Patch, Verb},
+    Client, ClientError, DynamicKind, ObjectKey, Verb,
+    client::{Call, Expected, Next, Patch},
 };
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale, core::v1::ConfigMap};
 use kube::core::DynamicObject;

@@ -6,10 +6,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Client,
+    Client, Verb,
     client::{
         Answer, Call, ClientMetrics, Deletion, ErrorKind, FieldValidation, Next, PermitError, Propagation,
-        Verb, Warnings, WriteGate, WritePermit,
+        Warnings, WriteGate, WritePermit,
     },
 };
 use kube_apiserver_embedded::faults::{self, Failure, Rule};

@@ -41,6 +41,7 @@ mod operator;
 mod own_writes;
 mod pieces;
 mod probes;
+mod rights;
 mod servers;
 mod signals;
 mod sources;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Manager, ManagerOptions,
-    client::{Call, ErrorKind, Next, PermitError, Verb as CallVerb, WriteGate, WritePermit},
+    Manager, ManagerOptions, Verb as CallVerb,
+    client::{Call, ErrorKind, Next, PermitError, WriteGate, WritePermit},
     leader_election::LeaderElectionOptions,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Cached, Client, DynamicKind, Manager, ObjectKey, StaticObject,
-    client::{Call, Deletion, Next, Patch, Verb},
+    Cached, Client, DynamicKind, Manager, ObjectKey, StaticObject, Verb,
+    client::{Call, Deletion, Next, Patch},
     has_finalizer,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};

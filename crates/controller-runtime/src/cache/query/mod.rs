@@ -25,6 +25,7 @@ use crate::{
         meta::{Interner, Meta, ResourceVersion},
         resource_name_of,
     },
+    rights::{RightScope, ScopeOf, Selected},
 };
 
 /// Scope of one list and watch: a namespace, or `None` for all namespaces that are not watched separately.
@@ -114,6 +115,32 @@ impl Query {
                 Selectors { labels, fields }
             }
         }
+    }
+
+    /// Returns the namespaces of the query.
+    pub(crate) fn scope(&self) -> ScopeOf {
+        match &self.namespaces {
+            NamespaceSelection::Everywhere => ScopeOf::CLUSTER,
+            NamespaceSelection::InLive(names) => ScopeOf::Live(Arc::clone(&names.names)),
+            NamespaceSelection::In(names) => {
+                let names = BTreeSet::clone(names);
+                ScopeOf::Fixed(RightScope::Namespaces { names, may_change: false })
+            }
+        }
+    }
+
+    /// Returns the objects that lists and watches of the query request, as RBAC distinguishes them.
+    pub(crate) fn selected(&self) -> Vec<Selected> {
+        let names =
+            |selectors: &Selectors| selectors.fields.required_name().map(str::to_owned).into_iter().collect();
+        let apart = self.overrides.iter().filter(|(_, overrides)| overrides.selectors != self.selectors);
+        let apart = apart.map(|(namespace, overrides)| Selected {
+            scope: ScopeOf::namespace(Some(namespace)),
+            names: names(&overrides.selectors),
+        });
+        let others = Selected { scope: self.scope(), names: names(&self.selectors) };
+        // A right to all names of all namespaces includes those to single namespaces.
+        if others.names.is_empty() { vec![others] } else { std::iter::once(others).chain(apart).collect() }
     }
 
     fn selectors_in(&self, namespace: &str) -> &Selectors {

@@ -115,6 +115,12 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
+    /// Returns the name that the selector requires of an object.
+    pub(in crate::cache) fn required_name(&self) -> Option<&str> {
+        let named = self.terms.iter().find(|term| term.equal && term.label == "metadata.name");
+        named.map(|term| term.value.as_str())
+    }
+
     /// Adds the condition that the object is not in a namespace.
     pub(in crate::cache) fn outside_of(mut self, namespace: &str) -> Self {
         let (label, value) = ("metadata.namespace".to_owned(), namespace.to_owned());

@@ -1,6 +1,6 @@
 //! [`Cached`], the handle through which cached objects are read.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, panic::Location, sync::Arc, time::Duration};
 
 use super::{
     event_stream::EventStream,
@@ -81,6 +81,14 @@ impl Cache {
     /// Returns the objects of `query` as type `K`.
     pub(in crate::cache) fn cached<K: Object>(&self, info: &K::DynamicType, query: Query) -> Cached<K> {
         Cached { informer: self.informer(info, query) }
+    }
+
+    /// Returns the default cache of kind `K`, and declares the rights that it needs.
+    #[track_caller]
+    pub(crate) fn declared_of_kind<K: StaticObject>(&self) -> Cached<K> {
+        let cached = self.of_kind();
+        self.declare(cached.query(), "cached", Location::caller());
+        cached
     }
 
     /// Returns the default cache of kind `K`.
@@ -389,6 +397,11 @@ impl<K: Object> Cached<K> {
     /// Whether it is of another cluster than the manager's own.
     pub(crate) fn is_of_other_cluster(&self) -> bool {
         self.informer.query().cluster.is_some()
+    }
+
+    /// Returns resource and selection.
+    pub(crate) fn query(&self) -> &Query {
+        self.informer.query()
     }
 
     /// Returns the resource as messages name it: `deployments.apps`, or `east/deployments.apps` of another cluster.

@@ -1,6 +1,6 @@
 //! Declaration of caches: kinds, namespaces and selectors.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
 
 use kube::core::NamespaceScope;
 
@@ -217,7 +217,9 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     ///
     /// A selector is invalid, the resource already has another default selection, or namespaces were set for a kind
     /// known at run time that has none.
+    #[track_caller]
     pub fn build(self) -> Result<Cached<K>, BuildError> {
+        let place = Location::caller();
         if let Some(invalid) = self.invalid {
             return Err(BuildError::Selector(invalid));
         }
@@ -232,6 +234,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         if self.is_default && !self.cache.set_default(&query) {
             return Err(BuildError::DefaultTaken { resource: query.resource_name() });
         }
+        self.cache.declare(&query, "cached", place);
         Ok(self.cache.cached(&self.info, query))
     }
 }

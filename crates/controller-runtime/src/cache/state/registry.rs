@@ -31,6 +31,7 @@ use crate::{
     },
     object::{DynamicKind, Object, StaticObject},
     ordered_watch,
+    rights::{self, Declaration, DeclarationLog, Needed, Place, ScopeOf},
 };
 
 /// The informers of a manager.
@@ -44,6 +45,8 @@ pub(crate) struct Cache {
     /// Storage of kinds with an own option, by Rust type. All caches of a type share a budget.
     of_kinds: Mutex<BTreeMap<TypeId, Retention>>,
     replay: DeletionReplay,
+    /// Rights that the operator needs in this cluster.
+    declarations: Arc<DeclarationLog>,
 }
 
 #[derive(Default)]
@@ -103,12 +106,39 @@ impl Cache {
     pub(crate) fn new(options: CacheOptions, replay: DeletionReplay) -> Self {
         let retention = Retention::of(options.default_retain());
         let (shared, of_kinds) = (Arc::default(), Mutex::default());
-        Self { cluster: None, shared, options, retention, of_kinds, replay }
+        let declarations = Arc::default();
+        Self { cluster: None, shared, options, retention, of_kinds, replay, declarations }
     }
 
     /// Like [`Cache::new`], for another cluster than the manager's own.
     pub(crate) fn of_cluster(cluster: OtherCluster, options: CacheOptions, replay: DeletionReplay) -> Self {
         Self { cluster: Some(cluster), ..Self::new(options, replay) }
+    }
+
+    /// The rights that the operator needs in this cluster.
+    pub(crate) fn declarations(&self) -> &Arc<DeclarationLog> {
+        &self.declarations
+    }
+
+    /// Records the rights to fill a cache.
+    pub(crate) fn declare(&self, query: &Query, reason: &'static str, place: Place) {
+        for selected in query.selected() {
+            let declaration = rights::cached(&query.resource, &selected, reason, place);
+            self.declarations.record(declaration, &selected.scope);
+        }
+    }
+
+    /// Returns the namespaces of the default cache of a kind.
+    pub(crate) fn default_scope(&self, kind: &DynamicKind) -> ScopeOf {
+        self.query_of(kind).scope()
+    }
+
+    /// Returns a right that the program declares, with its namespaces.
+    pub(crate) fn needed(&self, needed: Needed) -> (Declaration, ScopeOf) {
+        let (declaration, kind) = needed.into_parts();
+        let fixed = || ScopeOf::Fixed(declaration.right.scope.clone());
+        let scope = kind.map_or_else(fixed, |kind| self.default_scope(&kind));
+        (declaration, scope)
     }
 
     /// The name of the cluster, if it is not the manager's own.

@@ -11,64 +11,7 @@ use kube::{
 
 use super::error::ClientError;
 use crate::object::DynamicKind;
-
-/// Verb of a request to the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Verb {
-    /// Read one object.
-    Get,
-    /// Read many objects.
-    List,
-    /// Follow changes.
-    Watch,
-    /// Make an object.
-    Create,
-    /// Replace an object.
-    Update,
-    /// Change fields of an object.
-    Patch,
-    /// Server-side apply, which the API server knows as a patch.
-    Apply,
-    /// Delete one object.
-    Delete,
-    /// Delete many objects.
-    DeleteCollection,
-}
-
-impl Verb {
-    /// Whether it may change something: everything but get, list and watch.
-    #[must_use]
-    pub fn is_write(self) -> bool {
-        !matches!(self, Self::Get | Self::List | Self::Watch)
-    }
-
-    pub(in crate::client) fn method(self) -> http::Method {
-        match self {
-            Self::Get | Self::List | Self::Watch => http::Method::GET,
-            Self::Create => http::Method::POST,
-            Self::Update => http::Method::PUT,
-            Self::Patch | Self::Apply => http::Method::PATCH,
-            Self::Delete | Self::DeleteCollection => http::Method::DELETE,
-        }
-    }
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Apply => "apply",
-            Self::Delete => "delete",
-            Self::DeleteCollection => "delete all",
-        })
-    }
-}
+pub(in crate::client) use crate::rights::Verb;
 
 /// A request to the API server, before it is sent.
 ///

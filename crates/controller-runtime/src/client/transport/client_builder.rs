@@ -137,7 +137,7 @@ impl ClientBuilder {
     /// [`Client::intercepted`] adds one to a single client.
     ///
     /// ```
-    /// use controller_runtime::{ManagerOptions, client::{Call, Next, Verb}};
+    /// use controller_runtime::{ManagerOptions, Verb, client::{Call, Next}};
     ///
     /// let options = ManagerOptions::new("guestbook-operator").client(|client| {
     ///     client.interceptor(async |call: Call, next: Next| match call.verb() {

@@ -16,7 +16,7 @@ use super::{
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use controller_runtime::{Client, client::{Call, Next, Verb}};
+/// use controller_runtime::{Client, Verb, client::{Call, Next}};
 /// use k8s_openapi::api::core::v1::Namespace;
 ///
 /// let env = kube_envtest::Environment::builder().start().await?;

@@ -3,7 +3,7 @@
 mod access;
 mod extra_handlers;
 
-use std::{collections::BTreeMap, future::Future, net::TcpListener, sync::Arc};
+use std::{collections::BTreeMap, future::Future, net::TcpListener, panic::Location, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use http::{
@@ -18,7 +18,10 @@ use super::{
     BoxHandler, Endpoint, Handler, HttpRequest, HttpResponse, Listen, Serving, boxed, certificates::AdaptTls,
     text,
 };
-use crate::metrics::Metrics;
+use crate::{
+    metrics::Metrics,
+    rights::{self, DeclarationLog, Place, ScopeOf},
+};
 
 /// Options of the metrics server.
 ///
@@ -39,6 +42,8 @@ pub struct MetricsServerOptions {
     pub(crate) enable_http2: bool,
     pub(crate) adapt_tls: AdaptTls,
     allowed_to: AllowedTo,
+    /// Line of the program that chose the clients.
+    allowed_at: Option<Place>,
     filters: Vec<Arc<Filter>>,
     extra_handlers: BTreeMap<String, BoxHandler>,
 }
@@ -164,8 +169,9 @@ impl MetricsServerOptions {
 
     /// Sets which clients may see metrics and use the extra handlers. Default: every client.
     #[doc(alias = "WithAuthenticationAndAuthorization")]
+    #[track_caller]
     pub fn allowed_to(mut self, allowed_to: AllowedTo) -> Self {
-        self.allowed_to = allowed_to;
+        (self.allowed_to, self.allowed_at) = (allowed_to, Some(Location::caller()));
         self
     }
 
@@ -176,6 +182,16 @@ impl MetricsServerOptions {
     pub fn extra_handler(mut self, path: impl Into<String>, handler: impl Handler) -> Self {
         self.extra_handlers.insert(path.into(), boxed(handler));
         self
+    }
+
+    /// Records the rights to authenticate and authorize clients, if the server does.
+    pub(crate) fn declare(&self, log: &DeclarationLog) {
+        let Some(place) = self.allowed_at.filter(|_| self.is_guarded() && !self.listen.is_nowhere()) else {
+            return;
+        };
+        for declaration in rights::reviews(place) {
+            log.record(declaration, &ScopeOf::CLUSTER);
+        }
     }
 
     /// Returns whether clients are authenticated and authorized.

@@ -47,8 +47,8 @@ const SHORTEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct SelfManagedCertificates {
-    pub(super) namespace: String,
-    pub(super) secret: String,
+    pub(in crate::webhook) namespace: String,
+    pub(in crate::webhook) secret: String,
     pub(super) service: String,
     pub(super) names: BTreeSet<String>,
     pub(super) validity: Duration,

@@ -81,15 +81,9 @@ impl Targets {
         let configuration = self.apply.as_ref().map(WebhookService::configuration_name);
         let admission =
             [&self.mutating, &self.validating].map(|client| (client.clone(), configuration.clone()));
-        let definitions = self.converted().into_iter().map(|name| (self.definitions.clone(), Some(name)));
+        let definitions =
+            self.webhooks.converted().into_iter().map(|name| (self.definitions.clone(), Some(name)));
         admission.into_iter().chain(definitions).collect()
-    }
-
-    /// Names of the definitions with a converter.
-    fn converted(&self) -> Vec<String> {
-        self.webhooks.look(|registrations| {
-            registrations.converters.values().map(|(_, converter)| converter.hub().to_string()).collect()
-        })
     }
 
     /// Applies the configurations of the registered webhooks, with the authorities of `generations` if there are any. Entries for the
@@ -255,7 +249,7 @@ impl Targets {
                 }
             }
         }
-        for name in self.converted() {
+        for name in self.webhooks.converted() {
             let Some(object) = self.definitions.get(&ObjectKey::<DynamicObject>::new((), &*name)).await?
             else {
                 continue;

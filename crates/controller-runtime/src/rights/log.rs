@@ -1,0 +1,98 @@
+//! Record of declarations while an operator is set up and runs.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::{declaration::Declaration, declarations::Declarations, right::RightScope};
+
+/// The declarations of one cluster. They are never removed: roles are rendered before the program runs, so that they must grant
+/// the rights of controllers that come and go.
+#[derive(Default)]
+pub(crate) struct DeclarationLog {
+    /// Without duplicates, so that the program bounds the size, however often one of its lines runs.
+    all: Mutex<Vec<Recorded>>,
+}
+
+#[derive(Clone)]
+struct Recorded {
+    declaration: Declaration,
+    /// Namespaces in place of those of the declaration.
+    live: Option<LiveNamespaces>,
+}
+
+/// Names of namespaces that may change while the operator runs.
+pub(crate) type LiveNamespaces = Arc<watch::Sender<BTreeSet<Arc<str>>>>;
+
+/// Namespaces of a registration.
+#[derive(Clone)]
+pub(crate) enum ScopeOf {
+    Fixed(RightScope),
+    Live(LiveNamespaces),
+}
+
+impl DeclarationLog {
+    /// Records a declaration, unless it is known.
+    pub(crate) fn record(&self, mut declaration: Declaration, scope: &ScopeOf) {
+        let live = match scope {
+            ScopeOf::Fixed(scope) => {
+                declaration.right.scope = scope.clone();
+                None
+            }
+            ScopeOf::Live(names) => Some(Arc::clone(names)),
+        };
+        let mut all = self.all.lock();
+        let is_same = |known: &Recorded| {
+            let same_names = match (&known.live, &live) {
+                (None, None) => true,
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                _ => false,
+            };
+            // The place differs most often, and is compared fastest.
+            same_names && known.declaration.place == declaration.place && known.declaration == declaration
+        };
+        if !all.iter().any(is_same) {
+            all.push(Recorded { declaration, live });
+        }
+    }
+
+    /// Returns all declarations, with the namespaces of this moment.
+    pub(crate) fn all(&self) -> Declarations {
+        let all = self.all.lock().clone();
+        let current = |Recorded { mut declaration, live }| {
+            if let Some(names) = live {
+                let names = names.borrow().clone();
+                declaration.right.scope = RightScope::Namespaces { names, may_change: true };
+            }
+            declaration
+        };
+        all.into_iter().map(current).collect()
+    }
+}
+
+impl ScopeOf {
+    /// All namespaces, and kinds without namespaces.
+    pub(crate) const CLUSTER: Self = Self::Fixed(RightScope::Cluster);
+
+    /// One namespace; without a name, that of the operator.
+    pub(crate) fn namespace(name: Option<&str>) -> Self {
+        Self::Fixed(match name {
+            Some(name) => {
+                RightScope::Namespaces { names: BTreeSet::from([Arc::from(name)]), may_change: false }
+            }
+            None => RightScope::OwnNamespace,
+        })
+    }
+
+    /// Whether these are all namespaces.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Fixed(RightScope::Cluster))
+    }
+}
+
+impl fmt::Debug for DeclarationLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all()).finish()
+    }
+}

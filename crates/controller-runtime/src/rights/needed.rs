@@ -1,0 +1,34 @@
+//! A right that a program declares.
+
+use super::{declaration::Declaration, implied::Place, right::Right, verb::Verb};
+use crate::object::DynamicKind;
+
+/// A right that a program declares.
+pub(crate) struct Needed {
+    right: Right,
+    /// Kind with the default cache whose namespaces are meant, if the program named none.
+    kind: Option<DynamicKind>,
+    place: Place,
+}
+
+impl Needed {
+    /// Verbs on objects of a kind, in the namespaces of its default cache.
+    pub(crate) fn of_kind(kind: DynamicKind, verbs: impl IntoIterator<Item = Verb>, place: Place) -> Self {
+        Self { right: Right::of_kind(&kind, verbs), kind: Some(kind), place }
+    }
+
+    /// Exactly this right.
+    pub(crate) fn of_right(right: Right, place: Place) -> Self {
+        Self { right, kind: None, place }
+    }
+
+    pub(crate) fn on_subresource(mut self, name: &str) -> Self {
+        self.right = self.right.subresource(name);
+        self
+    }
+
+    /// Returns the declaration, and the kind with the default cache whose namespaces are meant.
+    pub(crate) fn into_parts(self) -> (Declaration, Option<DynamicKind>) {
+        (Declaration::new(self.right, "needs", self.place), self.kind)
+    }
+}

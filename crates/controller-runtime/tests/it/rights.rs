@@ -1,0 +1,503 @@
+//! Rights that follow from registrations.
+
+use std::collections::BTreeMap;
+
+use controller_runtime::{
+    Action, Builder, DynamicKind, Kind, Manager, ManagerOptions, MapMeta, ObjectKey, Owns, Reconciler, Verb,
+    cache::{CacheOptions, LabelSelector, Meta, Namespaces},
+    leader_election::LeaderElectionOptions,
+    reconcile,
+    rights::{Declarations, Right, RightScope},
+    serving::{AllowedTo, Endpoint, MetricsServerOptions},
+    webhook::{SelfManagedCertificates, WebhookOptions, WebhookService},
+};
+use expect_test::{Expect, expect};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Namespace, Node, Pod, Secret},
+};
+use kube::core::PartialObjectMeta;
+use kube_envtest::Environment;
+
+use crate::support::Widget;
+
+async fn manager(options: ManagerOptions) -> Manager {
+    let env = Environment::builder().start().await.unwrap();
+    Manager::new(env.client(), options)
+}
+
+fn options() -> ManagerOptions {
+    ManagerOptions::new("rights")
+}
+
+fn nothing<R: reconcile::Request>() -> impl Reconciler<Request = R> {
+    reconcile::from_fn(async |_: &R, _| Ok(Action::done()))
+}
+
+fn nobody(_: &Meta) -> Option<ObjectKey<Widget>> {
+    None
+}
+
+/// The declarations, without controller and place.
+fn shown(declarations: &Declarations) -> String {
+    let lines = declarations.iter().map(|one| {
+        let fallback: Vec<_> = one.fallback.iter().map(|verb| &**verb).collect();
+        let fallback = if fallback.is_empty() {
+            String::new()
+        } else {
+            format!(" ({} is a fallback)", fallback.join(", "))
+        };
+        format!("{}{fallback}: {}\n", one.right, one.reason)
+    });
+    lines.collect()
+}
+
+/// Checks the rights that follow from what `register` registers.
+async fn check(options: ManagerOptions, register: impl FnOnce(&Manager), expected: Expect) {
+    let manager = manager(options).await;
+    register(&manager);
+    expected.assert_eq(&shown(&manager.declarations()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_without_registrations_needs_nothing() {
+    check(options(), |_| {}, expect![""]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_of_a_custom_kind_writes_its_status_and_events() {
+    let register = |manager: &Manager| {
+        Builder::managed_by(manager).for_kind::<Widget>().complete(nothing()).unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+            create patch events.events.k8s.io (patch is a fallback): events
+            list watch widgets.example.com (list is a fallback): for_kind
+            patch widgets.example.com/status: its type has a status
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_of_a_builtin_kind_leaves_its_status_alone() {
+    let register = |manager: &Manager| {
+        Builder::managed_by(manager).for_kind::<Deployment>().without_events().complete(nothing()).unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch deployments.apps (list is a fallback): for_kind
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_objects_without_a_namespace_are_in_the_default_namespace() {
+    let register = |manager: &Manager| {
+        Builder::managed_by(manager).for_kind::<Node>().complete(nothing()).unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch nodes (list is a fallback): for_kind
+        create patch events.events.k8s.io in default (patch is a fallback): events
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_may_do_without_status_and_events() {
+    let register = |manager: &Manager| {
+        Builder::managed_by(manager)
+            .for_kind::<Widget>()
+            .without_status()
+            .without_events()
+            .complete(nothing())
+            .unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch widgets.example.com (list is a fallback): for_kind
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_alone_are_no_smaller_right() {
+    let register = |manager: &Manager| {
+        let builder =
+            Builder::managed_by(manager).for_requests::<ObjectKey<Widget>>("widgets").without_events();
+        builder.watches_metadata::<Secret>(MapMeta(nobody)).complete(nothing()).unwrap();
+        let _pods = manager.cached::<PartialObjectMeta<Pod>>();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch pods (list is a fallback): cached
+        list watch secrets (list is a fallback): watches
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_known_at_run_time_are_like_others() {
+    let register = |manager: &Manager| {
+        let kind = DynamicKind::namespaced("example.com", "v1", "Gadget", "gadgets");
+        let owned = DynamicKind::namespaced("example.com", "v1", "Part", "parts");
+        let builder = Builder::managed_by(manager).for_dynamic(&kind).owns_dynamic(&owned);
+        builder.needs_dynamic(&kind, [Verb::Delete]).complete(nothing()).unwrap();
+        let _metadata = manager.cache().of_dynamic(owned.metadata()).build().unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        create patch events.events.k8s.io (patch is a fallback): events
+        delete gadgets.example.com: needs
+        list watch gadgets.example.com (list is a fallback): for_kind
+        update gadgets.example.com/finalizers (update is a fallback): it owns others (blockOwnerDeletion)
+        create patch parts.example.com: owns
+        list watch parts.example.com (list is a fallback): cached
+        list watch parts.example.com (list is a fallback): owns
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_a_patch() {
+    let register = |manager: &Manager| {
+        let builder = Builder::managed_by(manager).for_kind::<ConfigMap>().without_events();
+        builder.with_finalizer("example.com/archive").complete(nothing()).unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch configmaps (list is a fallback): for_kind
+        patch configmaps: finalizer example.com/archive
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn owned_objects_are_applied_and_block_the_deletion_of_their_owner() {
+    let register = |manager: &Manager| {
+        let builder = Builder::managed_by(manager).for_kind::<Deployment>().without_events();
+        let builder = builder.owns::<ConfigMap>().owns_with(Owns::<Secret>::new().whole());
+        builder.complete(nothing()).unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        create patch configmaps: owns
+        list watch configmaps (list is a fallback): owns
+        create patch secrets: owns
+        list watch secrets (list is a fallback): owns
+        list watch deployments.apps (list is a fallback): for_kind
+        update deployments.apps/finalizers (update is a fallback): it owns others (blockOwnerDeletion)
+        update deployments.apps/finalizers (update is a fallback): it owns others (blockOwnerDeletion)
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selection_of_namespaces_needs_rights_there_alone() {
+    let register = |manager: &Manager| {
+        let widgets = manager.cache().of::<Widget>().namespaces(["a", "b"]).build().unwrap();
+        let builder = Builder::managed_by(manager).for_kind::<Widget>().through(&widgets);
+        builder.owns::<ConfigMap>().needs::<Secret>([Verb::Get]).complete(nothing()).unwrap();
+    };
+    check(options(), register, expect![[r#"
+        create patch configmaps in a, b: owns
+        list watch configmaps (list is a fallback): owns
+        get secrets: needs
+        create patch events.events.k8s.io in a, b (patch is a fallback): events
+        list watch widgets.example.com in a, b (list is a fallback): cached
+        update widgets.example.com/finalizers in a, b (update is a fallback): it owns others (blockOwnerDeletion)
+        patch widgets.example.com/status in a, b: its type has a status
+    "#]]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_of_all_caches_are_those_of_rights() {
+    let namespaces = Namespaces::new(["a"]);
+    let options = options().cache(CacheOptions::default().namespaces(&namespaces));
+    let manager = manager(options).await;
+    let builder = Builder::managed_by(&manager).for_kind::<Widget>().owns::<ConfigMap>();
+    builder
+        .watches_metadata::<Namespace>(MapMeta(nobody))
+        .needs::<Secret>([Verb::Get])
+        .complete(nothing())
+        .unwrap();
+    namespaces.add("c");
+    expect![[r#"
+        create patch configmaps in a, c: owns
+        list watch configmaps in a, c (list is a fallback): owns
+        list watch namespaces (list is a fallback): watches
+        get secrets in a, c: needs
+        create patch events.events.k8s.io in a, c (patch is a fallback): events
+        list watch widgets.example.com in a, c (list is a fallback): for_kind
+        update widgets.example.com/finalizers in a, c (update is a fallback): it owns others (blockOwnerDeletion)
+        patch widgets.example.com/status in a, c: its type has a status
+    "#]].assert_eq(&shown(&manager.declarations()));
+    let may_change = |declarations: Declarations| {
+        let mut scopes = declarations.into_iter().map(|one| one.right.scope);
+        scopes.any(|scope| matches!(scope, RightScope::Namespaces { may_change: true, .. }))
+    };
+    assert!(may_change(manager.declarations()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selected_name_is_the_only_one() {
+    let register = |manager: &Manager| {
+        let one =
+            manager.cache().of::<Secret>().namespaces(["a"]).fields("metadata.name=token").build().unwrap();
+        let labelled = manager.cache().of::<ConfigMap>().labels("app=web").build().unwrap();
+        drop((one, labelled));
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch configmaps (list is a fallback): cached
+        list watch secrets named token in a (list is a fallback): cached
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_do_not_change_rights() {
+    let register = |manager: &Manager| {
+        let selector: LabelSelector = "app=web".parse().unwrap();
+        let source = Kind::<ConfigMap, _>::new(MapMeta(nobody)).with_predicate(selector);
+        let builder =
+            Builder::managed_by(manager).for_requests::<ObjectKey<Widget>>("widgets").without_events();
+        builder.watches(source).complete(nothing()).unwrap();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch configmaps (list is a fallback): watches
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_election_updates_its_lease() {
+    let election = LeaderElectionOptions::new("rights.example.com");
+    check(options().leader_election(election.clone()), |_| {}, expect![[r#"
+        create leases.coordination.k8s.io in the operator's namespace: leader election
+        get watch update leases.coordination.k8s.io named rights.example.com in the operator's namespace: leader election
+        create patch events.events.k8s.io in the operator's namespace (patch is a fallback): leader election
+    "#]]).await;
+    check(
+        options().leader_election(election.namespace("leases")),
+        |_| {},
+        expect![[r#"
+        create leases.coordination.k8s.io in leases: leader election
+        get watch update leases.coordination.k8s.io named rights.example.com in leases: leader election
+        create patch events.events.k8s.io in leases (patch is a fallback): leader election
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_for_authorized_clients_need_reviews() {
+    let metrics = MetricsServerOptions::default().allowed_to(AllowedTo::Authorized);
+    check(options().metrics(metrics.clone()), |_| {}, expect![""]).await;
+    let metrics = metrics.bind_address("127.0.0.1:0".parse::<Endpoint>().unwrap());
+    check(
+        options().metrics(metrics),
+        |_| {},
+        expect![[r#"
+        create tokenreviews.authentication.k8s.io: metrics for authorized clients
+        create subjectaccessreviews.authorization.k8s.io: metrics for authorized clients
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_with_certificates_of_their_own_publish_them() {
+    let service = WebhookService::new("system", "hooks");
+    let certificates = WebhookOptions::default().certificates(SelfManagedCertificates::new(&service));
+    let register = |manager: &Manager| {
+        let rule = controller_runtime::webhook::Rule::of::<ConfigMap>();
+        manager.webhooks().validating(rule, async |_| Ok(())).unwrap();
+    };
+    check(options().webhooks(certificates.clone()), |_| {}, expect![""]).await;
+    check(
+        options().webhooks(certificates.clone()),
+        register,
+        expect![[r#"
+        create secrets in system: webhook certificates
+        get watch update secrets named hooks-certificates in system: webhook certificates
+        list watch patch mutatingwebhookconfigurations.admissionregistration.k8s.io: webhook configurations
+        list watch patch validatingwebhookconfigurations.admissionregistration.k8s.io: webhook configurations
+    "#]],
+    )
+    .await;
+    check(options().webhooks(certificates.apply_configurations(&service)), register, expect![[r#"
+        create secrets in system: webhook certificates
+        get watch update secrets named hooks-certificates in system: webhook certificates
+        get watch create patch mutatingwebhookconfigurations.admissionregistration.k8s.io named system-hooks: webhook configurations
+        get watch create patch validatingwebhookconfigurations.admissionregistration.k8s.io named system-hooks: webhook configurations
+    "#]]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_rights_are_declared() {
+    let register = |manager: &Manager| {
+        manager.needs::<ConfigMap>([Verb::Apply, Verb::DeleteCollection]);
+        manager.needs_subresource::<Pod>("eviction", [Verb::Create]);
+        manager.needs_dynamic(&DynamicKind::cluster("example.com", "v1", "Gadget", "gadgets"), [Verb::Get]);
+        manager.needs_url("/metrics", [Verb::Get]);
+        manager.needs_right(Right::on::<Secret>([Verb::Get]).named(["token"]).in_own_namespace());
+        manager.needs_right(Right::of_resource("rbac.authorization.k8s.io", "roles", []).verb("escalate"));
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        create patch deletecollection configmaps: needs
+        create pods/eviction: needs
+        get secrets named token in the operator's namespace: needs
+        get gadgets.example.com: needs
+        escalate roles.rbac.authorization.k8s.io: needs
+        get /metrics: needs
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_controller_needs_nothing() {
+    let register = |manager: &Manager| {
+        let build = || Builder::managed_by(manager).for_kind::<ConfigMap>().without_events();
+        build().complete(nothing()).unwrap();
+        build().owns::<Secret>().complete(nothing()).unwrap_err();
+    };
+    check(
+        options(),
+        register,
+        expect![[r#"
+        list watch configmaps (list is a fallback): for_kind
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_another_cluster_needs_rights_there() {
+    let manager = manager(options()).await;
+    let east = Environment::builder().start().await.unwrap();
+    let east = manager.add_cluster("east", east.client(), CacheOptions::default()).unwrap();
+    let builder = Builder::managed_by(&manager).for_kind::<ConfigMap>().without_events();
+    builder
+        .watches(Kind::of(&east.cached::<Secret>(), MapMeta(|_: &Meta| None)))
+        .complete(nothing())
+        .unwrap();
+    expect![[r#"
+        list watch configmaps (list is a fallback): for_kind
+    "#]]
+    .assert_eq(&shown(&manager.declarations()));
+    expect![[r#"
+        list watch secrets (list is a fallback): cached
+    "#]]
+    .assert_eq(&shown(&east.declarations()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_that_runs_often_declares_once() {
+    let manager = manager(options()).await;
+    for _ in 0..3 {
+        let _cached = manager.cached::<ConfigMap>();
+    }
+    assert_eq!(manager.declarations().iter().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn declarations_name_the_line_of_the_program() {
+    let election = (LeaderElectionOptions::new("lease"), line!());
+    let metrics = (MetricsServerOptions::default().allowed_to(AllowedTo::Authorized), line!());
+    let metrics_options = metrics.0.bind_address("127.0.0.1:0".parse::<Endpoint>().unwrap());
+    let manager = manager(options().leader_election(election.0).metrics(metrics_options)).await;
+    let cached = (manager.cached::<Pod>(), line!());
+    let built = (manager.cache().of::<Namespace>().build().unwrap(), line!());
+    let source = (Kind::<Node, _>::new(MapMeta(nobody)), line!());
+    let owned = (Owns::<Secret>::new(), line!());
+    let builder = (Builder::managed_by(&manager).for_kind::<Widget>(), line!());
+    let builder = (builder.0.owns::<ConfigMap>(), line!(), builder.1);
+    let builder = (builder.0.with_finalizer("example.com/a"), line!(), builder.1, builder.2);
+    let needs = (builder.0.needs::<ConfigMap>([Verb::Delete]), line!());
+    let complete = needs.0.watches(source.0).owns_with(owned.0).complete(nothing());
+    let (_handle, _cached, _built) = (complete.unwrap(), cached.0, built.0);
+    manager.needs_url("/version", [Verb::Get]);
+    let url = line!() - 1;
+
+    let mut lines = BTreeMap::new();
+    for one in &manager.declarations() {
+        assert_eq!(one.place.file(), file!(), "{one:?}");
+        lines.insert(format!("{}: {}", one.right, one.reason), one.place.line());
+    }
+    let line = |right: &str| *lines.get(right).unwrap_or_else(|| panic!("{right} is not in {lines:#?}"));
+    assert_eq!(
+        line("create leases.coordination.k8s.io in the operator's namespace: leader election"),
+        election.1
+    );
+    assert_eq!(line("create tokenreviews.authentication.k8s.io: metrics for authorized clients"), metrics.1);
+    assert_eq!(line("list watch pods: cached"), cached.1);
+    assert_eq!(line("list watch namespaces: cached"), built.1);
+    assert_eq!(line("list watch nodes: watches"), source.1);
+    assert_eq!(line("list watch secrets: owns"), owned.1);
+    assert_eq!(line("create patch secrets: owns"), owned.1);
+    assert_eq!(line("list watch widgets.example.com: for_kind"), builder.3);
+    assert_eq!(line("patch widgets.example.com/status: its type has a status"), builder.3);
+    assert_eq!(line("create patch events.events.k8s.io: events"), builder.3);
+    assert_eq!(line("create patch configmaps: owns"), builder.2);
+    assert_eq!(line("patch widgets.example.com: finalizer example.com/a"), builder.1);
+    assert_eq!(line("delete configmaps: needs"), needs.1);
+    assert_eq!(line("get /version: needs"), url);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_table_says_what_why_and_where() {
+    let manager = manager(options().leader_election(LeaderElectionOptions::new("lease"))).await;
+    let builder = Builder::managed_by(&manager).for_kind::<Widget>().owns::<ConfigMap>();
+    builder.complete(nothing()).unwrap();
+    let table = manager.declarations().to_string();
+    let without_lines: Vec<&str> =
+        table.lines().map(|line| line.rsplit_once(':').map_or(line, |(start, _)| start)).collect();
+    expect![[r#"
+        in the cluster
+          create patch  configmaps                      widget: owns                                 crates/controller-runtime/tests/it/rights.rs
+          list watch    configmaps                      widget: owns                                 crates/controller-runtime/tests/it/rights.rs
+          create patch  events.events.k8s.io            widget: events                               crates/controller-runtime/tests/it/rights.rs
+          list watch    widgets.example.com             widget: for_kind                             crates/controller-runtime/tests/it/rights.rs
+          update        widgets.example.com/finalizers  widget: it owns others (blockOwnerDeletion)  crates/controller-runtime/tests/it/rights.rs
+          patch         widgets.example.com/status      widget: its type has a status                crates/controller-runtime/tests/it/rights.rs
+        in the operator's namespace
+          create            leases.coordination.k8s.io              leader election  crates/controller-runtime/tests/it/rights.rs
+          get watch update  leases.coordination.k8s.io named lease  leader election  crates/controller-runtime/tests/it/rights.rs
+          create patch      events.events.k8s.io                    leader election  crates/controller-runtime/tests/it/rights.rs"#]].assert_eq(&without_lines.join("\n"));
+}
