@@ -150,6 +150,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "yaml",
             "selector",
             "rbac",
+            "crd_compat",
             "field_path",
             "go_struct",
             "schema",

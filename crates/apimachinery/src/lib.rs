@@ -21,6 +21,7 @@
 //! - `cel` (feature `cel`): expressions in match conditions;
 //! - `patch` (feature `patch`) and `managed_fields` (feature `apply`): changes of objects, and the owners of their fields;
 //! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients;
+//! - `crd_compat` (feature `crd-compat`): changes of a CustomResourceDefinition that break objects or clients;
 //! - `rbac` (feature `rbac`): decisions of role-based access control.
 //!
 //! # Features
@@ -36,6 +37,8 @@
 
 #[cfg(feature = "cel")]
 pub mod cel;
+#[cfg(feature = "crd-compat")]
+pub mod crd_compat;
 #[cfg(any(feature = "go-struct", feature = "schema"))]
 pub mod data_file;
 pub mod decode;
