@@ -605,7 +605,8 @@ struct Dependency {
 
 impl Package {
     fn is_library(&self) -> bool {
-        self.manifest.starts_with(root().join("crates"))
+        let crates = root().join("crates");
+        self.manifest.starts_with(&crates) && !self.manifest.starts_with(crates.join("cargo-operator"))
     }
 }
 

@@ -83,6 +83,8 @@
 
 mod control_plane;
 mod crd;
+#[cfg(feature = "dev")]
+pub mod dev;
 mod documents;
 mod environment;
 mod equal_object;

@@ -1,0 +1,15 @@
+//! `cargo operator`: makes and runs Kubernetes operators.
+//!
+//! The program is this library behind arguments, so that its parts can be tested. It holds no logic that an operator needs: an
+//! operator's own program knows its kinds, rights and manifests.
+//!
+//! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
+//! [`template`] (files of a new project), [`new`].
+
+pub mod cli;
+pub mod failure;
+pub mod library;
+pub mod names;
+pub mod new;
+pub mod shell;
+pub mod template;

@@ -1,0 +1,278 @@
+//! The template of a new project: files of a tested operator of Widgets, with other names.
+
+use std::collections::BTreeSet;
+
+use toml_edit::{DocumentMut, Item, value};
+
+use crate::{
+    library::Library,
+    names::{KindName, OperatorName},
+};
+
+/// Files of a project: path and text.
+pub type Files = Vec<(String, String)>;
+
+/// Scope of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KindScope {
+    /// Objects belong to namespaces.
+    Namespaced,
+    /// Objects belong to the cluster.
+    Cluster,
+}
+
+/// Whether a project gets a workflow of GitHub Actions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workflow {
+    /// Tests, lints and manifests are checked for each push.
+    GitHub,
+    /// None.
+    Absent,
+}
+
+const MANIFEST: &str = include_str!("../template/manifest.toml");
+
+/// Files of the template, with their paths in a project.
+const FILES: [(&str, &str); 11] = [
+    ("Cargo.toml", MANIFEST),
+    (".gitignore", include_str!("../template/gitignore")),
+    ("README.md", include_str!("../template/README.md")),
+    (WORKFLOW, include_str!("../template/ci.yml")),
+    ("src/lib.rs", include_str!("../template/src/lib.rs")),
+    ("src/main.rs", include_str!("../template/src/main.rs")),
+    ("src/bin/dev.rs", include_str!("../template/src/bin/dev.rs")),
+    ("src/widget.rs", include_str!("../template/src/widget.rs")),
+    ("src/widget/controller.rs", include_str!("../template/src/widget/controller.rs")),
+    ("tests/widget.rs", include_str!("../template/tests/widget.rs")),
+    ("samples/widget.yaml", include_str!("../template/samples/widget.yaml")),
+];
+
+const WORKFLOW: &str = ".github/workflows/ci.yml";
+
+/// Changes for a kind without namespaces, whose ConfigMaps are in namespace `default`.
+const CLUSTER_SCOPED: [(&str, &str, &str); 6] = [
+    ("src/widget.rs", "    namespaced,\n", ""),
+    (
+        "src/widget/controller.rs",
+        "config_map.metadata.namespace = widget.namespace();",
+        "config_map.metadata.namespace = Some(\"default\".to_owned());",
+    ),
+    ("samples/widget.yaml", "  namespace: default\n", ""),
+    ("tests/widget.rs", "    let mut widget = ", "    "),
+    (
+        "tests/widget.rs",
+        ";\n    widget.metadata.namespace = Some(\"default\".to_owned());\n    widget\n",
+        "\n",
+    ),
+    ("tests/widget.rs", "Api::<Widget>::default_namespaced(", "Api::<Widget>::all("),
+];
+
+/// Names of Rust's prelude, which a kind must not have.
+const PRELUDE: [&str; 16] = [
+    "Box", "Clone", "Copy", "Default", "Drop", "Err", "Fn", "Into", "Iterator", "None", "Ok", "Option",
+    "Result", "Some", "String", "Vec",
+];
+
+/// Names of packages that the template depends on, which a new package must not have.
+///
+/// # Panics
+///
+/// The manifest of the template is not TOML; a test reads it.
+#[must_use]
+pub fn dependencies() -> Vec<String> {
+    let manifest = manifest();
+    manifest["dependencies"]
+        .as_table_like()
+        .map_or_else(Vec::new, |table| table.iter().map(|(name, _)| name.to_owned()).collect())
+}
+
+/// Names that the template's code gives to other things than its kind, which a kind must not have.
+#[must_use]
+pub fn used_names() -> BTreeSet<String> {
+    let mut used: BTreeSet<String> = PRELUDE.iter().map(|name| (*name).to_owned()).collect();
+    for (_, text) in FILES.iter().filter(|(path, _)| path.ends_with(".rs")) {
+        for line in text.lines() {
+            let code = line.split("//").next().unwrap_or_default();
+            // Odd pieces are in quotes.
+            for piece in code.split('"').step_by(2) {
+                used.extend(identifiers(piece));
+            }
+        }
+    }
+    used
+}
+
+/// Identifiers in a piece of code that are neither fields, methods nor paths of other crates, and not the template's own.
+fn identifiers(code: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    let mut rest = code;
+    while let Some(start) = rest.find(is_part) {
+        let qualified = rest[..start].ends_with("::") || rest[..start].ends_with('.');
+        let end = rest[start..].find(|c| !is_part(c)).map_or(rest.len(), |length| start + length);
+        let word = &rest[start..end];
+        if !qualified && !word.to_lowercase().contains("widget") {
+            found.push(word.to_owned());
+        }
+        rest = &rest[end..];
+    }
+    found
+}
+
+/// Returns the files of a project.
+///
+/// # Panics
+///
+/// The template lacks a text that a kind without namespaces changes; a test makes such a project.
+#[must_use]
+pub fn project(
+    name: &OperatorName,
+    kind: &KindName,
+    scope: KindScope,
+    workflow: Workflow,
+    library: &Library,
+) -> Files {
+    let mut files = Files::new();
+    for (path, text) in FILES {
+        if path == WORKFLOW && workflow == Workflow::Absent {
+            continue;
+        }
+        let mut text = if path == "Cargo.toml" { depending_on(library) } else { text.to_owned() };
+        if scope == KindScope::Cluster {
+            for (_, from, to) in CLUSTER_SCOPED.iter().filter(|(file, ..)| *file == path) {
+                assert!(text.contains(from), "{path} of the template lacks {from:?}");
+                text = text.replace(from, to);
+            }
+        }
+        files.push((renamed(path, path, name, kind), renamed(path, &text, name, kind)));
+    }
+    files
+}
+
+fn manifest() -> DocumentMut {
+    MANIFEST.parse().expect("the template's manifest is TOML")
+}
+
+/// The manifest with dependencies on `library`.
+fn depending_on(library: &Library) -> String {
+    let mut manifest = manifest();
+    for table in ["dependencies", "dev-dependencies"] {
+        for (package, folder) in Library::PACKAGES {
+            if let Some(dependency) =
+                manifest[table].as_table_like_mut().and_then(|table| table.get_mut(package))
+            {
+                set_source(dependency, library, folder);
+            }
+        }
+    }
+    manifest.to_string()
+}
+
+/// Lets a dependency come from `library`: a version of the registry, or a folder of a checkout.
+fn set_source(dependency: &mut Item, library: &Library, folder: &str) {
+    let (key, from) = match library {
+        Library::Registry { version } => ("version", version.clone()),
+        Library::Checkout { root } => ("path", root.join("crates").join(folder).display().to_string()),
+    };
+    match dependency.as_inline_table_mut() {
+        Some(table) => {
+            table.remove("version");
+            let others: Vec<_> = table.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
+            table.clear();
+            table.insert(key, from.into());
+            table.extend(others);
+            table.fmt();
+        }
+        None if key == "version" => *dependency = value(from),
+        None => {
+            let mut table = toml_edit::InlineTable::new();
+            table.insert(key, from.into());
+            *dependency = value(table);
+        }
+    }
+}
+
+/// Replaces the names of the template in one pass, so that no replacement is replaced again.
+fn renamed(path: &str, text: &str, name: &OperatorName, kind: &KindName) -> String {
+    let in_code = path.ends_with(".rs");
+    let names = [
+        ("widget_operator", name.crate_name()),
+        ("widget-operator", name.as_str().to_owned()),
+        ("widgets.example.com", format!("{}.{}", kind.plural, kind.group)),
+        ("widgets", if in_code { kind.modules.clone() } else { kind.plural.clone() }),
+        ("widget", kind.module.clone()),
+        ("Widgets", kind.kinds()),
+        ("Widget", kind.kind.clone()),
+        ("example.com/v1", format!("{}/{}", kind.group, kind.version)),
+        ("example.com", kind.group.clone()),
+        ("version = \"v1\"", format!("version = \"{}\"", kind.version)),
+    ];
+    let mut renamed = String::with_capacity(text.len());
+    let mut rest = text;
+    'text: while let Some(first) = rest.chars().next() {
+        for (from, to) in &names {
+            if let Some(after) = rest.strip_prefix(from) {
+                renamed.push_str(to);
+                rest = after;
+                continue 'text;
+            }
+        }
+        renamed.push(first);
+        rest = &rest[first.len_utf8()..];
+    }
+    renamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The workspace member that compiles and tests the template has the dependencies and features of new projects.
+    #[test]
+    fn the_member_that_tests_the_template_has_its_manifest() {
+        let mut member: DocumentMut = include_str!("../tests/template/Cargo.toml").parse().expect("TOML");
+        let root = std::path::PathBuf::from("checkout");
+        let mut project: DocumentMut =
+            depending_on(&Library::Checkout { root }).parse().expect("a project's manifest is TOML");
+        for manifest in [&mut member, &mut project] {
+            for (package, folder) in Library::PACKAGES {
+                for table in ["dependencies", "dev-dependencies"] {
+                    if let Some(dependency) =
+                        manifest[table].as_table_like_mut().and_then(|table| table.get_mut(package))
+                    {
+                        assert!(
+                            dependency["path"].as_str().is_some_and(|path| path.ends_with(folder)),
+                            "{dependency}"
+                        );
+                        dependency["path"] = value(folder);
+                    }
+                }
+            }
+        }
+        for table in ["package", "features", "dependencies", "dev-dependencies"] {
+            let text = |manifest: &DocumentMut| {
+                let lines = manifest[table].to_string();
+                lines.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(text(&member), text(&project), "{table}");
+        }
+    }
+
+    /// "a Widget" would become "a Album".
+    #[test]
+    fn no_article_stands_before_a_name_that_is_replaced() {
+        for (path, text) in FILES {
+            for article in [" a Widget", " A Widget", " a widget", "a `Widget"] {
+                assert!(!text.contains(article), "{path} has {article:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_in_paths_comments_and_strings_are_free() {
+        let line = "    let ready = kube_envtest::Instance::new(self.field, \"Quoted\"); // Comment";
+        let code = line.split("//").next().expect("code");
+        let found: Vec<_> = code.split('"').step_by(2).flat_map(identifiers).collect();
+        assert_eq!(found, ["let", "ready", "kube_envtest", "self"]);
+    }
+}

@@ -1,0 +1,36 @@
+//! The kind `Widget`.
+
+mod controller;
+
+pub use controller::add_to;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Desired state, written by users.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Widget",
+    namespaced,
+    status = "WidgetStatus"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WidgetSpec {
+    /// Text of the ConfigMap that the operator keeps.
+    #[schemars(length(min = 1, max = 200))]
+    pub greeting: String,
+}
+
+/// Observed state, written by the operator.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WidgetStatus {
+    /// `Ready`: the ConfigMap exists as specified.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}

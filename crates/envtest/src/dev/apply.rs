@@ -1,0 +1,95 @@
+//! Applies the objects in files.
+
+use std::{
+    fmt::Display,
+    io,
+    path::{Path, PathBuf},
+};
+
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::{DynamicObject, GroupVersionKind, TypeMeta},
+    discovery::{Scope, pinned_kind},
+};
+use serde_json::Value;
+
+use crate::documents::{DocumentError, documents_of, files_of};
+
+/// Failure to apply objects.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// A file or folder could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A file does not contain objects, or the API server refused one.
+    #[error("{}: {reason}", path.display())]
+    Refused {
+        /// Path of the file.
+        path: PathBuf,
+        /// Object and message of the API server, or description of the problem.
+        reason: String,
+    },
+}
+
+/// Applies the objects in a YAML or JSON file, or in all such files of a folder, as field manager `manager`. Namespaced objects
+/// without a namespace belong to `default`. Returns their number.
+///
+/// # Errors
+///
+/// A file cannot be read, or the API server refuses an object; earlier objects have been applied.
+pub(crate) async fn apply_files(
+    client: &kube::Client,
+    path: &Path,
+    manager: &str,
+) -> Result<usize, ApplyError> {
+    let mut applied = 0;
+    for file in files_of(path)? {
+        for document in documents_of(&file)?.into_iter().filter(|document| !document.is_null()) {
+            let refused = |reason: String| ApplyError::Refused { path: file.clone(), reason };
+            apply(client, document, manager).await.map_err(refused)?;
+            applied += 1;
+        }
+    }
+    Ok(applied)
+}
+
+async fn apply(client: &kube::Client, document: Value, manager: &str) -> Result<(), String> {
+    let object: DynamicObject =
+        serde_json::from_value(document).map_err(|error| format!("not a Kubernetes object: {error}"))?;
+    let types = object.types.as_ref().ok_or("an object lacks apiVersion and kind")?;
+    let name =
+        object.metadata.name.as_deref().ok_or_else(|| format!("a {} lacks metadata.name", types.kind))?;
+    let failed = |error: &dyn Display| format!("{} {name}: {error}", types.kind);
+    let gvk = GroupVersionKind::try_from(types).map_err(|error| failed(&error))?;
+    let (resource, capabilities) = pinned_kind(client, &gvk).await.map_err(|_| {
+        let TypeMeta { api_version, kind } = types;
+        failed(&format!("the API server does not serve kind {kind} of {api_version}"))
+    })?;
+    let api: Api<DynamicObject> = match (capabilities.scope, &object.metadata.namespace) {
+        (Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
+        (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), namespace, &resource),
+        (Scope::Namespaced, None) => Api::default_namespaced_with(client.clone(), &resource),
+    };
+    let parameters = PatchParams::apply(manager).force();
+    match api.patch(name, &parameters, &Patch::Apply(&object)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(failed(&status.message)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+impl From<DocumentError> for ApplyError {
+    fn from(error: DocumentError) -> Self {
+        match error {
+            DocumentError::Read { path, source } => Self::Read { path, source },
+            DocumentError::Parse { path, reason } => Self::Refused { path, reason },
+        }
+    }
+}
