@@ -9,7 +9,10 @@ use super::{
     Finding, FindingId, Severity,
     text::{Moment, Plural},
 };
-use crate::client::{Call, ClientError, RefusedRight, Verb};
+use crate::{
+    client::{Call, ClientError, RefusedRight},
+    rights::Verb,
+};
 
 /// Number of different requests of which refusals are stored; the one that was refused longest ago is dropped.
 const STORED: usize = 128;

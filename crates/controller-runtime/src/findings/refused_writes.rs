@@ -136,7 +136,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::client::Verb;
+    use crate::rights::Verb;
 
     fn update(name: &str) -> Call {
         Call::about_object::<ConfigMap>(Verb::Update, "shop", name)

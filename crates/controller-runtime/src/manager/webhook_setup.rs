@@ -39,18 +39,11 @@ impl ManagerWebhooks {
     }
 }
 
-impl ManagerWebhooks {
-    /// The webhooks, without starting their server.
-    pub(super) fn registered(&self) -> &Webhooks {
-        &self.webhooks
-    }
-}
-
 impl Manager {
     /// The registered webhooks, without adding a server.
     #[cfg(feature = "manifests")]
     pub(crate) fn registered_webhooks(&self) -> &Webhooks {
-        &self.shared.webhooks.webhooks
+        self.shared.webhooks.registered()
     }
 
     /// The webhooks of this manager, for handlers of any kind ([`Webhooks::mutating`], [`Webhooks::validating`]) and for
