@@ -379,7 +379,8 @@ where
                 // A deletion of a collection begins with a list.
                 wait_for_revision(call, verb).await?;
             }
-            deadline::of_write(write(call, verb, &body.bytes)).await
+            // Boxed, so that reads are not as large as writes.
+            deadline::of_write(Box::pin(write(call, verb, &body.bytes))).await
         }
     }
 }

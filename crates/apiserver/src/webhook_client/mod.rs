@@ -100,7 +100,8 @@ impl WebhookClient {
                 exchange::Failure::Exchange(why) => failed(why),
             })
         };
-        let response = match timeout_at(deadline, answered).await {
+        // Boxed, so that requests that call no webhook do not carry the state of a connection.
+        let response = match timeout_at(deadline, Box::pin(answered)).await {
             Ok(response) => response?,
             Err(_elapsed) => return Err(failed("context deadline exceeded".to_owned())),
         };
