@@ -135,6 +135,9 @@ pub(crate) fn remove_headers(headers: &mut HeaderMap) {
 
 /// Reads the headers. Groups and further attributes are as in the request, without those that the server adds.
 fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, ApiError> {
+    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Ok(None);
+    }
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name| headers.get(name).map(text).unwrap_or_default();
     let groups: Vec<String> = headers.get_all(GROUP).iter().map(text).collect();
