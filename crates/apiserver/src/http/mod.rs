@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 pub(crate) use self::body_limit::BodyLimit;
+pub use self::routes::GIT_VERSION;
 pub use self::service::ApiService;
 use crate::api::flow_control::FlowControl;
 use crate::api::verbs::Context;

@@ -20,6 +20,8 @@ use crate::request::path::Route;
 use crate::request::query::Query;
 use crate::response::ResponseBody;
 
+/// Version of the server as it is in `gitVersion` of `/version`: the version of Kubernetes that the API follows, and that of the server.
+pub const GIT_VERSION: &str = concat!("v1.36.3+embedded.", env!("CARGO_PKG_VERSION"));
 /// Checks of the health endpoints, as listed by `?verbose`.
 const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
 /// Check that fails while the data file cannot be written.
@@ -176,7 +178,7 @@ fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
         "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
-        "gitVersion": concat!("v1.36.3+embedded.", env!("CARGO_PKG_VERSION")), "gitCommit": "", "gitTreeState": "clean",
+        "gitVersion": GIT_VERSION, "gitCommit": "", "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     })

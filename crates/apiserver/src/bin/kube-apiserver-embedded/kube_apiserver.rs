@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use kube_apiserver_embedded::{
-    AdmissionPlugin, ApiServer, AuthorizationMode, ClientAuthority, GeneratedCertificate, ListenOptions,
-    Options, ServiceAccountKeys, ServingCertificate, Tokens,
+    AdmissionPlugin, ApiServer, AuthorizationMode, ClientAuthority, GIT_VERSION, GeneratedCertificate,
+    ListenOptions, Options, ServiceAccountKeys, ServingCertificate, Tokens,
 };
 use tracing_subscriber::filter::LevelFilter;
 
@@ -80,7 +80,7 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
         return Ok(());
     }
     if flags.is_on("version") {
-        print(concat!("Kubernetes v1.36.3+embedded.", env!("CARGO_PKG_VERSION"), "\n"));
+        print(&format!("Kubernetes {GIT_VERSION}\n"));
         return Ok(());
     }
     let level = flags.value("v").and_then(|level| level.parse::<u8>().ok()).unwrap_or(0);
