@@ -85,6 +85,70 @@ impl<'a> Action<'a> {
     }
 }
 
+/// An [`Action`] that owns its texts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OwnedAction {
+    /// An action on objects; the fields are those of [`ResourceAction`].
+    Resource {
+        /// API verb.
+        verb: String,
+        /// API group; empty for the core group.
+        group: String,
+        /// Plural name of the resource.
+        resource: String,
+        /// Subresource; empty for the object itself.
+        subresource: String,
+        /// Namespace; empty for cluster-scoped objects and actions in all namespaces.
+        namespace: String,
+        /// Name of the object; empty if the action has none.
+        name: String,
+    },
+    /// A request to a path that belongs to no resource.
+    Path {
+        /// HTTP method in lower case.
+        verb: String,
+        /// Path of the URL.
+        path: String,
+    },
+}
+
+impl OwnedAction {
+    /// Returns the action with borrowed texts, for decisions.
+    #[must_use]
+    pub fn as_action(&self) -> Action<'_> {
+        match self {
+            Self::Resource { verb, group, resource, subresource, namespace, name } => {
+                Action::Resource(ResourceAction { verb, group, resource, subresource, namespace, name })
+            }
+            Self::Path { verb, path } => Action::Path { verb, path },
+        }
+    }
+}
+
+impl From<&Action<'_>> for OwnedAction {
+    fn from(action: &Action<'_>) -> Self {
+        match *action {
+            Action::Resource(ResourceAction { verb, group, resource, subresource, namespace, name }) => {
+                Self::Resource {
+                    verb: verb.to_owned(),
+                    group: group.to_owned(),
+                    resource: resource.to_owned(),
+                    subresource: subresource.to_owned(),
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                }
+            }
+            Action::Path { verb, path } => Self::Path { verb: verb.to_owned(), path: path.to_owned() },
+        }
+    }
+}
+
+impl fmt::Display for OwnedAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_action().fmt(f)
+    }
+}
+
 impl fmt::Display for Action<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

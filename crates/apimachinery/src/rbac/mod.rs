@@ -43,7 +43,7 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
-pub use self::action::{Action, ResourceAction};
+pub use self::action::{Action, OwnedAction, ResourceAction};
 pub use self::aggregation::aggregate;
 pub use self::policy::{Decision, Grant, Policy};
 pub use self::role::{Binding, Identity, Kind, Role, RoleRef, Subject, Unresolved, service_account_name};

@@ -56,12 +56,16 @@ impl Decision {
     }
 }
 
-/// Binding that permits an action. Its display is `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
+/// Binding and rule that permit an action. Its display is `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     binding: Arc<Binding>,
     /// Position of the subject in the binding.
     subject: usize,
+    /// Rules of the role that is bound.
+    rules: Arc<[PolicyRule]>,
+    /// Position of the rule that permits the action.
+    rule: usize,
 }
 
 impl Grant {
@@ -69,6 +73,12 @@ impl Grant {
     #[must_use]
     pub fn binding(&self) -> &Binding {
         &self.binding
+    }
+
+    /// Returns the first rule of the role that permits the action.
+    #[must_use]
+    pub fn rule(&self) -> &PolicyRule {
+        &self.rules[self.rule]
     }
 }
 
@@ -148,11 +158,13 @@ impl Policy {
             // A binding that names the user twice is evaluated twice, which changes nothing.
             for binding in bindings.sets_of(user).flatten().filter_map(|name| bindings.by_name.get(name)) {
                 match self.rules_of(&binding.role, &binding.namespace) {
-                    Ok(rules) if rules.iter().any(|rule| rule.allows(action)) => {
-                        let subject = binding.subject_of(user).unwrap_or_default();
-                        return Decision::Allowed(Grant { binding: Arc::clone(binding), subject });
+                    Ok(rules) => {
+                        if let Some(rule) = rules.iter().position(|rule| rule.allows(action)) {
+                            let subject = binding.subject_of(user).unwrap_or_default();
+                            let (binding, rules) = (Arc::clone(binding), Arc::clone(rules));
+                            return Decision::Allowed(Grant { binding, subject, rules, rule });
+                        }
                     }
-                    Ok(_) => {}
                     Err(error) => errors.push(error.to_string()),
                 }
             }
