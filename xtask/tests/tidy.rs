@@ -195,6 +195,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
         &[
             "authentication",
             "authorization",
+            "audit",
             "impersonation",
             "flow_control",
             "conversion",

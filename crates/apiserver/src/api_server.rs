@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Duration;
 
 use crate::api::admission::{Admission, AdmissionPlugin};
+use crate::api::audit::{Audit, AuditLog, AuditSink};
 use crate::api::authentication::{Authenticator, Tokens};
 #[cfg(feature = "tls")]
 use crate::api::authentication::{ClientAuthority, ServiceAccountKeys};
@@ -227,7 +228,11 @@ impl Options {
     /// Whether an admission plugin runs.
     fn runs(&self, plugin: AdmissionPlugin) -> bool {
         let switch = self.admission_plugins.get(&plugin).copied();
-        let default = plugin != AdmissionPlugin::ServiceAccount || self.profile == Profile::Dev;
+        let default = match plugin {
+            AdmissionPlugin::ServiceAccount => self.profile == Profile::Dev,
+            AdmissionPlugin::OwnerReferencesPermissionEnforcement => false,
+            _ => true,
+        };
         switch.map_or(default, |switch| switch == Switch::On)
     }
 
@@ -346,7 +351,8 @@ impl ApiServer {
         let injector = Arc::new(Injector::new(options.seed));
         let context = Arc::new(Context {
             authenticator,
-            authorizer: Authorizer::new(options.authorization, roles),
+            authorizer: Arc::new(Authorizer::new(options.authorization, roles)),
+            audit: Audit::default(),
             impersonation: Impersonation::default(),
             admission,
             converter: Converter::default(),
@@ -380,6 +386,20 @@ impl ApiServer {
     #[must_use]
     pub fn service_for(&self, user: UserInfo) -> ApiService {
         self.service().with_user(user)
+    }
+
+    /// Records the requests from now on, with their users and the permissions that they need: see [`audit`](crate::audit).
+    #[must_use]
+    pub fn audit(&self) -> AuditLog {
+        let log = AuditLog::default();
+        self.core.server.context.audit.add(log.sink());
+        log
+    }
+
+    /// Sends the audit event of every request to `sink`, from now on and until the sink is dropped: the server holds a weak reference
+    /// to it.
+    pub fn audit_to(&self, sink: &Arc<impl AuditSink + 'static>) {
+        self.core.server.context.audit.add(Arc::clone(sink) as Arc<dyn AuditSink>);
     }
 
     /// Returns [`Options::epoch`], for an operator that runs on the server's clock.

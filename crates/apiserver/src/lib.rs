@@ -185,6 +185,7 @@ mod user;
 mod webhook_client;
 
 pub use api::admission::{AdmissionPlugin, UnknownAdmissionPlugin};
+pub use api::audit;
 #[cfg(feature = "program")]
 pub use api::authentication::InvalidTokenFile;
 pub use api::authentication::Tokens;

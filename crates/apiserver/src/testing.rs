@@ -7,6 +7,7 @@ use futures::FutureExt;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
+use crate::api::authorization::Permissions;
 use crate::api::verbs::{Call, Context, create, delete, read};
 use crate::api_server::{ApiServer, Options};
 use crate::request::accept::Accept;
@@ -56,6 +57,7 @@ pub(crate) fn call(server: &Running, path: &str) -> Call {
         content_type: None,
         user_agent: String::new(),
         user: Arc::new(UserInfo::admin()),
+        permissions: Permissions::new(&server.context.authorizer, None),
         warnings: Warnings::default(),
         stale: None,
         conversions: Arc::default(),

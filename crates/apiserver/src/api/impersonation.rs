@@ -16,7 +16,7 @@ use kube_apimachinery::rbac::{Action, ResourceAction};
 use kube_apimachinery::status::ApiError;
 use parking_lot::Mutex;
 
-use crate::api::authorization::Authorizer;
+use crate::api::authorization::Permissions;
 use crate::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo};
 
 const USER: &str = "impersonate-user";
@@ -88,7 +88,7 @@ impl Impersonation {
     /// 400 for headers without a user name, and 403 if `requestor` may not impersonate the user for this action.
     pub(crate) fn user_of(
         &self,
-        authorizer: &Authorizer,
+        permissions: &Permissions,
         requestor: &UserInfo,
         action: &Action<'_>,
         headers: &HeaderMap,
@@ -98,7 +98,7 @@ impl Impersonation {
         let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
         let mut refusal = None;
         for mode in last.into_iter().chain(others).filter(|mode| mode.applies(&wanted, requestor)) {
-            match (Check { authorizer, requestor, mode, wanted: &wanted }).user(action) {
+            match (Check { permissions, requestor, mode, wanted: &wanted }).user(action) {
                 Ok(user) => {
                     if last != Some(mode) {
                         self.remember(&requestor.name, mode);
@@ -199,7 +199,7 @@ fn account(user: &str) -> Option<(&str, &str)> {
 
 /// Check of one mode.
 struct Check<'a> {
-    authorizer: &'a Authorizer,
+    permissions: &'a Permissions,
     requestor: &'a UserInfo,
     mode: Mode,
     wanted: &'a UserInfo,
@@ -211,7 +211,7 @@ impl Check<'_> {
         let mut verb = "impersonate".to_owned();
         if let Some(constraint) = self.mode.constraint() {
             let on = format!("impersonate-on:{constraint}:{}", action.verb());
-            self.authorizer.authorize(self.requestor, &action.with_verb(&on))?;
+            self.permissions.authorize(self.requestor, &action.with_verb(&on))?;
             verb = format!("impersonate:{constraint}");
         }
         let mut user = self.wanted.clone();
@@ -245,7 +245,7 @@ impl Check<'_> {
     }
 
     fn authorize(&self, action: ResourceAction<'_>) -> Result<(), ApiError> {
-        self.authorizer.authorize(self.requestor, &Action::Resource(action))
+        self.permissions.authorize(self.requestor, &Action::Resource(action))
     }
 
     fn refuse(&self, action: ResourceAction<'_>, why: &str) -> Result<(), ApiError> {

@@ -1,6 +1,7 @@
 //! Stages of a request for a resource: the user, the permission, admission, and the verbs.
 
 pub(crate) mod admission;
+pub mod audit;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod conversion;

@@ -16,8 +16,9 @@ use super::complete_response::complete_response;
 use super::deadline;
 use super::drain::drain;
 use super::routes;
+use crate::api::audit::PendingEvent;
 use crate::api::authentication::browser;
-use crate::api::authorization;
+use crate::api::authorization::{self, Permissions};
 use crate::api::impersonation;
 use crate::api::verbs::reply::Reply;
 use crate::api::verbs::{self, Call};
@@ -49,20 +50,30 @@ where
     B::Error: std::fmt::Display,
 {
     let mut body = std::pin::pin!(body);
+    let mut event = server.context.audit.begin(&target);
+    let permissions = Permissions::new(&server.context.authorizer, event.as_ref().map(PendingEvent::record));
     let in_time = match deadline::of(&target) {
-        Ok(limit) => match timeout(limit, authenticated(server, &mut head, target, body.as_mut())).await {
-            Ok(response) => {
-                drain(&head, body).await;
-                Ok(response)
+        Ok(limit) => {
+            match timeout(limit, authenticated(server, &mut head, target, body.as_mut(), &permissions)).await
+            {
+                Ok(response) => {
+                    drain(&head, body).await;
+                    Ok(response)
+                }
+                Err(_elapsed) => {
+                    Err(deadline::passed("request did not complete within the allotted timeout"))
+                }
             }
-            Err(_elapsed) => Err(deadline::passed("request did not complete within the allotted timeout")),
-        },
+        }
         Err(error) => Err(error),
     };
     let mut response = in_time.unwrap_or_else(|error| {
         let accept = text(&head.headers, header::ACCEPT);
         failure(accept.as_deref(), &error).into_response()
     });
+    if let Some(event) = &mut event {
+        event.answered(response.status().as_u16());
+    }
     complete_response(server, &head, &mut response);
     response
 }
@@ -72,6 +83,7 @@ async fn authenticated<B>(
     head: &mut Parts,
     target: RequestTarget,
     body: B,
+    permissions: &Permissions,
 ) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -98,7 +110,7 @@ where
         Ok(user) => user,
         Err(error) => return refuse(head, &error),
     };
-    let (user, permission) = match permitted(server, user, head, &target) {
+    let (user, permission) = match permitted(server, user, head, &target, permissions) {
         Ok(permitted) => permitted,
         Err(error) => return refuse(head, &error),
     };
@@ -108,7 +120,7 @@ where
         Ok(()) => {
             head.extensions.insert(Arc::clone(&user));
             let warnings = Warnings::default();
-            let mut response = route(server, head, target, body, &warnings).await;
+            let mut response = route(server, head, target, body, &warnings, permissions).await;
             warnings.write(response.headers_mut());
             tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
             response
@@ -130,15 +142,17 @@ fn permitted(
     requestor: Arc<UserInfo>,
     head: &mut Parts,
     target: &RequestTarget,
+    permissions: &Permissions,
 ) -> Result<(Arc<UserInfo>, Result<(), ApiError>), ApiError> {
-    let authorizer = &server.context.authorizer;
+    permissions.note_user(&requestor, None);
     let verb = target.method.as_str().to_ascii_lowercase();
     let action = authorization::action_of(target, &verb);
     let impersonated =
-        server.context.impersonation.user_of(authorizer, &requestor, &action, &head.headers)?;
+        server.context.impersonation.user_of(permissions, &requestor, &action, &head.headers)?;
     let is_impersonated = impersonated.is_some();
+    permissions.note_user(&requestor, impersonated.as_ref());
     let user = impersonated.unwrap_or(requestor);
-    let permission = authorizer.authorize(&user, &action);
+    let permission = permissions.authorize(&user, &action);
     if is_impersonated {
         // What follows treats the request like one of the impersonated user.
         impersonation::remove_headers(&mut head.headers);
@@ -152,6 +166,7 @@ async fn route<B>(
     target: RequestTarget,
     body: B,
     warnings: &Warnings,
+    permissions: &Permissions,
 ) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -174,7 +189,8 @@ where
             }
             let served = Arc::clone(served);
             let RequestTarget { query, verb, user_agent, .. } = target;
-            let asked = Asked { served, path, query, verb, user_agent };
+            let permissions = permissions.clone();
+            let asked = Asked { served, path, query, verb, user_agent, permissions };
             match resource(server, asked, head, body, warnings).await {
                 Ok(reply) => reply,
                 Err(error) => failure(accept.as_deref(), &error),
@@ -239,11 +255,12 @@ struct Asked {
     query: Query,
     verb: Option<Verb>,
     user_agent: String,
+    permissions: Permissions,
 }
 
 async fn resource<B>(
     server: &Arc<Server>,
-    Asked { served, path, query, verb, user_agent }: Asked,
+    Asked { served, path, query, verb, user_agent, permissions }: Asked,
     head: &Parts,
     body: B,
     warnings: &Warnings,
@@ -274,6 +291,7 @@ where
         content_type: text(&head.headers, header::CONTENT_TYPE),
         user_agent,
         user: head.extensions.get::<Arc<UserInfo>>().cloned().unwrap_or_default(),
+        permissions,
         // Errors carry warnings too.
         warnings: warnings.clone(),
         stale: head.extensions.get::<Stale>().copied(),

@@ -5,7 +5,7 @@ use kube_apimachinery::schema;
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
-use crate::api::authorization::Authorizer;
+use crate::api::authorization::Permissions;
 use crate::kind::registry::ServedKind;
 use crate::request::query::{DeleteOptions, WriteOptions};
 use crate::response::Warnings;
@@ -115,7 +115,7 @@ pub(crate) struct Attributes<'a> {
     /// The object before an update or a deletion, of the kind of the object under review.
     pub(crate) old: Option<&'a Value>,
     /// Decides what the user may do besides the request.
-    pub(crate) authorizer: &'a Authorizer,
+    pub(crate) permissions: &'a Permissions,
     /// Warnings of the request; see [`warn`](Self::warn).
     pub(crate) warnings: &'a Warnings,
 }

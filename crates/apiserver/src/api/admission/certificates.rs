@@ -87,7 +87,7 @@ impl Rule for SignerPermission {
                 name,
                 ..ResourceAction::default()
             };
-            attributes.authorizer.decide(attributes.user, &Action::Resource(permission)).is_allowed()
+            attributes.permissions.decide(attributes.user, &Action::Resource(permission)).is_allowed()
         });
         if is_permitted {
             return Ok(());

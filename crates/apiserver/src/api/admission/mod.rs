@@ -32,6 +32,7 @@ mod default_classes;
 mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
+mod owner_references;
 mod persistent_volume_claim_resize;
 mod plugins;
 mod pod_topology_labels;
@@ -54,6 +55,7 @@ use serde_json::Value;
 
 pub(crate) use attributes::{Attributes, ObjectKind, Operation, OperationOptions, is_namespace};
 use namespace_lifecycle::NamespaceLifecycle;
+use owner_references::OwnerReferences;
 pub use plugins::{AdmissionPlugin, UnknownAdmissionPlugin};
 use rules::Rule;
 pub(crate) use webhooks::Configurations;
@@ -101,8 +103,15 @@ enum Plugin {
 impl Admission {
     /// Returns the plugins that run, in the order of kube-apiserver: those that charge come last.
     pub(crate) fn new(runs: impl Fn(AdmissionPlugin) -> bool) -> Self {
-        let running = AdmissionPlugin::ALL.into_iter().filter(|plugin| runs(*plugin));
-        let plugins = running.flat_map(Plugin::of).collect();
+        let plugin = |plugin| match plugin {
+            plugin if runs(plugin) => Plugin::of(plugin),
+            // What it would require is recorded in audits.
+            AdmissionPlugin::OwnerReferencesPermissionEnforcement => {
+                vec![Plugin::Rule(Box::new(OwnerReferences::Noted))]
+            }
+            _ => Vec::new(),
+        };
+        let plugins = AdmissionPlugin::ALL.into_iter().flat_map(plugin).collect();
         Self {
             plugins,
             checks_namespaces: runs(AdmissionPlugin::NamespaceLifecycle),
@@ -113,7 +122,10 @@ impl Admission {
     /// Returns the plugins of a server in profile `envtest`.
     #[cfg(test)]
     pub(crate) fn standard() -> Self {
-        Self::new(|plugin| plugin != AdmissionPlugin::ServiceAccount)
+        Self::new(|plugin| {
+            plugin != AdmissionPlugin::ServiceAccount
+                && plugin != AdmissionPlugin::OwnerReferencesPermissionEnforcement
+        })
     }
 
     /// Returns the configurations of the webhooks, which have to observe the commits of the cluster.
@@ -246,6 +258,9 @@ impl Plugin {
             AdmissionPlugin::DefaultStorageClass => rule(Box::new(default_classes::STORAGE)),
             AdmissionPlugin::StorageObjectInUseProtection => {
                 rule(Box::new(storage_object_in_use_protection::StorageObjectInUseProtection))
+            }
+            AdmissionPlugin::OwnerReferencesPermissionEnforcement => {
+                rule(Box::new(OwnerReferences::Enforced))
             }
             AdmissionPlugin::PersistentVolumeClaimResize => {
                 rule(Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize))

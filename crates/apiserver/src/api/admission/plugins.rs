@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 /// An admission plugin, by its name in kube-apiserver.
 ///
-/// All are on, except [`ServiceAccount`](Self::ServiceAccount), which is on only in profile [`Dev`](crate::Profile::Dev):
-/// without a controller that creates service accounts it would refuse every pod.
+/// All are on, except [`OwnerReferencesPermissionEnforcement`](Self::OwnerReferencesPermissionEnforcement), and except
+/// [`ServiceAccount`](Self::ServiceAccount), which is on only in profile [`Dev`](crate::Profile::Dev): without a controller that
+/// creates service accounts it would refuse every pod.
 /// [`Options::disable_admission_plugin`](crate::Options::disable_admission_plugin) and
 /// [`Options::enable_admission_plugin`](crate::Options::enable_admission_plugin) change that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,9 @@ pub enum AdmissionPlugin {
     DefaultStorageClass,
     /// Sets finalizers that protect volumes and claims in use.
     StorageObjectInUseProtection,
+    /// Checks permissions for owner references: to delete the object, and to update the finalizers of an owner whose deletion it
+    /// blocks. Off by default.
+    OwnerReferencesPermissionEnforcement,
     /// Lets claims grow only if their storage class allows it.
     PersistentVolumeClaimResize,
     /// Sets what the runtime class of a pod defines.
@@ -52,7 +56,7 @@ pub enum AdmissionPlugin {
 
 impl AdmissionPlugin {
     /// All plugins, in the order in which they are called.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::NamespaceLifecycle,
         Self::LimitRanger,
         Self::ServiceAccount,
@@ -61,6 +65,7 @@ impl AdmissionPlugin {
         Self::DefaultTolerationSeconds,
         Self::DefaultStorageClass,
         Self::StorageObjectInUseProtection,
+        Self::OwnerReferencesPermissionEnforcement,
         Self::PersistentVolumeClaimResize,
         Self::RuntimeClass,
         Self::CertificateApproval,

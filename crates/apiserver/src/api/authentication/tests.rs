@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::api::authorization::{AuthorizationMode, Authorizer, RoleIndex, action_of};
+use crate::api::authorization::{AuthorizationMode, Authorizer, Permissions, RoleIndex, action_of};
 use crate::request::info::RequestTarget;
 use crate::testing;
 
@@ -26,10 +26,11 @@ fn check(request: &str, authorization: &str, expected: Expect) {
     let user = authenticator.authenticate(&head, true, || Timestamp::UNIX_EPOCH, &Nowhere);
     let roles = Arc::new(RoleIndex::default());
     roles.restore(&testing::server());
-    let authorizer = Authorizer::new(AuthorizationMode::AlwaysAllow, roles);
+    let authorizer = Arc::new(Authorizer::new(AuthorizationMode::AlwaysAllow, roles));
+    let permissions = Permissions::new(&authorizer, None);
     let (target, verb) = (RequestTarget::of(&head), head.method.as_str().to_ascii_lowercase());
     let action = action_of(&target, &verb);
-    expected.assert_eq(&match user.and_then(|user| authorizer.authorize(&user, &action).map(|()| user)) {
+    expected.assert_eq(&match user.and_then(|user| permissions.authorize(&user, &action).map(|()| user)) {
         Ok(user) => format!("{} {}", user.name, user.groups.join("+")),
         Err(error) => format!("{} {}", error.code(), error.message()),
     });

@@ -8,7 +8,7 @@ use kube_apimachinery::rbac::{Action, GROUP, Kind, PolicyRule, ResourceAction, R
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
-use super::Authorizer;
+use super::Permissions;
 use crate::user::UserInfo;
 
 /// A write of an object, as it is requested.
@@ -30,7 +30,7 @@ pub(crate) struct Write<'a> {
 ///
 /// # Errors
 /// 403 with the permissions that the user lacks, or 404 if the role of a binding does not exist.
-pub(crate) fn check(authorizer: &Authorizer, write: &Write<'_>) -> Result<(), ApiError> {
+pub(crate) fn check(permissions: &Permissions, write: &Write<'_>) -> Result<(), ApiError> {
     let (group, plural) = write.resource;
     let Some(kind) = Kind::of(group, plural) else { return Ok(()) };
     let resource = ResourceAction { group, namespace: write.namespace, ..ResourceAction::default() };
@@ -38,12 +38,12 @@ pub(crate) fn check(authorizer: &Authorizer, write: &Write<'_>) -> Result<(), Ap
         Kind::Role | Kind::ClusterRole => {
             let escalate =
                 ResourceAction { verb: "escalate", resource: plural, name: write.name, ..resource };
-            if authorizer.decide(write.user, &Action::Resource(escalate)).is_allowed()
+            if permissions.decide(write.user, &Action::Resource(escalate)).is_allowed()
                 || write.is_for_collector()
             {
                 return Ok(());
             }
-            let held = authorizer.rules_for(write.user, write.namespace);
+            let held = permissions.authorizer().rules_for(write.user, write.namespace);
             let refuse =
                 |granted: &[PolicyRule]| escalation::refusal(write.user.identity(), &held, granted, plural);
             if let Some(why) = refuse(&PolicyRule::list(&write.new["rules"])) {
@@ -76,12 +76,12 @@ pub(crate) fn check(authorizer: &Authorizer, write: &Write<'_>) -> Result<(), Ap
                 ..resource
             };
             let has_role = ["Role", "ClusterRole"].contains(&role.kind.as_str());
-            if has_role && authorizer.decide(write.user, &Action::Resource(bind)).is_allowed() {
+            if has_role && permissions.decide(write.user, &Action::Resource(bind)).is_allowed() {
                 return Ok(());
             }
-            let granted = authorizer.roles.rules_of(&role, write.namespace);
+            let granted = permissions.authorizer().roles.rules_of(&role, write.namespace);
             let granted = granted.map_err(|error| error.into_error(plural))?;
-            let held = authorizer.rules_for(write.user, write.namespace);
+            let held = permissions.authorizer().rules_for(write.user, write.namespace);
             match escalation::refusal(write.user.identity(), &held, &granted, plural) {
                 Some(why) => Err(write.forbidden(&why)),
                 None => Ok(()),

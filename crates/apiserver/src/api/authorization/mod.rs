@@ -4,6 +4,7 @@
 //! ([`RoleIndex`]), unless the server runs in mode [`AlwaysAllow`](AuthorizationMode::AlwaysAllow).
 
 mod escalation;
+mod permissions;
 mod role_index;
 
 use std::fmt;
@@ -11,9 +12,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use kube_apimachinery::rbac::{self, Action, PolicyRule, ResourceAction, Unresolved};
-use kube_apimachinery::status::ApiError;
 
 pub(crate) use self::escalation::{Write, check as check_escalation};
+pub use self::permissions::{AccessCheck, Outcome};
+pub(crate) use self::permissions::{Permissions, Record};
 pub(crate) use self::role_index::RoleIndex;
 use crate::request::info::RequestTarget;
 use crate::user::{ANONYMOUS, UserInfo};
@@ -114,15 +116,6 @@ impl Authorizer {
     /// Whether the mode of the server allows the user everything.
     fn allows_everything(&self, user: &UserInfo) -> bool {
         self.mode == AuthorizationMode::AlwaysAllow && user.name != ANONYMOUS
-    }
-
-    /// Refuses an action that a user may not perform.
-    ///
-    /// # Errors
-    /// 403 with the action.
-    pub(crate) fn authorize(&self, user: &UserInfo, action: &Action<'_>) -> Result<(), ApiError> {
-        let decision = self.decide(user, action);
-        if decision.is_allowed() { Ok(()) } else { Err(action.forbidden(&user.name, &decision.reason())) }
     }
 
     /// Returns the rules of a user in a namespace, and the reasons why some could not be found.

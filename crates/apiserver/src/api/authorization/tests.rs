@@ -8,7 +8,7 @@ use crate::testing;
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 /// Returns a cluster in which `bob` has rules, each `verbs group/resources names`, and the authorizer.
-fn cluster(rules: &[Value]) -> (testing::Running, Authorizer) {
+fn cluster(rules: &[Value]) -> (testing::Running, Permissions) {
     let server = testing::server();
     let role = json!({"metadata": {"name": "bob"}, "rules": rules});
     testing::create(&server, &format!("{ROLES}/clusterroles"), &role).unwrap();
@@ -19,7 +19,8 @@ fn cluster(rules: &[Value]) -> (testing::Running, Authorizer) {
     testing::create(&server, &format!("{ROLES}/clusterrolebindings"), &binding).unwrap();
     let roles = Arc::new(RoleIndex::default());
     roles.restore(&server);
-    (server, Authorizer::new(AuthorizationMode::Rbac, roles))
+    let authorizer = Authorizer::new(AuthorizationMode::Rbac, roles);
+    (server, Permissions::new(&Arc::new(authorizer), None))
 }
 
 fn rule(verbs: &[&str], group: &str, resource: &str) -> Value {
@@ -27,10 +28,10 @@ fn rule(verbs: &[&str], group: &str, resource: &str) -> Value {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
-fn check(authorizer: &Authorizer, plural: &str, old: Option<&Value>, new: &Value, expected: Expect) {
+fn check(permissions: &Permissions, plural: &str, old: Option<&Value>, new: &Value, expected: Expect) {
     let user = UserInfo::new("bob", "", [""; 0]);
     let write = Write { user: &user, resource: (GROUP, plural), namespace: "a", name: "", old, new };
-    expected.assert_eq(&match check_escalation(authorizer, &write) {
+    expected.assert_eq(&match check_escalation(permissions, &write) {
         Ok(()) => "ok".to_owned(),
         Err(error) => format!("{} {}", error.code(), error.message()),
     });
@@ -38,10 +39,10 @@ fn check(authorizer: &Authorizer, plural: &str, old: Option<&Value>, new: &Value
 
 #[tokio::test]
 async fn a_role_has_no_more_permissions_than_its_writer() {
-    let (_server, authorizer) = cluster(&[rule(&["get", "list"], "", "configmaps")]);
+    let (_server, permissions) = cluster(&[rule(&["get", "list"], "", "configmaps")]);
     let role = |rules: Value| json!({"metadata": {"name": "r"}, "rules": rules});
     let held = role(json!([rule(&["get"], "", "configmaps")]));
-    check(&authorizer, "roles", None, &held, expect!["ok"]);
+    check(&permissions, "roles", None, &held, expect!["ok"]);
     let more = role(json!([rule(&["get", "delete"], "", "configmaps"), rule(&["get"], "", "secrets")]));
     let refused = || {
         expect![[r#"
@@ -49,19 +50,19 @@ async fn a_role_has_no_more_permissions_than_its_writer() {
         {APIGroups:[""], Resources:["configmaps"], Verbs:["delete"]}
         {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#]]
     };
-    check(&authorizer, "roles", None, &more, refused());
-    check(&authorizer, "roles", Some(&held), &more, refused());
+    check(&permissions, "roles", None, &more, refused());
+    check(&permissions, "roles", Some(&held), &more, refused());
     let mut owned = more.clone();
     owned["metadata"]["ownerReferences"] = json!([{"name": "x"}]);
-    check(&authorizer, "roles", Some(&more), &owned, expect!["ok"]);
+    check(&permissions, "roles", Some(&more), &owned, expect!["ok"]);
     owned["metadata"]["labels"] = json!({"a": "b"});
-    check(&authorizer, "roles", Some(&more), &owned, refused());
-    check(&authorizer, "configmaps", None, &more, expect!["ok"]);
+    check(&permissions, "roles", Some(&more), &owned, refused());
+    check(&permissions, "configmaps", None, &more, expect!["ok"]);
 }
 
 #[tokio::test]
 async fn an_aggregation_rule_needs_every_permission() {
-    let (_server, authorizer) = cluster(&[rule(&["*"], "", "*")]);
+    let (_server, permissions) = cluster(&[rule(&["*"], "", "*")]);
     let sum = json!({
         "metadata": {"name": "sum"}, "rules": null, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
     });
@@ -71,28 +72,28 @@ async fn an_aggregation_rule_needs_every_permission() {
             r#"403 clusterroles.rbac.authorization.k8s.io "sum" is forbidden: must have cluster-admin privileges to use the aggregationRule"#
         ]]
     };
-    check(&authorizer, "clusterroles", None, &sum, refused());
-    check(&authorizer, "clusterroles", Some(&sum), &plain, refused());
-    check(&authorizer, "clusterroles", None, &plain, expect!["ok"]);
+    check(&permissions, "clusterroles", None, &sum, refused());
+    check(&permissions, "clusterroles", Some(&sum), &plain, refused());
+    check(&permissions, "clusterroles", None, &plain, expect!["ok"]);
 }
 
 #[tokio::test]
 async fn a_binding_grants_what_its_writer_holds_or_may_bind() {
     let bind = json!({"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["view"]});
-    let (_server, authorizer) = cluster(&[bind, rule(&["list"], "", "configmaps")]);
+    let (_server, permissions) = cluster(&[bind, rule(&["list"], "", "configmaps")]);
     let binding = |kind: &str, name: &str| json!({"metadata": {"name": "x"}, "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name}});
-    check(&authorizer, "rolebindings", None, &binding("ClusterRole", "view"), expect!["ok"]);
-    check(&authorizer, "rolebindings", None, &binding("ClusterRole", "bob"), expect!["ok"]);
+    check(&permissions, "rolebindings", None, &binding("ClusterRole", "view"), expect!["ok"]);
+    check(&permissions, "rolebindings", None, &binding("ClusterRole", "bob"), expect!["ok"]);
     check(
-        &authorizer,
+        &permissions,
         "rolebindings",
         None,
         &binding("Role", "view"),
         expect![[r#"404 rolebindings.rbac.authorization.k8s.io "view" not found"#]],
     );
-    check(&authorizer, "rolebindings", None, &binding("ClusterRole", "system:basic-user"), expect!["ok"]);
+    check(&permissions, "rolebindings", None, &binding("ClusterRole", "system:basic-user"), expect!["ok"]);
     check(
-        &authorizer,
+        &permissions,
         "clusterrolebindings",
         None,
         &binding("ClusterRole", "system:service-account-issuer-discovery"),
@@ -108,7 +109,8 @@ async fn a_binding_grants_what_its_writer_holds_or_may_bind() {
 #[tokio::test]
 async fn the_mode_allows_everything_except_to_anonymous_users() {
     let (_server, rbac) = cluster(&[]);
-    let open = Authorizer::new(AuthorizationMode::AlwaysAllow, Arc::clone(&rbac.roles));
+    let open = Authorizer::new(AuthorizationMode::AlwaysAllow, Arc::clone(&rbac.authorizer().roles));
+    let open = Permissions::new(&Arc::new(open), None);
     let list =
         Action::Resource(ResourceAction { verb: "list", resource: "pods", ..ResourceAction::default() });
     let version = Action::Path { verb: "get", path: "/version" };

@@ -3,11 +3,11 @@ use kube_apimachinery::rbac::Kind;
 use serde_json::json;
 
 use super::*;
-use crate::api::authorization::{AuthorizationMode, RoleIndex};
+use crate::api::authorization::{AuthorizationMode, Authorizer, RoleIndex};
 use crate::testing;
 
-/// Creates an authorizer with ClusterRoles of one rule each, bound to the user `robot`.
-fn authorizer(rules: &[(&str, &str, &str, &str)]) -> Authorizer {
+/// Creates access control with ClusterRoles of one rule each, bound to the user `robot`.
+fn permissions(rules: &[(&str, &str, &str, &str)]) -> Permissions {
     let server = testing::server();
     let roles = Arc::new(RoleIndex::default());
     for (index, (verb, group, resource, name)) in rules.iter().enumerate() {
@@ -26,19 +26,19 @@ fn authorizer(rules: &[(&str, &str, &str, &str)]) -> Authorizer {
         }
     }
     roles.restore(&server);
-    Authorizer::new(AuthorizationMode::Rbac, roles)
+    Permissions::new(&Arc::new(Authorizer::new(AuthorizationMode::Rbac, roles)), None)
 }
 
 /// Compares the user of a request to list pods in the namespace `a` with these headers.
 #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
-fn check(authorizer: &Authorizer, requestor: &UserInfo, headers: &[(&str, &str)], expected: Expect) {
+fn check(permissions: &Permissions, requestor: &UserInfo, headers: &[(&str, &str)], expected: Expect) {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(http::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
     }
     let action =
         ResourceAction { verb: "list", resource: "pods", namespace: "a", ..ResourceAction::default() };
-    let found = Impersonation::default().user_of(authorizer, requestor, &Action::Resource(action), &map);
+    let found = Impersonation::default().user_of(permissions, requestor, &Action::Resource(action), &map);
     expected.assert_eq(&match found {
         Ok(Some(user)) => format!("{} {} {:?}", user.name, user.groups.join("+"), user.extra),
         Ok(None) => "nobody".to_owned(),
@@ -52,7 +52,7 @@ fn robot() -> UserInfo {
 
 #[tokio::test]
 async fn an_administrator_impersonates_anybody_and_the_groups_follow() {
-    let all = authorizer(&[]);
+    let all = permissions(&[]);
     let admin = UserInfo::admin();
     check(&all, &admin, &[], expect!["nobody"]);
     check(&all, &admin, &[("impersonate-user", "")], expect!["nobody"]);
@@ -105,7 +105,7 @@ async fn an_administrator_impersonates_anybody_and_the_groups_follow() {
 
 #[tokio::test]
 async fn a_refusal_is_that_of_the_first_mode_that_applies() {
-    let none = authorizer(&[]);
+    let none = permissions(&[]);
     check(
         &none,
         &robot(),
@@ -122,7 +122,7 @@ async fn a_refusal_is_that_of_the_first_mode_that_applies() {
             r#"403 pods is forbidden: User "robot" cannot impersonate-on:arbitrary-node:list resource "pods" in API group "" in the namespace "a""#
         ]],
     );
-    let on = authorizer(&[
+    let on = permissions(&[
         ("impersonate-on:user-info:list", "", "pods", ""),
         ("impersonate:user-info", AUTHENTICATION, "users", "bob"),
     ]);
@@ -147,7 +147,7 @@ async fn a_refusal_is_that_of_the_first_mode_that_applies() {
 
 #[tokio::test]
 async fn the_legacy_verb_is_enough_and_covers_each_header() {
-    let legacy = authorizer(&[
+    let legacy = permissions(&[
         ("impersonate", "", "users", "bob"),
         ("impersonate", "", "groups", "devs"),
         ("impersonate", AUTHENTICATION, "uids", "u1"),
@@ -180,7 +180,7 @@ async fn the_legacy_verb_is_enough_and_covers_each_header() {
 
 #[tokio::test]
 async fn a_service_account_impersonates_the_node_of_its_token() {
-    let own = authorizer(&[
+    let own = permissions(&[
         ("impersonate-on:associated-node:list", "", "pods", ""),
         ("impersonate:associated-node", AUTHENTICATION, "nodes", "*"),
     ]);
@@ -204,7 +204,7 @@ async fn a_service_account_impersonates_the_node_of_its_token() {
 
 #[tokio::test]
 async fn the_mode_that_worked_last_is_tried_first() {
-    let legacy = authorizer(&[("impersonate", "", "users", "bob")]);
+    let legacy = permissions(&[("impersonate", "", "users", "bob")]);
     let impersonation = Impersonation::default();
     let action = Action::Path { verb: "get", path: "/x" };
     let ask = |name: &'static str| {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::admission::Admission;
+use crate::api::audit::Audit;
 use crate::api::authentication::Authenticator;
 use crate::api::authorization::Authorizer;
 use crate::api::conversion::Converter;
@@ -12,7 +13,9 @@ use crate::faults::Injector;
 /// Components that requests pass.
 pub(crate) struct Context {
     pub(crate) authenticator: Authenticator,
-    pub(crate) authorizer: Authorizer,
+    pub(crate) authorizer: Arc<Authorizer>,
+    /// Receivers of audit events.
+    pub(crate) audit: Audit,
     pub(crate) impersonation: Impersonation,
     /// Admission plugins.
     pub(crate) admission: Admission,

@@ -89,6 +89,7 @@ pub(crate) async fn create(
         let attributes = attributes.named(&named);
         admission.validate(&attributes, Some(&candidate)).await?;
         served.strategy.prepare_storage(served, &mut candidate);
+        call.permissions.note_created(metadata::text(&candidate, "name"));
         if options.dry_run {
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());

@@ -42,6 +42,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions, is_namespace};
+use crate::api::authorization::Permissions;
 use crate::api::conversion::Memo;
 use crate::faults::Stale;
 use crate::kind::WriteContext;
@@ -73,6 +74,8 @@ pub(crate) struct Call {
     pub(crate) user_agent: String,
     /// User that sends the request.
     pub(crate) user: Arc<UserInfo>,
+    /// What the user may do besides the request.
+    pub(crate) permissions: Permissions,
     /// Warnings for the client, which all stages of the request share.
     pub(crate) warnings: Warnings,
     /// Fault: an old state for reads that accept any state.
@@ -145,7 +148,7 @@ impl Call {
             dry_run: options.dry_run(),
             operation_options: options,
             old,
-            authorizer: &self.context.authorizer,
+            permissions: &self.permissions,
             warnings: &self.warnings,
         }
     }

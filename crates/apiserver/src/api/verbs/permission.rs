@@ -10,7 +10,7 @@ use crate::api::authorization::{self, Write};
 impl Call {
     /// Refuses the request unless its user may also use `verb` on its object.
     pub(super) fn authorize(&self, verb: &str) -> Result<(), ApiError> {
-        self.context.authorizer.authorize(&self.user, &self.action(verb))
+        self.permissions.authorize(&self.user, &self.action(verb))
     }
 
     /// Refuses a stream to a pod unless its user may also `create` it: permission for the GET of a WebSocket is permission to
@@ -19,7 +19,7 @@ impl Call {
     /// # Errors
     /// 403 with nothing but the reason, which may be empty, as in kube-apiserver.
     pub(super) fn authorize_stream(&self) -> Result<(), ApiError> {
-        let decision = self.context.authorizer.decide(&self.user, &self.action("create"));
+        let decision = self.permissions.decide(&self.user, &self.action("create"));
         if decision.is_allowed() {
             return Ok(());
         }
@@ -51,6 +51,6 @@ impl Call {
             old,
             new,
         };
-        authorization::check_escalation(&self.context.authorizer, &write)
+        authorization::check_escalation(&self.permissions, &write)
     }
 }

@@ -148,6 +148,6 @@ fn decide(attributes: &Attributes<'_>, query: &AccessQuery) -> Decision {
             name: &query.name,
         }),
     };
-    let decision = attributes.authorizer.decide(user, &action);
+    let decision = attributes.permissions.authorizer().decide(user, &action);
     Decision { allowed: decision.is_allowed(), reason: decision.reason() }
 }

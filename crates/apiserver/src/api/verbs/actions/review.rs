@@ -211,7 +211,7 @@ fn decide(call: &Call, user: &UserInfo, spec: &Value) -> Value {
             name: text(resource, "name"),
         })
     };
-    let decision = call.context.authorizer.decide(user, &action);
+    let decision = call.permissions.authorizer().decide(user, &action);
     let mut status = json!({"allowed": decision.is_allowed()});
     for (field, value) in [("reason", decision.reason()), ("evaluationError", selectors::unread(resource))] {
         if !value.is_empty() {
@@ -230,7 +230,7 @@ pub(super) fn of_rules(call: &Call, review: &mut Value) -> Result<Value, ApiErro
     // The response repeats neither the spec nor the owners of its fields.
     review["spec"] = json!({});
     metadata::of(review).remove("managedFields");
-    let (rules, errors) = call.context.authorizer.rules_for(&call.user, &namespace);
+    let (rules, errors) = call.permissions.authorizer().rules_for(&call.user, &namespace);
     let of = |rule: &PolicyRule| rule.to_value();
     let resources: Vec<Value> = rules.iter().filter(|rule| !rule.resources.is_empty()).map(of).collect();
     let paths: Vec<Value> = rules.iter().filter(|rule| !rule.non_resource_urls.is_empty()).map(of).collect();

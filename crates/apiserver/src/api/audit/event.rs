@@ -1,0 +1,82 @@
+//! Events of an audit.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::api::authorization::{AccessCheck, Record};
+use crate::request::info::{RequestInfo, RequestTarget};
+use crate::user::UserInfo;
+
+/// A request, its user, and how it was answered.
+///
+/// Its display is `jane: update deployments.apps/status default/web: 200`; `jane as operator: …` if `jane` impersonates `operator`.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AuditEvent {
+    /// User that the credentials of the request authenticate: `system:anonymous` if they are invalid.
+    pub user: Arc<UserInfo>,
+    /// User that the request acts as, if it impersonates one.
+    pub impersonated: Option<Arc<UserInfo>>,
+    /// HTTP method in lower case, for requests without a resource.
+    pub method: String,
+    /// Path of the URL, without query.
+    pub path: String,
+    /// What the request asks for; `None` for a path without a resource, such as `/version`. The name of a created object is that of
+    /// the object.
+    pub request: Option<RequestInfo>,
+    /// Status code of the response; `None` if the client dropped the request before it was answered.
+    pub code: Option<u16>,
+    /// Answers of access control, in order: about the request itself, then about permissions that it needs besides. Questions that a
+    /// client asks by access reviews are not among them.
+    pub checks: Vec<AccessCheck>,
+}
+
+impl AuditEvent {
+    pub(super) fn begin(target: &RequestTarget) -> Self {
+        Self {
+            user: Arc::new(UserInfo::anonymous()),
+            impersonated: None,
+            method: target.method.as_str().to_ascii_lowercase(),
+            path: target.path().to_owned(),
+            request: target.info().cloned(),
+            code: None,
+            checks: Vec::new(),
+        }
+    }
+
+    /// Adds what the request noted while it was processed.
+    pub(super) fn completed(mut self, record: &Record) -> Self {
+        self.user = record.user().unwrap_or(self.user);
+        self.impersonated = record.impersonated();
+        self.checks = record.take_checks();
+        if let (Some(request), Some(name)) = (&mut self.request, record.created())
+            && request.name.is_empty()
+        {
+            name.clone_into(&mut request.name);
+        }
+        self
+    }
+
+    /// Returns the user whose permissions count: the impersonated one, if there is one.
+    #[must_use]
+    pub fn acting_user(&self) -> &UserInfo {
+        self.impersonated.as_ref().unwrap_or(&self.user)
+    }
+}
+
+impl fmt::Display for AuditEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.user.name)?;
+        if let Some(impersonated) = &self.impersonated {
+            write!(f, " as {}", impersonated.name)?;
+        }
+        match &self.request {
+            Some(request) => write!(f, ": {request}")?,
+            None => write!(f, ": {} {}", self.method, self.path)?,
+        }
+        match self.code {
+            Some(code) => write!(f, ": {code}"),
+            None => f.write_str(": not answered"),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Access control as one request uses it, with a record for the audit.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use kube_apimachinery::rbac::{self, Action, Grant, OwnedAction};
+use kube_apimachinery::status::ApiError;
+use parking_lot::Mutex;
+
+use super::{Authorizer, Decision};
+use crate::user::UserInfo;
+
+/// A decision of access control.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AccessCheck {
+    /// Name of the user that it is about.
+    pub user: String,
+    /// What the user wants to do.
+    pub action: OwnedAction,
+    /// Whether the user may do it, and why.
+    pub outcome: Outcome,
+    /// Whether the request depends on it. `false` for permissions that this server does not require and others do: those of the
+    /// admission plugin `OwnerReferencesPermissionEnforcement` while it is off.
+    pub is_enforced: bool,
+}
+
+/// Outcome of an access check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A rule of a role permits the action.
+    Granted(Grant),
+    /// The user may do everything: it is a member of `system:masters`, or the server does not restrict its users.
+    Unrestricted,
+    /// No rule permits the action.
+    Denied,
+}
+
+impl Outcome {
+    /// Whether the action is permitted.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        *self != Self::Denied
+    }
+}
+
+/// Formats as `jane may get resource "pods" in API group "" in the namespace "a", by ClusterRoleBinding "a" of ClusterRole "b" to
+/// User "jane", rule {APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+impl fmt::Display for AccessCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let may = if self.outcome.is_allowed() { "may" } else { "may not" };
+        write!(f, "{} {may} {}", self.user, self.action)?;
+        if let Outcome::Granted(grant) = &self.outcome {
+            write!(f, ", by {grant}, rule {}", grant.rule())?;
+        }
+        if !self.is_enforced {
+            f.write_str(" (not required by this server)")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a request adds to the audit while it is processed.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    user: OnceLock<Arc<UserInfo>>,
+    impersonated: OnceLock<Arc<UserInfo>>,
+    /// Name of the object that the request created.
+    created: OnceLock<String>,
+    checks: Mutex<Vec<AccessCheck>>,
+}
+
+impl Record {
+    /// Returns the user whose credentials the request has, if they are valid.
+    pub(crate) fn user(&self) -> Option<Arc<UserInfo>> {
+        self.user.get().cloned()
+    }
+
+    /// Returns the user that the request acts as, if it impersonates one.
+    pub(crate) fn impersonated(&self) -> Option<Arc<UserInfo>> {
+        self.impersonated.get().cloned()
+    }
+
+    /// Returns the name of the object that the request created.
+    pub(crate) fn created(&self) -> Option<&str> {
+        self.created.get().map(String::as_str)
+    }
+
+    /// Returns the decisions so far, and forgets them.
+    pub(crate) fn take_checks(&self) -> Vec<AccessCheck> {
+        std::mem::take(&mut self.checks.lock())
+    }
+}
+
+/// Access control for one request. Decisions on which the request depends are recorded, if the server is audited.
+#[derive(Clone)]
+pub(crate) struct Permissions {
+    authorizer: Arc<Authorizer>,
+    record: Option<Arc<Record>>,
+}
+
+impl Permissions {
+    pub(crate) fn new(authorizer: &Arc<Authorizer>, record: Option<Arc<Record>>) -> Self {
+        Self { authorizer: Arc::clone(authorizer), record }
+    }
+
+    /// Returns access control without a record, for questions on which the request does not depend.
+    pub(crate) fn authorizer(&self) -> &Authorizer {
+        &self.authorizer
+    }
+
+    /// Whether decisions are recorded.
+    pub(crate) fn are_audited(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// Decides whether a user may perform an action that the request needs.
+    pub(crate) fn decide(&self, user: &UserInfo, action: &Action<'_>) -> Decision {
+        let decision = self.authorizer.decide(user, action);
+        self.note(user, action, &decision, true);
+        decision
+    }
+
+    /// Records whether a user may perform an action that this server does not require, and others do.
+    pub(crate) fn note_unenforced(&self, user: &UserInfo, action: &Action<'_>) {
+        if self.are_audited() {
+            self.note(user, action, &self.authorizer.decide(user, action), false);
+        }
+    }
+
+    /// Refuses an action that the request needs and its user may not perform.
+    ///
+    /// # Errors
+    /// 403 with the action.
+    pub(crate) fn authorize(&self, user: &UserInfo, action: &Action<'_>) -> Result<(), ApiError> {
+        let decision = self.decide(user, action);
+        if decision.is_allowed() { Ok(()) } else { Err(action.forbidden(&user.name, &decision.reason())) }
+    }
+
+    /// Notes the user whose credentials the request has, and the one it acts as. Neither changes once it is known.
+    pub(crate) fn note_user(&self, user: &Arc<UserInfo>, impersonated: Option<&Arc<UserInfo>>) {
+        if let Some(record) = &self.record {
+            // An error means that there is a user already.
+            let _ = record.user.set(Arc::clone(user));
+            if let Some(impersonated) = impersonated {
+                let _ = record.impersonated.set(Arc::clone(impersonated));
+            }
+        }
+    }
+
+    /// Notes the name of an object that the request created.
+    pub(crate) fn note_created(&self, name: &str) {
+        if let Some(record) = &self.record {
+            let _ = record.created.set(name.to_owned());
+        }
+    }
+
+    fn note(&self, user: &UserInfo, action: &Action<'_>, decision: &Decision, is_enforced: bool) {
+        let Some(record) = &self.record else { return };
+        let outcome = match decision {
+            Decision::Master | Decision::NotEnforced => Outcome::Unrestricted,
+            Decision::Rules(rbac::Decision::Allowed(grant)) => Outcome::Granted(grant.clone()),
+            Decision::Rules(_) => Outcome::Denied,
+        };
+        let action = OwnedAction::from(action);
+        record.checks.lock().push(AccessCheck { user: user.name.clone(), action, outcome, is_enforced });
+    }
+}
