@@ -4,7 +4,7 @@ use std::{
     env, fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use crate::{
     crd::{CrdError, ESTABLISHED_WITHIN, install_crds, read_crds, uninstall_crds},
     impersonation,
     operator::{Instance, Operator},
-    user::{Requested, User, clients_of, tokens_of},
+    user::{InstalledObject, Requested, User, UserBuilder, UserError, clients_of, tokens_of},
     webhooks::{ANSWER_WITHIN, Router, ServerKind, WebhookError, WebhookHost, WebhookSettings},
 };
 
@@ -32,6 +32,8 @@ pub struct Environment {
     users: Vec<User>,
     clean_up: Vec<CustomResourceDefinition>,
     webhooks: WebhookHost,
+    /// Roles and bindings of users, which are removed from an existing cluster.
+    installed: Mutex<Vec<InstalledObject>>,
     cluster: Running,
 }
 
@@ -202,10 +204,72 @@ impl Environment {
         impersonation::client_for(self.client(), name, &groups)
     }
 
+    /// Creates a user that has the rights of manifests, and no others except those of every authenticated user.
+    ///
+    /// A test as administrator never finds the missing rule that stops the operator in production. With such a user, RBAC of the
+    /// API server refuses what the manifests do not grant, and [`User::rights`] lists what they grant without need.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use k8s_openapi::api::core::v1::{Pod, Secret};
+    /// use kube::{Api, api::ListParams};
+    /// use kube_envtest::Environment;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let manifests = folder.path().join("rbac.yaml");
+    /// # std::fs::write(&manifests, r#"
+    /// # apiVersion: rbac.authorization.k8s.io/v1
+    /// # kind: ClusterRole
+    /// # metadata: {name: manager}
+    /// # rules: [{apiGroups: [""], resources: [pods], verbs: [list, watch]}]
+    /// # ---
+    /// # apiVersion: rbac.authorization.k8s.io/v1
+    /// # kind: ClusterRoleBinding
+    /// # metadata: {name: manager}
+    /// # roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: manager}
+    /// # subjects: [{kind: ServiceAccount, name: manager, namespace: system}]
+    /// # "#)?;
+    /// let env = Environment::builder().start().await?;
+    /// // The manifests grant `list` and `watch` of pods.
+    /// let operator = env.user("operator").with_manifests(manifests).await?;
+    ///
+    /// Api::<Pod>::all(operator.client()).list(&ListParams::default()).await?;
+    /// let refused = Api::<Secret>::all(operator.client()).list(&ListParams::default()).await.unwrap_err();
+    /// assert!(refused.to_string().contains("User \"operator\" cannot list resource \"secrets\""));
+    /// assert_eq!(
+    ///     operator.rights().expect("the server is embedded").to_string(),
+    ///     "rights of operator: 1 used, 1 missing, 1 superfluous\n  missing      list secrets\n  superfluous  watch pods",
+    /// );
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// All bindings of the manifests bind the user, whatever their subjects are; [`service_account`](Self::service_account) keeps
+    /// the subjects. Roles and bindings are installed with the user's name as a prefix, so that users do not share them; missing
+    /// namespaces are created. A user that was declared with [`Builder::user`] has its own credentials; others are impersonated by the
+    /// administrator. [`stop`](Self::stop) removes roles and bindings from an existing cluster.
+    pub fn user(&self, name: impl Into<String>) -> UserBuilder<'_> {
+        UserBuilder::user(self, name.into())
+    }
+
+    /// Creates a service account that has the rights which the bindings of manifests grant it by name, as on a real cluster. Otherwise
+    /// like [`user`](Self::user).
+    ///
+    /// Roles and bindings keep their names, and objects without a namespace are placed in that of the account. Bindings to other
+    /// accounts are installed, too.
+    pub fn service_account(&self, namespace: impl Into<String>, name: impl Into<String>) -> UserBuilder<'_> {
+        UserBuilder::service_account(self, namespace.into(), name.into())
+    }
+
     /// User created by [`Builder::user`].
-    #[must_use]
-    pub fn user(&self, name: &str) -> Option<&User> {
+    pub(crate) fn declared_user(&self, name: &str) -> Option<&User> {
         self.users.iter().find(|user| user.name() == name)
+    }
+
+    /// Notes an object to be removed from an existing cluster.
+    pub(crate) fn note_installed(&self, object: InstalledObject) {
+        self.installed.lock().unwrap_or_else(PoisonError::into_inner).push(object);
     }
 
     /// Webhooks of the operators of this environment: address and certificate of their server, and installation.
@@ -225,14 +289,14 @@ impl Environment {
         Operator::new(self.client(), main).webhooks(self.webhooks())
     }
 
-    /// Stops the environment: removes its CustomResourceDefinitions if [`Builder::clean_up`] is set, removes webhooks
-    /// from an existing cluster, and waits until its processes have exited after SIGTERM.
+    /// Stops the environment: removes its CustomResourceDefinitions if [`Builder::clean_up`] is set, removes webhooks and the roles of
+    /// users from an existing cluster, and waits until its processes have exited after SIGTERM.
     ///
     /// Dropping an environment does the same, except for requests to the API server.
     ///
     /// # Errors
     ///
-    /// A definition or webhook could not be removed, or a process had to be killed.
+    /// A definition, webhook or role could not be removed, or a process had to be killed.
     pub async fn stop(self) -> Result<(), StopError> {
         // The processes are stopped even if something was not removed. Webhooks go first: without an operator no conversion is
         // answered, which a definition needs to delete its objects.
@@ -240,10 +304,13 @@ impl Environment {
         let webhooks =
             if is_kept || !self.clean_up.is_empty() { self.webhooks.uninstall().await } else { Ok(()) };
         let removed = uninstall_crds(&self.client, &self.clean_up).await;
+        let installed = self.installed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let rights = if is_kept { uninstall(&self.client, installed).await } else { Ok(()) };
         if let Running::Processes(control_plane) = self.cluster {
             control_plane.stop().await?;
         }
         webhooks?;
+        rights?;
         Ok(removed?)
     }
 }
@@ -377,7 +444,7 @@ impl Builder {
         self
     }
 
-    /// Creates a user with credentials, which [`Environment::user`] returns. Its permissions are those that roles and bindings
+    /// Declares a user with credentials of its own, which [`Environment::user`] returns. Its permissions are those that roles and bindings
     /// grant it.
     #[doc(alias = "AddUser")]
     pub fn user<G: Into<String>>(
@@ -419,8 +486,18 @@ impl Builder {
             WebhookHost::new(client.clone(), router, server, &self.webhooks, manifests, &mut crds)?;
         install_crds(&client, &crds).within(self.crds_within).await?;
         let clean_up = if self.clean_up { crds } else { Vec::new() };
-        Ok(Environment { client, kubeconfig, users, clean_up, webhooks, cluster })
+        let installed = Mutex::default();
+        Ok(Environment { client, kubeconfig, users, clean_up, webhooks, installed, cluster })
     }
+}
+
+/// Removes roles and bindings of users.
+async fn uninstall(client: &kube::Client, objects: Vec<InstalledObject>) -> Result<(), UserError> {
+    // Bindings were installed last.
+    for object in objects.into_iter().rev() {
+        object.remove(client).await?;
+    }
+    Ok(())
 }
 
 /// A cluster without definitions and webhooks.
@@ -517,6 +594,9 @@ pub enum StopError {
     /// A CustomResourceDefinition was not removed.
     #[error(transparent)]
     Crd(#[from] CrdError),
+    /// A role or binding of a user was not removed.
+    #[error(transparent)]
+    User(#[from] UserError),
     /// The configurations of webhooks were not removed.
     #[error(transparent)]
     Webhooks(#[from] WebhookError),

@@ -33,6 +33,9 @@
 //! [`Operator`] starts, stops and crashes the manager under test, also at a [`CrashPoint`] before or after one of its
 //! writes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
 //!
+//! [`Environment::user`] and [`Environment::service_account`] create users that have exactly the rights of manifests, and
+//! [`User::rights`] reports which of them a test did not need, and which it lacked.
+//!
 //! [`Instance::serve_webhooks`] installs the webhooks of the manager: their configurations, from its registrations or from files
 //! ([`Builder::webhooks_from`]), refer to the operator instead of its Service, and [`Operator::start`] waits until they answer.
 //!
@@ -54,7 +57,7 @@
 //! | `CRDs`, `CRDDirectoryPaths` | [`Builder::crd`], [`Builder::crds`], [`Builder::crds_from`]: a missing path is an error |
 //! | `CRDInstallOptions`, `InstallCRDs`, `UninstallCRDs` | [`Builder::clean_up`], [`install_crds`], [`uninstall_crds`] |
 //! | `CRDInstallOptions.MaxTime`, `PollInterval` | [`Builder::crds_within`], [`InstallCrds::within`]; checked every 10 ms |
-//! | `AddUser`, `AuthenticatedUser` | [`Builder::user`], [`User`] |
+//! | `AddUser`, `AuthenticatedUser` | [`Environment::user`]; with credentials of its own, [`Builder::user`] |
 //! | `WebhookInstallOptions.Paths`, `MaxTime` | [`Builder::webhooks_from`], [`Builder::webhooks_within`] |
 //! | `WebhookInstallOptions.MutatingWebhooks`, `ValidatingWebhooks` | the manifests of [`Instance::serve_webhooks`] |
 //! | `LocalServingHost`, `LocalServingPort`, `LocalServingCertDir` | [`Instance::webhook_socket`], [`Builder::webhooks_at`]; none in process |
@@ -111,6 +114,6 @@ pub use self::{
     namespace::{DeleteError, TestNamespace},
     operator::{CrashPoint, Instance, Operator, OperatorError},
     rights::{ManifestError, Rights},
-    user::User,
+    user::{Permission, PermissionTarget, RightsReport, User, UserBuilder, UserError},
     webhooks::{AnswerWebhooks, ServedWebhooks, WebhookError, WebhookHost},
 };

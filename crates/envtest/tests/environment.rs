@@ -208,8 +208,8 @@ async fn users_have_credentials_of_their_own_in_process_and_over_tcp() {
             .start()
             .await
             .unwrap();
-        let jane = env.user("system:sa jane").unwrap();
-        assert!(env.user("jim").is_none());
+        let jane = env.user("system:sa jane").await.unwrap();
+        assert!(jane.rights().is_none(), "it has no manifests");
         assert_eq!(jane.kubeconfig().is_some(), env.kubeconfig().is_some());
         let (name, groups) = who_is(jane.client()).await;
         assert_eq!(name, "system:sa jane");
@@ -301,10 +301,10 @@ async fn a_real_control_plane_starts_serves_and_leaves_nothing() {
         .unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
     maps.create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
-    let forbidden = Api::<ConfigMap>::namespaced(env.user("jane").unwrap().client(), "default");
+    let forbidden = Api::<ConfigMap>::namespaced(env.user("jane").await.unwrap().client(), "default");
     let error = forbidden.get("settings").await.unwrap_err();
     assert!(matches!(&error, kube::Error::Api(status) if status.code == 403), "{error}");
-    let (name, groups) = who_is(env.user("jane").unwrap().client()).await;
+    let (name, groups) = who_is(env.user("jane").await.unwrap().client()).await;
     assert_eq!((&*name, groups.contains(&"devs".to_owned())), ("jane", true), "{groups:?}");
     env.stop().await.unwrap();
 }

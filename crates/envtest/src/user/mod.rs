@@ -1,22 +1,40 @@
-//! Users of an environment, with credentials of their own.
+//! Users of an environment: with credentials of their own, and with the rights of manifests.
+
+mod builder;
+mod permission;
+mod report;
+mod roles;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 
 use http::{HeaderValue, header::AUTHORIZATION};
 use kube::client::{ClientBuilder, ConfigExt};
 use kube_apiserver_embedded::{ApiServer, Listener, Tokens, UserInfo};
 
+pub use self::builder::UserBuilder;
+pub use self::permission::{Permission, PermissionTarget};
+use self::report::Usage;
+pub use self::report::{RightsReport, UserError};
+pub(crate) use self::roles::InstalledObject;
 use crate::control_plane::{base64, client};
 
-/// A user of an environment, besides the administrator.
+/// A user of an environment, besides the administrator: see [`Environment::user`](crate::Environment::user).
+///
+/// Clones are handles of the same user.
 #[derive(Clone)]
 pub struct User {
     name: String,
     client: kube::Client,
     kubeconfig: Option<String>,
+    /// Permissions that were granted and used; `None` for a user without manifests.
+    usage: Option<Arc<Usage>>,
 }
 
 impl User {
     pub(crate) fn new(name: &str, client: kube::Client, kubeconfig: Option<String>) -> Self {
-        Self { name: name.to_owned(), client, kubeconfig }
+        Self { name: name.to_owned(), client, kubeconfig, usage: None }
     }
 
     /// Name of the user.
@@ -25,16 +43,26 @@ impl User {
         &self.name
     }
 
-    /// Client that authenticates as this user.
+    /// Client with the permissions of this user.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// Kubeconfig for other processes; `None` with in-process transport.
+    /// Kubeconfig for other processes; `None` where [`Environment::kubeconfig`](crate::Environment::kubeconfig) is. A user that was not
+    /// declared with [`Builder::user`](crate::Builder::user) has no credentials: its kubeconfig is that of the administrator, who
+    /// impersonates it.
     #[must_use]
     pub fn kubeconfig(&self) -> Option<&str> {
         self.kubeconfig.as_deref()
+    }
+
+    /// Reports which permissions the user has used, lacked, and had without need, since it was created.
+    ///
+    /// `None` for a user without manifests, and on clusters other than the embedded server, whose audit it comes from.
+    #[must_use]
+    pub fn rights(&self) -> Option<RightsReport> {
+        self.usage.as_ref().and_then(|usage| usage.report())
     }
 }
 

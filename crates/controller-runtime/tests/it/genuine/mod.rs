@@ -87,7 +87,7 @@ impl Genuine {
 
     /// Returns a client of the user without permissions.
     async fn nobody(&self) -> kube::Client {
-        client_of(self.env.user(NOBODY).unwrap().kubeconfig().unwrap()).await
+        client_of(self.env.user(NOBODY).await.unwrap().kubeconfig().unwrap()).await
     }
 
     fn client(&self) -> Client {

@@ -1,0 +1,128 @@
+//! Single permissions: the smallest parts of RBAC rules.
+
+use std::fmt;
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube_apimachinery::rbac::{self, Action, OwnedAction};
+
+/// A single permission: one verb on one resource, object or path.
+///
+/// Its display is `patch guestbooks.example.com/status`, `get secrets "key" in default`, `get /metrics`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Permission {
+    /// What the verb applies to.
+    pub target: PermissionTarget,
+    /// Verb, such as `list`; `*` for all.
+    pub verb: String,
+    /// Namespace in which the permission holds; `None` for all of them, and for cluster-scoped objects.
+    pub namespace: Option<String>,
+}
+
+/// What a [`Permission`] applies to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum PermissionTarget {
+    /// Objects of a resource.
+    Objects {
+        /// API group; empty for the core group, `*` for all.
+        group: String,
+        /// Resource with its subresource, as in a rule: `pods`, `pods/log`, `*`.
+        resource: String,
+        /// Name of the object; `None` for all.
+        name: Option<String>,
+    },
+    /// A path outside of the resource API; `*` at its end matches every continuation.
+    Path(String),
+}
+
+impl Permission {
+    /// Splits a rule into its permissions. `namespace` is that of a RoleBinding, which grants no paths.
+    pub(super) fn of_rule(rule: &PolicyRule, namespace: Option<&str>) -> Vec<Self> {
+        let mut targets = Vec::new();
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let (group, resource) = (group.clone(), resource.clone());
+                let names = rule.resource_names.iter().flatten().cloned().map(Some);
+                let mut names: Vec<Option<String>> = names.collect();
+                if names.is_empty() {
+                    names.push(None);
+                }
+                targets.extend(names.into_iter().map(|name| PermissionTarget::Objects {
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    name,
+                }));
+            }
+        }
+        if namespace.is_none() {
+            targets.extend(rule.non_resource_urls.iter().flatten().cloned().map(PermissionTarget::Path));
+        }
+        let namespace = namespace.map(str::to_owned);
+        let with = |verb: &String, target: &PermissionTarget| Self {
+            target: target.clone(),
+            verb: verb.clone(),
+            namespace: namespace.clone(),
+        };
+        rule.verbs.iter().flat_map(|verb| targets.iter().map(move |target| with(verb, target))).collect()
+    }
+
+    /// Returns the permission that an action needs, without the name of the object.
+    pub(super) fn needed_for(action: &OwnedAction) -> Self {
+        match action {
+            OwnedAction::Path { verb, path } => {
+                Self { target: PermissionTarget::Path(path.clone()), verb: verb.clone(), namespace: None }
+            }
+            OwnedAction::Resource { verb, group, resource, subresource, namespace, .. } => {
+                let slash = if subresource.is_empty() { "" } else { "/" };
+                let resource = format!("{resource}{slash}{subresource}");
+                Self {
+                    target: PermissionTarget::Objects { group: group.clone(), resource, name: None },
+                    verb: verb.clone(),
+                    namespace: (!namespace.is_empty()).then(|| namespace.clone()),
+                }
+            }
+        }
+    }
+
+    /// Whether the permission permits an action, as RBAC decides it.
+    pub(super) fn permits(&self, action: &Action<'_>) -> bool {
+        let mut rule = rbac::PolicyRule { verbs: vec![self.verb.clone()], ..rbac::PolicyRule::default() };
+        match &self.target {
+            PermissionTarget::Objects { group, resource, name } => {
+                rule.api_groups.push(group.clone());
+                rule.resources.push(resource.clone());
+                rule.resource_names.extend(name.clone());
+            }
+            PermissionTarget::Path(path) => rule.non_resource_urls.push(path.clone()),
+        }
+        self.namespace.as_deref().is_none_or(|namespace| namespace == action.namespace())
+            && rule.allows(action)
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.verb)?;
+        match &self.target {
+            PermissionTarget::Path(path) => f.write_str(path)?,
+            PermissionTarget::Objects { group, resource, name } => {
+                let (plural, below) = resource.split_once('/').unwrap_or((resource, ""));
+                f.write_str(plural)?;
+                if !group.is_empty() {
+                    write!(f, ".{group}")?;
+                }
+                if !below.is_empty() {
+                    write!(f, "/{below}")?;
+                }
+                if let Some(name) = name {
+                    write!(f, " \"{name}\"")?;
+                }
+            }
+        }
+        match &self.namespace {
+            Some(namespace) => write!(f, " in {namespace}"),
+            None => Ok(()),
+        }
+    }
+}

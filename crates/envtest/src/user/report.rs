@@ -1,0 +1,207 @@
+//! Which permissions a user has used, lacked, and had without need.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube_apiserver_embedded::audit::{AuditEvent, AuditSink};
+
+use super::Permission;
+use crate::documents::DocumentError;
+
+/// Number of missing permissions that a report lists.
+const MISSING: usize = 1_000;
+
+/// Which permissions a user has used, lacked, and had without need. Its display is a table for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RightsReport {
+    /// Name of the user.
+    pub user: String,
+    /// Granted permissions that requests needed.
+    pub used: Vec<Permission>,
+    /// Permissions that refused requests lacked; at most 1,000.
+    pub missing: Vec<Permission>,
+    /// Granted permissions that no request needed.
+    pub superfluous: Vec<Permission>,
+}
+
+impl RightsReport {
+    /// Whether the user had each permission that it needed, and no other.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.missing.is_empty() && self.superfluous.is_empty()
+    }
+
+    /// Fails the test unless the user had each permission that it needed, and no other.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the report if permissions are missing or superfluous.
+    #[track_caller]
+    pub fn assert_exact(&self) {
+        assert!(self.is_exact(), "{self}");
+    }
+}
+
+impl fmt::Display for RightsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (used, missing) = (self.used.len(), self.missing.len());
+        let superfluous = self.superfluous.len();
+        write!(f, "rights of {}: {used} used, {missing} missing, {superfluous} superfluous", self.user)?;
+        for permission in &self.missing {
+            write!(f, "\n  missing      {permission}")?;
+        }
+        for permission in &self.superfluous {
+            write!(f, "\n  superfluous  {permission}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Permissions of a user, compared with the audit of the server.
+pub(super) struct Usage {
+    user: String,
+    granted: BTreeSet<Permission>,
+    /// Whether the server sends its audit.
+    is_audited: bool,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    used: BTreeSet<Permission>,
+    missing: BTreeSet<Permission>,
+}
+
+impl Usage {
+    pub(super) fn new(user: String, granted: BTreeSet<Permission>, is_audited: bool) -> Arc<Self> {
+        Arc::new(Self { user, granted, is_audited, seen: Mutex::default() })
+    }
+
+    pub(super) fn report(&self) -> Option<RightsReport> {
+        if !self.is_audited {
+            return None;
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(RightsReport {
+            user: self.user.clone(),
+            used: seen.used.iter().cloned().collect(),
+            missing: seen.missing.iter().cloned().collect(),
+            superfluous: self.granted.difference(&seen.used).cloned().collect(),
+        })
+    }
+}
+
+impl AuditSink for Usage {
+    fn record(&self, event: &Arc<AuditEvent>) {
+        let is_refused = event.code == Some(403);
+        for check in event.checks.iter().filter(|check| check.user == self.user) {
+            let action = check.action.as_action();
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            // Every permission that permits the action counts as used, not only the first one that was found.
+            let used = self.granted.iter().filter(|permission| permission.permits(&action));
+            seen.used.extend(used.cloned());
+            if is_refused && check.is_enforced && !check.outcome.is_allowed() && seen.missing.len() < MISSING
+            {
+                seen.missing.insert(Permission::needed_for(&check.action));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Usage").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Failure to create a user with the rights of manifests.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UserError {
+    /// A file or folder could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A file or text is not YAML of Kubernetes objects.
+    #[error("{origin} does not hold Kubernetes objects: {reason}")]
+    Parse {
+        /// Path of the file, or `the text`.
+        origin: String,
+        /// Description of the problem.
+        reason: String,
+    },
+    /// A file or folder contains no role and no binding.
+    #[error("{} contains no role and no binding, so the user would have no rights", path.display())]
+    Empty {
+        /// Path of the file or folder.
+        path: PathBuf,
+    },
+    /// A role or binding has no name.
+    #[error("a {kind} of the manifests has no metadata.name")]
+    Nameless {
+        /// Kind of the object.
+        kind: &'static str,
+    },
+    /// A role is invalid.
+    #[error("{object} of the manifests is invalid: {reason}")]
+    Invalid {
+        /// Kind and name of the object.
+        object: String,
+        /// Description of the problem.
+        reason: String,
+    },
+    /// No binding names the user, so the roles grant it nothing.
+    #[error("no binding of the manifests names {user}: {}", bound_instead(subjects))]
+    NotBound {
+        /// Name of the user.
+        user: String,
+        /// Subjects that bindings name instead.
+        subjects: BTreeSet<String>,
+    },
+    /// A binding refers to a role that does not exist.
+    #[error("{binding} refers to {role}, which neither the manifests nor the cluster has")]
+    NoSuchRole {
+        /// Kind and name of the binding.
+        binding: String,
+        /// Kind and name of the role.
+        role: String,
+    },
+    /// The API server rejected an object.
+    #[error("the API server rejected {object}: {reason}")]
+    Refused {
+        /// Kind and name of the object.
+        object: String,
+        /// Message of the API server.
+        reason: String,
+    },
+    /// No client could be created.
+    #[error("cannot connect to the cluster")]
+    Connect(#[from] kube::Error),
+}
+
+fn bound_instead(subjects: &BTreeSet<String>) -> String {
+    if subjects.is_empty() {
+        return "they contain none with subjects".to_owned();
+    }
+    let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
+    format!("they name {}", subjects.join(", "))
+}
+
+impl From<DocumentError> for UserError {
+    fn from(error: DocumentError) -> Self {
+        match error {
+            DocumentError::Read { path, source } => Self::Read { path, source },
+            DocumentError::Parse { path, reason } => {
+                Self::Parse { origin: path.display().to_string(), reason }
+            }
+        }
+    }
+}
