@@ -172,6 +172,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "store",
             "kind",
             "kinds",
+            "metrics",
             // The cluster and those who write to it without a request.
             "state",
             "bootstrap",

@@ -175,6 +175,7 @@ mod http;
 mod kind;
 mod kinds;
 mod listener;
+mod metrics;
 mod request;
 mod response;
 mod state;

@@ -9,12 +9,13 @@ use http::{Method, Response};
 use http_body::Body;
 use kube_apimachinery::status::{ApiError, Cause};
 use tokio::task::yield_now;
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, timeout};
 
 use super::Server;
 use super::complete_response::complete_response;
 use super::deadline;
 use super::drain::drain;
+use super::measure;
 use super::routes;
 use crate::api::audit::PendingEvent;
 use crate::api::authentication::browser;
@@ -25,6 +26,7 @@ use crate::api::verbs::{self, Call};
 use crate::faults::{self, FaultyWatch, Stale};
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::{PostAction, Subresource};
+use crate::metrics::Measurement;
 use crate::request::accept::{Accept, Endpoint};
 use crate::request::info::RequestTarget;
 use crate::request::origin::{Closing, FaultApi};
@@ -119,6 +121,8 @@ where
     let mut response = match permission {
         Ok(()) => {
             head.extensions.insert(Arc::clone(&user));
+            let kind = measure::kind(&target);
+            let _in_flight = kind.map(|kind| server.cluster.metrics.in_flight(kind, target.arrived));
             let warnings = Warnings::default();
             let mut response = route(server, head, target, body, &warnings, permissions).await;
             warnings.write(response.headers_mut());
@@ -179,6 +183,7 @@ where
         return fault_api(server, head, path, body).await.into_response();
     }
     let registry = server.cluster.registry();
+    let has_name = target.info().is_some_and(|info| !info.name.is_empty());
     match target.route {
         Route::Resource(path) => {
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
@@ -188,9 +193,9 @@ where
                 return not_found(&registry, &path.group).into_response();
             }
             let served = Arc::clone(served);
-            let RequestTarget { query, verb, user_agent, .. } = target;
+            let RequestTarget { query, verb, user_agent, arrived, .. } = target;
             let permissions = permissions.clone();
-            let asked = Asked { served, path, query, verb, user_agent, permissions };
+            let asked = Asked { served, path, query, verb, user_agent, permissions, arrived, has_name };
             match resource(server, asked, head, body, warnings).await {
                 Ok(reply) => reply,
                 Err(error) => failure(accept.as_deref(), &error),
@@ -198,7 +203,15 @@ where
             .into_response()
         }
         Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
-        other => routes::answer(server, &registry, &other, &target.query, head).await,
+        other => {
+            let labels = measure::of_path(&other, &target.query, head);
+            let response = routes::answer(server, &registry, &other, &target.query, head).await;
+            if let Some(labels) = labels {
+                let measurement = server.cluster.metrics.measure(&labels, target.arrived);
+                measurement.answered(response.status().as_u16());
+            }
+            response
+        }
     }
 }
 
@@ -256,11 +269,14 @@ struct Asked {
     verb: Option<Verb>,
     user_agent: String,
     permissions: Permissions,
+    arrived: Instant,
+    /// Whether the path or a field selector names an object.
+    has_name: bool,
 }
 
 async fn resource<B>(
     server: &Arc<Server>,
-    Asked { served, path, query, verb, user_agent, permissions }: Asked,
+    Asked { served, path, query, verb, user_agent, permissions, arrived, has_name }: Asked,
     head: &Parts,
     body: B,
     warnings: &Warnings,
@@ -304,12 +320,40 @@ where
         call.warn(warning);
     }
     check_allowed(&call, verb)?;
+    let labels = measure::of_resource(&call, verb, has_name);
+    let measured = server.cluster.metrics.measure(&labels, arrived);
+    let long = (verb == Verb::Watch).then(|| server.cluster.metrics.measure_long(&labels, arrived));
+    let answered = perform_allowed(server, call, verb, head, body, long).await;
+    let code = match &answered {
+        // A watch is counted when it ends.
+        Ok(_) if verb == Verb::Watch => return answered,
+        Ok(reply) => reply.code,
+        Err(error) => error.code(),
+    };
+    measured.answered(code);
+    answered
+}
+
+/// Answers a request that its resource supports. A watch takes the measurement `long`.
+async fn perform_allowed<B>(
+    server: &Arc<Server>,
+    call: Call,
+    verb: Verb,
+    head: &Parts,
+    body: B,
+    long: Option<Measurement>,
+) -> Result<Reply, ApiError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let connects = connection(&call.served, &call.path.subresource).is_some();
     if verb == Verb::Watch {
         // A watch keeps the call while it lasts.
         let closing = head.extensions.get::<Closing>().cloned();
         let fault = head.extensions.get::<FaultyWatch>().copied();
         wait_for_revision(&call, verb).await?;
-        return verbs::watch::run(call, closing, fault);
+        return verbs::watch::run(call, closing, fault, long);
     }
     let is_read = connects || matches!(verb, Verb::Get | Verb::List);
     if !is_read {

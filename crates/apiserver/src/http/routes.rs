@@ -15,6 +15,7 @@ use crate::api::verbs::reply::Reply;
 use crate::http::discovery;
 use crate::kind::registry::Registry;
 use crate::kind::resource::Resource;
+use crate::metrics;
 use crate::request::accept::{Accept, Encoding, Endpoint};
 use crate::request::path::Route;
 use crate::request::query::Query;
@@ -39,6 +40,7 @@ pub(crate) async fn answer(
         Route::Health { endpoint, check } => {
             health(endpoint, check.as_deref(), query, server.cluster.is_writable()).into_response()
         }
+        Route::Metrics => Reply::bytes(200, metrics::CONTENT_TYPE, metrics_page(server)).into_response(),
         Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
         Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
         Route::OpenApiV2 if [Method::GET, Method::HEAD].contains(&head.method) => {
@@ -52,6 +54,16 @@ pub(crate) async fn answer(
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
         route => discover(server, registry, route, head),
     }
+}
+
+/// Writes the metrics, with the numbers of stored objects.
+fn metrics_page(server: &Server) -> String {
+    let registry = server.cluster.registry();
+    let tables = registry.tables();
+    let numbers: Vec<_> = server.cluster.read(|store| {
+        tables.into_iter().map(|storage| (storage.clone(), store.snapshot(storage).len())).collect()
+    });
+    server.cluster.metrics.page(&numbers)
 }
 
 fn method_not_allowed() -> Response<ResponseBody> {
@@ -168,7 +180,7 @@ fn paths(registry: &Registry) -> Value {
         paths.push(format!("/{endpoint}"));
         paths.extend(CHECKS.iter().map(|check| format!("/{endpoint}/{check}")));
     }
-    paths.extend(["/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
     paths.sort();
     json!({ "paths": paths })
 }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use http::request::Parts;
 use http::{Method, Uri, header};
+use tokio::time::Instant;
 
 use super::verb::Verb;
 use crate::request::path::Route;
@@ -50,6 +51,8 @@ pub(crate) struct RequestTarget {
     pub(crate) verb: Option<Verb>,
     /// First `User-Agent` header; empty if there is none.
     pub(crate) user_agent: String,
+    /// Time at which the request arrived.
+    pub(crate) arrived: Instant,
     info: OnceLock<Option<RequestInfo>>,
 }
 
@@ -70,6 +73,7 @@ impl RequestTarget {
             query,
             verb,
             user_agent: user_agent.unwrap_or_default().to_owned(),
+            arrived: Instant::now(),
             info: OnceLock::new(),
         }
     }

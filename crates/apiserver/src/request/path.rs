@@ -21,6 +21,8 @@ pub(crate) enum Route {
     OpenApiV2,
     /// `/version`.
     Version,
+    /// `/metrics`.
+    Metrics,
     /// `/healthz`, `/livez` or `/readyz`, and the name of a single check.
     Health { endpoint: String, check: Option<String> },
     /// A malformed path below `/api` or `/apis`, such as `/apis/<group>/<version>//x`.
@@ -77,6 +79,7 @@ impl Route {
             ["openapi", "v2"] => Self::OpenApiV2,
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
             ["version"] => Self::Version,
+            ["metrics"] => Self::Metrics,
             [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] => Self::Health {
                 endpoint: (*endpoint).to_owned(),
                 check: (!rest.is_empty()).then(|| rest.join("/")),

@@ -37,6 +37,7 @@ pub(crate) use self::tap::Tap;
 pub(crate) use self::turns::Turns;
 use crate::kind::registry::Registry;
 use crate::kind::resource::StorageKey;
+use crate::metrics::Metrics;
 use crate::store::{Change, Document, Event, Key, Store};
 use crate::webhook_client::WebhookClient;
 
@@ -82,6 +83,8 @@ pub(crate) struct ClusterState {
     journal: Option<Journal>,
     /// Client of admission and conversion webhooks.
     webhooks: WebhookClient,
+    /// Metrics of requests, watches and webhooks.
+    pub(crate) metrics: Metrics,
     /// Addresses of services by namespace and name, which take precedence over those in the store.
     service_addresses: BTreeMap<(String, String), SocketAddr>,
 }
@@ -147,6 +150,7 @@ impl ClusterState {
             clock,
             journal,
             webhooks,
+            metrics: Metrics::default(),
             service_addresses,
         }
     }

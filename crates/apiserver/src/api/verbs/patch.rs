@@ -23,7 +23,7 @@ use crate::request::query::{FieldValidation, Write, WriteOptions};
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// Patch types of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -329,7 +329,7 @@ mod tests {
         let start = |query: &str| {
             let mut call = testing::call(&server, MAPS);
             call.query = crate::request::query::Query::parse(query);
-            Box::pin(watch::run(call, None, None).unwrap().body)
+            Box::pin(watch::run(call, None, None, None).unwrap().body)
         };
         let waker = noop_waker();
         let mut context = Context::from_waker(&waker);

@@ -117,7 +117,7 @@ async fn watchers_see_what_was_deleted_before_they_end() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     testing::create(&server, THINGS, &thing("a", &[])).unwrap();
-    let reply = crate::api::verbs::watch::run(testing::call(&server, THINGS), None, None).unwrap();
+    let reply = crate::api::verbs::watch::run(testing::call(&server, THINGS), None, None, None).unwrap();
     testing::delete(&server, THE_DEFINITION).unwrap();
     let mut lines = String::new();
     let mut chunks = reply.body.into_data_stream();

@@ -4,12 +4,15 @@ use bytes::Bytes;
 use kube_apimachinery::go::quote;
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::conditions;
+use super::matching::operation_name;
 use super::review::{self, Response, WebhookKind};
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
 use crate::kind::registry::ServedKind;
+use crate::metrics::{WebhookLabels, WebhookOutcome};
 use crate::webhook_client::TimeoutQuery;
 
 /// A request as a webhook gets it.
@@ -26,6 +29,8 @@ pub(super) struct Invocation<'a> {
 pub(super) enum Failure {
     /// The call failed, so that the failure policy decides.
     Call(String),
+    /// The webhook denies the request.
+    Denied(ApiError),
     /// The request ends with this error.
     Refused(ApiError),
 }
@@ -53,7 +58,7 @@ impl Invocation<'_> {
                 let result = if response.allowed {
                     Ok(response)
                 } else {
-                    Err(Failure::Refused(review::denial(webhook, &response.status)))
+                    Err(Failure::Denied(review::denial(webhook, &response.status)))
                 };
                 Outcome { warnings, result }
             }
@@ -81,10 +86,33 @@ impl Invocation<'_> {
     }
 }
 
+/// Counts a call in the metrics of the server.
+pub(super) fn measure<T>(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    kind: WebhookKind,
+    since: Instant,
+    result: &Result<T, Failure>,
+) {
+    let outcome = match result {
+        Ok(_) => WebhookOutcome::Allowed,
+        Err(Failure::Denied(error)) => WebhookOutcome::Denied(error.code()),
+        Err(Failure::Refused(_)) => WebhookOutcome::Internal,
+        Err(Failure::Call(_)) if webhook.ignores_failure => WebhookOutcome::FailedOpen(500),
+        Err(Failure::Call(_)) => WebhookOutcome::Failed(500),
+    };
+    let kind = match kind {
+        WebhookKind::Mutating => "admit",
+        WebhookKind::Validating => "validating",
+    };
+    let labels = WebhookLabels { name: &webhook.name, kind, operation: operation_name(attributes.operation) };
+    attributes.cluster.metrics.webhooks.observe(labels, outcome, since.elapsed());
+}
+
 /// Returns the error for a request that a webhook does not allow; `None` if the failure is ignored.
 pub(super) fn consequence(webhook: &Webhook, failure: Failure) -> Option<ApiError> {
     let why = match failure {
-        Failure::Refused(error) => return Some(error),
+        Failure::Denied(error) | Failure::Refused(error) => return Some(error),
         Failure::Call(why) => format!("failed calling webhook {}: {why}", quote(&webhook.name)),
     };
     if webhook.ignores_failure {

@@ -7,9 +7,10 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::patch::{self, AdmissionPatchError};
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::configurations::{Configurations, Webhooks};
-use super::invocation::{Failure, Invocation, consequence};
+use super::invocation::{Failure, Invocation, consequence, measure};
 use super::matching::{As, is_exempt, matches};
 use super::review::{JSON_PATCH, Response, WebhookKind};
 use super::versions::{Equivalents, convert};
@@ -163,12 +164,14 @@ async fn call(
     if !invocation.matches_conditions(webhook)? {
         return Ok(Reply::NotCalled);
     }
+    let since = Instant::now();
     let outcome = invocation.call(webhook, WebhookKind::Mutating).await;
     outcome.warnings.into_iter().for_each(|warning| attributes.warn(warning));
     let patched = match outcome.result {
         Ok(response) => patched(webhook, &invocation, &response),
         Err(failure) => Err(failure),
     };
+    measure(webhook, attributes, WebhookKind::Mutating, since, &patched);
     match patched {
         Ok(Some(new)) => decoded(attributes, invocation.served, new).await.map(Reply::Patched),
         Ok(None) => Ok(Reply::Unchanged),

@@ -6,9 +6,10 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::configurations::Configurations;
-use super::invocation::{Invocation, Outcome, consequence};
+use super::invocation::{Invocation, Outcome, consequence, measure};
 use super::matching::{As, is_exempt, matches};
 use super::review::WebhookKind;
 use super::versions::{Equivalents, convert};
@@ -103,7 +104,13 @@ impl ValidatingWebhooks {
 
 /// Calls a webhook, and returns the outcome with it.
 fn call<'a>(webhook: &'a Webhook, invocation: &'a Invocation<'a>) -> BoxFuture<'a, (&'a Webhook, Outcome)> {
-    invocation.call(webhook, WebhookKind::Validating).map(move |outcome| (webhook, outcome)).boxed()
+    let call = async move {
+        let since = Instant::now();
+        let outcome = invocation.call(webhook, WebhookKind::Validating).await;
+        measure(webhook, invocation.attributes, WebhookKind::Validating, since, &outcome.result);
+        (webhook, outcome)
+    };
+    call.boxed()
 }
 
 /// Objects of a request in another version.

@@ -92,6 +92,7 @@ impl Watch {
     }
 
     pub(super) fn bookmark_line(&mut self, initial_end: bool) -> Bytes {
+        self.events.increment();
         self.sent = self.sent.max(self.cursor);
         let kind = &self.call.served.kind;
         let mut metadata = json!({"resourceVersion": self.sent.to_string()});
@@ -114,6 +115,7 @@ impl Watch {
 
     /// Ends the watch with an error event.
     pub(super) fn fail(&mut self, error: &ApiError) {
+        self.events.increment();
         let line = self.encode("ERROR", &error.to_json());
         self.pending = Some(line);
         self.ended = true;

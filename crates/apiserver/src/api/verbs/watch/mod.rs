@@ -26,6 +26,7 @@ use super::Call;
 use super::reply::Reply;
 use crate::api::selection::Selection;
 use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
+use crate::metrics::{Counter, Measurement};
 use crate::request::origin::Closing;
 use crate::request::query::{ListOptions, revision};
 use crate::response::ResponseBody;
@@ -57,6 +58,7 @@ pub(crate) fn run(
     call: Call,
     closing: Option<Closing>,
     faulty: Option<FaultyWatch>,
+    measurement: Option<Measurement>,
 ) -> Result<Reply, ApiError> {
     let fault = faulty.map(|faulty| faulty.fault);
     let mut options = ListOptions::of_watch(&call.query)?;
@@ -124,6 +126,8 @@ pub(crate) fn run(
         conversion: call.served.webhook.is_some().then(Box::default),
         initial: initial.then(|| Box::new(Initial { snapshot: state.snapshot(), next: None })),
         selection: Box::new(selection),
+        events: cluster.metrics.watch_events(&call.served.resource),
+        measurement: measurement.map(OpenWatch),
         cluster,
         call: Box::new(call),
     };
@@ -217,6 +221,19 @@ struct Watch {
     // Boxed because large and rarely used: the fields used for every event stay close together.
     selection: Box<Selection>,
     call: Box<Call>,
+    /// Number of events that watches of the resource have sent.
+    events: Arc<Counter>,
+    #[expect(dead_code, reason = "counts the watch when it is dropped")]
+    measurement: Option<OpenWatch>,
+}
+
+/// Counts a watch as answered when it ends.
+struct OpenWatch(Measurement);
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.0.answered(200);
+    }
 }
 
 impl Stream for Watch {
@@ -409,8 +426,9 @@ impl Watch {
         Bytes::from(lines)
     }
 
-    /// Counts an event for a fault that takes effect after a number of them.
+    /// Counts an event for metrics, and for a fault that takes effect after a number of them.
     fn count(&mut self) {
+        self.events.increment();
         if let Some(cut) = &mut self.cut {
             cut.count();
         }
