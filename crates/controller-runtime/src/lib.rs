@@ -195,6 +195,11 @@ pub use self::{
 #[doc = include_str!("../../../docs/opentelemetry.md")]
 struct OpenTelemetry;
 
+/// Compiles the examples of `docs/rights.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rights.md")]
+struct RightsGuide;
+
 /// Compiles the examples of `docs/from-kube-rs.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/from-kube-rs.md")]

@@ -13,7 +13,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Client, Context, Kind, Manager, MapMeta, ReconcileError, Reconciler,
+    Action, BoxError, Builder, Client, Context, Kind, Manager, MapMeta, ReconcileError, Reconciler, Verb,
     cache::{LabelSelector, Meta},
     client::ResultExt,
     manager::{AddError, RunContext, Runnable},
@@ -58,6 +58,8 @@ pub fn add_to(manager: &Manager, folder: &Path) -> Result<(), AddError> {
         .watches_raw_source(Requests::channel("folder", changed))
         // Restores ConfigMaps that others change. The selector keeps all other ConfigMaps out of the cache.
         .watches(Kind::<PartialObjectMeta<ConfigMap>, _>::new(MapMeta(file_of)).with_predicate(ours))
+        .needs::<ConfigMap>([Verb::Apply, Verb::Delete])
+        .without_events()
         .complete(Mirror { folder: folder.to_owned(), client: manager.client() })?;
     Ok(())
 }

@@ -29,6 +29,10 @@ async fn config_maps_follow_files_that_come_change_and_go_and_other_hands_are_un
     let options = ManagerOptions::new("external-source").leader_election(LeaderElectionOptions::new("lease"));
     let manager = Manager::new(rights.client(env.client()), options);
     add_to(&manager, folder.path()).expect("it is the only controller");
+    let declared =
+        manager.declarations().roles("external-source", "default").manifest("external-source", "default");
+    let declared = Rights::of_manifests(&declared, "default").expect("manifests");
+    assert_eq!(declared.unused(), rights.unused(), "the manifests grant what the registrations need");
 
     let (client, maps) = (Client::new(env.client(), "test"), manager.cached::<ConfigMap>());
     let key = ObjectKey::new(NAMESPACE, "welcome.txt");

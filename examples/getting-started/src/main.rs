@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
     client::ResultExt,
     manager::{AddError, Flags},
     set_controller_reference,
@@ -67,7 +67,12 @@ fn map_name(team: &Team, member: &str) -> String {
 
 fn add_to(manager: &Manager) -> Result<(), AddError> {
     let reconciler = TeamReconciler { teams: manager.cached(), config_maps: manager.cached() };
-    Builder::managed_by(manager).for_kind::<Team>().owns::<ConfigMap>().complete(reconciler)?;
+    Builder::managed_by(manager)
+        .for_kind::<Team>()
+        .owns::<ConfigMap>()
+        .needs::<ConfigMap>([Verb::Delete])
+        .without_events()
+        .complete(reconciler)?;
     Ok(())
 }
 

@@ -107,6 +107,12 @@ async fn the_operator_converges_after_a_crash_at_any_of_its_writes() -> anyhow::
 async fn the_rights_of_the_manifests_are_enough_and_all_of_them_are_needed() -> anyhow::Result<()> {
     let env = Environment::builder().crd::<Team>().start().await?;
     let rights = Rights::of_manifests(include_str!("../manifests/rbac.yaml"), "default")?;
+    let manager = Manager::new(env.client(), ManagerOptions::new("team-operator"));
+    add_to(&manager)?;
+    let declared =
+        manager.declarations().roles("team-operator", "default").manifest("team-operator", "default");
+    let declared = Rights::of_manifests(&declared, "default")?;
+    assert_eq!(declared.unused(), rights.unused(), "the manifests grant what the registrations need");
     let mut operator = operator(rights.client(env.client()));
     operator.start().await?;
 

@@ -38,6 +38,7 @@ pub fn build(
         .for_kind::<Guestbook>()
         // Writes of the status and of finalizers do not change the generation, so our own writes cause no further reconcile.
         .with_predicate(GenerationChanged)
+        .with_finalizer(FINALIZER)
         .owns::<Deployment>()
         .owns::<ConfigMap>()
         .watches(Kind::new(TryMapFn(dressed_by(manager.cached()))))

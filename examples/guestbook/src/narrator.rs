@@ -109,12 +109,20 @@ impl Narrator {
     ///
     /// The manager already has a narrator.
     pub fn listen(&self, manager: &Manager) -> Result<(), AddError> {
-        Builder::managed_by(manager).for_kind::<Guestbook>().named("narrate-guestbooks").complete(
-            ShowGuestbooks { narrator: self.clone(), guestbooks: manager.cached(), shown: Mutex::default() },
-        )?;
+        Builder::managed_by(manager)
+            .for_kind::<Guestbook>()
+            .named("narrate-guestbooks")
+            .without_status()
+            .without_events()
+            .complete(ShowGuestbooks {
+                narrator: self.clone(),
+                guestbooks: manager.cached(),
+                shown: Mutex::default(),
+            })?;
         Builder::managed_by(manager)
             .for_kind::<Event>()
             .named("narrate-events")
+            .without_events()
             .complete(ShowEvents { narrator: self.clone(), events: manager.cached() })?;
         Ok(())
     }

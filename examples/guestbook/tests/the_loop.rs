@@ -7,13 +7,16 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
+    Action, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler, Verb,
 };
 use guestbook::{
     api::{Guestbook, GuestbookSpec},
     controller::{self, FINALIZER, GuestbookReconciler},
 };
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::ConfigMap},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{CustomResourceExt, ResourceExt};
 use kube_envtest::{Environment, Operator, Rights, Transport, eventually, install_crds};
 use serde_json::json;
@@ -38,6 +41,13 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     let env = Environment::builder().transport(transport).start().await.expect("a server starts");
     // The operator has exactly the permissions of its manifests.
     let rights = Rights::of_manifests(include_str!("../manifests/rbac.yaml"), "default").expect("manifests");
+    let manager = Manager::new(env.client(), ManagerOptions::new("guestbook-operator"));
+    controller::add_to(&manager).expect("it is the only controller");
+    // The kind is installed before there is a manager.
+    manager.needs::<CustomResourceDefinition>([Verb::Get, Verb::Apply]);
+    let declared = manager.declarations().roles("guestbook", "default").manifest("guestbook", "default");
+    let declared = Rights::of_manifests(&declared, "default").expect("manifests");
+    assert_eq!(declared.unused(), rights.unused(), "the manifests grant what the registrations need");
     let operators = rights.client(env.client());
     install_crds(&operators, &[Guestbook::crd()]).await.expect("the kind is served");
     let client = Client::new(env.client(), "the-loop");

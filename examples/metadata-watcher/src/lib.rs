@@ -4,7 +4,7 @@
 //! process, and ten thousand secrets take a few megabytes.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
     client::ResultExt, manager::AddError,
 };
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
@@ -28,7 +28,12 @@ struct Expiry {
 /// The manager already has this controller.
 pub fn add_to(manager: &Manager) -> Result<(), AddError> {
     let expiry = Expiry { client: manager.client(), secrets: manager.cached() };
-    Builder::managed_by(manager).for_kind::<SecretMeta>().named("expiry").complete(expiry)?;
+    Builder::managed_by(manager)
+        .for_kind::<SecretMeta>()
+        .named("expiry")
+        .needs::<Secret>([Verb::Delete])
+        .without_events()
+        .complete(expiry)?;
     Ok(())
 }
 

@@ -35,6 +35,10 @@ async fn a_secret_goes_when_its_time_has_come_and_others_stay() {
         ManagerOptions::new("metadata-watcher").leader_election(LeaderElectionOptions::new("lease"));
     let manager = Manager::new(rights.client(env.client()), options);
     add_to(&manager).expect("it is the only controller");
+    let declared =
+        manager.declarations().roles("metadata-watcher", "default").manifest("metadata-watcher", "default");
+    let declared = Rights::of_manifests(&declared, "default").expect("manifests");
+    assert_eq!(declared.unused(), rights.unused(), "the manifests grant what the registrations need");
     let (client, secrets) = (Client::new(env.client(), "test"), manager.cached::<Secret>());
     let play = async {
         let kept = create(&client, "kept", None).await;

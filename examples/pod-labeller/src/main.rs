@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
     client::ResultExt,
     manager::{AddError, Flags},
 };
@@ -38,7 +38,11 @@ impl Reconciler for PodLabeller {
 
 fn add_to(manager: &Manager) -> Result<(), AddError> {
     let labeller = PodLabeller { client: manager.client(), pods: manager.cached() };
-    Builder::managed_by(manager).for_kind::<Pod>().complete(labeller)?;
+    Builder::managed_by(manager)
+        .for_kind::<Pod>()
+        .needs::<Pod>([Verb::Patch])
+        .without_events()
+        .complete(labeller)?;
     Ok(())
 }
 
@@ -83,6 +87,10 @@ mod tests {
             ManagerOptions::new("pod-labeller").leader_election(LeaderElectionOptions::new("lease"));
         let manager = Manager::new(rights.client(env.client()), options);
         add_to(&manager).expect("it is the only controller");
+        let declared =
+            manager.declarations().roles("pod-labeller", "default").manifest("pod-labeller", "default");
+        let declared = Rights::of_manifests(&declared, "default").expect("manifests");
+        assert_eq!(declared.unused(), rights.unused(), "the manifests grant what the registrations need");
         let client = Client::new(env.client(), "test");
         let (pods, key) = (manager.cached(), ObjectKey::<Pod>::new("default", "web"));
         let annotate = async |value: Option<&str>| {

@@ -39,6 +39,7 @@ pub fn add_to(manager: &Manager) -> anyhow::Result<()> {
         .for_kind::<Namespace>()
         .owns::<Secret>() // restores changed copies; caches only the metadata of copies
         .watches(Kind::of(&vault, TryMapMeta(wanted_by(by_secret))))
+        .without_events()
         .complete(SecretSync { client: manager.client(), namespaces, vault })?;
     Ok(())
 }

@@ -49,6 +49,9 @@ async fn a_secret_is_copied_where_it_is_wanted_and_copies_follow_it() {
     let options = ManagerOptions::new("secret-sync").leader_election(LeaderElectionOptions::new("lease"));
     let manager = Manager::new(rights.client(env.client()), options);
     add_to(&manager).expect("it is the only controller");
+    let declared = manager.declarations().roles("secret-sync", "default").manifest("secret-sync", "default");
+    let declared = Rights::of_manifests(&declared, "default").expect("manifests");
+    assert_eq!(declared.unused(), rights.unused(), "the manifests grant what the registrations need");
     let (client, secrets) = (Client::new(env.client(), "test"), manager.cached::<Secret>());
     create_namespace(&client, VAULT, Some("registry")).await;
     create_namespace(&client, "red", Some("registry")).await;

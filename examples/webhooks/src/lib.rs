@@ -42,6 +42,7 @@ pub fn add_to(manager: &Manager) -> Result<(), AddError> {
         .defaulted()
         .validated()
         .converted::<(v1::Website,)>()
+        .without_events()
         .complete(WebsiteReconciler { websites: manager.cached() })?;
     Ok(())
 }

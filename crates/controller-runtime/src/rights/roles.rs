@@ -11,6 +11,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use serde_json::json;
+
 use super::right::{Right, RightScope, Target, in_order};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -97,6 +99,17 @@ impl Roles {
             subjects: Some(vec![subject()]),
         });
         Bindings { cluster_role_binding, role_bindings: role_bindings.collect() }
+    }
+
+    /// The roles and their [bindings](Self::bindings) as YAML documents, each of which is JSON: for `kubectl apply`, and for tests.
+    #[must_use]
+    pub fn manifest(&self, service_account: &str, namespace: &str) -> String {
+        let bindings = self.bindings(service_account, namespace);
+        let roles =
+            self.cluster_role.iter().map(|role| json!(role)).chain(self.roles.iter().map(|role| json!(role)));
+        let whole = bindings.cluster_role_binding.iter().map(|binding| json!(binding));
+        let single = bindings.role_bindings.iter().map(|binding| json!(binding));
+        roles.chain(whole).chain(single).map(|object| format!("---\n{object:#}\n")).collect()
     }
 }
 
