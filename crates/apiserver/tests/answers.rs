@@ -225,6 +225,31 @@ async fn what_is_no_time_is_stored_by_no_verb() {
     assert_eq!(code, 400);
 }
 
+/// Checks which answers forbid browsers to guess a content type, as a kube-apiserver v1.36.3 does.
+#[tokio::test]
+async fn texts_and_refusals_of_access_control_are_not_to_be_sniffed() {
+    let server = ApiServer::start(Options::default());
+    let jane = server.service_for(UserInfo::new("jane", "", [""; 0]));
+    let mut services = [server.service(), jane];
+    let cases = [
+        (0, "/nothing", "", 404, true),
+        (0, "/healthz", "", 200, true),
+        (0, "/healthz/nothing", "", 404, true),
+        (0, "/api/v1/namespaces/default/pods/none", "", 404, false),
+        (0, "/api/v1/pods", "", 200, false),
+        (1, "/api/v1/pods", "", 403, true),
+        (1, "/api/v1/pods", "impersonate-user", 403, true),
+        (1, "/api/v1/pods", "impersonate-group", 400, true),
+    ];
+    for (service, path, header, expected, is_set) in cases {
+        let headers: &[(&str, &str)] = if header.is_empty() { &[] } else { &[(header, "x")] };
+        let (code, answer, _) = get(&mut services[service], path, headers).await;
+        assert_eq!(code, expected, "{path} {header}");
+        let option = answer.get("x-content-type-options").map(|value| value.to_str().unwrap());
+        assert_eq!(option, is_set.then_some("nosniff"), "{path} {header}");
+    }
+}
+
 #[tokio::test]
 async fn every_answer_has_an_audit_id_and_the_request_may_choose_it() {
     let mut service = ApiServer::start(Options::default().seed(3)).service();

@@ -21,7 +21,7 @@ use crate::api::audit::PendingEvent;
 use crate::api::authentication::browser;
 use crate::api::authorization::{self, Permissions};
 use crate::api::impersonation;
-use crate::api::verbs::reply::Reply;
+use crate::api::verbs::reply::{NO_SNIFF, Reply};
 use crate::api::verbs::{self, Call};
 use crate::faults::{self, FaultyWatch, Stale};
 use crate::kind::registry::{Registry, ServedKind};
@@ -114,7 +114,7 @@ where
     };
     let (user, permission) = match permitted(server, user, head, &target, permissions) {
         Ok(permitted) => permitted,
-        Err(error) => return refuse(head, &error),
+        Err(error) => return without_sniffing(refuse(head, &error)),
     };
     // Forbidden requests get the headers too.
     let flow = server.flow_control.classify(&server.cluster, &user, &target);
@@ -129,11 +129,17 @@ where
             tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
             response
         }
-        Err(error) => refuse(head, &error),
+        Err(error) => without_sniffing(refuse(head, &error)),
     };
     if let Some(flow) = flow {
         flow.write(response.headers_mut());
     }
+    response
+}
+
+/// Adds the header with which kube-apiserver refuses an impersonation or a request without permission.
+fn without_sniffing(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     response
 }
 

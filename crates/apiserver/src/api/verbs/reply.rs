@@ -30,13 +30,18 @@ pub(crate) struct Reply {
     pub(crate) retry_after: Option<u64>,
 }
 
+/// Content type of plain texts, such as `404 page not found`.
+const TEXT: &str = "text/plain; charset=utf-8";
+/// Value of `X-Content-Type-Options`.
+pub(crate) const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
 impl Reply {
     pub(crate) fn bytes(code: u16, content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
         Self { code, content_type, body: ResponseBody::full(bytes), retry_after: None }
     }
 
     pub(crate) fn text(code: u16, text: &str) -> Self {
-        Self::bytes(code, "text/plain; charset=utf-8", text.to_owned())
+        Self::bytes(code, TEXT, text.to_owned())
     }
 
     /// Responds with 204 and no body.
@@ -71,6 +76,10 @@ impl Reply {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if self.content_type == TEXT {
+            // Go's `http.Error` sets it, so that a browser does not take a text for a page.
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+        }
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
