@@ -1,10 +1,16 @@
 //! Arguments of the program.
 
-use std::{env, process::ExitCode};
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
 use crate::{
+    ask,
     failure::Failure,
     new,
     shell::{Shell, Verbosity},
@@ -39,12 +45,22 @@ pub struct Operator {
 enum Command {
     /// Make a project with a working operator
     New(new::New),
+    /// Build the operator and print the objects that deploy it
+    Manifests(ask::Ask),
+    /// Build the operator and print its CustomResourceDefinitions
+    Crds(ask::Ask),
+    /// Print the completions of a shell
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
 }
 
 /// Runs the program, and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Cargo::Operator(arguments) = Cargo::parse();
+    let (words, flags) = split(env::args_os().collect());
+    let Cargo::Operator(arguments) = Cargo::parse_from(words);
     match arguments.color {
         ColorChoice::Auto => anstream::ColorChoice::Auto,
         ColorChoice::Always => anstream::ColorChoice::Always,
@@ -56,7 +72,7 @@ pub fn main() -> ExitCode {
         (_, true) => Verbosity::Verbose,
         _ => Verbosity::Normal,
     });
-    match run(&arguments.command, &shell) {
+    match run(&arguments.command, &flags, &shell) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             shell.fail(&failure);
@@ -65,12 +81,29 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, shell: &Shell) -> Result<(), Failure> {
+/// Splits a command line at `--`, behind which stand flags of the operator. Clap would drop a `--` before options that it passes on.
+fn split(mut words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let flags = words.split_off(end);
+    (words, flags.into_iter().skip(1).collect())
+}
+
+fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failure> {
+    let here = env::current_dir();
+    let here = here.map_err(|error| Failure::new(format!("cannot find the current folder: {error}")))?;
     match command {
-        Command::New(arguments) => {
-            let here = env::current_dir()
-                .map_err(|error| Failure::new(format!("cannot find the current folder: {error}")))?;
-            new::run(arguments, &here, shell)
+        Command::New(_) | Command::Completions { .. } if !flags.is_empty() => {
+            Err(Failure::usage("this command passes no flags on: leave out what follows `--`"))
+        }
+        Command::New(arguments) => new::run(arguments, &here, shell),
+        Command::Manifests(arguments) => ask::run("manifests", arguments, flags, &here, shell),
+        Command::Crds(arguments) => ask::run("crds", arguments, flags, &here, shell),
+        Command::Completions { shell } => {
+            let mut output = Vec::new();
+            clap_complete::generate(*shell, &mut Cargo::command(), "cargo-operator", &mut output);
+            // The reader of a pipe may have seen enough.
+            let _ = io::stdout().write_all(&output);
+            Ok(())
         }
     }
 }

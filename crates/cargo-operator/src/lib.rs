@@ -4,12 +4,14 @@
 //! operator's own program knows its kinds, rights and manifests.
 //!
 //! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
-//! [`template`] (files of a new project), [`new`].
+//! [`template`] (files of a new project), [`new`], [`project`] (the operator's program), [`ask`] (commands that it carries out).
 
+pub mod ask;
 pub mod cli;
 pub mod failure;
 pub mod library;
 pub mod names;
 pub mod new;
+pub mod project;
 pub mod shell;
 pub mod template;

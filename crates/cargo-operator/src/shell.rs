@@ -36,6 +36,12 @@ impl Shell {
         Self { verbosity }
     }
 
+    /// Whether only errors and results are wanted.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.verbosity == Verbosity::Quiet
+    }
+
     /// Reports what was done: a verb in the past or in the progressive form, and its object.
     pub fn status(&self, verb: &str, text: impl Display) {
         self.line(VERB, verb, text);

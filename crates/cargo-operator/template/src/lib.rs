@@ -2,11 +2,13 @@
 
 pub mod widget;
 
+use controller_runtime::operator::Operator;
 pub use widget::Widget;
 
-use controller_runtime::{Manager, manager::AddError};
-
-/// Adds all controllers to a manager.
-pub fn add_to(manager: &Manager) -> Result<(), AddError> {
-    widget::add_to(manager)
+/// The operator. Each kind has a definition and a setup function here.
+pub fn operator() -> Operator {
+    Operator::new("widget-operator", "widget-operator.example.com")
+        .version(env!("CARGO_PKG_VERSION"))
+        .crd::<Widget>()
+        .setup(widget::add_to)
 }

@@ -14,7 +14,7 @@ async fn cluster() -> anyhow::Result<(Environment, Operator)> {
     let env = Environment::builder().crd::<Widget>().start().await?;
     let operator = env.operator(|instance: Instance| async move {
         let manager = Manager::new(instance.client(), ManagerOptions::new("widget-operator"));
-        widget_operator::add_to(&manager)?;
+        widget_operator::operator().add_to(&manager)?;
         Ok(instance
             .run(manager.ready(), manager.run(instance.stopped()))
             .await?)

@@ -1,4 +1,5 @@
 //! The program as a user runs it.
 
+mod ask;
 mod new;
 mod support;

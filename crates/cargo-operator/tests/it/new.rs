@@ -30,6 +30,7 @@ fn new_projects_pass_their_own_tests_and_run() {
     assert!(tests.matches("2 passed").count() == 2, "{tests}");
     projects.succeed("fmt --check");
 
+    crate::ask::programs_print_their_manifests(&projects);
     for (package, line) in [
         ("guestbook", "guestbook default/sample  created → configmaps default/sample created → Ready"),
         ("dns-policies", "dnspolicy sample  created → configmaps default/sample created → Ready"),

@@ -27,6 +27,11 @@ pub(crate) fn cargo_operator(words: &str, folder: &Path) -> Output {
         .expect("the program runs")
 }
 
+/// Standard output as text.
+pub(crate) fn answer(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Standard error as text.
 pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -84,6 +89,18 @@ impl Projects {
         command.args(words.split_whitespace()).current_dir(self.path()).env("CARGO_TARGET_DIR", target);
         command.env("CARGO_NET_OFFLINE", "true").env("CARGO_TERM_COLOR", "never");
         command
+    }
+
+    /// `cargo operator` with these words in a folder of the workspace.
+    pub(crate) fn operator(&self, words: &str, folder: &str) -> Output {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-operator"));
+        command.arg("operator").args(words.split_whitespace()).current_dir(self.path().join(folder));
+        command
+            .env("CARGO_TARGET_DIR", target)
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("CARGO_TERM_COLOR", "never");
+        command.output().expect("the program runs")
     }
 
     /// Runs a cargo command, which succeeds, and returns its output.

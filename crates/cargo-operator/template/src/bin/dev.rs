@@ -5,7 +5,7 @@ use controller_runtime::{
     logging::{self, LogOptions},
 };
 use kube_envtest::{Instance, dev::Dev};
-use widget_operator::Widget;
+use widget_operator::{Widget, operator};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
@@ -13,7 +13,7 @@ async fn main() -> anyhow::Result<()> {
     let dev = Dev::new().crd::<Widget>().samples("samples");
     let run = dev.run(|instance: Instance| async move {
         let manager = Manager::new(instance.client(), ManagerOptions::new("widget-operator"));
-        widget_operator::add_to(&manager)?;
+        operator().add_to(&manager)?;
         Ok(instance
             .run(manager.ready(), manager.run(instance.stopped()))
             .await?)

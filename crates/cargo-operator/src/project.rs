@@ -1,0 +1,219 @@
+//! The operator's package and program: found by `cargo metadata`, built by cargo.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use cargo_metadata::{Message, Metadata, MetadataCommand, Package};
+use clap::Args;
+use clap_cargo::{Features, Manifest};
+
+use crate::{failure::Failure, shell::Shell};
+
+/// Key of the table in `[package.metadata]` that marks an operator.
+const TABLE: &str = "operator";
+
+/// Options that select and build the operator's program, as cargo has them.
+#[derive(Debug, Clone, Args)]
+pub struct Selection {
+    #[command(flatten)]
+    manifest: Manifest,
+    /// Package of the operator; by default that of the current folder, or the one with [package.metadata.operator]
+    #[arg(short, long, value_name = "SPEC", help_heading = "Package and build")]
+    package: Option<String>,
+    /// Program of the package; by default the only one that is not `dev`
+    #[arg(long, value_name = "NAME", help_heading = "Package and build")]
+    bin: Option<String>,
+    #[command(flatten)]
+    features: Features,
+    /// Build with this profile
+    #[arg(long, value_name = "NAME", help_heading = "Package and build")]
+    profile: Option<String>,
+    /// Keep Cargo.lock as it is
+    #[arg(long, help_heading = "Package and build")]
+    locked: bool,
+    /// Build without network
+    #[arg(long, help_heading = "Package and build")]
+    offline: bool,
+    /// As --locked and --offline
+    #[arg(long, help_heading = "Package and build")]
+    frozen: bool,
+}
+
+/// An operator's package.
+#[derive(Debug, Clone)]
+pub struct Project {
+    /// Folder of the package.
+    pub folder: PathBuf,
+    /// Name of the package.
+    pub package: String,
+    /// Name of the program.
+    pub bin: String,
+    manifest: PathBuf,
+}
+
+impl Selection {
+    /// Finds the package and its program.
+    ///
+    /// # Errors
+    ///
+    /// There is no Cargo.toml, cargo cannot read it, or several packages or programs could be meant.
+    pub fn project(&self, here: &Path) -> Result<Project, Failure> {
+        let metadata = self.metadata(here)?;
+        let package = self.package(&metadata, here)?;
+        let bin = self.bin(package)?;
+        let manifest = package.manifest_path.clone().into_std_path_buf();
+        let folder = manifest.parent().unwrap_or(here).to_owned();
+        Ok(Project { folder, package: package.name.to_string(), bin, manifest })
+    }
+
+    /// Builds the program, with cargo's own messages on standard error, and returns its path.
+    ///
+    /// # Errors
+    ///
+    /// The code does not compile, or cargo does not run.
+    pub fn build(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
+        let mut command = Command::new(cargo());
+        command
+            .args(["build", "--message-format=json-render-diagnostics", "--manifest-path"])
+            .arg(&project.manifest);
+        command.args(["--package", &project.package, "--bin", &project.bin]).args(self.build_options());
+        if shell.is_quiet() {
+            command.arg("--quiet");
+        }
+        shell.running(display(&command));
+        let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+        if !output.status.success() {
+            return Err(Failure::new(format!(
+                "{} does not compile, so nothing was changed",
+                project.package
+            )));
+        }
+        let messages = Message::parse_stream(&*output.stdout).filter_map(Result::ok);
+        let programs = messages.filter_map(|message| match message {
+            Message::CompilerArtifact(artifact) if artifact.target.name == project.bin => artifact.executable,
+            _ => None,
+        });
+        programs
+            .last()
+            .map(cargo_metadata::camino::Utf8PathBuf::into_std_path_buf)
+            .ok_or_else(|| Failure::new(format!("cargo built no program {}", project.bin)))
+    }
+
+    fn metadata(&self, here: &Path) -> Result<Metadata, Failure> {
+        let mut command = MetadataCommand::new();
+        command.cargo_path(cargo()).current_dir(here).no_deps();
+        if let Some(manifest) = &self.manifest.manifest_path {
+            command.manifest_path(manifest);
+        }
+        command.exec().map_err(|error| match error {
+            cargo_metadata::Error::CargoMetadata { stderr } => {
+                let text = stderr.trim().trim_start_matches("error: ").to_owned();
+                let failure = Failure::new(text.clone());
+                if text.contains("could not find `Cargo.toml`") {
+                    failure.hint("cargo operator new NAME makes a project; run this in its folder")
+                } else {
+                    failure
+                }
+            }
+            other => Failure::new(format!("cargo metadata failed: {other}")),
+        })
+    }
+
+    fn package<'m>(&self, metadata: &'m Metadata, here: &Path) -> Result<&'m Package, Failure> {
+        let members = metadata.workspace_packages();
+        if let Some(name) = &self.package {
+            let found = members.iter().find(|package| package.name.as_str() == name);
+            return found
+                .copied()
+                .ok_or_else(|| Failure::usage(format!("the workspace has no package {name}")));
+        }
+        let start = match &self.manifest.manifest_path {
+            Some(manifest) => here.join(manifest).parent().map(Path::to_owned).unwrap_or_default(),
+            None => here.to_owned(),
+        };
+        let of_folder = members
+            .iter()
+            .filter(|package| package.manifest_path.parent().is_some_and(|folder| start.starts_with(folder)));
+        if let Some(package) = of_folder.max_by_key(|package| package.manifest_path.as_str().len()) {
+            return Ok(package);
+        }
+        let marked: Vec<_> = members.iter().filter(|package| package.metadata.get(TABLE).is_some()).collect();
+        match (&*marked, &*members) {
+            ([package], _) => Ok(package),
+            ([], [package]) => Ok(package),
+            ([], _) => Err(Failure::usage("no package of the workspace has [package.metadata.operator]")
+                .hint("select one with --package NAME, or run this in its folder")),
+            (several, _) => {
+                let names: Vec<_> = several.iter().map(|package| package.name.as_str()).collect();
+                Err(Failure::usage(format!("several packages are operators: {}", names.join(", ")))
+                    .hint("select one with --package NAME, or run this in its folder"))
+            }
+        }
+    }
+
+    fn bin(&self, package: &Package) -> Result<String, Failure> {
+        let bins: Vec<&str> = package
+            .targets
+            .iter()
+            .filter(|target| target.is_bin())
+            .map(|target| target.name.as_str())
+            .collect();
+        let name = &package.name;
+        if let Some(bin) = &self.bin {
+            let found = bins.iter().find(|found| **found == bin.as_str());
+            return found.map(|bin| (*bin).to_owned()).ok_or_else(|| {
+                Failure::usage(format!("package {name} has no program {bin}; it has {}", listed(&bins)))
+            });
+        }
+        match bins.iter().filter(|bin| **bin != "dev").collect::<Vec<_>>()[..] {
+            [bin] => Ok((*bin).to_owned()),
+            [] => Err(Failure::usage(format!("package {name} has no program besides dev"))),
+            _ => Err(Failure::usage(format!("package {name} has the programs {}", listed(&bins)))
+                .hint("select one with --bin NAME")),
+        }
+    }
+
+    /// Options of `cargo build`. Without options the program is built without `dev`, as its image is.
+    fn build_options(&self) -> Vec<OsString> {
+        let mut options: Vec<OsString> = Vec::new();
+        if self.features.all_features {
+            options.push("--all-features".into());
+        }
+        if self.features.no_default_features {
+            options.push("--no-default-features".into());
+        }
+        if !self.features.features.is_empty() {
+            options.extend(["--features".into(), self.features.features.join(",").into()]);
+        }
+        if let Some(profile) = &self.profile {
+            options.extend(["--profile".into(), profile.into()]);
+        }
+        for (flag, set) in [("--locked", self.locked), ("--offline", self.offline), ("--frozen", self.frozen)]
+        {
+            if set {
+                options.push(flag.into());
+            }
+        }
+        options
+    }
+}
+
+/// Cargo, as the user called it.
+fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// A command as text.
+pub(crate) fn display(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,94 @@
+//! Commands that the operator's program carries out, and how it is found.
+
+use std::fs;
+
+use crate::support::{Projects, answer, cargo_operator, errors};
+
+/// Part of the test of new projects, which are compiled once.
+pub(crate) fn programs_print_their_manifests(projects: &Projects) {
+    let crds = projects.operator("crds", "dns-policies");
+    let text = answer(&crds);
+    assert!(crds.status.success(), "{}", errors(&crds));
+    for line in ["name: dnspolicies.net.example.org", "scope: Cluster", "- name: v1beta1"] {
+        assert!(text.contains(line), "{text}");
+    }
+
+    // Options of the program stand behind those of cargo, and flags of the operator behind `--`.
+    let words = "manifests -q -p guestbook --image registry.example.com/guestbook:1 --only deployment -- --leader-elect";
+    let manifests = projects.operator(words, "");
+    let text = answer(&manifests);
+    assert!(manifests.status.success(), "{}", errors(&manifests));
+    assert!(text.contains("registry.example.com/guestbook:1"), "{text}");
+    assert!(text.contains("--leader-elect") && !text.contains("kind: CustomResourceDefinition"), "{text}");
+    assert_eq!(errors(&manifests), "", "quiet");
+    let plain = projects.operator("manifests --only deployment -- --metrics-bind-address=:8443", "guestbook");
+    assert!(answer(&plain).contains("--metrics-bind-address=:8443"), "{}", errors(&plain));
+
+    // Wrong options of the program are usage errors.
+    let wrong = projects.operator("manifests --no-such-option", "guestbook");
+    assert_eq!(wrong.status.code(), Some(2), "{}", errors(&wrong));
+    assert!(errors(&wrong).contains("--no-such-option"), "{}", errors(&wrong));
+
+    // Several packages could be meant.
+    let several = projects.operator("crds", "");
+    assert_eq!(several.status.code(), Some(2));
+    assert!(errors(&several).contains("Hint select one with --package NAME"), "{}", errors(&several));
+
+    // A compile error is cargo's own message, and the answer is empty.
+    let lib = projects.path().join("guestbook/src/lib.rs");
+    let code = fs::read_to_string(&lib).expect("text");
+    fs::write(&lib, format!("{code}\nfn broken( {{}}\n")).expect("a file is written");
+    let broken = projects.operator("crds", "guestbook");
+    fs::write(&lib, code).expect("a file is written");
+    assert_eq!(broken.status.code(), Some(1));
+    assert_eq!(answer(&broken), "");
+    let text = errors(&broken);
+    assert!(text.contains("src/lib.rs") && text.contains("error: guestbook does not compile"), "{text}");
+}
+
+#[test]
+fn a_folder_without_a_package_is_named_with_the_next_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = cargo_operator("manifests", folder.path());
+    let text = errors(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("could not find `Cargo.toml`"), "{text}");
+    assert!(text.contains("Hint cargo operator new NAME makes a project"), "{text}");
+}
+
+#[test]
+fn a_broken_manifest_is_quoted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("Cargo.toml"), "[package\nname = 1\n").expect("a file");
+    let refused = cargo_operator("crds", folder.path());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(errors(&refused).contains("Cargo.toml"), "{}", errors(&refused));
+}
+
+#[test]
+fn a_package_without_a_program_and_unknown_names_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = "[package]\nname = \"library\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("a file");
+    fs::create_dir(folder.path().join("src")).expect("a folder");
+    fs::write(folder.path().join("src/lib.rs"), "").expect("a file");
+    for (words, reason) in [
+        ("crds", "package library has no program besides dev"),
+        ("crds --bin other", "package library has no program other; it has none"),
+        ("crds -p other", "the workspace has no package other"),
+    ] {
+        let refused = cargo_operator(words, folder.path());
+        assert_eq!(refused.status.code(), Some(2), "{words}");
+        assert!(errors(&refused).contains(reason), "{words}: {}", errors(&refused));
+    }
+}
+
+#[test]
+fn completions_name_the_commands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = cargo_operator(&format!("completions {shell}"), folder.path());
+        assert!(script.status.success(), "{}", errors(&script));
+        assert!(answer(&script).contains("manifests"), "{shell}");
+    }
+}
