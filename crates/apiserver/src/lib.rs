@@ -52,6 +52,9 @@
 //! service accounts; others are anonymous, and see health and version alone. Users may impersonate others, and grant no permissions
 //! that they do not have, as in kube-apiserver. [`Options::authorization`] turns access control off.
 //!
+//! [`ApiServer::audit`] records who did what, in order, and which rule of which role allowed it. `/metrics` shows requests, watches,
+//! stored objects and webhooks with the names and labels of kube-apiserver.
+//!
 //! # Features
 //!
 //! - `program` (default): the program `kube-apiserver-embedded`. It includes the features below.
