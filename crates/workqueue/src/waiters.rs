@@ -131,6 +131,18 @@ mod tests {
     }
 
     #[test]
+    fn another_waiter_sets_an_alarm_only_if_its_time_is_earlier() {
+        let mut waiters = Waiters::new();
+        let [keeper, other] = [0; 2].map(|_| waiters.sit(None, Waker::noop()));
+        let [first, second, third] =
+            [1, 2, 3].map(|s| Some(Moment::START.after(std::time::Duration::from_secs(s))));
+        assert_eq!(waiters.set_alarm(keeper, second), second);
+        assert_eq!([second, third].map(|due| waiters.set_alarm(other, due)), [None, None]);
+        assert_eq!(waiters.set_alarm(other, first), first);
+        assert_eq!(waiters.set_alarm(keeper, first), None, "the other one keeps it now");
+    }
+
+    #[test]
     fn no_alarm_is_asked_of_another_waiter_while_one_is_on_its_way() {
         let mut waiters = Waiters::new();
         let tickets = [0; 2].map(|_| waiters.sit(None, Waker::noop()));

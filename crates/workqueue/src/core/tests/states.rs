@@ -234,6 +234,17 @@ fn the_reason_is_that_of_the_time_that_won() {
 }
 
 #[test]
+fn of_two_equal_times_the_first_gives_the_reason() {
+    for (script, reason) in
+        [("after a 0.1s; limited a", "Delayed"), ("limited a; after a 0.1s", "RateLimited")]
+    {
+        let said = Script::new(options()).run(&format!("add a; get; {script}; when a; done a; when a"));
+        let when = format!("when: 100ms {reason}\n");
+        assert_eq!(said, format!("get: a\n{when}{when}ready: -  waiting: a@100ms  processing: -\n"));
+    }
+}
+
+#[test]
 fn a_cancelled_key_is_gone_from_wherever_it_was() {
     check(
         "add a; add b; add c; cancel b; after d 5s; after e 6s; cancel d; cancel f",
