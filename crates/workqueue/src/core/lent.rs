@@ -79,3 +79,23 @@ impl<K> Lender<K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_256_empty_shells_are_kept_and_used_again() {
+        let mut lender = Lender::new();
+        let terms = Terms { id: Id::NONE, priority: Priority::Normal, since: Moment::START };
+        for _ in 0..2 {
+            let loans: Vec<_> = (0..300).map(|key| lender.lend(&mut Some(key), terms)).collect();
+            assert_eq!(lender.shells.len(), 0);
+            for (key, loans) in (0..).zip(loans) {
+                let mut back = None;
+                lender.take_back(loans, &mut back);
+                assert_eq!((back, lender.shells.len()), (Some(key), (key + 1).min(256)));
+            }
+        }
+    }
+}
