@@ -59,10 +59,10 @@ model:
 # list small changes of the work queue and of state machines that no test notices; needs cargo-mutants and hours, `just mutants --shard 0/12` takes a sample
 mutants *options:
     cargo mutants -p kube-workqueue --timeout 60 {{options}} -- --lib --test queue --test figures --test observe --test recovery --test memory -- --skip million --skip ten_thousand --skip storm
-    just mutants-of leader_election::elector src/leader_election/elector.rs {{options}}
+    just mutants-of leader_election src/leader_election/elector.rs {{options}}
     just mutants-of runnable::lifecycle src/runnable/lifecycle.rs {{options}}
     just mutants-of cache::watch::list_watch src/cache/watch/list_watch.rs {{options}}
-    just mutants-of cache::state::store 'src/cache/state/store/*.rs' {{options}}
+    just mutants-of cache::state 'src/cache/state/store/*.rs' {{options}}
 
 # the same for one module of the runtime, with its own unit tests: `just mutants-of runnable::lifecycle src/runnable/lifecycle.rs`
 mutants-of module files *options:
