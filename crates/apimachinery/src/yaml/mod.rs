@@ -4,4 +4,4 @@ mod read;
 mod write;
 
 pub use read::{read, strict_error};
-pub use write::write;
+pub use write::{write, write_compact};

@@ -1,4 +1,4 @@
-//! YAML in the layout of `sigs.k8s.io/yaml`: block style, lists not indented, keys sorted.
+//! YAML in the layout of `sigs.k8s.io/yaml`: block style, lists not indented, keys sorted. Optionally with short collections on one line.
 
 use std::fmt::Write;
 
@@ -7,10 +7,21 @@ use serde_json::{Map, Value};
 /// Formats a value, with a newline at the end.
 #[must_use]
 pub fn write(value: &Value) -> String {
+    write_with(value, 0)
+}
+
+/// Like [`write`], but a list or map of scalars stands in brackets on one line if the line has at most `width` bytes, as in files
+/// that are written by hand.
+#[must_use]
+pub fn write_compact(value: &Value, width: usize) -> String {
+    write_with(value, width)
+}
+
+fn write_with(value: &Value, width: usize) -> String {
     let mut out = String::new();
     match value {
-        Value::Object(fields) if !fields.is_empty() => write_fields(&mut out, fields, 0, false),
-        Value::Array(items) if !items.is_empty() => write_items(&mut out, items, 0),
+        Value::Object(fields) if !fields.is_empty() => write_fields(&mut out, fields, 0, false, width),
+        Value::Array(items) if !items.is_empty() => write_items(&mut out, items, 0, width),
         other => {
             write_scalar(&mut out, other, 0);
             out.push('\n');
@@ -20,7 +31,13 @@ pub fn write(value: &Value) -> String {
 }
 
 /// Writes the fields of an object. `inline` is whether the first key continues a line after `- `.
-fn write_fields(out: &mut String, fields: &Map<String, Value>, indent: usize, mut inline: bool) {
+fn write_fields(
+    out: &mut String,
+    fields: &Map<String, Value>,
+    indent: usize,
+    mut inline: bool,
+    width: usize,
+) {
     for (key, value) in fields {
         if !inline {
             push_indent(out, indent);
@@ -29,13 +46,18 @@ fn write_fields(out: &mut String, fields: &Map<String, Value>, indent: usize, mu
         write_string(out, key, indent, true);
         out.push(':');
         match value {
+            _ if let Some(line) = on_one_line(value, width.saturating_sub(indent + key.len() + 2)) => {
+                out.push(' ');
+                out.push_str(&line);
+                out.push('\n');
+            }
             Value::Object(fields) if !fields.is_empty() => {
                 out.push('\n');
-                write_fields(out, fields, indent + 2, false);
+                write_fields(out, fields, indent + 2, false, width);
             }
             Value::Array(items) if !items.is_empty() => {
                 out.push('\n');
-                write_items(out, items, indent);
+                write_items(out, items, indent, width);
             }
             other => {
                 out.push(' ');
@@ -46,16 +68,20 @@ fn write_fields(out: &mut String, fields: &Map<String, Value>, indent: usize, mu
     }
 }
 
-fn write_items(out: &mut String, items: &[Value], indent: usize) {
+fn write_items(out: &mut String, items: &[Value], indent: usize, width: usize) {
     for item in items {
         push_indent(out, indent);
         out.push_str("- ");
         match item {
-            Value::Object(fields) if !fields.is_empty() => write_fields(out, fields, indent + 2, true),
+            _ if let Some(line) = on_one_line(item, width.saturating_sub(indent + 2)) => {
+                out.push_str(&line);
+                out.push('\n');
+            }
+            Value::Object(fields) if !fields.is_empty() => write_fields(out, fields, indent + 2, true, width),
             Value::Array(items) if !items.is_empty() => {
                 // A nested list begins on the line of its dash.
                 let mut nested = String::new();
-                write_items(&mut nested, items, indent + 2);
+                write_items(&mut nested, items, indent + 2, width);
                 out.push_str(nested.trim_start());
             }
             other => {
@@ -63,6 +89,50 @@ fn write_items(out: &mut String, items: &[Value], indent: usize) {
                 out.push('\n');
             }
         }
+    }
+}
+
+/// Formats a list or map of scalars in brackets, if it has at most `room` bytes.
+fn on_one_line(value: &Value, room: usize) -> Option<String> {
+    let is_flat = |value: &Value| match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.len() <= room && !text.contains('\n'),
+        _ => true,
+    };
+    let mut line = String::new();
+    match value {
+        Value::Array(items) if room > 0 && !items.is_empty() && items.iter().all(is_flat) => {
+            for (index, item) in items.iter().enumerate() {
+                line.push_str(if index == 0 { "[" } else { ", " });
+                write_in_brackets(&mut line, item);
+            }
+            line.push(']');
+        }
+        Value::Object(fields) if room > 0 && !fields.is_empty() && fields.values().all(is_flat) => {
+            for (index, (key, value)) in fields.iter().enumerate() {
+                line.push_str(if index == 0 { "{" } else { ", " });
+                write_in_brackets(&mut line, &Value::from(&**key));
+                line.push_str(": ");
+                write_in_brackets(&mut line, value);
+            }
+            line.push('}');
+        }
+        _ => return None,
+    }
+    (line.len() <= room).then_some(line)
+}
+
+/// Writes a scalar; text that brackets would cut is quoted.
+fn write_in_brackets(out: &mut String, value: &Value) {
+    match value {
+        Value::String(text) if is_plain(text) && text.contains([',', '[', ']', '{', '}', '?']) => {
+            out.push('\'');
+            out.push_str(&text.replace('\'', "''"));
+            out.push('\'');
+        }
+        Value::String(text) => write_string(out, text, 0, true),
+        other => write_scalar(out, other, 0),
     }
 }
 
@@ -236,8 +306,36 @@ mod tests {
     #[track_caller]
     fn check(text: &str) {
         let value = json!({"k": [text, {text: text}], text: {"l": text}});
-        let read = super::super::read(write(&value).as_bytes());
-        assert_eq!(read.map(|decoded| decoded.value), Ok(value), "{text:?}");
+        for written in [write(&value), write_compact(&value, 60)] {
+            let read = super::super::read(written.as_bytes());
+            assert_eq!(read.map(|decoded| decoded.value).as_ref(), Ok(&value), "{text:?}: {written}");
+        }
+    }
+
+    #[test]
+    fn short_collections_stand_on_one_line() {
+        let value = json!({
+            "a": {}, "b": [], "c": [{"x": 1, "y": "true"}, "z", [1, 2], {"deep": [1]}], "d": ["a, b", "c: d", "e]", ""],
+            "e": ["a long text that fills a line", "with another one"], "f": ["two\nlines"],
+        });
+        expect_test::expect![[r#"
+            a: {}
+            b: []
+            c:
+            - {x: 1, "y": "true"}
+            - z
+            - [1, 2]
+            - deep: [1]
+            d: ['a, b', 'c: d', 'e]', ""]
+            e:
+            - a long text that fills a line
+            - with another one
+            f:
+            - |-
+              two
+              lines
+        "#]]
+        .assert_eq(&write_compact(&value, 40));
     }
 
     #[test]
