@@ -210,6 +210,11 @@ struct FromKubeRs;
 #[doc = include_str!("../../../docs/from-controller-runtime.md")]
 struct FromControllerRuntime;
 
+/// Compiles the examples of `docs/manifests.md`.
+#[cfg(all(doctest, feature = "clap"))]
+#[doc = include_str!("../../../docs/manifests.md")]
+struct ManifestsGuide;
+
 /// Compiles the examples of the README, including the initialization of the log.
 #[cfg(all(doctest, feature = "logging"))]
 #[doc = include_str!("../../../README.md")]

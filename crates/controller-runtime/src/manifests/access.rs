@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{ManifestObject, Part, Target};
@@ -35,8 +36,40 @@ pub(super) fn objects(target: &Target<'_>) -> Vec<ManifestObject> {
         "metadata": { "name": target.name(), "namespace": target.namespace },
     });
     let mut objects = vec![account];
+    objects.extend(own_roles(target));
     objects.extend(LEVELS.iter().filter_map(|(level, verbs, status)| role_of(target, level, verbs, status)));
+    if target.program.ports.metrics.is_some_and(|metrics| metrics.authorized) {
+        objects.push(metrics_reader(target));
+    }
     objects.into_iter().map(|object| ManifestObject::new(Part::Rbac, object)).collect()
+}
+
+/// Roles of the operator, with their bindings.
+fn own_roles(target: &Target<'_>) -> Vec<Value> {
+    let (name, namespace) = (target.name(), target.namespace);
+    let roles = target.program.declarations.roles(name, namespace);
+    let bindings = roles.bindings(name, namespace);
+    let mut objects = Vec::new();
+    objects.extend(roles.cluster_role.as_ref().map(json));
+    objects.extend(bindings.cluster_role_binding.as_ref().map(json));
+    for (role, binding) in roles.roles.iter().zip(&bindings.role_bindings) {
+        objects.extend([json(role), json(binding)]);
+    }
+    objects
+}
+
+fn json<K: Serialize>(object: &K) -> Value {
+    serde_json::to_value(object).expect("types of Kubernetes have a JSON form")
+}
+
+/// The role of those who read metrics and explanations. Something else binds it, to Prometheus for example.
+fn metrics_reader(target: &Target<'_>) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": { "name": format!("{}-metrics-reader", target.name()) },
+        "rules": [{ "nonResourceURLs": ["/metrics", "/explain", "/explain/*"], "verbs": ["get"] }],
+    })
 }
 
 /// The role of users of the kinds at a level, unless it would be empty.

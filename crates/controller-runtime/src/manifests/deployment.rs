@@ -1,8 +1,10 @@
 //! The Deployment.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
-use super::{ManifestObject, Part, Program, Target, object::present};
+use super::{ManifestObject, Part, Program, Target, object::present, program::MetricsCertificate, services};
 
 /// Name of the probes' port.
 const PROBES: &str = "probes";
@@ -16,12 +18,21 @@ pub(super) fn object(target: &Target<'_>) -> ManifestObject {
     let Target { program, parameters, namespace } = *target;
     // Without a lease two replicas must not run at the same time, not even during an update.
     let strategy = if program.elects { Value::Null } else { json!({ "type": "Recreate" }) };
-    let pod = json!({
-        "serviceAccountName": program.name,
-        "terminationGracePeriodSeconds": program.grace.as_secs() + u64::from(program.grace.subsec_nanos() > 0),
-        "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
-        "containers": [container(target)],
-    });
+    let certificates = certificates(target);
+    let volumes: Vec<Value> = certificates
+        .iter()
+        .map(|(port, _)| {
+            json!({ "name": format!("{port}-certificate"), "secret": { "secretName": services::secret_of(target, port) } })
+        })
+        .collect();
+    let seconds = program.grace.as_secs() + u64::from(program.grace.subsec_nanos() > 0);
+    let pod = present([
+        ("serviceAccountName", json!(program.name)),
+        ("terminationGracePeriodSeconds", json!(seconds)),
+        ("securityContext", json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } })),
+        ("containers", json!([container(target, &certificates)])),
+        ("volumes", list(volumes)),
+    ]);
     let object = json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -36,18 +47,36 @@ pub(super) fn object(target: &Target<'_>) -> ManifestObject {
     ManifestObject::new(Part::Deployment, object)
 }
 
-fn container(target: &Target<'_>) -> Value {
+/// Servers with a certificate in a folder: name of the port, and the folder.
+fn certificates<'t>(target: &'t Target<'_>) -> Vec<(&'static str, &'t Path)> {
+    let Program { ports, metrics_certificate, webhook_certificate, .. } = target.program;
+    let metrics = match metrics_certificate {
+        MetricsCertificate::InFolder(folder) => folder.as_deref().filter(|_| ports.metrics.is_some()),
+        MetricsCertificate::None | MetricsCertificate::SelfSigned => None,
+    };
+    let webhooks = webhook_certificate.as_deref().filter(|_| ports.webhooks.is_some());
+    let certificates = [(METRICS, metrics), (WEBHOOKS, webhooks)];
+    certificates.into_iter().filter_map(|(port, folder)| Some((port, folder?))).collect()
+}
+
+fn container(target: &Target<'_>, certificates: &[(&str, &Path)]) -> Value {
     let Target { program, parameters, .. } = *target;
-    let image = parameters.image.clone().unwrap_or_else(|| format!("{}:latest", program.name));
-    let (arguments, ports) = (&parameters.arguments, ports(program));
+    let image = parameters.image_of(program);
+    let mounts: Vec<Value> = certificates
+        .iter()
+        .map(|(port, folder)| {
+            json!({ "name": format!("{port}-certificate"), "mountPath": folder, "readOnly": true })
+        })
+        .collect();
+    let arguments = parameters.arguments.iter().map(|argument| json!(argument)).collect();
     let probe = |path: &str| {
         program.ports.probes.map_or(Value::Null, |_| json!({ "httpGet": { "path": path, "port": PROBES } }))
     };
     present([
         ("name", json!("operator")),
         ("image", json!(image)),
-        ("args", if arguments.is_empty() { Value::Null } else { json!(arguments) }),
-        ("ports", if ports.is_empty() { Value::Null } else { json!(ports) }),
+        ("args", list(arguments)),
+        ("ports", list(ports(program))),
         ("livenessProbe", probe(&program.liveness)),
         ("readinessProbe", probe(&program.readiness)),
         ("resources", parameters.resources.clone()),
@@ -59,7 +88,13 @@ fn container(target: &Target<'_>) -> Value {
                 "readOnlyRootFilesystem": true,
             }),
         ),
+        ("volumeMounts", list(mounts)),
     ])
+}
+
+/// A list; null if it is empty.
+fn list(items: Vec<Value>) -> Value {
+    if items.is_empty() { Value::Null } else { Value::Array(items) }
 }
 
 fn ports(program: &Program) -> Vec<Value> {

@@ -20,19 +20,32 @@
 //! |---|---|
 //! | [`Part::Namespace`] | the namespace, with the Pod Security level `restricted`; none for `default` and `kube-*` |
 //! | [`Part::Definitions`] | the CustomResourceDefinitions, with the conversion webhooks of their kinds |
-//! | [`Part::Rbac`] | the ServiceAccount; ClusterRoles for users of the kinds, aggregated into `view`, `edit` and `admin` |
+//! | [`Part::Rbac`] | the ServiceAccount; roles with the [declared](crate::rights) rights, and their bindings; ClusterRoles for users of the kinds, aggregated into `view`, `edit` and `admin`; one for readers of metrics |
 //! | [`Part::Services`] | Services of metrics and webhooks |
 //! | [`Part::Deployment`] | the Deployment |
 //! | [`Part::Webhooks`] | the webhook configurations |
+//! | [`Part::Network`] | a NetworkPolicy: metrics for namespaces with the label `metrics: enabled`, webhooks for everyone |
+//! | [`Part::Monitoring`] | a ServiceMonitor, [if wanted](Parameters::service_monitor) |
 //!
-//! Equal input gives equal bytes.
+//! Each has the annotation [`RENDERED_BY`]. Equal input gives equal bytes.
+//!
+//! # Certificates
+//!
+//! Webhooks with [`SelfManagedCertificates`](crate::webhook::SelfManagedCertificates) need nothing else. A server whose certificate is in
+//! files has the Secret `<name>-metrics-certificate` or `<name>-webhooks-certificate` mounted at their folder; something else, such as
+//! cert-manager, writes the Secret, and `caBundle` of the webhooks.
 
 mod access;
+mod check;
 mod deployment;
 mod error;
+mod layout;
+mod monitoring;
+mod network;
 mod object;
 mod parameters;
 mod program;
+mod risks;
 mod services;
 mod webhooks;
 
@@ -41,11 +54,16 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_apimachinery::yaml;
 use serde_json::Value;
 
+#[cfg(feature = "clap")]
+pub(crate) use self::check::differences;
 pub use self::{
+    check::{Difference, FileChange, objects_of},
     error::RenderError,
-    object::{ManifestObject, Part},
+    layout::{Files, Layout, Owner, RELEASE_NAMESPACE, RenderedFile},
+    object::{ManifestObject, Part, RENDERED_BY},
     parameters::Parameters,
     program::{MetricsPort, Ports, Program},
+    risks::{Risk, risks},
 };
 
 /// Rendered objects, in the order in which they are to be applied.
@@ -62,7 +80,7 @@ impl Program {
     /// A name is not valid, or a port is not known before the program runs.
     pub fn render(&self, parameters: &Parameters) -> Result<Manifests, RenderError> {
         self.check(parameters)?;
-        let namespace = parameters.namespace_or(&self.name);
+        let namespace = self.namespace(parameters);
         let target = Target { program: self, parameters, namespace };
         let mut objects = Vec::new();
         objects.extend(access::namespace(&target));
@@ -71,6 +89,8 @@ impl Program {
         objects.extend(services::objects(&target));
         objects.push(deployment::object(&target));
         objects.extend(webhooks::configurations(&target));
+        objects.extend(network::policy(&target));
+        objects.extend(monitoring::monitor(&target));
         Ok(Manifests { objects })
     }
 }
@@ -100,7 +120,7 @@ impl Manifests {
     /// The objects as documents of one YAML file.
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        let documents: Vec<String> = self.objects.iter().map(|object| yaml::write(object.value())).collect();
+        let documents: Vec<String> = self.objects.iter().map(|object| text(object.value())).collect();
         documents.join("---\n")
     }
 
@@ -109,6 +129,13 @@ impl Manifests {
     pub fn to_json(&self) -> Value {
         self.objects.iter().map(|object| object.value().clone()).collect()
     }
+}
+
+/// An object as YAML.
+fn text(object: &Value) -> String {
+    /// Longest line with a list or map on it.
+    const WIDTH: usize = 100;
+    yaml::write_compact(object, WIDTH)
 }
 
 /// Input of each renderer.
@@ -122,6 +149,14 @@ impl Target<'_> {
     /// Name of the operator, and of most of its objects.
     fn name(&self) -> &str {
         &self.program.name
+    }
+
+    /// Name of the Service in front of the webhook server.
+    fn webhook_service(&self) -> String {
+        match &self.program.webhook_service {
+            Some(service) => service.name.clone(),
+            None => services::name_of(self, deployment::WEBHOOKS),
+        }
     }
 
     /// Labels that select the operator's pods.

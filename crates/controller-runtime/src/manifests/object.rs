@@ -2,7 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
+use ring::digest;
 use serde_json::{Map, Value};
+
+/// Annotation of each rendered object: version of this library, and a digest of the object without the annotation, by which an edit of
+/// the object is found.
+pub const RENDERED_BY: &str = "operator/rendered-by";
 
 /// A rendered object, and the part of the manifests that it belongs to.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,12 +32,24 @@ pub enum Part {
     Deployment,
     /// Webhook configurations.
     Webhooks,
+    /// The NetworkPolicy.
+    Network,
+    /// The ServiceMonitor of the Prometheus operator.
+    Monitoring,
 }
 
 impl Part {
     /// Every part, in the order in which they are to be applied.
-    pub const ALL: [Self; 6] =
-        [Self::Namespace, Self::Definitions, Self::Rbac, Self::Services, Self::Deployment, Self::Webhooks];
+    pub const ALL: [Self; 8] = [
+        Self::Namespace,
+        Self::Definitions,
+        Self::Rbac,
+        Self::Services,
+        Self::Deployment,
+        Self::Webhooks,
+        Self::Network,
+        Self::Monitoring,
+    ];
 
     /// Name of the part on the command line.
     #[must_use]
@@ -44,6 +61,8 @@ impl Part {
             Self::Services => "services",
             Self::Deployment => "deployment",
             Self::Webhooks => "webhooks",
+            Self::Network => "network",
+            Self::Monitoring => "monitoring",
         }
     }
 }
@@ -67,12 +86,13 @@ impl FromStr for Part {
 }
 
 impl ManifestObject {
-    /// An object without fields that are null or empty objects, which a typed object has for nothing.
+    /// An object, with an annotation that names this library and a digest of the rest of the object.
     pub(super) fn new(part: Part, mut value: Value) -> Self {
-        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata
-                .retain(|_, field| !field.is_null() && field.as_object().is_none_or(|map| !map.is_empty()));
-        }
+        let annotation =
+            format!("controller-runtime {}, sha256:{}", env!("CARGO_PKG_VERSION"), digest(&value));
+        let metadata = value["metadata"].as_object_mut().expect("a rendered object has metadata");
+        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        annotations[RENDERED_BY] = Value::String(annotation);
         Self { part, value }
     }
 
@@ -99,6 +119,12 @@ impl ManifestObject {
     pub fn name(&self) -> &str {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
     }
+}
+
+/// First twelve hexadecimal digits of the SHA-256 of an object as JSON.
+fn digest(value: &Value) -> String {
+    let digest = digest::digest(&digest::SHA256, value.to_string().as_bytes());
+    digest.as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The fields of a JSON object that are not null.

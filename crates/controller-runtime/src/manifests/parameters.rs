@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::Program;
+
 /// Choices of a deployment that do not follow from the program.
 ///
 /// ```
@@ -17,6 +19,7 @@ pub struct Parameters {
     pub(super) replicas: u32,
     pub(super) arguments: Vec<String>,
     pub(super) resources: Value,
+    pub(super) service_monitor: bool,
 }
 
 impl Default for Parameters {
@@ -27,12 +30,13 @@ impl Default for Parameters {
             replicas: 1,
             arguments: Vec::new(),
             resources: json!({ "requests": { "cpu": "10m", "memory": "64Mi" } }),
+            service_monitor: false,
         }
     }
 }
 
 impl Parameters {
-    /// Sets the namespace of the operator. Default: its name.
+    /// Sets the namespace of the operator. Default: the one of its webhooks' Service, or else its name.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
@@ -64,7 +68,14 @@ impl Parameters {
         self
     }
 
-    pub(super) fn namespace_or<'p>(&'p self, name: &'p str) -> &'p str {
-        self.namespace.as_deref().unwrap_or(name)
+    /// Sets whether there is a ServiceMonitor, which needs the Prometheus operator in the cluster. Default: no.
+    pub fn service_monitor(mut self, wanted: bool) -> Self {
+        self.service_monitor = wanted;
+        self
+    }
+
+    /// The image.
+    pub(super) fn image_of(&self, program: &Program) -> String {
+        self.image.clone().unwrap_or_else(|| format!("{}:latest", program.name))
     }
 }

@@ -1,6 +1,10 @@
 //! Facts about a program.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_apimachinery::names;
@@ -8,11 +12,12 @@ use kube_apimachinery::names;
 use super::{Parameters, RenderError};
 use crate::{
     manager::{Manager, Shutdown},
+    rights::Declarations,
     serving::{Endpoint, Listen, Serving},
     webhook::Webhooks,
 };
 
-/// Longest suffix of an object's name: `-webhooks`.
+/// Longest suffix of a Service's name: `-webhooks`.
 const SUFFIX: usize = "-webhooks".len();
 
 /// Time between the end of the drain and the end of the process, for its servers and the lease.
@@ -26,12 +31,33 @@ const UNBOUNDED: Duration = Duration::from_secs(60 * 60);
 pub struct Program {
     pub(super) name: String,
     pub(super) definitions: Vec<CustomResourceDefinition>,
+    pub(super) declarations: Declarations,
     pub(super) ports: Ports,
     pub(super) elects: bool,
     pub(super) liveness: String,
     pub(super) readiness: String,
     pub(super) grace: Duration,
     pub(super) webhooks: Webhooks,
+    /// Service in front of the webhooks, if the options name it.
+    pub(super) webhook_service: Option<Service>,
+    pub(super) metrics_certificate: MetricsCertificate,
+    /// Folder of the webhook server's certificate; `None` if the program makes it.
+    pub(super) webhook_certificate: Option<PathBuf>,
+}
+
+/// A Service that the options of a program name.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// Certificate of the metrics server.
+#[derive(Debug, Clone)]
+pub(super) enum MetricsCertificate {
+    None,
+    SelfSigned,
+    InFolder(Option<PathBuf>),
 }
 
 /// Ports that other hosts can reach.
@@ -74,14 +100,32 @@ impl Program {
             metrics: port(&metrics.listen).map(|port| MetricsPort {
                 port,
                 https: !matches!(metrics.serving, Serving::Plain),
-                authorized: metrics.is_authorized(),
+                authorized: metrics.is_guarded(),
             }),
             probes: port(&Listen::At(options.health_probe)),
             webhooks: if webhooks.is_empty() { None } else { port(&options.webhooks.listen) },
         };
+        let metrics_certificate = match &metrics.serving {
+            Serving::Plain => MetricsCertificate::None,
+            Serving::SelfSigned => MetricsCertificate::SelfSigned,
+            Serving::Files(files) => MetricsCertificate::InFolder(files.folder().map(Path::to_owned)),
+        };
+        let webhook_options = &options.webhooks;
+        let service = webhook_options.service().filter(|_| !webhooks.is_empty());
+        let webhook_certificate = match &webhook_options.serving {
+            Serving::Files(files) if webhook_options.certificates.is_none() => {
+                files.folder().map(Path::to_owned)
+            }
+            _ => None,
+        };
         Self {
+            webhook_service: service
+                .map(|(namespace, name)| Service { namespace: namespace.to_owned(), name: name.to_owned() }),
+            metrics_certificate,
+            webhook_certificate,
             name: options.name.to_string(),
             definitions: Vec::new(),
+            declarations: manager.declarations(),
             ports,
             elects: options.leader_election.is_some(),
             liveness: options.liveness.clone(),
@@ -98,16 +142,33 @@ impl Program {
         self
     }
 
+    /// Whether Prometheus can verify the certificate of the metrics server, or needs none.
+    pub(super) fn has_verifiable_metrics(&self) -> bool {
+        self.ports.metrics.is_some() && !matches!(self.metrics_certificate, MetricsCertificate::SelfSigned)
+    }
+
     /// Name of the program.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Rights of the program.
+    #[must_use]
+    pub fn declarations(&self) -> &Declarations {
+        &self.declarations
+    }
+
     /// Ports that other hosts can reach.
     #[must_use]
     pub fn ports(&self) -> Ports {
         self.ports
+    }
+
+    /// The namespace of the operator.
+    pub(super) fn namespace<'n>(&'n self, parameters: &'n Parameters) -> &'n str {
+        let of_service = || self.webhook_service.as_ref().map(|service| &*service.namespace);
+        parameters.namespace.as_deref().or_else(of_service).unwrap_or(&self.name)
     }
 
     /// The conditions of rendering.
@@ -124,7 +185,12 @@ impl Program {
         if let Some(reason) = faults.into_iter().next() {
             return Err(RenderError::Name { name: name.clone(), reason });
         }
-        let namespace = parameters.namespace_or(name);
+        let namespace = self.namespace(parameters);
+        let of_service = self.webhook_service.as_ref().map(|service| &service.namespace);
+        if let Some(service) = of_service.filter(|service| *service != namespace) {
+            let (service, namespace) = (service.clone(), namespace.to_owned());
+            return Err(RenderError::ServiceNamespace { service, namespace });
+        }
         if let Some(reason) = names::label(namespace).into_iter().next() {
             return Err(RenderError::Namespace { namespace: namespace.to_owned(), reason });
         }
@@ -138,6 +204,9 @@ impl Program {
             if port == Some(0) {
                 return Err(RenderError::Port { server, example });
             }
+        }
+        if parameters.service_monitor && metrics.is_some() && !self.has_verifiable_metrics() {
+            return Err(RenderError::SelfSigned);
         }
         if parameters.replicas > 1 && !self.elects {
             return Err(RenderError::Replicas { replicas: parameters.replicas });

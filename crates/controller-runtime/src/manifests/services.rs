@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, Part, Target,
+    ManifestObject, MetricsPort, Part, Target,
     deployment::{METRICS, WEBHOOKS},
 };
 
@@ -11,29 +11,41 @@ use super::{
 pub(super) fn objects(target: &Target<'_>) -> Vec<ManifestObject> {
     let ports = target.program.ports;
     let metrics = ports.metrics.map(|metrics| {
-        let name = if metrics.https { "https" } else { "http" };
-        service(target, METRICS, &json!({ "name": name, "port": metrics.port, "targetPort": METRICS }))
+        let port = json!({ "name": scheme(metrics), "port": metrics.port, "targetPort": METRICS });
+        service(target, &name_of(target, METRICS), METRICS, &port)
     });
-    let webhooks = ports
-        .webhooks
-        .map(|_| service(target, WEBHOOKS, &json!({ "name": "https", "port": 443, "targetPort": WEBHOOKS })));
+    let webhooks = ports.webhooks.map(|_| {
+        let port = json!({ "name": "https", "port": 443, "targetPort": WEBHOOKS });
+        service(target, &target.webhook_service(), WEBHOOKS, &port)
+    });
     metrics.into_iter().chain(webhooks).collect()
 }
 
-/// Name of the Service in front of a port.
+/// Name of an object for a port of the operator.
 pub(super) fn name_of(target: &Target<'_>, port: &str) -> String {
     format!("{}-{port}", target.name())
 }
 
-fn service(target: &Target<'_>, suffix: &str, port: &Value) -> ManifestObject {
+/// Name of the Secret with the certificate of a server.
+pub(super) fn secret_of(target: &Target<'_>, port: &str) -> String {
+    format!("{}-{port}-certificate", target.name())
+}
+
+/// Labels of the Service of a port.
+pub(super) fn labels(target: &Target<'_>, port: &str) -> Value {
+    json!({ "app.kubernetes.io/name": target.name(), "app.kubernetes.io/component": port })
+}
+
+/// Scheme of the metrics server, and name of its Service's port.
+pub(super) fn scheme(metrics: MetricsPort) -> &'static str {
+    if metrics.https { "https" } else { "http" }
+}
+
+fn service(target: &Target<'_>, name: &str, component: &str, port: &Value) -> ManifestObject {
     let object = json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": name_of(target, suffix),
-            "namespace": target.namespace,
-            "labels": target.selector(),
-        },
+        "metadata": { "name": name, "namespace": target.namespace, "labels": labels(target, component) },
         "spec": { "selector": target.selector(), "ports": [port] },
     });
     ManifestObject::new(Part::Services, object)

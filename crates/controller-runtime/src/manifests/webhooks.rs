@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ManifestObject, Part, Target, deployment::WEBHOOKS, services};
+use super::{ManifestObject, Part, Target};
 use crate::webhook::{Configurations, WebhookService};
 
 /// The CustomResourceDefinitions.
@@ -26,7 +26,7 @@ pub(super) fn definition(definition: &CustomResourceDefinition) -> ManifestObjec
     object(Part::Definitions, definition)
 }
 
-/// The webhook configurations.
+/// The webhook configurations, also if the program applies them itself: they are to be deleted with it.
 pub(super) fn configurations(target: &Target<'_>) -> Vec<ManifestObject> {
     let Configurations { mutating, validating, .. } = registered(target);
     let mutating = mutating.map(|configuration| object(Part::Webhooks, &configuration));
@@ -35,7 +35,7 @@ pub(super) fn configurations(target: &Target<'_>) -> Vec<ManifestObject> {
 }
 
 fn registered(target: &Target<'_>) -> Configurations {
-    let service = WebhookService::new(target.namespace, services::name_of(target, WEBHOOKS));
+    let service = WebhookService::new(target.namespace, target.webhook_service());
     target.program.webhooks.configurations(&service)
 }
 

@@ -1,13 +1,15 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use kube_apimachinery::{crd_compat::Exceptions, yaml};
+use serde_json::Value;
 
 use super::{Failure, Operator};
 use crate::{
     manager::Flags,
-    manifests::{Parameters, Part},
+    manifests::{Layout, Parameters, Part},
 };
 
 /// The command line of an operator.
@@ -24,8 +26,10 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Run the operator until SIGTERM or Ctrl-C; also the default without a command
     Run(Box<RunFlags>),
-    /// Print the objects that deploy the operator
-    Manifests(ManifestArguments),
+    /// Print, write or check the objects that deploy the operator
+    Manifests(Box<ManifestArguments>),
+    /// Print the rights that the operator needs, each with the line that needs it
+    Rbac(RightsArguments),
     /// Print the CustomResourceDefinitions
     Crds(OutputArguments),
 }
@@ -39,15 +43,42 @@ pub(super) struct RunFlags {
 #[derive(Debug, Args)]
 pub(super) struct OutputArguments {
     /// Format of the output
-    #[arg(long, value_name = "FORMAT", default_value = "yaml")]
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RightsArguments {
+    #[command(flatten)]
+    pub(super) output: OutputArguments,
+    /// Flags with which the operator runs
+    #[arg(last = true, value_name = "FLAGS")]
+    pub(super) run: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ManifestArguments {
     #[command(flatten)]
     pub(super) output: OutputArguments,
-    /// Print only these parts: namespace, crds, rbac, services, deployment, webhooks
+    /// Form of the files: yaml, kustomize or helm
+    #[arg(long, value_name = "LAYOUT", default_value_t)]
+    pub(super) layout: Layout,
+    /// Write the files to this folder instead of printing them
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) out: Option<PathBuf>,
+    /// Compare with the files of --out, by default those in deploy/, and write nothing; exit code 3 if they differ
+    #[arg(long)]
+    pub(super) check: bool,
+    /// With --check: file with the CustomResourceDefinitions of the last release, or - for standard input; by default the files of --out
+    #[arg(long, value_name = "FILE", requires = "check")]
+    pub(super) baseline: Option<PathBuf>,
+    /// With --check: allowed changes of CustomResourceDefinitions, as a JSON list of {at, rule, reason, until}
+    #[arg(long, value_name = "JSON", requires = "check", value_parser = exceptions)]
+    pub(super) allow: Option<Exceptions>,
+    /// With --check: report properties of new fields that are hard to change later
+    #[arg(long, requires = "check")]
+    pub(super) lint: bool,
+    /// Only these parts: namespace, crds, rbac, services, deployment, webhooks, network, monitoring
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pub(super) only: Vec<Part>,
     /// Namespace of the operator; by default its name
@@ -59,15 +90,22 @@ pub(super) struct ManifestArguments {
     /// Number of replicas; more than one needs leader election
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) replicas: u32,
+    /// Resources of the container as JSON; by default requests of 10m CPU and 64Mi memory, and no limits
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    pub(super) resources: Option<Value>,
+    /// Add a ServiceMonitor, which needs the Prometheus operator in the cluster
+    #[arg(long)]
+    pub(super) service_monitor: bool,
     /// Flags with which the operator runs: its container gets them, and they decide which ports and webhooks there are
     #[arg(last = true, value_name = "FLAGS")]
-    pub(super) arguments: Vec<String>,
+    pub(super) run: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// YAML documents
-    Yaml,
+    /// Text for people; objects as YAML documents
+    #[value(alias = "yaml")]
+    Text,
     /// One JSON object, with the schema of the answer
     Json,
 }
@@ -89,23 +127,42 @@ impl Arguments {
     }
 }
 
+/// Flags of `run` that stand after `--`.
+pub(super) fn run_flags(operator: &Operator, arguments: &[String]) -> Result<Flags, Failure> {
+    let parsed = Arguments::parse(operator, arguments.iter().map(OsString::from))?;
+    match parsed.command {
+        None => Ok(parsed.flags),
+        Some(Command::Run(run)) => Ok(run.flags),
+        Some(_) => Err(Failure::Arguments(
+            "after -- stand the flags of `run`, such as --leader-elect, and no other command".to_owned(),
+        )),
+    }
+}
+
 impl ManifestArguments {
-    /// The flags after `--`.
-    pub(super) fn flags(&self, operator: &Operator) -> Result<Flags, Failure> {
-        let arguments = self.arguments.iter().map(OsString::from);
-        let parsed = Arguments::parse(operator, arguments)?;
-        match parsed.command {
-            None => Ok(parsed.flags),
-            Some(Command::Run(run)) => Ok(run.flags),
-            Some(_) => Err(Failure::Arguments(
-                "after -- stand the flags of `run`, such as --leader-elect, and no other command".to_owned(),
-            )),
-        }
+    pub(super) fn parameters(&self) -> Parameters {
+        let parameters = Parameters::default()
+            .replicas(self.replicas)
+            .arguments(&self.run)
+            .service_monitor(self.service_monitor);
+        let parameters = self.namespace.iter().fold(parameters, Parameters::namespace);
+        let parameters = self.image.iter().fold(parameters, Parameters::image);
+        self.resources.iter().cloned().fold(parameters, Parameters::resources)
     }
 
-    pub(super) fn parameters(&self) -> Parameters {
-        let parameters = Parameters::default().replicas(self.replicas).arguments(&self.arguments);
-        let parameters = self.namespace.iter().fold(parameters, Parameters::namespace);
-        self.image.iter().fold(parameters, Parameters::image)
+    pub(super) fn parts(&self) -> &[Part] {
+        if self.only.is_empty() { &Part::ALL } else { &self.only }
     }
+}
+
+/// Parses a JSON object.
+fn object(text: &str) -> Result<Value, String> {
+    let value = yaml::read(text.as_bytes())?.value;
+    if value.is_object() { Ok(value) } else { Err("give a JSON object".to_owned()) }
+}
+
+/// Parses allowed changes.
+fn exceptions(text: &str) -> Result<Exceptions, String> {
+    let value = yaml::read(text.as_bytes())?.value;
+    Exceptions::parse(&value).map_err(|error| error.to_string())
 }

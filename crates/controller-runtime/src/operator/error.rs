@@ -1,6 +1,6 @@
 //! Errors of a command.
 
-use std::{error::Error, io, io::Write, panic::Location};
+use std::{error::Error, io, io::Write, panic::Location, path::Path};
 
 use crate::{
     client::ConfigError,
@@ -41,6 +41,11 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// An error of reading or writing a file; `action` completes "cannot …".
+    pub(super) fn file(action: &str, path: &Path, error: &io::Error) -> Self {
+        Self::Failed(format!("cannot {action} {}: {error}", path.display()).into())
+    }
+
     /// Exit code of the process.
     pub(super) fn code(&self) -> u8 {
         match self {

@@ -31,7 +31,9 @@
 //! | command | |
 //! |---|---|
 //! | `guestbook`, `guestbook run` | runs the operator until SIGTERM, with the [`Flags`] of a manager |
-//! | `guestbook manifests` | prints all objects that deploy it |
+//! | `guestbook manifests` | prints all objects that deploy it; with `--out` writes them as YAML, kustomize or Helm [files](crate::manifests::Layout) |
+//! | `guestbook manifests --check` | compares the files with the program, and its definitions with those of the last release |
+//! | `guestbook rbac` | prints the [rights](crate::rights) that it needs, each with the line that needs it |
 //! | `guestbook crds` | prints its CustomResourceDefinitions |
 //!
 //! Flags of `run` change what is registered and which ports are open. `manifests` takes the same flags after `--`: it sets up the
@@ -43,7 +45,7 @@
 //!
 //! # Exit codes
 //!
-//! 0 is success, 1 a failure, 2 wrong usage.
+//! 0 is success, 1 a failure, 2 wrong usage, 3 a difference that `--check` found.
 //!
 //! # JSON
 //!
@@ -61,11 +63,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::core::CustomResourceExt;
 
 pub use self::error::SetupError;
-use self::{arguments::Arguments, error::Failure, offline::Offline};
+use self::{arguments::Arguments, commands::Output, error::Failure, offline::Offline};
 use crate::{
     error::BoxError,
     manager::{Flags, Manager, ManagerOptions},
+    webhook::{SelfManagedCertificates, WebhookOptions, WebhookService},
 };
+
+/// Exit code of a check that found a difference.
+const DIFFERS: u8 = 3;
 
 /// An operator: its name, its kinds, and the functions that register its controllers and webhooks.
 ///
@@ -77,6 +83,8 @@ pub struct Operator {
     election_id: &'static str,
     version: &'static str,
     definitions: Vec<CustomResourceDefinition>,
+    /// Line that added each definition.
+    definition_places: Vec<&'static Location<'static>>,
     adapt: Vec<Adapt>,
     setups: Vec<Setup>,
 }
@@ -102,6 +110,7 @@ impl Operator {
             election_id,
             version: "",
             definitions: Vec::new(),
+            definition_places: Vec::new(),
             adapt: Vec::new(),
             setups: Vec::new(),
         }
@@ -114,14 +123,17 @@ impl Operator {
     }
 
     /// Adds the CustomResourceDefinition of a kind.
+    #[track_caller]
     pub fn crd<K: CustomResourceExt>(self) -> Self {
         self.definition(K::crd())
     }
 
     /// Adds a CustomResourceDefinition, such as one of several versions
     /// ([`merge_crds`](kube::core::crd::merge_crds)).
+    #[track_caller]
     pub fn definition(mut self, definition: CustomResourceDefinition) -> Self {
         self.definitions.push(definition);
+        self.definition_places.push(Location::caller());
         self
     }
 
@@ -160,9 +172,14 @@ impl Operator {
         &self.definitions
     }
 
-    /// Options of its manager with these flags.
-    pub fn manager_options(&self, flags: &Flags) -> ManagerOptions {
-        let options = flags.options(self.name, self.election_id);
+    /// Options of its manager with these flags, for an operator that runs in `namespace`. Webhooks have self-managed certificates, and
+    /// their configurations are applied when it starts; the Service in front of them is `<name>-webhooks` in the namespace.
+    pub fn manager_options(&self, flags: &Flags, namespace: &str) -> ManagerOptions {
+        let service = WebhookService::new(namespace, format!("{}-webhooks", self.name));
+        let webhooks = WebhookOptions::default()
+            .certificates(SelfManagedCertificates::new(&service))
+            .apply_configurations(&service);
+        let options = flags.options(self.name, self.election_id).webhooks(webhooks);
         self.adapt.iter().fold(options, |options, adapt| adapt(options))
     }
 
@@ -184,20 +201,21 @@ impl Operator {
     ///
     /// A function of [`Operator::setup`] fails.
     pub fn manager(&self, client: kube::Client, flags: &Flags) -> Result<Manager, SetupError> {
-        let manager = Manager::new(client, self.manager_options(flags));
+        let options = self.manager_options(flags, client.default_namespace());
+        let manager = Manager::new(client, options);
         self.add_to(&manager)?;
         Ok(manager)
     }
 
     /// Makes a manager without a cluster, within a tokio runtime, on which everything is registered: to look at the registrations. Requests through its clients
-    /// fail.
+    /// fail. `namespace` is the one that the operator would run in.
     ///
     /// # Errors
     ///
     /// A function of [`Operator::setup`] fails, or asked the API server.
-    pub fn manager_offline(&self, flags: &Flags) -> Result<Manager, SetupError> {
+    pub fn manager_offline(&self, flags: &Flags, namespace: &str) -> Result<Manager, SetupError> {
         let offline = Offline::default();
-        let added = self.manager(offline.client(), flags);
+        let added = self.manager(offline.client(namespace), flags);
         match offline.first_request() {
             Some(request) => Err(SetupError::Asked { request }),
             None => added,
@@ -209,22 +227,22 @@ impl Operator {
     /// Completes when the operator has stopped after SIGTERM or Ctrl-C, or when the output is printed. Dropping the future stops the
     /// operator as [dropping its manager](crate#cancellation) does.
     pub async fn main(self) -> ExitCode {
-        let answer = self.answer(std::env::args_os().skip(1)).await;
-        let written = match &answer {
-            Ok(text) => std::io::stdout().lock().write_all(text.as_bytes()),
+        let output = self.answer(std::env::args_os().skip(1)).await;
+        let written = match &output {
+            Ok(output) => std::io::stdout().lock().write_all(output.text.as_bytes()),
             Err(failure) => failure.print(),
         };
-        match (answer, written) {
-            (Ok(_), Ok(())) => ExitCode::SUCCESS,
-            // The reader of a pipe has seen enough.
-            (Ok(_), Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            (Ok(_), Err(_)) => ExitCode::FAILURE,
+        match (output, written) {
             (Err(failure), _) => ExitCode::from(failure.code()),
+            (Ok(output), _) if output.differs => ExitCode::from(DIFFERS),
+            // The reader of a pipe may have seen enough.
+            (Ok(_), Err(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+            (Ok(_), _) => ExitCode::SUCCESS,
         }
     }
 
     /// Carries out a command line, without the program's name, and returns the output.
-    async fn answer(&self, arguments: impl IntoIterator<Item = OsString>) -> Result<String, Failure> {
+    async fn answer(&self, arguments: impl IntoIterator<Item = OsString>) -> Result<Output, Failure> {
         let Arguments { command, flags } = Arguments::parse(self, arguments)?;
         commands::carry_out(self, command, &flags).await
     }

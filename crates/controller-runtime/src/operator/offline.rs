@@ -18,9 +18,9 @@ pub(super) struct Offline {
 }
 
 impl Offline {
-    /// A client with this connection.
-    pub(super) fn client(&self) -> kube::Client {
-        kube::Client::new(self.clone(), "default")
+    /// A client with this connection, and with this default namespace.
+    pub(super) fn client(&self, namespace: &str) -> kube::Client {
+        kube::Client::new(self.clone(), namespace)
     }
 
     /// Method and path of the first request.

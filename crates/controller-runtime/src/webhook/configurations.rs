@@ -46,6 +46,12 @@ impl WebhookService {
         Self { namespace: namespace.into(), name: name.into(), port: 443, ca_bundle: None }
     }
 
+    /// Namespace and name.
+    #[cfg(feature = "manifests")]
+    pub(crate) fn place(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+
     /// Name of the webhook configurations.
     pub(super) fn configuration_name(&self) -> String {
         format!("{}-{}", self.namespace, self.name)

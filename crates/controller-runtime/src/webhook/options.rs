@@ -70,6 +70,13 @@ impl WebhookOptions {
         }
     }
 
+    /// Namespace and name of the Service, if the options name it.
+    #[cfg(feature = "manifests")]
+    pub(crate) fn service(&self) -> Option<(&str, &str)> {
+        let applied = self.apply.as_ref().map(WebhookService::place);
+        applied.or_else(|| self.certificates.as_ref().map(SelfManagedCertificates::service))
+    }
+
     /// Sets the address of the server. Default: `:9443`, as in Go. [`Endpoint::Disabled`] starts no server;
     /// [`Webhooks::answer`](super::Webhooks::answer) works without one.
     #[doc(alias = "Port")]

@@ -31,6 +31,13 @@ impl CertFiles {
         Self::new(folder.as_ref().join("tls.crt"), folder.as_ref().join("tls.key"))
     }
 
+    /// The folder of both files; `None` if they are in two.
+    #[cfg(feature = "manifests")]
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        let folder = self.certificate.parent()?;
+        (self.key.parent() == Some(folder)).then_some(folder)
+    }
+
     /// The folders to watch: a mounted volume is updated by replacing a symbolic link in its folder.
     pub(super) fn folders(&self) -> Vec<&Path> {
         let mut folders: Vec<_> =

@@ -66,12 +66,6 @@ pub enum AllowedTo {
 }
 
 impl MetricsServerOptions {
-    /// Whether the API server decides about each client.
-    #[cfg(feature = "manifests")]
-    pub(crate) fn is_authorized(&self) -> bool {
-        matches!(self.allowed_to, AllowedTo::Authorized)
-    }
-
     /// Sets the address of the server. Default: none. (Go serves metrics on `:8080` by default, but its scaffolds do not.)
     #[doc(alias = "BindAddress")]
     pub fn bind_address(mut self, address: Endpoint) -> Self {

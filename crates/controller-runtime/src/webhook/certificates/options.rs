@@ -56,6 +56,12 @@ pub struct SelfManagedCertificates {
 }
 
 impl SelfManagedCertificates {
+    /// Namespace and name of the Service.
+    #[cfg(feature = "manifests")]
+    pub(crate) fn service(&self) -> (&str, &str) {
+        (&self.namespace, &self.service)
+    }
+
     /// Certificates for a Service, in the Secret `<service>-certificates` of its namespace.
     pub fn new(service: &WebhookService) -> Self {
         let (namespace, name) = (service.namespace.clone(), service.name.clone());

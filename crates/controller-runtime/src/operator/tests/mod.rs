@@ -1,5 +1,9 @@
 //! Tests of the commands, without a cluster.
 
+mod chart;
+mod check;
+mod objects;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +12,12 @@ use serde_json::Value;
 use tokio::{runtime::Handle, task::block_in_place};
 
 use super::*;
-use crate::{Builder, ClientError, ObjectKey, manager::AddError, reconcile};
+use crate::{
+    Action, Builder, ClientError, ObjectKey, Verb,
+    manager::AddError,
+    reconcile,
+    webhook::{Defaulter, Validator, Verdict},
+};
 
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Guestbook", namespaced, status = "GuestbookStatus")]
@@ -21,9 +30,26 @@ struct GuestbookStatus {
     ready: bool,
 }
 
+impl Defaulter for Guestbook {
+    async fn set_defaults(&mut self, _: &crate::webhook::Admission) -> Verdict {
+        Ok(())
+    }
+}
+
+impl Validator for Guestbook {}
+
 fn add_to(manager: &Manager) -> Result<(), AddError> {
-    let reconciler = reconcile::from_fn(async |_: &ObjectKey<Guestbook>, _: &_| Ok(crate::Action::done()));
-    Builder::managed_by(manager).for_kind::<Guestbook>().owns::<ConfigMap>().complete(reconciler)?;
+    let reconciler = reconcile::from_fn(async |_: &ObjectKey<Guestbook>, _: &_| Ok(Action::done()));
+    let builder = Builder::managed_by(manager).for_kind::<Guestbook>().owns::<ConfigMap>();
+    builder.needs::<ConfigMap>([Verb::Delete]).complete(reconciler)?;
+    Ok(())
+}
+
+/// Webhooks beside the controller.
+fn add_webhooks_to(manager: &Manager) -> Result<(), AddError> {
+    let reconciler = reconcile::from_fn(async |_: &ObjectKey<Guestbook>, _: &_| Ok(Action::done()));
+    let builder = Builder::managed_by(manager).for_kind::<Guestbook>().named("webhooks");
+    builder.defaulted().validated().complete(reconciler)?;
     Ok(())
 }
 
@@ -33,13 +59,16 @@ fn guestbook() -> Operator {
 
 /// Output, or exit code and message.
 async fn answer(operator: &Operator, line: &str) -> Result<String, (u8, String)> {
-    operator.answer(line.split_whitespace().map(OsString::from)).await.map_err(|failure| {
+    let output = operator.answer(line.split_whitespace().map(OsString::from)).await;
+    let output =
+        output.map(|output| if output.differs { Err((DIFFERS, output.text)) } else { Ok(output.text) });
+    output.unwrap_or_else(|failure| {
         let text = match &failure {
             Failure::Usage(error) => error.to_string(),
             Failure::Arguments(reason) => reason.clone(),
             Failure::Failed(error) => error::Causes(&**error).to_string(),
         };
-        (failure.code(), text)
+        Err((failure.code(), text))
     })
 }
 
@@ -59,6 +88,8 @@ async fn manifests_are_printed_without_a_cluster() {
             "CustomResourceDefinition",
             "ServiceAccount",
             "ClusterRole",
+            "ClusterRoleBinding",
+            "ClusterRole",
             "ClusterRole",
             "ClusterRole",
             "Deployment"
@@ -74,8 +105,8 @@ async fn flags_of_the_run_shape_the_manifests() {
         "manifests --only deployment,services --replicas 2 -- --leader-elect --metrics-bind-address=:8443";
     let text = answer(&guestbook(), line).await.expect("manifests");
     for part in [
-        "        - --leader-elect\n        - --metrics-bind-address=:8443\n",
-        "        - containerPort: 8443\n          name: metrics\n",
+        "args: [--leader-elect, --metrics-bind-address=:8443]\n",
+        "- {containerPort: 8443, name: metrics}\n",
         "terminationGracePeriodSeconds: 45",
         "replicas: 2",
         "path: /readyz",
@@ -120,7 +151,7 @@ async fn setup_that_fails_is_named_by_its_line() {
     let failing = guestbook().setup(|_| Err("no theme"));
     let (code, text) = answer(&failing, "manifests").await.expect_err("setup fails");
     assert_eq!(code, 1);
-    assert!(text.contains(&format!("tests.rs:{place}:")) && text.ends_with("failed: no theme"), "{text}");
+    assert!(text.contains(&format!("tests/mod.rs:{place}:")) && text.ends_with("failed: no theme"), "{text}");
 }
 
 #[tokio::test]
@@ -133,6 +164,12 @@ async fn wrong_usage_has_code_2() {
         "manifests -- crds",
         "manifests -- manifests",
         "crds --format xml",
+        "manifests --layout kustomize",
+        "manifests --layout tar",
+        "manifests --baseline deploy/operator.yaml",
+        "manifests --check --allow [{}]",
+        "manifests --resources 3",
+        "rbac -- crds",
         "--metrics-bind-address=8443",
     ] {
         let (code, text) = answer(&guestbook(), line).await.expect_err(line);
@@ -159,4 +196,24 @@ async fn help_and_version_are_answers() {
     assert_eq!(answer(&guestbook(), "--version").await, Err((0, "guestbook 1.2.3\n".to_owned())));
     let (code, text) = answer(&guestbook(), "--help").await.expect_err("help");
     assert!(code == 0 && text.contains("manifests") && text.contains("--leader-elect"), "{text}");
+}
+
+#[tokio::test]
+async fn rights_are_printed_with_their_lines() {
+    let text = answer(&guestbook(), "rbac -- --leader-elect").await.expect("a table");
+    for part in [
+        "list watch",
+        "guestbooks.example.com/status",
+        "leases.coordination.k8s.io",
+        "operator/tests/mod.rs:",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let text = answer(&guestbook(), "rbac --format json").await.expect("JSON");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    let delete =
+        value["rights"].as_array().expect("a list").iter().find(|right| right["verbs"][0] == "delete");
+    let delete = delete.expect("needs");
+    assert_eq!((&delete["resource"], &delete["scope"]), (&"configmaps".into(), &"cluster".into()));
+    assert_eq!(value["risks"], Value::Array(Vec::new()));
 }

@@ -1,0 +1,111 @@
+//! Declared rights that let an operator, and everyone who takes it over, do much more than its task.
+
+use std::{fmt, panic::Location};
+
+use crate::rights::{Declaration, Declarations, RightScope, Target};
+
+/// A right that deserves a second look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Risk {
+    /// Name of the rule, such as `cluster-secrets`.
+    pub rule: &'static str,
+    /// The risk.
+    pub text: &'static str,
+    /// A smaller right.
+    pub advice: &'static str,
+    /// Line of the program that needs the right.
+    pub place: &'static Location<'static>,
+}
+
+/// Formats as `secrets are read in all namespaces (cluster-secrets): select namespaces at src/main.rs:14`.
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, text, advice, place } = self;
+        write!(f, "{text} ({rule}): {advice} at {}:{}", place.file(), place.line())
+    }
+}
+
+/// A rule: its name, whether a declaration violates it, the risk, and a smaller right.
+type RiskRule = (&'static str, fn(&Declaration) -> bool, &'static str, &'static str);
+
+const RULES: [RiskRule; 7] = [
+    (
+        "cluster-secrets",
+        |declared| {
+            let reads = ["get", "list", "watch", "*"].iter().any(|verb| has_verb(declared, verb));
+            reads
+                && declared.right.scope == RightScope::Cluster
+                && is_resource(declared, "", "secrets", "", false)
+        },
+        "secrets are read in all namespaces",
+        "select namespaces",
+    ),
+    (
+        "wildcard",
+        |declared| {
+            let any_target = match &declared.right.target {
+                Target::Objects { group, resource, .. } => group == "*" || resource == "*",
+                Target::Url(path) => path == "*" || path == "/*",
+            };
+            any_target || has_verb(declared, "*")
+        },
+        "a right is for everything",
+        "name the resource and the verbs",
+    ),
+    (
+        "escalate",
+        |declared| has_verb(declared, "escalate"),
+        "roles beyond own rights can be written",
+        "leave out the verb",
+    ),
+    ("bind", |declared| has_verb(declared, "bind"), "roles beyond own rights can be bound", "name the roles"),
+    (
+        "impersonate",
+        |declared| has_verb(declared, "impersonate"),
+        "requests can be sent as other users",
+        "name the users",
+    ),
+    (
+        "pods-exec",
+        |declared| {
+            ["exec", "attach", "portforward"].iter().any(|name| is_resource(declared, "", "pods", name, true))
+        },
+        "commands can be run in pods",
+        "select namespaces, or use a Job",
+    ),
+    (
+        "nodes-proxy",
+        |declared| is_resource(declared, "", "nodes", "proxy", true),
+        "every pod can be reached through its kubelet",
+        "read metrics through the API server instead",
+    ),
+];
+
+/// Rights that deserve a second look, in the order of the declarations.
+#[must_use]
+pub fn risks(declarations: &Declarations) -> Vec<Risk> {
+    let mut found = Vec::new();
+    for declared in declarations {
+        for (rule, applies, text, advice) in RULES {
+            if applies(declared) {
+                found.push(Risk { rule, text, advice, place: declared.place });
+            }
+        }
+    }
+    found
+}
+
+fn has_verb(declared: &Declaration, verb: &str) -> bool {
+    declared.right.verbs.iter().any(|has| has == verb)
+}
+
+/// Whether the right is on all objects of a resource, or, where names do not matter, on some.
+fn is_resource(declared: &Declaration, group: &str, resource: &str, subresource: &str, named: bool) -> bool {
+    match &declared.right.target {
+        Target::Objects { group: g, resource: r, subresource: s, names } => {
+            g == group && r == resource && s == subresource && (named || names.is_empty())
+        }
+        Target::Url(_) => false,
+    }
+}

@@ -1,0 +1,116 @@
+//! The commands.
+
+mod check;
+mod folder;
+mod rights;
+
+use serde_json::{Value, json};
+
+use super::{
+    Failure, Operator,
+    arguments::{Command, Format, ManifestArguments, run_flags},
+};
+use crate::{
+    manager::{Flags, Manager},
+    manifests::{Files, Layout, Manifests, Program, RELEASE_NAMESPACE},
+};
+
+/// Schema of JSON answers.
+const SCHEMA: &str = "operator/v1";
+
+/// Output of a command, and whether it found a difference.
+pub(super) struct Output {
+    pub(super) text: String,
+    pub(super) differs: bool,
+}
+
+impl From<String> for Output {
+    fn from(text: String) -> Self {
+        Self { text, differs: false }
+    }
+}
+
+/// Carries out a command and returns its output. Without a command the operator runs with `flags`.
+pub(super) async fn carry_out(
+    operator: &Operator,
+    command: Option<Command>,
+    flags: &Flags,
+) -> Result<Output, Failure> {
+    match command {
+        None => run(operator, flags).await,
+        Some(Command::Run(run_flags)) => run(operator, &run_flags.flags).await,
+        Some(Command::Manifests(arguments)) if arguments.check => check::check(operator, &arguments),
+        Some(Command::Manifests(arguments)) => manifests(operator, &arguments),
+        Some(Command::Rbac(arguments)) => rights::print(operator, &arguments),
+        Some(Command::Crds(output)) => {
+            Ok(print(&Manifests::of_definitions(&operator.definitions), output.format).into())
+        }
+    }
+}
+
+async fn run(operator: &Operator, flags: &Flags) -> Result<Output, Failure> {
+    #[cfg(feature = "logging")]
+    flags.init_logging()?;
+    let config = flags.config(None).await?;
+    let options = operator.manager_options(flags, &config.default_namespace);
+    let manager = Manager::from_config(config, options)?;
+    operator.add_to(&manager)?;
+    manager.run_until_signal().await?;
+    Ok(String::new().into())
+}
+
+/// Prints the objects, or writes the files.
+fn manifests(operator: &Operator, arguments: &ManifestArguments) -> Result<Output, Failure> {
+    let format = arguments.output.format;
+    if let Some(out) = &arguments.out {
+        let written = folder::write(out, &files(operator, arguments)?)?;
+        return Ok(match format {
+            Format::Text => written.iter().map(|path| format!("{path}\n")).collect::<String>(),
+            Format::Json => answer([("files", json!(written))]),
+        }
+        .into());
+    }
+    if arguments.layout != Layout::Yaml {
+        let reason = format!("--layout {} has several files: add --out FOLDER", arguments.layout);
+        return Err(Failure::Arguments(reason));
+    }
+    let program = program(operator, arguments, None)?;
+    Ok(print(&program.render(&arguments.parameters())?.only(arguments.parts()), format).into())
+}
+
+/// The program as it runs with the flags after `--`, in the namespace of the arguments or in another one.
+fn program(
+    operator: &Operator,
+    arguments: &ManifestArguments,
+    namespace: Option<&str>,
+) -> Result<Program, Failure> {
+    let flags = run_flags(operator, &arguments.run)?;
+    let namespace = namespace.or(arguments.namespace.as_deref()).unwrap_or(operator.name);
+    let manager = operator.manager_offline(&flags, namespace)?;
+    Ok(operator.definitions.iter().cloned().fold(Program::of(&manager), Program::definition))
+}
+
+/// The files of the layout.
+fn files(operator: &Operator, arguments: &ManifestArguments) -> Result<Files, Failure> {
+    let namespace = (arguments.layout == Layout::Helm).then_some(RELEASE_NAMESPACE);
+    let program = program(operator, arguments, namespace)?;
+    Ok(program.files(&arguments.parameters(), arguments.layout, arguments.parts())?)
+}
+
+/// Formats objects.
+fn print(rendered: &Manifests, format: Format) -> String {
+    match format {
+        Format::Text => rendered.to_yaml(),
+        Format::Json => answer([("objects", rendered.to_json())]),
+    }
+}
+
+/// A JSON answer, with the schema first.
+fn answer<const N: usize>(fields: [(&str, Value); N]) -> String {
+    let mut text = format!("{{\"schema\":{},\"library\":{}", json!(SCHEMA), json!(env!("CARGO_PKG_VERSION")));
+    for (name, value) in fields {
+        text.push_str(&format!(",{}:{value}", json!(name)));
+    }
+    text.push_str("}\n");
+    text
+}
