@@ -333,3 +333,16 @@ fn what_ran_runs_again_in_the_next_run() {
         assert_eq!(lifecycle.add(Group::Others, ReadyWhen::Started), Err(Refused));
     }
 }
+
+#[test]
+fn a_lost_lease_is_being_lost_until_the_last_leader_elected_runnable_has_ended() {
+    let mut lifecycle = Lifecycle::new(true);
+    let (id, _) = lifecycle.add(Group::LeaderElected, ReadyWhen::Started).expect("it is not stopping");
+    assert_eq!(lifecycle.run(), Ok(vec![Effect::Stand]));
+    assert_eq!(lifecycle.step(LifecycleInput::Elected), [Effect::Spawn(id)]);
+    assert!(!lifecycle.is_losing());
+    assert_eq!(lifecycle.step(LifecycleInput::Lost), [Effect::Abort(id)]);
+    assert!(lifecycle.is_losing());
+    assert_eq!(lifecycle.step(LifecycleInput::Ended(id, Ok(()))), [Effect::Stand]);
+    assert!(!lifecycle.is_losing());
+}

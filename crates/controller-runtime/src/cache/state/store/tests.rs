@@ -2,6 +2,7 @@
 
 mod deletes;
 mod histories;
+mod scopes;
 mod watch_events;
 mod writes;
 
@@ -13,11 +14,15 @@ use tokio::time::Instant;
 use super::*;
 use crate::cache::{objects::event::Event, watch::subscriber::OutOfOrder};
 
-/// Returns an object: `a@1` has name and uid `a` and version 1, `a!x@1` has uid `x`.
+/// Returns an object in namespace `ns`: `a@1` has name and uid `a` and version 1, `a!x@1` has uid `x`.
 fn object(text: &str) -> Lazy<ConfigMap> {
+    object_in("ns", text)
+}
+
+fn object_in(namespace: &str, text: &str) -> Lazy<ConfigMap> {
     let (name, version) = text.split_once('@').expect("name@version");
     let (name, uid) = name.split_once('!').unwrap_or((name, name));
-    let metadata = json!({ "namespace": "ns", "name": name, "uid": uid, "resourceVersion": version });
+    let metadata = json!({ "namespace": namespace, "name": name, "uid": uid, "resourceVersion": version });
     let object: ConfigMap = serde_json::from_value(json!({ "metadata": metadata })).expect("a config map");
     Lazy::of(object).expect("it has a key")
 }

@@ -299,6 +299,29 @@ fn a_server_that_is_behind_is_waited_for_and_believed_the_sixth_time() {
 }
 
 #[test]
+fn after_a_restart_the_list_comes_first_and_an_older_one_is_rejected() {
+    let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
+    check_machine(
+        &mut machine,
+        &[("page", page("5", None))],
+        &expect![[r#"
+            page -> watch from 5
+        "#]],
+    );
+    machine.restart();
+    assert_eq!(machine.watched_version(), None);
+    check_machine(
+        &mut machine,
+        &[("waited", StepOutcome::Waited), ("older", page("4", None)), ("waited", StepOutcome::Waited)],
+        &expect![[r#"
+            waited -> stream
+            older -> wait
+            waited -> stream
+        "#]],
+    );
+}
+
+#[test]
 fn the_server_says_how_long_to_wait_within_reason() {
     let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
     let mut wait = |seconds| {
