@@ -18,9 +18,9 @@ const MAX_LINES: usize = 450;
 /// shows how the operator reconciles a sample.
 #[test]
 fn new_projects_pass_their_own_tests_and_run() {
-    let projects = Projects::new(&["guestbook", "dns-policies"]);
+    let projects = Projects::new(&["album", "dns-policies"]);
     for words in [
-        "new guestbook",
+        "new album",
         "new dns-policies --group net.example.org --kind DNSPolicy --version v1beta1 --cluster-scoped --no-ci",
     ] {
         let made = cargo_operator(words, projects.path());
@@ -32,7 +32,7 @@ fn new_projects_pass_their_own_tests_and_run() {
 
     crate::ask::programs_print_their_manifests(&projects);
     for (package, line) in [
-        ("guestbook", "guestbook default/sample  created → configmaps default/sample created → Ready"),
+        ("album", "album default/sample  created → configmaps default/sample created → Ready"),
         ("dns-policies", "dnspolicy sample  created → configmaps default/sample created → Ready"),
     ] {
         let folder = projects.path().join(package);

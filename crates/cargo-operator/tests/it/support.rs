@@ -63,7 +63,8 @@ pub(crate) struct Projects {
 }
 
 impl Projects {
-    /// A workspace for projects with these names. They do not exist yet.
+    /// A workspace for projects with these names. They do not exist yet. No program of this repository may have such a name: the
+    /// projects' programs would take its place in the target folder.
     pub(crate) fn new(names: &[&str]) -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         // The profiles of this repository, so that dependencies are built once.
