@@ -169,6 +169,9 @@
 //!   requests that a website may have sent are refused: those with an `Origin` other than the server, or with a `Host` other than an
 //!   address, `localhost` or a name of the Service `kubernetes`.
 
+// A large future is copied with every request; main functions and tests are moved once.
+#![cfg_attr(not(test), warn(clippy::large_futures))]
+
 mod api;
 mod api_server;
 mod bootstrap;
