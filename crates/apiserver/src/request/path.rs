@@ -208,7 +208,7 @@ mod tests {
         check("/apis/g/v1/namespaces/x", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/v1/a%2fb", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/", expect![[r#"Group("g")"#]]);
-        check("/metrics", expect!["Unknown"]);
+        check("/metrics/slis", expect!["Unknown"]);
         check("//", expect!["Root"]);
     }
 }

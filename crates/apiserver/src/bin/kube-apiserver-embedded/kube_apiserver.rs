@@ -43,7 +43,7 @@ const PROGRAM: Program = Program {
 };
 
 /// Admission plugins of kube-apiserver v1.36.3 that are absent here.
-const ABSENT_PLUGINS: [&str; 23] = [
+const ABSENT_PLUGINS: [&str; 22] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -59,7 +59,6 @@ const ABSENT_PLUGINS: [&str; 23] = [
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
     "NodeRestriction",
-    "OwnerReferencesPermissionEnforcement",
     "PodGroupProtection",
     "PodGroupWorkloadExists",
     "PodNodeSelector",
