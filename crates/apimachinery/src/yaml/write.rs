@@ -10,7 +10,7 @@ pub fn write(value: &Value) -> String {
     write_with(value, 0)
 }
 
-/// Like [`write`], but a list or map of scalars stands in brackets on one line if the line has at most `width` bytes, as in files
+/// Like [`write()`], but a list or map of scalars stands in brackets on one line if the line has at most `width` bytes, as in files
 /// that are written by hand.
 #[must_use]
 pub fn write_compact(value: &Value, width: usize) -> String {
