@@ -269,7 +269,7 @@ fn shown(spec: &Value, kept: [bool; 4]) -> String {
             format!("{{\"JSONPath\":{}}}", text(field, "jsonPath"))
         });
         format!(
-            "{{\"Name\":{},\"ServedKind\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{schema},\
+            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{schema},\
              \"Subresources\":{subresources},\"AdditionalPrinterColumns\":{columns},\"SelectableFields\":{selectable}}}",
             text(version, "name"),
             flag(version, "served"),
