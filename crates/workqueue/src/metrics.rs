@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Priority;
+use crate::{Priority, Reason};
 
 /// Receives measurements of a queue. With [`Gauges`] they make up client-go's seven families.
 ///
@@ -38,6 +38,10 @@ pub trait Metrics: Send + Sync {
 pub struct Gauges {
     /// Ready keys by priority, the highest first as in [`Priority::ALL`].
     pub depth: [usize; Priority::ALL.len()],
+    /// Keys that wait until they are due, by the reason, in the order of [`Reason::ALL`].
+    pub waiting: [usize; Reason::ALL.len()],
+    /// Keys that are being processed.
+    pub processing: usize,
     /// The sum of the processing times so far of keys that are being processed.
     pub unfinished: Duration,
     /// The longest of these times.

@@ -121,6 +121,40 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         (0..pages).rev().flat_map(move |page| shared.inner.lock().core.page(page, shared.now()))
     }
 
+    /// Number of pages for [`snapshot_page`](Self::snapshot_page).
+    #[must_use]
+    pub fn snapshot_pages(&self) -> usize {
+        self.shared.inner.lock().core.pages()
+    }
+
+    /// One page of [`snapshot`](Self::snapshot), of at most 64 keys; empty if there is no such page. Pages are numbered from zero.
+    /// A reader that starts with the last page misses no key that stays in the queue.
+    #[must_use]
+    pub fn snapshot_page(&self, page: usize) -> Vec<KeySnapshot<K>> {
+        let now = self.shared.now();
+        self.shared.inner.lock().core.page(page, now)
+    }
+
+    /// State of one key; `None` if it is not in the queue.
+    #[must_use]
+    pub fn snapshot_of(&self, key: &K) -> Option<KeySnapshot<K>> {
+        let (hash, now) = (self.shared.hash(key), self.shared.now());
+        self.shared.inner.lock().core.snapshot_of(key, hash, now)
+    }
+
+    /// The ready key that has been in line for the longest time. With more than 1024 flows, among those of 1024 of them.
+    ///
+    /// Needs [`Options::metrics`]: without it, the time since which a key is ready is mostly unknown, and any first key of a line is
+    /// returned.
+    #[must_use]
+    pub fn oldest_ready(&self) -> Option<KeySnapshot<K>> {
+        let now = self.shared.now();
+        self.shared.change(|inner, at| {
+            inner.core.advance(at);
+            inner.core.oldest_ready(now)
+        })
+    }
+
     /// Resets the failure count of `key`, which succeeded or will not be retried. Its state in the queue does not change.
     ///
     /// While the key is being processed this counts as a success, which may release keys that only a shared budget delays: see

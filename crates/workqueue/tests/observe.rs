@@ -89,6 +89,7 @@ async fn gauges_are_computed_when_somebody_asks() {
     advance(SECOND).await;
     let gauges = queue.gauges();
     assert_eq!(gauges.depth, [0, 4, 0]);
+    assert_eq!((gauges.waiting, gauges.processing), ([0; 4], 2));
     assert_eq!((gauges.unfinished, gauges.longest_running), (3 * SECOND, 2 * SECOND));
 }
 
@@ -139,6 +140,50 @@ async fn a_snapshot_shows_since_when_a_key_is_ready_if_that_is_known() {
     advance(5 * SECOND).await;
     assert_eq!(since(&measured), Some(Duration::ZERO));
     assert_eq!(since(&delayed), Some(2 * SECOND), "no operation has put it in line");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_keys_are_counted_by_reason_until_they_are_ready() {
+    let queue = Queue::default();
+    let waiting = || queue.gauges().waiting;
+    queue.add_after("delayed", 10 * SECOND);
+    queue.add_after("cancelled", 10 * SECOND);
+    queue.add_rate_limited("failed");
+    assert_eq!(waiting(), [2, 1, 0, 0]);
+    queue.add("delayed");
+    queue.cancel(&"cancelled");
+    assert_eq!(waiting(), [0, 1, 0, 0]);
+    advance(SECOND).await;
+    assert_eq!(waiting(), [0; 4]);
+    queue.add_after("dropped", SECOND);
+    queue.shut_down();
+    assert_eq!(waiting(), [0; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_and_the_oldest_ready_one_are_found_without_a_snapshot_of_all() {
+    for fair in [false, true] {
+        let recorder = Arc::new(Recorder::default());
+        let options = Options::default().metrics(recorder.clone());
+        let by_letter = |key: &&str| Flow::from(&key[..1]);
+        let queue = Queue::new(if fair { options.fair_by(by_letter) } else { options });
+        assert_eq!(queue.oldest_ready(), None);
+        queue.add_with("b2", AddOptions::default().priority(Priority::High));
+        let item = queue.get().await;
+        advance(SECOND).await;
+        queue.add_with("a1", AddOptions::default().priority(Priority::Low));
+        advance(SECOND).await;
+        queue.add("b1");
+        queue.add_after("a2", 2 * SECOND);
+        assert_eq!(queue.oldest_ready().map(|key| key.key), Some("a1"), "fair: {fair}");
+        let state = |key| queue.snapshot_of(&key).map(|found| (found.key, found.state));
+        assert_eq!(state("b2"), Some(("b2", KeyState::Processing { again: false })));
+        assert!(matches!(state("a2"), Some(("a2", KeyState::Waiting(_)))));
+        assert_eq!(state("c"), None);
+        queue.cancel(&"a1");
+        assert_eq!(queue.oldest_ready().map(|key| key.key), Some("b1"), "fair: {fair}");
+        drop(item);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -137,3 +137,8 @@ pub enum Reason {
     /// An event arrived, and more may follow: see [`Options::debounce`](crate::Options::debounce).
     Debounced,
 }
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 4] = [Self::Delayed, Self::RateLimited, Self::EventInBackOff, Self::Debounced];
+}

@@ -99,6 +99,16 @@ impl Lines {
         }
     }
 
+    /// The first key of each line, in up to `limit` flows.
+    pub(crate) fn heads(&self, limit: usize) -> impl Iterator<Item = Id> {
+        let (plain, fair) = match self {
+            Self::Plain(lines) => (Some(lines), None),
+            Self::Fair(flows) => (None, Some(flows.flows.iter().flatten().take(limit))),
+        };
+        let fair = fair.into_iter().flatten().map(|flow| &flow.lines);
+        plain.into_iter().chain(fair).flatten().filter_map(|line| line.first())
+    }
+
     /// Numbers of flows, of vacant ones, and of places for turns.
     #[cfg(test)]
     pub(crate) fn places(&self) -> [usize; 3] {

@@ -60,6 +60,9 @@ pub(crate) use moment::{Moment, Now};
 /// in this queue: other queues may draw from the same budget.
 const OFFER_EVERY: Duration = Duration::from_secs(1);
 
+/// Largest number of flows whose oldest ready keys are compared, so that the lock is held for microseconds only.
+const FLOWS_COMPARED: usize = 1024;
+
 pub(crate) struct Core<K> {
     slab: Slab<K>,
     lender: Lender<K>,
@@ -328,6 +331,8 @@ impl<K> Core<K> {
         self.advance(now);
         let mut gauges = Gauges {
             depth: Priority::ALL.map(|priority| self.order.ready_of(priority)),
+            waiting: self.order.waiting(),
+            processing: self.processing,
             ..Gauges::default()
         };
         if self.options.metrics.is_some() {
@@ -427,7 +432,21 @@ impl<K: Clone + Eq + Hash> Core<K> {
     /// The keys at one page of places, a bounded number. A key that waits can move to a page before its own, so a reader that
     /// starts with the last page misses none.
     pub(crate) fn page(&self, page: usize, now: Moment) -> Vec<KeySnapshot<K>> {
-        let describe = |entry: &Entry<K>| KeySnapshot {
+        self.slab.page(page).map(|entry| self.describe(entry, now)).collect()
+    }
+
+    /// State of one key; `None` if it is not in the queue.
+    pub(crate) fn snapshot_of(&self, key: &K, hash: u64, now: Moment) -> Option<KeySnapshot<K>> {
+        self.find(key, hash).map(|id| self.describe(&self.slab[id], now))
+    }
+
+    /// The key that has been ready for the longest time, among those in line by the last operation.
+    pub(crate) fn oldest_ready(&self, now: Moment) -> Option<KeySnapshot<K>> {
+        self.order.oldest_ready(FLOWS_COMPARED, &self.slab).map(|id| self.describe(&self.slab[id], now))
+    }
+
+    fn describe(&self, entry: &Entry<K>, now: Moment) -> KeySnapshot<K> {
+        KeySnapshot {
             key: entry.key().clone(),
             state: match entry.state {
                 State::Waiting { .. } if entry.at <= now => {
@@ -444,8 +463,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             priority: entry.priority,
             flow: self.order.lines.name(entry.flow).cloned(),
             failures: self.num_requeues(entry.key()),
-        };
-        self.slab.page(page).map(describe).collect()
+        }
     }
 
     /// Finds a key. `hash` is that of `key`.

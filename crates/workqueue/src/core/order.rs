@@ -20,6 +20,8 @@ pub(crate) struct Order {
     waiting: Heap,
     /// Keys that only a shared budget delays, the one with the first slot on top.
     held: Heap,
+    /// Waiting keys by reason, in the order of [`Reason::ALL`].
+    waiting_for: [usize; Reason::ALL.len()],
     /// Counts the keys that began to wait: their numbers in the heaps.
     added: u64,
     /// Keys handed out, the oldest first; only if metrics need them.
@@ -46,6 +48,7 @@ impl Order {
             ready: [0; _],
             waiting: Heap::new(),
             held: Heap::new(),
+            waiting_for: [0; _],
             added: 0,
             processing: Line::EMPTY,
             ageing,
@@ -81,6 +84,16 @@ impl Order {
     pub(crate) fn next_due(&self) -> Option<Moment> {
         let [waiting, held] = [&self.waiting, &self.held].map(|heap| heap.first().map(|node| node.until));
         waiting.into_iter().chain(held).min()
+    }
+
+    /// Waiting keys by reason.
+    pub(crate) fn waiting(&self) -> [usize; Reason::ALL.len()] {
+        self.waiting_for
+    }
+
+    /// The key that has been ready for the longest time. `limit` is the number of flows that are compared.
+    pub(crate) fn oldest_ready<K>(&self, limit: usize, slab: &Slab<K>) -> Option<Id> {
+        self.lines.heads(limit).min_by_key(|id| slab[*id].at)
     }
 
     /// The waiting keys, the one due first first.
@@ -125,12 +138,16 @@ impl Order {
         let entry = &mut slab[id];
         (entry.state, entry.at) = (State::Waiting { why, place: 0, held: false }, until);
         self.waiting.push(Node { until: own.min(until), added: self.added, id }, slab);
+        self.waiting_for[why as usize] += 1;
         self.added += 1;
     }
 
     /// Removes a key from its heap; the caller places it.
     pub(crate) fn remove_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
-        let held = matches!(slab[id].state, State::Waiting { held: true, .. });
+        let State::Waiting { why, held, .. } = slab[id].state else {
+            unreachable!("the caller has found it waiting")
+        };
+        self.waiting_for[why as usize] -= 1;
         let heap = if held { &mut self.held } else { &mut self.waiting };
         heap.remove(id, slab);
     }
@@ -183,6 +200,9 @@ impl Order {
                 let slot = entry.at;
                 self.held.push(Node { until: slot, ..node }, slab);
                 continue;
+            }
+            if let State::Waiting { why, .. } = entry.state {
+                self.waiting_for[why as usize] -= 1;
             }
             self.push_ready(id, until, slab);
             if let Some(metrics) = metrics {
