@@ -49,8 +49,9 @@ pub(crate) use self::{
         registry::Cache,
         sync::{NotSynced, WatchState},
         tombstones::DeletionReplay,
+        troubled_objects::{Trouble, TroubledObject},
     },
-    watch::sync_status::FailuresInARow,
+    watch::{subscriber::ChangeObserver, sync_status::FailuresInARow},
 };
 pub use self::{
     objects::{retain::Retain, stats::Stats},

@@ -117,6 +117,7 @@ pub(crate) use self::{
         error::{ClientError, describe},
         own_writes::{Extent, OwnWrites, PresumedDeletion, ReportedDeletion},
         rbac::{RefusedRight, rule},
-        run_record::RunRecord,
+        run_record::{RecordedWrite, RunRecord},
+        written_object::WrittenObject,
     },
 };

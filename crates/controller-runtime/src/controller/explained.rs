@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use super::sources::Sources;
+use futures::future::BoxFuture;
+
+use super::{sources::Sources, worker_pool::WantedWorkers};
 use crate::{
-    findings::Finding,
+    findings::{Finding, objects::LastFailure},
     reconcile::Request,
     request_queue::{Explain, Explanation, Overview, RequestQueue},
 };
 
-/// Queue and sources of a controller. May outlive it.
+/// Queue, sources and workers of a controller. May outlive it.
 pub(crate) struct ExplainedController<R: Request> {
     pub(super) requests: RequestQueue<R>,
     pub(super) sources: Arc<Sources<R>>,
+    pub(super) wanted_workers: Arc<WantedWorkers>,
 }
 
 impl<R: Request> Explain for ExplainedController<R> {
@@ -28,7 +31,17 @@ impl<R: Request> Explain for ExplainedController<R> {
         self.sources.names()
     }
 
-    fn findings(&self) -> Vec<Finding> {
-        self.requests.long_back_offs()
+    fn findings(&self) -> BoxFuture<'_, Vec<Finding>> {
+        Box::pin(async {
+            let workers = *self.wanted_workers.borrow();
+            let mut findings = self.requests.self_triggers();
+            findings.extend(self.requests.starved(workers).await);
+            findings.append(&mut self.requests.long_back_offs());
+            findings
+        })
+    }
+
+    fn last_failure_of(&self, object: &str) -> Option<LastFailure> {
+        self.requests.last_failure_of(object)
     }
 }

@@ -119,7 +119,11 @@ impl<R: Request> Controller<R> {
 
     /// The controller for explanations.
     pub(crate) fn explained(&self) -> ExplainedController<R> {
-        ExplainedController { requests: self.requests.clone(), sources: Arc::clone(&self.sources) }
+        ExplainedController {
+            requests: self.requests.clone(),
+            sources: Arc::clone(&self.sources),
+            wanted_workers: Arc::clone(&self.wanted_workers),
+        }
     }
 
     /// Runs the sources until dropped. Returns the error that stops the controller.

@@ -22,11 +22,12 @@ use super::{
 };
 use crate::{
     client::RunRecord,
+    findings::self_triggers::{Chain, EndedRun},
     metrics::ControllerMetrics,
     pace::SharedPace,
     panics::caught,
     reconcile::{Context, Outcome, Request, WorkerContext, without_election},
-    request_queue::{RequestQueue, Run, RunResult},
+    request_queue::{RequestQueue, Run, RunResult, name_of},
 };
 
 /// Reason why a worker has returned.
@@ -153,20 +154,24 @@ impl<R: Request> Worker<R> {
             let retry = if outcome.is_done() { None } else { queue.when(request) };
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
             log::outcome(&outcome, cx.attempt, retry.unwrap_or_default());
-            let (ended, result) = (self.requests.clock.at(ended), RunResult::of(&outcome));
             let (writes, more_writes) = record.take();
+            let own = || name_of(request);
+            let run = EndedRun { causes: &cx.causes, writes: &writes, began, ended, own: &own };
+            let before = if writes.is_empty() { None } else { tracker.take_chain(request) };
+            let chain = Chain::after(before, &run);
+            let (ended, result) = (self.requests.clock.at(ended), RunResult::of(&outcome));
             let run = Run {
                 ended,
                 took,
                 attempt: cx.attempt,
                 causes: cx.causes,
                 result,
-                writes: Some(writes.into()),
+                writes: Some(writes.into_iter().map(|recorded| recorded.write).collect()),
                 more_writes,
                 #[cfg(feature = "opentelemetry")]
                 span: exported,
             };
-            tracker.end(request, run);
+            tracker.end(request, run, chain);
         }
         .instrument(span)
         .await;

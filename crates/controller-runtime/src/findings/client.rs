@@ -7,15 +7,20 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    Finding, refused_rights::RefusedRights, refused_writes::RefusedWrites, throttling::ThrottledRequests,
+    Finding, fights::Fights, refused_rights::RefusedRights, refused_writes::RefusedWrites,
+    throttling::ThrottledRequests,
 };
-use crate::client::{Answer, Call, CallObserver, ClientError, Throttling};
+use crate::{
+    cache::ChangeObserver,
+    client::{Answer, Call, CallObserver, ClientError, Throttling, WrittenObject},
+};
 
 /// Feeds the detectors with the outcomes of calls.
 #[derive(Default)]
 pub(crate) struct ClientFindings {
     throttled: Mutex<ThrottledRequests>,
     refusals: Mutex<(RefusedRights, RefusedWrites)>,
+    fights: Mutex<Fights>,
 }
 
 impl ClientFindings {
@@ -32,7 +37,20 @@ impl ClientFindings {
         let (rights, writes) = &mut *refusals;
         findings.extend(rights.findings(operator, now, clock));
         findings.extend(writes.findings(own_webhooks, now, clock));
+        drop(refusals);
+        findings.extend(self.fights.lock().findings(now, clock));
         findings
+    }
+}
+
+/// Watches report changes of objects that this process has written.
+impl ChangeObserver for ClientFindings {
+    fn is_interested_in(&self, uid: &str) -> bool {
+        self.fights.lock().tracks(uid)
+    }
+
+    fn changed(&self, object: &WrittenObject<'_>) {
+        self.fights.lock().changed(object, Instant::now());
     }
 }
 
@@ -49,8 +67,16 @@ impl CallObserver for ClientFindings {
         self.throttled.lock().wait_ends(controller);
     }
 
-    fn ended(&self, call: &Call, outcome: Result<&Answer, &ClientError>) {
-        let is_write = call.verb().is_write() && !call.is_dry_run();
+    fn ended(
+        &self,
+        call: &Call,
+        outcome: Result<&Answer, &ClientError>,
+        written: Option<&WrittenObject<'_>>,
+    ) {
+        if let Some(object) = written {
+            self.fights.lock().wrote(call, object, Instant::now());
+        }
+        let is_write = call.is_stored();
         let mut refusals = self.refusals.lock();
         let (rights, writes) = &mut *refusals;
         match outcome {

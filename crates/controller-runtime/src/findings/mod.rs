@@ -7,8 +7,13 @@
 
 pub(crate) mod back_off;
 pub(crate) mod client;
+mod fights;
+pub(crate) mod objects;
+mod owned_fields;
 mod refused_rights;
 mod refused_writes;
+pub(crate) mod self_triggers;
+pub(crate) mod starvation;
 mod text;
 mod throttling;
 pub(crate) mod watches;
@@ -50,8 +55,18 @@ pub enum FindingId {
     DeadWatch,
     /// An admission webhook refuses the writes of an object.
     WebhookRefuses,
+    /// This operator and another manager write a field in turns.
+    Fight,
+    /// A request runs again and again because of its own writes.
+    SelfTrigger,
+    /// An object does not fit its Rust type.
+    UnreadableObject,
+    /// An object that is being deleted waits for a finalizer.
+    StuckFinalizer,
     /// The API server answers requests with 429.
     Throttled,
+    /// Requests wait in line because of those of another flow.
+    Starved,
     /// A request waits for long, because its runs have failed many times.
     LongBackOff,
 }
@@ -64,7 +79,12 @@ impl FindingId {
             Self::MissingRight => "missing-right",
             Self::DeadWatch => "dead-watch",
             Self::WebhookRefuses => "webhook-refuses",
+            Self::Fight => "fight",
+            Self::SelfTrigger => "self-trigger",
+            Self::UnreadableObject => "unreadable-object",
+            Self::StuckFinalizer => "stuck-finalizer",
             Self::Throttled => "throttled",
+            Self::Starved => "starved",
             Self::LongBackOff => "long-back-off",
         }
     }

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     clients::{Clients, Observers},
 };
 use crate::{
-    cache::{self, Cache, Cached, DeletionReplay, OtherCluster, ResourceStats, WatchState},
+    cache::{self, Cache, Cached, DeletionReplay, OtherCluster, ResourceStats, TroubledObject, WatchState},
     client::{Call, Client, PermitError, WriteGate, WritePermit},
     error::BoxError,
     object::StaticObject,
@@ -93,14 +94,12 @@ impl Manager {
     ) -> Result<Cluster, AddError> {
         let shared = &self.shared;
         let origin = OtherCluster::new(name.into());
-        let cache = Arc::new(Cache::of_cluster(
-            origin.clone(),
-            options,
-            DeletionReplay::with(shared.election.as_ref()),
-        ));
+        let replay = DeletionReplay::with(shared.election.as_ref());
+        let cache = Cache::of_cluster(origin.clone(), options, replay);
+        let cache = Arc::new(cache.observed_by(Arc::clone(&shared.explainer.findings) as _));
         let (options, election) = (&shared.options, shared.election.as_ref());
         let gate = Some(Arc::new(RemovalGate(origin.clone())) as _);
-        let observers = Observers { cache: &cache, findings: &shared.findings };
+        let observers = Observers { cache: &cache, findings: &shared.explainer.findings };
         let clients =
             Clients::new(client, origin.name(), options, &shared.metrics, election, gate, &observers);
         let caches = Arc::new(ClusterCaches {
@@ -280,6 +279,15 @@ impl Clusters {
     /// States of the lists and watches of all clusters.
     pub(super) fn watch_states(&self) -> Vec<WatchState> {
         self.all().iter().flat_map(|cache| cache.watch_states()).collect()
+    }
+
+    /// Objects of all clusters that are not reconciled as usual.
+    pub(super) async fn troubled_objects(&self, deleted_before: Timestamp) -> Vec<TroubledObject> {
+        let mut troubled = Vec::new();
+        for cache in self.all() {
+            troubled.append(&mut cache.troubled_objects(deleted_before).await);
+        }
+        troubled
     }
 
     fn all(&self) -> Vec<Arc<Cache>> {

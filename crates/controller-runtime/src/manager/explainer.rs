@@ -1,37 +1,64 @@
 //! Findings of a manager, from all of its parts.
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
+use http::header::ACCEPT;
+use http_body_util::BodyExt;
+use k8s_openapi::jiff::Timestamp;
+use kube::client::Body;
 use kube_clock::Clock;
-use tokio::time::Instant;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::{Duration, Instant, timeout};
 
 use super::{Manager, cluster::Clusters};
 use crate::{
-    cache::Cache,
-    findings::{Finding, client::ClientFindings, watches},
+    cache::{Cache, Trouble, TroubledObject, WatchState},
+    client::Client,
+    findings::{
+        Finding,
+        client::ClientFindings,
+        objects::{self, KnownVersion, LastFailure},
+        watches,
+    },
+    object::DynamicKind,
+    request_queue::Explain,
     runnable::Runnables,
     webhook::Webhooks,
 };
 
+/// Objects whose managed fields are read from the API server for one list of findings.
+const READS: usize = 8;
+/// Time for one such read.
+const READ_WITHIN: Duration = Duration::from_secs(2);
+
 /// The parts of a manager from which explanations are made. The registry is held weakly, because it holds the server that uses
 /// this.
-#[derive(Clone)]
 pub(super) struct Explainer {
     pub(super) name: Arc<str>,
     pub(super) clock: Clock,
     pub(super) registry: Weak<Runnables>,
+    pub(super) client: Client,
     pub(super) cache: Arc<Cache>,
     pub(super) clusters: Clusters,
     pub(super) findings: Arc<ClientFindings>,
     pub(super) webhooks: Webhooks,
+    /// Versions of the troubled objects, by UID and version.
+    pub(super) versions: Mutex<BTreeMap<(String, String), KnownVersion>>,
 }
 
 impl Manager {
     /// The problems that this manager notices in its own operation, the most urgent first: missing permissions, failing watches,
-    /// refused writes, an API server that asks to wait, requests with a long back-off. Each has its evidence and the next
-    /// step; `docs/explain.md` explains them.
+    /// refused writes, fights over a field, endless loops, unreadable objects, stuck deletions, requests that wait for long. Each
+    /// has its evidence and the next step; `docs/explain.md` explains them.
     ///
     /// An operator without problems has no findings. Most need some events or a minute to be recognized.
+    ///
+    /// Visits the cached objects, and yields in between. For unreadable objects and for objects whose deletion is stuck it asks the
+    /// API server who wrote them: with one list request for each version, at most eight per call, within two seconds each.
     ///
     /// ```
     /// # async fn example(manager: &controller_runtime::Manager) {
@@ -45,43 +72,124 @@ impl Manager {
     ///
     /// Dropping the future has no effect.
     pub async fn findings(&self) -> Vec<Finding> {
-        self.explainer().findings()
-    }
-
-    pub(super) fn explainer(&self) -> Explainer {
-        let shared = &self.shared;
-        Explainer {
-            name: Arc::clone(&shared.options.name),
-            clock: self.clock(),
-            registry: Arc::downgrade(&shared.registry),
-            cache: Arc::clone(&shared.cache),
-            clusters: shared.clusters.clone(),
-            findings: Arc::clone(&shared.findings),
-            webhooks: shared.webhooks.registered().clone(),
-        }
+        self.shared.explainer.findings().await
     }
 }
 
+type Controllers = [(Arc<str>, Arc<dyn Explain>)];
+
 impl Explainer {
     /// The findings, the most urgent first, and those of one kind by subject.
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    pub(super) async fn findings(&self) -> Vec<Finding> {
         let mut findings = self.findings.findings(&self.name, &self.webhooks.names(), self.clock);
         let controllers = self.registry.upgrade().map(|registry| registry.controllers()).unwrap_or_default();
-        let sources: Vec<_> =
-            controllers.iter().map(|(name, controller)| (name.to_string(), controller.sources())).collect();
-        let now = Instant::now();
-        for state in self.cache.watch_states().into_iter().chain(self.clusters.watch_states()) {
-            // A source has the name of the resource, a cache that of the resource and its selection.
-            let resource = state.resource.split(' ').next().unwrap_or_default();
-            let reads = |sources: &[String]| sources.iter().any(|source| source == resource);
-            let readers: Vec<_> =
-                sources.iter().filter(|(_, sources)| reads(sources)).map(|(name, _)| name.clone()).collect();
-            findings.extend(watches::finding(&state, &readers, &self.name, now, self.clock));
+        findings.append(&mut self.about_watches(&controllers));
+        findings.append(&mut self.about_objects(&controllers).await);
+        for (_, controller) in &controllers {
+            findings.append(&mut controller.findings().await);
         }
-        findings.extend(controllers.iter().flat_map(|(_, controller)| controller.findings()));
         findings.sort_by(|one, other| {
             (one.severity, one.id, &one.subject).cmp(&(other.severity, other.id, &other.subject))
         });
         findings
     }
+
+    fn about_watches(&self, controllers: &Controllers) -> Vec<Finding> {
+        let sources: Vec<_> =
+            controllers.iter().map(|(name, controller)| (name.to_string(), controller.sources())).collect();
+        let now = Instant::now();
+        let states = self.cache.watch_states().into_iter().chain(self.clusters.watch_states());
+        let finding = |state| {
+            let readers = readers(&sources, &state);
+            watches::finding(&state, &readers, &self.name, now, self.clock)
+        };
+        states.filter_map(finding).collect()
+    }
+
+    async fn about_objects(&self, controllers: &Controllers) -> Vec<Finding> {
+        let now = self.clock.now();
+        let before = now.saturating_sub(objects::DELETING).unwrap_or(Timestamp::MIN);
+        let (mut findings, mut versions, mut reads) = (Vec::new(), BTreeMap::new(), 0);
+        for object in self.cache.troubled_objects(before).await {
+            let id = id_of(&object);
+            let known = self.versions.lock().get(&id).cloned();
+            let known = match known {
+                Some(known) => known,
+                None if reads < READS => {
+                    reads += 1;
+                    KnownVersion { managed_fields: self.managed_fields(&object).await, noticed: now }
+                }
+                None => KnownVersion { managed_fields: Vec::new(), noticed: now },
+            };
+            findings.push(self.about_object(&object, &known, controllers, now));
+            versions.insert(id, known);
+        }
+        // Versions that are gone are dropped.
+        *self.versions.lock() = versions;
+        // Objects of other clusters are not read, because the clients of these clusters are not here.
+        for object in self.clusters.troubled_objects(before).await {
+            let known = KnownVersion { managed_fields: Vec::new(), noticed: now };
+            findings.push(self.about_object(&object, &known, controllers, now));
+        }
+        findings
+    }
+
+    fn about_object(
+        &self,
+        object: &TroubledObject,
+        known: &KnownVersion,
+        controllers: &Controllers,
+        now: Timestamp,
+    ) -> Finding {
+        let failure = match &object.trouble {
+            Trouble::Deleting { .. } => last_failure(controllers, object),
+            Trouble::Unreadable { .. } => None,
+        };
+        objects::finding(object, known, &self.name, failure.as_ref(), now)
+    }
+
+    /// The managed fields of an object, which caches do not have. Read by a list, for which every operator with a cache has the
+    /// permission. Empty if the read fails, or the object has another version now.
+    async fn managed_fields(&self, object: &TroubledObject) -> Vec<u8> {
+        let read = self.read_metadata(object);
+        let list = timeout(READ_WITHIN, read).await.ok().flatten().unwrap_or_default();
+        let metadata = &list["items"][0]["metadata"];
+        let version = object.version.as_ref().map(ToString::to_string).unwrap_or_default();
+        let is_same = metadata["resourceVersion"] == *version;
+        if is_same { metadata["managedFields"].to_string().into_bytes() } else { Vec::new() }
+    }
+
+    async fn read_metadata(&self, object: &TroubledObject) -> Option<Value> {
+        let TroubledObject { resource, namespace, name, .. } = object;
+        let kind = DynamicKind { resource: (**resource).clone(), is_namespaced: namespace.is_some() };
+        let (path, selector) = (kind.path(namespace.as_deref()), format!("metadata.name={name}"));
+        let query =
+            form_urlencoded::Serializer::new(String::new()).append_pair("fieldSelector", &selector).finish();
+        let request = http::Request::get(format!("{path}?{query}"))
+            .header(ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+            .body(Body::empty())
+            .ok()?;
+        let body = self.client.kube().send(request).await.ok()?.into_body().collect().await.ok()?;
+        serde_json::from_slice(&body.to_bytes()).ok()
+    }
+}
+
+/// Controllers that receive the events of a list or watch.
+fn readers(sources: &[(String, Vec<String>)], state: &WatchState) -> Vec<String> {
+    // A source has the name of the resource, a cache that of the resource and its selection.
+    let resource = state.resource.split(' ').next().unwrap_or_default();
+    let reads = |sources: &[String]| sources.iter().any(|source| source == resource);
+    sources.iter().filter(|(_, sources)| reads(sources)).map(|(name, _)| name.clone()).collect()
+}
+
+fn id_of(object: &TroubledObject) -> (String, String) {
+    let uid = object.uid.as_ref().map(ToString::to_string);
+    let version = object.version.as_ref().map(ToString::to_string);
+    (uid.unwrap_or_default(), version.unwrap_or_default())
+}
+
+/// The last run for an object, of the first controller in which that failed.
+fn last_failure(controllers: &Controllers, object: &TroubledObject) -> Option<LastFailure> {
+    let name = object.name();
+    controllers.iter().find_map(|(_, controller)| controller.last_failure_of(&name))
 }

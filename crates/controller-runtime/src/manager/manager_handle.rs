@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use kube_clock::Clock;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     cache_runnable::CacheRunnable,
     clients::{Clients, Observers, connect, host_of, metered},
     cluster::Clusters,
+    explainer::Explainer,
     servers::Servers,
     webhook_setup::ManagerWebhooks,
 };
@@ -102,7 +104,7 @@ pub(super) struct ManagerShared {
     pub(super) overdue: watch::Sender<Vec<String>>,
     pub(super) servers: Servers,
     pub(super) webhooks: ManagerWebhooks,
-    pub(super) findings: Arc<ClientFindings>,
+    pub(super) explainer: Arc<Explainer>,
 }
 
 /// This manager's part in a leader election.
@@ -127,10 +129,10 @@ impl Manager {
     #[must_use]
     pub fn new(client: kube::Client, options: ManagerOptions) -> Self {
         let metrics = Metrics::default();
-        let cache = Arc::new(Cache::new(
-            options.cache.clone(),
-            DeletionReplay::with(options.leader_election.as_ref()),
-        ));
+        let findings = Arc::new(ClientFindings::default());
+        let replay = DeletionReplay::with(options.leader_election.as_ref());
+        let cache = Cache::new(options.cache.clone(), replay).observed_by(Arc::clone(&findings) as _);
+        let cache = Arc::new(cache);
         options.metrics.declare(cache.declarations());
         if let Some(election) = &options.leader_election {
             election.declare(cache.declarations());
@@ -145,7 +147,6 @@ impl Manager {
                 options: election,
             }
         });
-        let findings = Arc::new(ClientFindings::default());
         let observers = Observers { cache: &cache, findings: &findings };
         let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), None, &observers);
         let caches = Arc::new(CacheRunnable {
@@ -153,15 +154,28 @@ impl Manager {
             client: clients.ungated.kube().clone(),
             sync_timeout: options.cache_sync_timeout,
         });
+        let (registry, clusters) = (Arc::new(Runnables::new(election.is_some())), Clusters::default());
+        let webhooks = ManagerWebhooks::new(&options, &metrics);
+        let explainer = Explainer {
+            name: Arc::clone(&options.name),
+            clock: Clock::new(options.epoch),
+            registry: Arc::downgrade(&registry),
+            client: clients.ungated.clone(),
+            cache: Arc::clone(&cache),
+            clusters: clusters.clone(),
+            findings,
+            webhooks: webhooks.registered().clone(),
+            versions: Mutex::default(),
+        };
         let manager = Self {
             shared: Arc::new(ManagerShared {
                 client: clients.gated,
                 ungated: clients.ungated,
                 cache,
-                clusters: Clusters::default(),
-                webhooks: ManagerWebhooks::new(&options, &metrics),
+                clusters,
+                webhooks,
                 metrics,
-                registry: Arc::new(Runnables::new(election.is_some())),
+                registry,
                 state: watch::Sender::new(State::Built),
                 readiness: watch::Sender::new(Readiness::NotYet),
                 leads: watch::Sender::new(false),
@@ -169,7 +183,7 @@ impl Manager {
                 election,
                 options,
                 servers: Servers::default(),
-                findings,
+                explainer: Arc::new(explainer),
             }),
         };
         let (cache, clusters) = (Arc::clone(&manager.shared.cache), manager.shared.clusters.clone());

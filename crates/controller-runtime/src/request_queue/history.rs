@@ -10,6 +10,7 @@ use tokio::time::Duration;
 use super::explain::seconds;
 use crate::{
     client::RunWrite,
+    findings::self_triggers::Chain,
     reconcile::{Causes, NextRun, Outcome, Request, WithoutEvent},
 };
 
@@ -153,6 +154,8 @@ struct RequestSlot<R> {
     hash: u64,
     runs: VecDeque<Run>,
     has_failed: bool,
+    /// The runs that its own writes caused.
+    chain: Option<Box<Chain>>,
     /// Its neighbours in its order.
     before: Option<u32>,
     after: Option<u32>,
@@ -223,6 +226,24 @@ impl<R: Request> History<R> {
         slot.into_iter().flat_map(|slot| &slot.runs)
     }
 
+    /// Takes the chain of a request, to be set again after its run.
+    pub(crate) fn take_chain(&mut self, request: &R) -> Option<Box<Chain>> {
+        let place = self.place_of(self.hasher.hash_one(request), request)?;
+        self.slots[place as usize].chain.take()
+    }
+
+    /// Sets the chain of a request with stored runs.
+    pub(crate) fn set_chain(&mut self, request: &R, chain: Box<Chain>) {
+        if let Some(place) = self.place_of(self.hasher.hash_one(request), request) {
+            self.slots[place as usize].chain = Some(chain);
+        }
+    }
+
+    /// Requests with chains.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = (&R, &Chain)> {
+        self.slots.iter().filter_map(|slot| Some((&slot.request, slot.chain.as_deref()?)))
+    }
+
     /// All requests with stored runs, in no particular order.
     pub(crate) fn requests(&self) -> impl Iterator<Item = &R> {
         self.slots.iter().map(|slot| &slot.request)
@@ -258,7 +279,7 @@ impl<R: Request> History<R> {
                 forgotten._runs = std::mem::take(&mut slot.runs);
             }
             forgotten._first = slot.runs.pop_front();
-            (slot.request, slot.hash) = (request.clone(), hash);
+            (slot.request, slot.hash, slot.chain) = (request.clone(), hash, None);
             place
         } else {
             let request = request.clone();
@@ -268,6 +289,7 @@ impl<R: Request> History<R> {
                 hash,
                 runs,
                 has_failed: false,
+                chain: None,
                 before: None,
                 after: None,
             });

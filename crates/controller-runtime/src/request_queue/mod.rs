@@ -245,6 +245,15 @@ fn is_urgent<K: Object>(event: &Event<K>) -> bool {
     }
 }
 
+/// The `Debug` form of a request without the kind in front: for an object, its namespace and name.
+pub(crate) fn name_of<R: Request>(request: &R) -> String {
+    let whole = format!("{request:?}");
+    match whole.split_once(' ') {
+        Some((_, name)) => name.to_owned(),
+        None => whole,
+    }
+}
+
 /// Returns whether the request is the key of the event's own object.
 fn is_about<K: Object, R: Request>(request: &R, event: &Event<K>) -> bool {
     (request as &dyn Any).downcast_ref::<ObjectKey<K>>().is_some_and(|key| *key == event.key())

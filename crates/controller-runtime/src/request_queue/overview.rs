@@ -2,15 +2,21 @@
 
 use std::fmt;
 
+use futures::future::BoxFuture;
 use kube_workqueue::{KeyState, Reason};
 use serde::Serialize;
+use tokio::time::Instant;
 
-use super::{RequestQueue, explain::Explanation, failed_events::FailedEvent, near::near};
+use super::{RequestQueue, explain::Explanation, failed_events::FailedEvent, name_of, near::near};
 use crate::{
     findings::{
         Finding,
         back_off::{self, BackOff},
+        objects::LastFailure,
+        self_triggers::Loop,
+        starvation::{self, Flows},
     },
+    pace::Pace,
     reconcile::Request,
 };
 
@@ -65,8 +71,11 @@ pub(crate) trait Explain: Send + Sync {
     /// Names of the controller's sources: those of kinds have the name of the resource.
     fn sources(&self) -> Vec<String>;
 
-    /// Findings about the controller's requests.
-    fn findings(&self) -> Vec<Finding>;
+    /// Findings about the controller's requests. Visits all of them if some are in line for long, and yields in between.
+    fn findings(&self) -> BoxFuture<'_, Vec<Finding>>;
+
+    /// Namespace and name of an object, and its last run if that failed.
+    fn last_failure_of(&self, object: &str) -> Option<LastFailure>;
 }
 
 impl<R: Request> RequestQueue<R> {
@@ -106,6 +115,55 @@ impl<R: Request> RequestQueue<R> {
                 Err(near(text, known.map(|request| format!("{request:?}"))))
             }
         }
+    }
+
+    /// Requests that run again and again because of their own writes.
+    pub(crate) fn self_triggers(&self) -> Vec<Finding> {
+        let now = Instant::now();
+        let loops = self.tracker.in_chains(|chain| chain.as_loop(now));
+        let finding = |(request, found): &(R, Loop)| {
+            found.finding(&format!("{request:?}"), &self.controller, self.clock)
+        };
+        loops.iter().take(NAMED).map(finding).collect()
+    }
+
+    /// The request that waits for the longest time behind those of another flow, if nearly all `workers` are busy.
+    pub(crate) async fn starved(&self, workers: usize) -> Option<Finding> {
+        let now = Instant::now();
+        let Some(KeyState::Ready { since: Some(oldest) }) = self.queue.oldest_ready().map(|seen| seen.state)
+        else {
+            return None;
+        };
+        if now.saturating_duration_since(oldest) < starvation::LONG {
+            return None;
+        }
+        let (mut flows, mut pace) = (Flows::default(), Pace::begin());
+        for seen in self.queue.snapshot() {
+            let flow = || match &seen.flow {
+                Some(flow) => flow.to_string(),
+                None => name_of(&seen.key)
+                    .split_once('/')
+                    .map(|(namespace, _)| namespace.to_owned())
+                    .unwrap_or_default(),
+            };
+            match seen.state {
+                KeyState::Processing { .. } => flows.add_running(&flow()),
+                KeyState::Ready { since: Some(since) } => {
+                    flows.add_in_line(&flow(), || format!("{:?}", seen.key), since);
+                }
+                _ => {}
+            }
+            pace.step().await;
+        }
+        flows.finding(&self.controller, workers, now, self.clock)
+    }
+
+    /// See [`Explain::last_failure_of`].
+    pub(crate) fn last_failure_of(&self, object: &str) -> Option<LastFailure> {
+        let failing = self.tracker.failing();
+        let request = failing.iter().find(|request| name_of(*request) == object)?;
+        let (ended, error) = self.tracker.last_failure(request)?;
+        Some(LastFailure { controller: self.controller.to_string(), ended, error })
     }
 
     /// Findings about requests that wait for long: the first [`NAMED`], and one for the rest.

@@ -11,7 +11,10 @@ use super::{
     explain::{Explanation, RequestState},
     history::{History, Run, RunResult},
 };
-use crate::reconcile::{Cause, Causes, Request};
+use crate::{
+    findings::self_triggers::Chain,
+    reconcile::{Cause, Causes, Request},
+};
 
 /// The causes of coming runs, and the past runs.
 #[derive(Debug)]
@@ -111,10 +114,28 @@ impl<R: Request> Tracker<R> {
         }
     }
 
-    /// Records a run that has ended.
-    pub(crate) fn end(&self, request: &R, run: Run) {
+    /// Records a run that has ended, and the chain of runs that its writes may lead to.
+    pub(crate) fn end(&self, request: &R, run: Run, chain: Option<Box<Chain>>) {
+        let mut inner = self.0.lock();
+        let forgotten = inner.history.add(request, run);
+        if let Some(chain) = chain {
+            inner.history.set_chain(request, chain);
+        }
+        drop(inner);
         // Dropped runs are freed outside the lock.
-        let _forgotten = self.0.lock().history.add(request, run);
+        drop(forgotten);
+    }
+
+    /// Takes the chain of a running request.
+    pub(crate) fn take_chain(&self, request: &R) -> Option<Box<Chain>> {
+        self.0.lock().history.take_chain(request)
+    }
+
+    /// The requests with chains for which `make` returns a value, and these values.
+    pub(crate) fn in_chains<T>(&self, make: impl Fn(&Chain) -> Option<T>) -> Vec<(R, T)> {
+        let inner = self.0.lock();
+        let chains = inner.history.chains();
+        chains.filter_map(|(request, chain)| Some((request.clone(), make(chain)?))).collect()
     }
 
     /// Error of the last run of `request`, if that run failed.
@@ -225,7 +246,7 @@ mod tests {
             #[cfg(feature = "opentelemetry")]
             span: None,
         };
-        requests.tracker.end(&Nosy("ran"), run);
+        requests.tracker.end(&Nosy("ran"), run, None);
         assert_eq!(requests.explain(&Nosy("ran")).runs.len(), 1);
         let why = requests.explain_text("ran").expect("it ran");
         assert_eq!((&*why.request, why.runs.len()), ("Nosy ran", 1));

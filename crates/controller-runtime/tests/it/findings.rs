@@ -1,19 +1,33 @@
 //! Findings: each problem with its exact text.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler,
-    reconcile,
+    Action, Builder, Cached, Client, Context, DynamicKind, Manager, ManagerOptions, ObjectKey,
+    ReconcileError, Reconciler,
+    client::Patch,
+    controller::ControllerOptions,
+    reconcile, set_controller_reference,
     webhook::{Admission, Operation, Rejection, Rule, WebhookOptions, WebhookService},
 };
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::CustomResource;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Namespace},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{CustomResource, CustomResourceExt};
 use kube_apiserver_embedded::faults::{self, Failure};
 use kube_envtest::{Environment, Epoch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -44,10 +58,7 @@ async fn environment() -> Environment {
     let env = Environment::builder().crd::<Guestbook>().epoch(ten).seed(1).start().await.unwrap();
     for name in ["shop", "blog"] {
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-        client(&env)
-            .create(&serde_json::from_value::<k8s_openapi::api::core::v1::Namespace>(namespace).unwrap())
-            .await
-            .unwrap();
+        client(&env).create(&from_json::<Namespace>(namespace)).await.unwrap();
     }
     env
 }
@@ -160,19 +171,14 @@ async fn a_missing_right_names_the_rule_to_add_until_the_request_succeeds() {
         })
     };
     let admin = client(&env);
-    let role = |verbs: &[&str]| {
-        serde_json::from_value::<k8s_openapi::api::rbac::v1::ClusterRole>(rules(verbs)).unwrap()
-    };
+    let role = |verbs: &[&str]| from_json::<ClusterRole>(rules(verbs));
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "guestbook" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "guestbook" },
         "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator" }],
     });
     admin.create(&role(&["list", "watch", "create"])).await.unwrap();
-    admin
-        .create(&serde_json::from_value::<k8s_openapi::api::rbac::v1::ClusterRoleBinding>(binding).unwrap())
-        .await
-        .unwrap();
+    admin.create(&from_json::<ClusterRoleBinding>(binding)).await.unwrap();
     let manager = manager(&env, env.client_for("operator", [""; 0]));
     let _running = run(&manager, works(apply_child)).await;
     create(&env, "shop", "web").await;
@@ -254,4 +260,273 @@ async fn an_api_server_that_asks_to_wait_is_reported_with_the_runs_that_wait() {
          otherwise give it a FlowSchema with a larger priority level."
         ]
     );
+}
+
+/// Applies a Deployment with three replicas that the Guestbook owns.
+async fn apply_deployment(
+    owners: Cached<Guestbook>,
+    key: ObjectKey<Guestbook>,
+    client: Client,
+) -> Result<(), ReconcileError> {
+    let Some(owner) = owners.get(&key)? else { return Ok(()) };
+    let container = json!({ "name": "web", "image": "web:1" });
+    let labels = json!({ "app": key.name() });
+    let spec = json!({
+        "replicas": 3, "selector": { "matchLabels": labels },
+        "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
+    });
+    let metadata = json!({ "namespace": key.namespace(), "name": key.name() });
+    let mut deployment: Deployment = from_json(json!({ "metadata": metadata, "spec": spec }));
+    set_controller_reference(&*owner, &mut deployment)?;
+    client.apply(&deployment).await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fight_over_a_field_names_both_sides_within_five_turns() {
+    let env = environment().await;
+    let manager = manager(&env, env.client());
+    let owners = manager.cached::<Guestbook>();
+    let works = works(move |key, client| apply_deployment(owners.clone(), key, client));
+    Builder::managed_by(&manager).for_kind::<Guestbook>().owns::<Deployment>().complete(works).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    create(&env, "shop", "web").await;
+    let hpa = Client::new(env.client(), "hpa");
+    let web = ObjectKey::<Deployment>::new("shop", "web");
+    for _ in 0..2 {
+        assert_eq!(findings(&manager).await, [""; 0]);
+        sleep(SECOND * 6).await;
+        hpa.merge_patch(&web, &json!({ "spec": { "replicas": 2 } })).await.unwrap();
+        sleep(SECOND / 10).await;
+        let replicas = hpa.get(&web).await.unwrap().unwrap().spec.unwrap().replicas;
+        assert_eq!(replicas, Some(3), "the operator sets it back");
+    }
+    assert_eq!(
+        findings(&manager).await,
+        [
+            "fight Deployment shop/web: .spec.replicas is written in turns by guestbook (3) and hpa (2), 5 times in 12 s. \
+             Leave the field out of what guestbook writes, or stop hpa from writing it."
+        ]
+    );
+    let finding = &manager.findings().await[0];
+    assert_eq!(
+        finding.evidence,
+        [
+            "10:00:12 UTC: guestbook wrote 3",
+            "10:00:12 UTC: hpa",
+            "10:00:06 UTC: guestbook wrote 3",
+            "10:00:06 UTC: hpa"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_differs_in_each_run_is_named() {
+    let env = environment().await;
+    let manager = manager(&env, env.client());
+    let count = Arc::new(AtomicU32::new(0));
+    let works = works(move |key, client| {
+        let seen = count.fetch_add(1, Relaxed);
+        async move {
+            sleep(SECOND / 4).await;
+            let status = Patch::merge(&json!({ "status": { "lastSeen": seen.to_string() } }));
+            client.subresource(&key, "status").patch::<Guestbook>(status).await?;
+            Ok(())
+        }
+    });
+    let _running = run(&manager, works).await;
+    create(&env, "shop", "web").await;
+    sleep(SECOND).await;
+    assert_eq!(findings(&manager).await, [""; 0]);
+    sleep(SECOND + SECOND / 10).await;
+    assert_eq!(
+        findings(&manager).await,
+        [
+            "self-trigger Guestbook shop/web: 8 runs in 2 s, each because of what the run before wrote: status.lastSeen of \
+             guestbooks.example.com shop/web differs each time. Write the field only if something else changes as well, or ignore \
+             such events: with_predicate(GenerationChanged)."
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stuck_deletion_names_the_finalizer_and_who_added_it() {
+    let env = environment().await;
+    let manager = manager(&env, env.client());
+    let owners = manager.cached::<Guestbook>();
+    let works = works(move |key, client| {
+        let owners = owners.clone();
+        async move {
+            let Some(guestbook) = owners.get(&key)? else { return Ok(()) };
+            if guestbook.metadata.deletion_timestamp.is_some() {
+                return Err(ReconcileError::new("the archive is full"));
+            }
+            if guestbook.metadata.finalizers.is_none() {
+                let patch = json!({ "metadata": { "finalizers": ["example.com/archive"] } });
+                client.merge_patch(&key, &patch).await?;
+            }
+            Ok(())
+        }
+    });
+    let _running = run(&manager, works).await;
+    let other = Client::new(env.client(), "other-operator");
+    let mut old = guestbook("shop", "old");
+    old.metadata.finalizers = Some(vec!["other.example.com/hold".to_owned()]);
+    other.create(&old).await.unwrap();
+    create(&env, "shop", "ours").await;
+    sleep(SECOND).await;
+    for name in ["old", "ours"] {
+        other.delete_key(&ObjectKey::<Guestbook>::new("shop", name)).await.unwrap();
+    }
+    sleep(SECOND * 240).await;
+    assert_eq!(of("stuck-finalizer", &findings(&manager).await), [""; 0], "a deletion may take some minutes");
+    sleep(SECOND * 3600 * 3).await;
+    assert_eq!(
+        of("stuck-finalizer", &findings(&manager).await),
+        [
+            "Guestbook shop/old was deleted 3 h 4 min ago and waits for finalizer other.example.com/hold, which other-operator added. \
+             This operator did not add it. Check whether the program that removes it runs. Remove the finalizer by hand only if that \
+             program is gone and what it would clean up does not matter.",
+            "Guestbook shop/ours was deleted 3 h 4 min ago and waits for finalizer example.com/archive of this operator. The last \
+             run of controller guestbook failed at 12:51:51 UTC: the archive is full. Repair the cause of the error: the operator \
+             removes its finalizer when its clean-up succeeds."
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_fit_its_type_is_named_with_its_last_writer() {
+    let env = environment().await;
+    // The schema of the cluster is older than the type.
+    let mut loose = Guestbook::crd();
+    for version in &mut loose.spec.versions {
+        let schema = version.schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+        schema.properties.as_mut().unwrap().insert(
+            "spec".to_owned(),
+            from_json(json!({
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            })),
+        );
+    }
+    client(&env).apply(&loose).await.unwrap();
+    sleep(SECOND).await;
+    for number in 0..3 {
+        create(&env, "shop", &format!("good-{number}")).await;
+    }
+    let kind = DynamicKind::namespaced("example.com", "v1", "Guestbook", "guestbooks");
+    let bad: kube::core::DynamicObject = from_json(json!({
+        "apiVersion": "example.com/v1", "kind": "Guestbook", "metadata": { "namespace": "shop", "name": "bad" },
+        "spec": { "theme": 3 },
+    }));
+    Client::new(env.client(), "kubectl-edit").of(kind).create(&bad).await.unwrap();
+    let manager = manager(&env, env.client());
+    let owners = manager.cached::<Guestbook>();
+    let works = works(move |key, _| {
+        let owners = owners.clone();
+        async move {
+            owners.get(&key)?;
+            Ok(())
+        }
+    });
+    let _running = run(&manager, works).await;
+    sleep(SECOND).await;
+    assert_eq!(
+        of("unreadable-object", &findings(&manager).await),
+        [
+            "Guestbook shop/bad does not fit its Rust type: .spec.theme: invalid type: integer `3`, expected a string (version 207, \
+             written by kubectl-edit at 10:00:01 UTC). It is not reconciled until it changes. The other 3 objects of its kind are not \
+             affected. Correct the object, or widen the type."
+        ]
+    );
+    let fixed = json!({ "spec": { "theme": "roses" } });
+    client(&env).merge_patch(&ObjectKey::<Guestbook>::new("shop", "bad"), &fixed).await.unwrap();
+    sleep(SECOND).await;
+    assert_eq!(findings(&manager).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_behind_thousands_of_another_namespace_is_named() {
+    let env = environment().await;
+    let manager = manager(&env, env.client());
+    let works = works(async |_, _| {
+        sleep(SECOND).await;
+        Ok(())
+    });
+    let options = ControllerOptions::default().max_concurrent_reconciles(8);
+    Builder::managed_by(&manager).for_kind::<Guestbook>().with_options(options).complete(works).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    for number in 0..2000 {
+        create(&env, "shop", &format!("web-{number}")).await;
+    }
+    create(&env, "blog", "a").await;
+    sleep(SECOND * 20).await;
+    assert_eq!(findings(&manager).await, [""; 0]);
+    sleep(SECOND * 28).await;
+    assert_eq!(
+        findings(&manager).await,
+        [
+            "starved Guestbook blog/a is in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 1,608 more \
+             requests in line. Let namespaces take turns with fair_by in ControllerOptions::queue, or set more workers with \
+             max_concurrent_reconciles."
+        ]
+    );
+}
+
+/// A day of an operator with 500 children: it writes statuses, other programs write fields of their own, objects come and go, a watch
+/// ends, and a reconcile fails now and then.
+#[tokio::test(start_paused = true)]
+async fn a_healthy_operator_has_no_findings_for_a_day() {
+    let env = environment().await;
+    let manager = manager(&env, env.client());
+    let owners = manager.cached::<Guestbook>();
+    let runs = Arc::new(AtomicU32::new(0));
+    let works = works(move |key, client| {
+        let (owners, run) = (owners.clone(), runs.fetch_add(1, Relaxed));
+        async move {
+            if run % 97 == 0 {
+                return Err(ReconcileError::new("a glitch"));
+            }
+            let Some(guestbook) = owners.get(&key)? else { return Ok(()) };
+            apply_deployment(owners, key.clone(), client.clone()).await?;
+            let seen = guestbook.spec.theme.clone();
+            if guestbook.status.as_ref().is_none_or(|status| status.last_seen != seen) {
+                let status = Patch::merge(&json!({ "status": { "lastSeen": seen } }));
+                client.subresource(&key, "status").patch::<Guestbook>(status).await?;
+            }
+            Ok(())
+        }
+    });
+    Builder::managed_by(&manager).for_kind::<Guestbook>().owns::<Deployment>().complete(works).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    for number in 0..500 {
+        create(&env, "shop", &format!("web-{number}")).await;
+    }
+    let (user, hpa) = (client(&env), Client::new(env.client(), "hpa"));
+    let name = |number: u32| format!("web-{}", number % 500);
+    for hour in 0..24_u32 {
+        for minute in (0..60_u32).step_by(5) {
+            let number = hour * 60 + minute;
+            let key = ObjectKey::<Guestbook>::new("shop", name(number * 7));
+            user.merge_patch(&key, &json!({ "spec": { "theme": number.to_string() } })).await.unwrap();
+            let web = ObjectKey::<Deployment>::new("shop", name(number * 13));
+            // A field that the operator does not write.
+            let pause = json!({ "spec": { "minReadySeconds": number % 500 } });
+            hpa.merge_patch(&web, &pause).await.unwrap();
+            sleep(SECOND * 300).await;
+            assert_eq!(findings(&manager).await, [""; 0], "at {hour}:{minute}");
+        }
+        let gone = name(hour);
+        user.delete_key(&ObjectKey::<Guestbook>::new("shop", gone.as_str())).await.unwrap();
+        sleep(SECOND).await;
+        create(&env, "shop", &gone).await;
+    }
+}
+
+/// The findings of one kind.
+fn of<'f>(id: &str, findings: &'f [String]) -> Vec<&'f str> {
+    findings.iter().filter_map(|finding| finding.strip_prefix(id)).map(str::trim_start).collect()
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).unwrap()
 }

@@ -254,6 +254,14 @@ impl<K: Object> Lazy<K> {
         Ok(object)
     }
 
+    /// Error of an earlier attempt to decode the object; `None` also if there was no attempt.
+    pub(in crate::cache) fn decode_error(&self) -> Option<DecodeError> {
+        match &self.state.form.lock().object {
+            Decoded::Never(error) => Some(error.clone()),
+            Decoded::No(_) | Decoded::InBudget(..) | Decoded::Always(..) => None,
+        }
+    }
+
     /// Decodes the text as another type, for example a slim one with only the fields that you need.
     ///
     /// Decodes at each call, and stores nothing.

@@ -10,4 +10,5 @@ pub(super) mod registry;
 pub(super) mod store;
 pub(super) mod sync;
 pub(super) mod tombstones;
+pub(super) mod troubled_objects;
 pub(super) mod write_fanout;

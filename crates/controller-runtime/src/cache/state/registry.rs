@@ -26,7 +26,7 @@ use crate::{
         },
         watch::{
             shared_watch::{SharedWatch, SubscriberId},
-            subscriber::WatchSubscriber,
+            subscriber::{ChangeObserver, WatchSubscriber},
         },
     },
     object::{DynamicKind, Object, StaticObject},
@@ -47,6 +47,7 @@ pub(crate) struct Cache {
     replay: DeletionReplay,
     /// Rights that the operator needs in this cluster.
     declarations: Arc<DeclarationLog>,
+    observer: Option<Arc<dyn ChangeObserver>>,
 }
 
 #[derive(Default)]
@@ -106,8 +107,8 @@ impl Cache {
     pub(crate) fn new(options: CacheOptions, replay: DeletionReplay) -> Self {
         let retention = Retention::of(options.default_retain());
         let (shared, of_kinds) = (Arc::default(), Mutex::default());
-        let declarations = Arc::default();
-        Self { cluster: None, shared, options, retention, of_kinds, replay, declarations }
+        let (declarations, observer) = (Arc::default(), None);
+        Self { cluster: None, shared, options, retention, of_kinds, replay, declarations, observer }
     }
 
     /// Like [`Cache::new`], for another cluster than the manager's own.
@@ -141,6 +142,11 @@ impl Cache {
         (declaration, scope)
     }
 
+    /// Notifies `observer` of changed objects.
+    pub(crate) fn observed_by(self, observer: Arc<dyn ChangeObserver>) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
     /// The name of the cluster, if it is not the manager's own.
     pub(crate) fn cluster_name(&self) -> Option<String> {
         Some(self.cluster.as_ref()?.name().to_string())
@@ -167,7 +173,7 @@ impl Cache {
         let known = watches.iter().find(|(_, entry)| entry.watch.query == query).map(|(id, _)| *id);
         let id = known.unwrap_or_else(|| {
             let entry = RegisteredWatch {
-                watch: Arc::new(SharedWatch::new(query)),
+                watch: Arc::new(SharedWatch::new(query, self.observer.clone())),
                 informers: Vec::new(),
                 running: false,
             };

@@ -7,9 +7,10 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use k8s_openapi::jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
-use super::{informer::AnyInformer, registry::Cache};
+use super::{informer::AnyInformer, registry::Cache, troubled_objects::TroubledObject};
 use crate::cache::watch::{
     missing_right::MissingRight,
     sync_status::{FailuresInARow, SyncStatus},
@@ -54,6 +55,21 @@ impl Cache {
         // Informers of several Rust types share a watch.
         let by_resource: BTreeMap<_, _> = self.informers().iter().map(state).collect();
         by_resource.into_values().collect()
+    }
+
+    /// Objects that are not reconciled as usual: the first unreadable ones, and the first ones that were deleted before this time
+    /// and still have finalizers. Visits all cached objects, and yields in between.
+    pub(crate) async fn troubled_objects(&self, deleted_before: Timestamp) -> Vec<TroubledObject> {
+        let mut troubled: Vec<TroubledObject> = Vec::new();
+        for informer in self.informers() {
+            for object in informer.troubled_objects(deleted_before).await {
+                // Several Rust types of one kind may have the same object.
+                if !troubled.iter().any(|known| known.is_like(&object)) {
+                    troubled.push(object);
+                }
+            }
+        }
+        troubled
     }
 
     /// Waits until every informer is synced.

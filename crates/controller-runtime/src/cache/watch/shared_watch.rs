@@ -18,10 +18,17 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use super::{list_watch::ListWatch, reflector::Reflector, subscriber::WatchSubscriber};
+use super::{
+    list_watch::ListWatch,
+    reflector::Reflector,
+    subscriber::{ChangeObserver, WatchSubscriber},
+};
 use crate::{
-    cache::query::{Query, WatchScope},
-    client::Extent,
+    cache::{
+        objects::incoming_object::IncomingObject,
+        query::{Query, WatchScope},
+    },
+    client::{Extent, WrittenObject},
     ordered_watch,
     pace::{Pace, on_another_thread},
 };
@@ -36,6 +43,7 @@ pub(crate) struct SharedWatch {
     write_count: ordered_watch::Sender<u64>,
     /// Time of the last data from the API server, by scope.
     last_data: Mutex<BTreeMap<WatchScope, Instant>>,
+    observer: Option<Arc<dyn ChangeObserver>>,
     /// Held while a dictionary is trained, so that the lists and watches of other scopes wait for it as well.
     training: tokio::sync::Mutex<()>,
 }
@@ -62,7 +70,7 @@ pub(in crate::cache) const PIECE: u32 = 8;
 pub(crate) type SubscriberId = (Reverse<Extent>, u64);
 
 impl SharedWatch {
-    pub(crate) fn new(query: Query) -> Self {
+    pub(crate) fn new(query: Query, observer: Option<Arc<dyn ChangeObserver>>) -> Self {
         let (generation, write_count) = (ordered_watch::Sender::default(), ordered_watch::Sender::default());
         Self {
             query,
@@ -70,6 +78,7 @@ impl SharedWatch {
             generation,
             write_count,
             last_data: Mutex::default(),
+            observer,
             training: tokio::sync::Mutex::default(),
         }
     }
@@ -185,6 +194,16 @@ impl SharedWatch {
                 drop(subscriber);
                 pace.steps(PIECE).await;
             }
+        }
+    }
+
+    /// Notifies the observer of a changed object, if it is of interest.
+    pub(in crate::cache) fn report_change(&self, object: &IncomingObject<'_>) {
+        let Some(observer) = &self.observer else { return };
+        if observer.is_interested_in(&object.split.meta().uid)
+            && let Some(object) = WrittenObject::of(object.split.json())
+        {
+            observer.changed(&object);
         }
     }
 

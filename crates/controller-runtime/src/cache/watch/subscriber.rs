@@ -12,7 +12,7 @@ use crate::{
         },
         query::WatchScope,
     },
-    client::Extent,
+    client::{Extent, WrittenObject},
     object::meta::ResourceVersion,
 };
 
@@ -28,6 +28,17 @@ pub(crate) trait WatchSubscriber: ReflectorStore + WatchObserver + CompressionWo
 
     /// Delivers a piece of a resync if one is due. Returns when to call it again.
     fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant>;
+}
+
+/// Receives objects that a watch reports as changed, as the API server sends them, before caches drop their managed fields.
+///
+/// Its methods are called for every event, so they must be short.
+pub(crate) trait ChangeObserver: Send + Sync {
+    /// Returns whether the object with this UID is of interest.
+    fn is_interested_in(&self, uid: &str) -> bool;
+
+    /// The object of interest has changed.
+    fn changed(&self, object: &WrittenObject<'_>);
 }
 
 /// Store that a reflector keeps up to date.

@@ -78,6 +78,11 @@ impl Call {
         call
     }
 
+    #[cfg(test)]
+    pub(crate) fn set_field_manager(&mut self, manager: &str) {
+        self.push("fieldManager", manager);
+    }
+
     /// The verb.
     #[must_use]
     pub fn verb(&self) -> Verb {
@@ -131,6 +136,11 @@ impl Call {
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    /// Returns whether the request is a write that is no dry run.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.verb.is_write() && !self.dry_run
     }
 
     /// The object or objects of the request, as in messages: `deployments.apps demo/web`, `status of pods demo/web-0`.

@@ -6,6 +6,7 @@ use super::{
     call::{Answer, Call},
     error::ClientError,
     run_record::RunRecord,
+    written_object::WrittenObject,
 };
 
 /// Receives the outcomes of the calls of a client.
@@ -21,8 +22,8 @@ pub(crate) trait CallObserver: Send + Sync {
     /// The wait of a run of this controller has ended.
     fn wait_ends(&self, controller: &Arc<str>);
 
-    /// A call has its final outcome. Calls that are dropped before have none.
-    fn ended(&self, call: &Call, outcome: Result<&Answer, &ClientError>);
+    /// A call has its final outcome. Calls that are dropped before have none. `written` is the object in the answer to a write.
+    fn ended(&self, call: &Call, outcome: Result<&Answer, &ClientError>, written: Option<&WrittenObject<'_>>);
 }
 
 /// An answer with 429.

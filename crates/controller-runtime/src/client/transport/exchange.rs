@@ -19,6 +19,7 @@ use super::{
     run_record::RunRecord,
     throttle::Throttle,
     write_gate::{PermitError, WritePermit},
+    written_object::WrittenObject,
 };
 use crate::{brief::Brief, error::innermost};
 
@@ -26,11 +27,13 @@ impl Client {
     /// Sends a call that has passed all interceptors, and records its outcome.
     pub(in crate::client) async fn exchange(&self, call: Call) -> Result<Answer, ClientError> {
         let outcome = self.send_until_answered(&call).await;
-        if call.verb.is_write() && !call.dry_run {
-            RunRecord::add_to_current(&call, outcome.as_ref());
+        let body = outcome.as_ref().ok().and_then(Answer::body);
+        let written = body.filter(|_| call.is_stored()).and_then(|body| WrittenObject::of(body));
+        if call.is_stored() {
+            RunRecord::add_to_current(&call, outcome.as_ref(), written.as_ref());
         }
         if let Some(observer) = &self.settings().observer {
-            observer.ended(&call, outcome.as_ref());
+            observer.ended(&call, outcome.as_ref(), written.as_ref());
         }
         outcome
     }

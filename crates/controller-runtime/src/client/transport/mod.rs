@@ -22,3 +22,4 @@ pub(super) mod throttle;
 pub(super) mod warnings;
 pub(super) mod wrappers;
 pub(super) mod write_gate;
+pub(super) mod written_object;

@@ -2,14 +2,15 @@
 
 use std::{fmt, future::Future, sync::Arc};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
 use super::{
     call::{Answer, Call, Verb},
     error::ClientError,
+    written_object::WrittenObject,
 };
-use crate::json::scan::Reader;
 
 tokio::task_local! {
     /// Record of the reconcile that is being polled.
@@ -53,6 +54,13 @@ fn verb<S: Serializer>(verb: &Verb, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(verb)
 }
 
+/// A write with the body of its request.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordedWrite {
+    pub(crate) write: RunWrite,
+    pub(crate) body: Bytes,
+}
+
 /// The controller of a run, and its writes.
 #[derive(Debug)]
 pub(crate) struct RunRecord {
@@ -62,7 +70,7 @@ pub(crate) struct RunRecord {
 
 #[derive(Debug, Default)]
 struct Writes {
-    first: Vec<RunWrite>,
+    first: Vec<RecordedWrite>,
     /// Number of writes after the recorded ones.
     more: u32,
 }
@@ -83,46 +91,36 @@ impl RunRecord {
         CURRENT.try_with(|record| Arc::clone(&record.controller)).ok()
     }
 
-    /// Adds a write to the run that sent it.
-    pub(in crate::client) fn add_to_current(call: &Call, outcome: Result<&Answer, &ClientError>) {
+    /// Adds a write to the run that sent it. `written` is the object in a successful answer.
+    pub(in crate::client) fn add_to_current(
+        call: &Call,
+        outcome: Result<&Answer, &ClientError>,
+        written: Option<&WrittenObject<'_>>,
+    ) {
         // An error means that the call was not sent by a run.
-        let _ = CURRENT.try_with(|record| record.add(call, outcome));
+        let _ = CURRENT.try_with(|record| record.add(call, outcome, written));
     }
 
-    fn add(&self, call: &Call, outcome: Result<&Answer, &ClientError>) {
-        if self.writes.lock().first.len() == RECORDED {
-            self.writes.lock().more += 1;
+    fn add(&self, call: &Call, outcome: Result<&Answer, &ClientError>, written: Option<&WrittenObject<'_>>) {
+        let mut writes = self.writes.lock();
+        if writes.first.len() == RECORDED {
+            writes.more += 1;
             return;
         }
-        let (code, version) = match outcome {
-            Ok(answer) => (Some(answer.code()), answer.body().and_then(|body| version_in(body))),
-            Err(error) => (error.code(), None),
+        let code = match outcome {
+            Ok(answer) => Some(answer.code()),
+            Err(error) => error.code(),
         };
+        let version = written.map(|object| object.version.clone().into_owned());
         let write = RunWrite { verb: call.verb(), subject: call.subject(), code, version };
-        self.writes.lock().first.push(write);
+        writes.first.push(RecordedWrite { write, body: call.body().clone() });
     }
 
     /// Takes the recorded writes, and the number of further ones.
-    pub(crate) fn take(&self) -> (Vec<RunWrite>, u32) {
+    pub(crate) fn take(&self) -> (Vec<RecordedWrite>, u32) {
         let Writes { first, more } = std::mem::take(&mut *self.writes.lock());
         (first, more)
     }
-}
-
-/// The resourceVersion of an object.
-fn version_in(object: &[u8]) -> Option<String> {
-    let (mut reader, mut version) = (Reader::new(object), None);
-    let read = reader.object(|key, reader| match (&*key, reader.peek()) {
-        ("metadata", Some(b'{')) => reader.object(|key, reader| {
-            let value = reader.value()?;
-            if key == "resourceVersion" {
-                version = serde_json::from_slice(value).ok();
-            }
-            Ok(())
-        }),
-        _ => reader.value().map(drop),
-    });
-    read.ok().and(version)
 }
 
 #[cfg(test)]
@@ -135,28 +133,21 @@ mod tests {
         Call::about_object::<ConfigMap>(Verb::Update, "shop", name)
     }
 
-    #[test]
-    fn the_version_is_that_of_the_object_itself() {
-        let version = |text: &str| version_in(text.as_bytes());
-        let object =
-            r#"{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"metadata":{"resourceVersion":"1"}}}"#;
-        assert_eq!(version(object).as_deref(), Some("7"));
-        for other in [r#"{"kind":"Status","metadata":{}}"#, "[]", r#"{"metadata":1}"#, "", "{"] {
-            assert_eq!(version(other), None, "{other}");
-        }
-    }
-
     #[tokio::test]
     async fn writes_are_recorded_for_the_run_that_sent_them() {
         let controller = Arc::from("web");
         let (one, other) = (RunRecord::new(&controller), RunRecord::new(&controller));
         let refused = write("c").refusal(409, "Conflict", "changed");
         let answer = Answer::new(r#"{"metadata":{"resourceVersion":"7"}}"#);
-        RunRecord::add_to_current(&write("outside"), Ok(&answer));
-        RunRecord::of(Arc::clone(&one), async { RunRecord::add_to_current(&write("a"), Ok(&answer)) }).await;
+        let add = |name| {
+            let object = answer.body().and_then(|body| WrittenObject::of(body));
+            RunRecord::add_to_current(&write(name), Ok(&answer), object.as_ref());
+        };
+        add("outside");
+        RunRecord::of(Arc::clone(&one), async { add("a") }).await;
         RunRecord::of(Arc::clone(&other), async {
-            RunRecord::add_to_current(&write("c"), Err(&refused));
-            (0..20).for_each(|_| RunRecord::add_to_current(&write("b"), Ok(&answer)));
+            RunRecord::add_to_current(&write("c"), Err(&refused), None);
+            (0..20).for_each(|_| add("b"));
         })
         .await;
         let (writes, more) = one.take();
@@ -166,9 +157,12 @@ mod tests {
             code: Some(200),
             version: Some("7".to_owned()),
         };
-        assert_eq!((writes, more), (vec![expected], 0));
+        assert_eq!(
+            (writes.into_iter().map(|write| write.write).collect::<Vec<_>>(), more),
+            (vec![expected], 0)
+        );
         let (writes, more) = other.take();
-        assert_eq!((writes.len(), more, writes[0].code), (16, 5, Some(409)));
+        assert_eq!((writes.len(), more, writes[0].write.code), (16, 5, Some(409)));
         assert_eq!(other.take().0.len(), 0);
     }
 }

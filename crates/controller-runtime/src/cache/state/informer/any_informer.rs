@@ -2,13 +2,15 @@
 
 use std::{any::Any, sync::Arc};
 
+use futures::future::BoxFuture;
+use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Duration, Instant};
 
 use super::Informer;
 use crate::{
     cache::{
         objects::{incoming_object::IncomingObject, split::Split, stats::Stats},
-        state::store::OwnDeletion,
+        state::{store::OwnDeletion, troubled_objects::TroubledObject},
         watch::{subscriber::WatchSubscriber, sync_status::SyncStatus},
     },
     client::PresumedDeletion,
@@ -33,6 +35,9 @@ pub(crate) trait AnyInformer: WatchSubscriber {
     /// Returns how long the API server has sent nothing for these objects, for the longest silent list or watch. `None`
     /// before its first answer.
     fn silence(&self) -> Option<Duration>;
+
+    /// Returns the first objects that are not reconciled as usual.
+    fn troubled_objects(&self, deleted_before: Timestamp) -> BoxFuture<'_, Vec<TroubledObject>>;
 
     /// Records the answer to a write, so that it is visible before the watch delivers it.
     fn record_write(&self, answer: &Split<'_>, object: &IncomingObject<'_>, now: Instant);
@@ -64,6 +69,10 @@ impl<K: Object> AnyInformer for Informer<K> {
 
     fn silence(&self) -> Option<Duration> {
         self.registration.get()?.silence()
+    }
+
+    fn troubled_objects(&self, deleted_before: Timestamp) -> BoxFuture<'_, Vec<TroubledObject>> {
+        Box::pin(self.find_troubled(deleted_before))
     }
 
     fn record_write(&self, answer: &Split<'_>, object: &IncomingObject<'_>, now: Instant) {

@@ -117,6 +117,11 @@ impl<K: Object> Informer<K> {
         self.store.read().len()
     }
 
+    /// Returns whether an object was unreadable at any time.
+    pub(in crate::cache) fn has_met_unreadable(&self) -> bool {
+        self.codec.stats().unreadable > 0
+    }
+
     pub(crate) fn status(&self) -> ordered_watch::Receiver<SyncStatus> {
         self.status.subscribe()
     }

@@ -345,6 +345,7 @@ impl Reflector<'_> {
             }
             WatchLine::Added(object) | WatchLine::Modified(object) => {
                 let (object, mut version, mut in_order) = (IncomingObject::from(object), None, Ok(()));
+                self.shared.report_change(&object);
                 self.shared.for_each(|subscriber| match subscriber.upsert(scope, &object) {
                     Ok(applied) => version = applied.or_else(|| version.take()),
                     Err(out_of_order) => in_order = Err(out_of_order),

@@ -1,0 +1,117 @@
+//! Objects of a cache that are not reconciled as usual: unreadable ones, and ones that are being deleted for long.
+
+use std::{error::Error as StdError, sync::Arc};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::core::ApiResource;
+
+use super::informer::Informer;
+use crate::{
+    cache::objects::{decode_error::DecodeError, lazy::Lazy},
+    object::{
+        Object,
+        meta::{ResourceVersion, Uid},
+    },
+    pace::Pace,
+};
+
+/// An object that is not reconciled as usual.
+#[derive(Debug, Clone)]
+pub(crate) struct TroubledObject {
+    pub(crate) resource: Arc<ApiResource>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) uid: Option<Uid>,
+    pub(crate) version: Option<ResourceVersion>,
+    pub(crate) trouble: Trouble,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It does not fit its Rust type.
+    Unreadable {
+        /// Path of the field, or `.` for the object as a whole.
+        path: String,
+        error: String,
+        /// Number of objects in the cache, including this one.
+        objects: usize,
+    },
+    /// It was deleted at this time, and waits for these finalizers.
+    Deleting { since: Timestamp, finalizers: Vec<String> },
+}
+
+impl TroubledObject {
+    /// Returns whether the other one is the same object with the same trouble.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.name == other.name && self.trouble == other.trouble
+    }
+
+    /// `Deployment shop/web`
+    pub(crate) fn subject(&self) -> String {
+        format!("{} {}", self.resource.kind, self.name())
+    }
+
+    /// `shop/web`
+    pub(crate) fn name(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// Number of objects of a cache that are returned.
+const RETURNED: usize = 16;
+
+impl<K: Object> Informer<K> {
+    /// The first unreadable objects, of those that were read, and the first ones that were deleted before this time and still have
+    /// finalizers.
+    ///
+    /// Visits every object and yields in between.
+    pub(super) async fn find_troubled(&self, deleted_before: Timestamp) -> Vec<TroubledObject> {
+        let (objects, resource) = (self.snapshot(), Arc::new(self.query().resource.clone()));
+        // Counts all unreadable objects since the start: if there was none, locking each state is not necessary.
+        let any_unreadable = self.has_met_unreadable();
+        let (mut unreadable, mut deleting, mut pace) = (Vec::new(), Vec::new(), Pace::begin());
+        for object in objects.values() {
+            if any_unreadable
+                && unreadable.len() < RETURNED
+                && let Some(error) = object.decode_error()
+            {
+                unreadable.push(of(object, &resource, unreadable_because(&error, objects.len())));
+            }
+            if object.meta().is_deleting() && deleting.len() < RETURNED {
+                deleting
+                    .extend(deletion(object, deleted_before).map(|trouble| of(object, &resource, trouble)));
+            }
+            pace.step().await;
+        }
+        unreadable.append(&mut deleting);
+        unreadable
+    }
+}
+
+fn of<K: Object>(object: &Lazy<K>, resource: &Arc<ApiResource>, trouble: Trouble) -> TroubledObject {
+    let meta = object.meta();
+    TroubledObject {
+        resource: Arc::clone(resource),
+        namespace: meta.namespace().map(str::to_owned),
+        name: meta.name().to_owned(),
+        uid: meta.uid().cloned(),
+        version: meta.resource_version().cloned(),
+        trouble,
+    }
+}
+
+fn deletion<K: Object>(object: &Lazy<K>, before: Timestamp) -> Option<Trouble> {
+    let since = object.meta().deletion_timestamp()?.0;
+    let finalizers: Vec<_> = object.meta().finalizers().map(str::to_owned).collect();
+    (since < before && !finalizers.is_empty()).then_some(Trouble::Deleting { since, finalizers })
+}
+
+fn unreadable_because(error: &DecodeError, objects: usize) -> Trouble {
+    let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    // The position in the stored text means nothing to users.
+    let cause = cause.rsplit_once(" at line ").map_or(&*cause, |(cause, _)| cause);
+    Trouble::Unreadable { path: error.path().to_owned(), error: cause.to_owned(), objects }
+}

@@ -1,0 +1,375 @@
+//! Finding `fight`: a field that this operator and another manager write in turns. Pure.
+//!
+//! After a write of this operator, the managed fields in the answer are stored. If a later event shows that the operator has lost a
+//! field, its new manager had a turn; if the next answer shows that the operator has it again, the operator had one. So an object that
+//! only this operator writes costs a copy of its managed fields for each write, and nothing is parsed.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use kube_clock::Clock;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    Finding, FindingId, Severity,
+    owned_fields::{FieldPath, entries, fields_of, manager_of},
+    text::{Moment, Span},
+};
+use crate::client::{Call, WrittenObject};
+
+/// Objects in each of two generations: of the objects that were written last, at least so many are tracked.
+const TRACKED: usize = 256;
+/// Longest managed fields that are stored.
+const LONGEST: usize = 4096;
+/// Fields of an object with turns, and stored turns of a field.
+const CONTESTED: usize = 8;
+const TURNS: usize = 16;
+/// Number of turns within the window from which on there is a finding.
+const MANY: usize = 5;
+/// Time between two turns that still belong to one fight.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// Objects that this operator has written lately, and fields of them that another manager took.
+#[derive(Debug, Default)]
+pub(super) struct Fights {
+    /// By UID. When `young` is full, it becomes `old`, and the objects that were in `old` are dropped.
+    young: BTreeMap<String, Tracked>,
+    old: BTreeMap<String, Tracked>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    /// `Deployment shop/web`
+    subject: String,
+    /// Whether values must not be shown.
+    is_secret: bool,
+    /// Name under which this operator writes.
+    manager: String,
+    version: u64,
+    /// Time of its last write.
+    wrote: Instant,
+    managed_fields: Box<[u8]>,
+    contested: Vec<Contested>,
+}
+
+/// A field that was taken from this operator.
+#[derive(Debug)]
+struct Contested {
+    field: FieldPath,
+    /// Alternate between this operator and others.
+    turns: VecDeque<Turn>,
+}
+
+#[derive(Debug, Clone)]
+struct Turn {
+    manager: String,
+    /// `None` if it is not known.
+    value: Option<String>,
+    at: Instant,
+}
+
+impl Fights {
+    pub(super) fn tracks(&self, uid: &str) -> bool {
+        self.young.contains_key(uid) || self.old.contains_key(uid)
+    }
+
+    fn find(&mut self, uid: &str) -> Option<&mut Tracked> {
+        match self.young.get_mut(uid) {
+            Some(tracked) => Some(tracked),
+            None => self.old.get_mut(uid),
+        }
+    }
+
+    /// This operator has written an object.
+    pub(super) fn wrote(&mut self, call: &Call, object: &WrittenObject<'_>, now: Instant) {
+        let (Some(manager), Ok(version)) = (call.query("fieldManager"), object.version.parse()) else {
+            return;
+        };
+        let is_whole = !object.managed_fields.is_empty() && object.managed_fields.len() <= LONGEST;
+        if !is_whole || object.uid.is_empty() {
+            return;
+        }
+        if let Some(known) = self.old.remove(&*object.uid) {
+            self.young.insert(object.uid.to_string(), known);
+        }
+        if let Some(tracked) = self.young.get_mut(&*object.uid) {
+            if tracked.version < version {
+                tracked.wrote(object, version, now);
+            }
+            return;
+        }
+        if self.young.len() >= TRACKED {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let resource = call.kind().resource();
+        let name = call.name().unwrap_or_default();
+        let key = call.namespace().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
+        let tracked = Tracked {
+            subject: format!("{} {key}", resource.kind),
+            is_secret: resource.group.is_empty() && resource.kind == "Secret",
+            manager: manager.to_owned(),
+            version,
+            wrote: now,
+            managed_fields: object.managed_fields.into(),
+            contested: Vec::new(),
+        };
+        self.young.insert(object.uid.to_string(), tracked);
+    }
+
+    /// A watch has reported a version of an object.
+    pub(super) fn changed(&mut self, object: &WrittenObject<'_>, now: Instant) {
+        let (Some(tracked), Ok(version)) = (self.find(&object.uid), object.version.parse::<u64>()) else {
+            return;
+        };
+        // Not an own write, nor a change that an own write has passed already.
+        if version > tracked.version {
+            tracked.changed(object, now);
+        }
+    }
+
+    pub(super) fn findings(&self, now: Instant, clock: Clock) -> Vec<Finding> {
+        let tracked = self.young.values().chain(self.old.values());
+        tracked
+            .flat_map(|tracked| {
+                tracked.contested.iter().filter_map(|field| tracked.finding(field, now, clock))
+            })
+            .collect()
+    }
+}
+
+impl Tracked {
+    /// Stores the state after an own write, and records the turns of this operator.
+    fn wrote(&mut self, object: &WrittenObject<'_>, version: u64, now: Instant) {
+        if self.contested.iter().any(Contested::is_lost) {
+            let (entries, value) = (entries(object.managed_fields), parsed(object));
+            let ours = fields_of(&entries, &self.manager);
+            for contested in self.contested.iter_mut().filter(|contested| ours.contains(&contested.field)) {
+                contested.turn(&self.manager, &value, now);
+            }
+        }
+        (self.version, self.wrote) = (version, now);
+        if *self.managed_fields != *object.managed_fields {
+            self.managed_fields = object.managed_fields.into();
+        }
+    }
+
+    /// Compares a version of another writer with the last own one, and records the turns of the other writer.
+    fn changed(&mut self, object: &WrittenObject<'_>, now: Instant) {
+        let (before, entries) = (entries(&self.managed_fields), entries(object.managed_fields));
+        let (had, has) = (fields_of(&before, &self.manager), fields_of(&entries, &self.manager));
+        let mut value = None;
+        for field in had.difference(&has).take(CONTESTED) {
+            let Some(other) = manager_of(&entries, field, &self.manager) else { continue };
+            let value = value.get_or_insert_with(|| parsed(object));
+            let known = self.contested.iter().position(|contested| contested.field == *field);
+            let place = known.unwrap_or_else(|| {
+                if self.contested.len() == CONTESTED {
+                    self.contested.remove(0);
+                }
+                // The write before was the first turn; its value is no longer known.
+                let first = Turn { manager: self.manager.clone(), value: None, at: self.wrote };
+                self.contested.push(Contested { field: field.clone(), turns: [first].into() });
+                self.contested.len() - 1
+            });
+            self.contested[place].turn(other, value, now);
+        }
+    }
+
+    fn finding(&self, contested: &Contested, now: Instant, clock: Clock) -> Option<Finding> {
+        let Contested { field, turns } = contested;
+        let (first, last) = (turns.front()?, turns.back()?);
+        if turns.len() < MANY || last.at + WINDOW < now {
+            return None;
+        }
+        let Self { subject, manager, is_secret, .. } = self;
+        let mut writers: BTreeMap<&str, usize> = BTreeMap::new();
+        for turn in turns {
+            *writers.entry(&turn.manager).or_default() += 1;
+        }
+        // This operator first.
+        let ours = writers.remove(&**manager).unwrap_or_default();
+        let others: Vec<_> = writers.iter().map(|(other, turns)| format!("{other} ({turns})")).collect();
+        let names: Vec<_> = writers.into_keys().collect();
+        let now = clock.at(now);
+        let shown = turns.iter().rev().take(4).map(|turn| {
+            let (at, who) = (Moment { at: clock.at(turn.at), now }, &turn.manager);
+            match turn.value.as_ref().filter(|_| !is_secret) {
+                Some(value) => format!("{at}: {who} wrote {value}"),
+                None => format!("{at}: {who}"),
+            }
+        });
+        Some(Finding {
+            id: FindingId::Fight,
+            severity: Severity::Error,
+            subject: subject.clone(),
+            since: clock.at(first.at),
+            text: format!(
+                "{subject}: {field} is written in turns by {manager} ({ours}) and {}, {} times in {}.",
+                others.join(", "),
+                turns.len(),
+                Span(last.at - first.at)
+            ),
+            evidence: shown.collect(),
+            next: format!(
+                "Leave the field out of what {manager} writes, or stop {} from writing it.",
+                names.join(" and ")
+            ),
+        })
+    }
+}
+
+impl Contested {
+    /// Returns whether another manager had the last turn.
+    fn is_lost(&self) -> bool {
+        self.turns
+            .back()
+            .is_some_and(|last| self.turns.front().is_some_and(|first| first.manager != last.manager))
+    }
+
+    fn turn(&mut self, manager: &str, object: &Value, now: Instant) {
+        if self.turns.back().is_some_and(|last| last.at + WINDOW < now) {
+            // A new fight.
+            self.turns.clear();
+        }
+        if self.turns.back().is_some_and(|last| last.manager == manager) {
+            return;
+        }
+        if self.turns.len() == TURNS {
+            self.turns.pop_front();
+        }
+        self.turns.push_back(Turn {
+            manager: manager.to_owned(),
+            value: self.field.value_in(object),
+            at: now,
+        });
+    }
+}
+
+fn parsed(object: &WrittenObject<'_>) -> Value {
+    serde_json::from_slice(object.json).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use serde_json::json;
+
+    use super::*;
+    use crate::rights::Verb;
+
+    fn apply(name: &str) -> Call {
+        let mut call = Call::about_object::<Deployment>(Verb::Apply, "shop", name);
+        call.set_field_manager("guestbook");
+        call
+    }
+
+    /// An object of which a manager owns the replicas, and others other fields.
+    fn object(uid: &str, version: u64, manager: &str, replicas: u32) -> String {
+        let entry =
+            |manager: &str, fields: &Value| json!({ "manager": manager, "fieldsV1": { "f:spec": fields } });
+        let object = json!({
+            "metadata": {
+                "uid": uid, "resourceVersion": version.to_string(),
+                "managedFields": [
+                    entry(manager, &json!({ "f:replicas": {} })),
+                    entry("guestbook", &json!({ "f:paused": {} })),
+                    entry("kubelet", &json!({ "f:paused": {} })),
+                ],
+            },
+            "spec": { "replicas": replicas },
+        });
+        object.to_string()
+    }
+
+    struct Test {
+        fights: Fights,
+        start: Instant,
+        version: u64,
+    }
+
+    impl Test {
+        fn new() -> Self {
+            Self { fights: Fights::default(), start: Instant::now(), version: 0 }
+        }
+
+        fn write(&mut self, uid: &str, second: u64) {
+            self.version += 1;
+            let text = object(uid, self.version, "guestbook", 3);
+            let object = WrittenObject::of(text.as_bytes()).expect("an object");
+            let now = self.start + Duration::from_secs(second);
+            self.fights.wrote(&apply(uid), &object, now);
+            self.fights.changed(&object, now); // the watch reports it as well
+        }
+
+        fn event(&mut self, uid: &str, manager: &str, second: u64) {
+            self.version += 1;
+            let text = object(uid, self.version, manager, 2);
+            let object = WrittenObject::of(text.as_bytes()).expect("an object");
+            assert!(self.fights.tracks(uid));
+            self.fights.changed(&object, self.start + Duration::from_secs(second));
+        }
+
+        fn findings(&self, second: u64) -> Vec<Finding> {
+            self.fights.findings(self.start + Duration::from_secs(second), Clock::default())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn five_turns_are_a_fight() {
+        let mut test = Test::new();
+        for turn in 0..3 {
+            test.write("web", 6 * turn);
+            assert_eq!(test.findings(6 * turn).len(), usize::from(turn == 2), "after {turn}");
+            if turn < 2 {
+                test.event("web", "hpa", 6 * turn + 3);
+            }
+        }
+        let [finding] = &test.findings(12)[..] else { panic!("{:?}", test.fights) };
+        assert_eq!(
+            finding.text,
+            "Deployment shop/web: .spec.replicas is written in turns by guestbook (3) and hpa (2), 5 times in 12 s."
+        );
+        assert_eq!(
+            finding.next,
+            "Leave the field out of what guestbook writes, or stop hpa from writing it."
+        );
+        assert_eq!(finding.evidence.len(), 4);
+        assert!(finding.evidence[1].ends_with("hpa wrote 2"), "{:?}", finding.evidence);
+        assert_eq!(test.findings(12 + 601), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_with_long_pauses_are_no_fight() {
+        let mut test = Test::new();
+        for turn in 0..10 {
+            test.write("web", 1400 * turn);
+            test.event("web", "hpa", 1400 * turn + 700);
+        }
+        assert_eq!(test.findings(1400 * 9 + 700), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_of_other_fields_are_no_turns() {
+        let mut test = Test::new();
+        for turn in 0..10 {
+            test.write("web", turn);
+            test.event("web", "guestbook", turn);
+        }
+        assert_eq!(test.findings(10), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_objects_written_last_are_tracked() {
+        let mut test = Test::new();
+        for number in 0..10_000 {
+            test.write(&format!("web-{number}"), 0);
+            test.write("often", 0);
+        }
+        let tracked = |number: u32| test.fights.tracks(&format!("web-{number}"));
+        assert!(test.fights.tracks("often") && (10_000 - 255..10_000).all(tracked) && !tracked(9000));
+        assert!(test.fights.young.len() + test.fights.old.len() <= 2 * TRACKED);
+    }
+}

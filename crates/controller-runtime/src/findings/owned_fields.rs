@@ -1,0 +1,210 @@
+//! Fields and their managers, from `metadata.managedFields`. Pure.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Number of fields of one entry that are compared.
+const FIELDS: usize = 1024;
+/// Longest value that is shown.
+const LONGEST_VALUE: usize = 64;
+
+/// One entry of `managedFields`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ManagedFields {
+    #[serde(default)]
+    pub(super) manager: String,
+    #[serde(default)]
+    pub(super) time: Option<String>,
+    #[serde(default)]
+    fields_v1: Value,
+}
+
+/// The entries of a text; none if it is invalid.
+pub(super) fn entries(managed_fields: &[u8]) -> Vec<ManagedFields> {
+    serde_json::from_slice(managed_fields).unwrap_or_default()
+}
+
+/// Path of a field.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FieldPath(Vec<PathElement>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum PathElement {
+    Field(String),
+    /// An item of a list by its keys, as JSON.
+    Item(String),
+    /// An item of a set, as JSON.
+    Value(String),
+    Index(usize),
+}
+
+impl PathElement {
+    /// Reads an element such as `f:spec`, `k:{"name":"web"}`, `v:"a"` or `i:0`.
+    fn of(text: &str) -> Option<Self> {
+        match text.split_once(':')? {
+            ("f", name) => Some(Self::Field(name.to_owned())),
+            ("k", keys) => Some(Self::Item(keys.to_owned())),
+            ("v", value) => Some(Self::Value(value.to_owned())),
+            ("i", index) => index.parse().ok().map(Self::Index),
+            _ => None,
+        }
+    }
+
+    fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        match self {
+            Self::Field(name) => value.get(name),
+            Self::Index(index) => value.get(index),
+            Self::Value(item) => {
+                let wanted: Value = serde_json::from_str(item).ok()?;
+                value.as_array()?.iter().find(|item| **item == wanted)
+            }
+            Self::Item(keys) => {
+                let wanted: Value = serde_json::from_str(keys).ok()?;
+                let fits = |item: &&Value| {
+                    wanted
+                        .as_object()
+                        .is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
+                };
+                value.as_array()?.iter().find(fits)
+            }
+        }
+    }
+}
+
+/// `.spec.containers[name="web"].image`, `.metadata.annotations["example.com/a"]`
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for element in &self.0 {
+            match element {
+                PathElement::Field(name) if name.contains(['.', '/']) => write!(f, "[\"{name}\"]")?,
+                PathElement::Field(name) => write!(f, ".{name}")?,
+                PathElement::Value(value) => write!(f, "[{value}]")?,
+                PathElement::Index(index) => write!(f, "[{index}]")?,
+                PathElement::Item(keys) => {
+                    let keys: serde_json::Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+                    let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                    write!(f, "[{}]", keys.join(","))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FieldPath {
+    /// The value of the field in an object, shortened. `None` if it is absent, which it also is in metadata alone.
+    pub(super) fn value_in(&self, object: &Value) -> Option<String> {
+        let found = self.0.iter().try_fold(object, |value, element| element.find(value))?;
+        Some(super::text::beginning(&found.to_string(), LONGEST_VALUE))
+    }
+}
+
+impl ManagedFields {
+    /// The fields of the entry: leaves only.
+    pub(super) fn fields(&self) -> BTreeSet<FieldPath> {
+        let mut fields = BTreeSet::new();
+        collect(&self.fields_v1, &mut Vec::new(), &mut fields);
+        fields
+    }
+}
+
+fn collect(value: &Value, path: &mut Vec<PathElement>, fields: &mut BTreeSet<FieldPath>) {
+    let Some(members) = value.as_object() else { return };
+    for (key, below) in members {
+        if fields.len() == FIELDS {
+            return;
+        }
+        let Some(element) = PathElement::of(key) else { continue };
+        path.push(element);
+        // A leaf is an empty object; `{".": {}}` alone is an object or item without fields of its own.
+        let is_leaf = below.as_object().is_none_or(|below| below.keys().all(|key| key == "."));
+        if is_leaf {
+            fields.insert(FieldPath(path.clone()));
+        } else {
+            collect(below, path, fields);
+        }
+        path.pop();
+    }
+}
+
+/// The fields of all entries of a manager.
+pub(super) fn fields_of(entries: &[ManagedFields], manager: &str) -> BTreeSet<FieldPath> {
+    entries.iter().filter(|entry| entry.manager == manager).flat_map(ManagedFields::fields).collect()
+}
+
+/// The managers of a field other than `except`; without one, the manager that wrote last.
+pub(super) fn manager_of<'e>(
+    entries: &'e [ManagedFields],
+    field: &FieldPath,
+    except: &str,
+) -> Option<&'e str> {
+    let others = || entries.iter().filter(|entry| entry.manager != except);
+    let owner = others().find(|entry| entry.fields().contains(field));
+    // Times are in UTC and of one form, so that their texts have their order.
+    let last = || others().max_by_key(|entry| entry.time.as_deref());
+    owner.or_else(last).map(|entry| &*entry.manager)
+}
+
+/// The manager that added a finalizer, as far as that is known.
+pub(super) fn manager_of_finalizer(entries: &[ManagedFields], finalizer: &str) -> Option<String> {
+    let value = PathElement::Value(Value::from(finalizer).to_string());
+    let field = ["metadata", "finalizers"].map(|name| PathElement::Field(name.to_owned()));
+    let field = FieldPath(field.into_iter().chain([value]).collect());
+    let owner = entries.iter().find(|entry| entry.fields().contains(&field))?;
+    Some(owner.manager.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_have_paths_and_values() {
+        let managed = json!([{
+            "manager": "hpa", "operation": "Update", "time": "2026-01-01T10:00:00Z", "fieldsType": "FieldsV1",
+            "fieldsV1": {
+                "f:metadata": { "f:annotations": { ".": {}, "f:example.com/a": {} }, "f:finalizers": { "v:\"x/y\"": {} } },
+                "f:spec": { "f:replicas": {}, "f:containers": { "k:{\"name\":\"web\"}": { ".": {}, "f:image": {} } } },
+            },
+        }]);
+        let entries = entries(managed.to_string().as_bytes());
+        let object = json!({
+            "metadata": { "annotations": { "example.com/a": "b" }, "finalizers": ["x/y"] },
+            "spec": { "replicas": 3, "containers": [{ "name": "web", "image": "x".repeat(70) }] },
+        });
+        let fields: Vec<_> = entries[0]
+            .fields()
+            .iter()
+            .map(|field| format!("{field} {}", field.value_in(&object).unwrap_or_default()))
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                ".metadata.annotations[\"example.com/a\"] \"b\"".to_owned(),
+                ".metadata.finalizers[\"x/y\"] \"x/y\"".to_owned(),
+                format!(".spec.containers[name=\"web\"].image \"{}…", "x".repeat(63)),
+                ".spec.replicas 3".to_owned(),
+            ]
+        );
+        assert_eq!(manager_of(&entries, &FieldPath(vec![PathElement::Index(0)]), "x"), Some("hpa"));
+        assert_eq!(manager_of(&entries, &FieldPath(Vec::new()), "hpa"), None);
+        assert_eq!(manager_of_finalizer(&entries, "x/y").as_deref(), Some("hpa"));
+        assert_eq!(manager_of_finalizer(&entries, "x/z"), None);
+    }
+
+    #[test]
+    fn invalid_texts_have_no_fields() {
+        for text in ["", "{}", "[1]", r#"[{"fieldsV1": 5}]"#, r#"[{"fieldsV1": {"f": {}, "z:1": {}}}]"#] {
+            assert_eq!(
+                entries(text.as_bytes()).iter().map(|entry| entry.fields().len()).sum::<usize>(),
+                0,
+                "{text}"
+            );
+        }
+    }
+}

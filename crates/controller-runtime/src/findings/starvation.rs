@@ -1,0 +1,132 @@
+//! Finding `starved`: requests that are in line for long behind those of another flow. Pure.
+
+use std::collections::BTreeMap;
+
+use kube_clock::Clock;
+use tokio::time::{Duration, Instant};
+
+use super::{
+    Finding, FindingId, Severity,
+    text::{Count, Span},
+};
+
+/// Time in line from which on there is a finding.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// Number of flows that are counted; the rest is one flow.
+const FLOWS: usize = 1024;
+
+/// Requests of a controller by flow: in line, and being reconciled.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    flows: BTreeMap<String, Flow>,
+}
+
+#[derive(Debug, Default)]
+struct Flow {
+    running: usize,
+    in_line: usize,
+    /// The request that is in line for the longest time.
+    oldest: Option<(Instant, String)>,
+}
+
+impl Flows {
+    fn flow(&mut self, name: &str) -> &mut Flow {
+        let name = if self.flows.len() < FLOWS || self.flows.contains_key(name) { name } else { "others" };
+        self.flows.entry(name.to_owned()).or_default()
+    }
+
+    pub(crate) fn add_running(&mut self, flow: &str) {
+        self.flow(flow).running += 1;
+    }
+
+    /// Adds a request in line, given by its `Debug` form.
+    pub(crate) fn add_in_line(&mut self, flow: &str, request: impl FnOnce() -> String, since: Instant) {
+        let flow = self.flow(flow);
+        flow.in_line += 1;
+        if flow.oldest.as_ref().is_none_or(|(oldest, _)| since < *oldest) {
+            flow.oldest = Some((since, request()));
+        }
+    }
+
+    /// The finding about the request that waits for the longest time behind another flow.
+    pub(crate) fn finding(
+        &self,
+        controller: &str,
+        workers: usize,
+        now: Instant,
+        clock: Clock,
+    ) -> Option<Finding> {
+        let (busy, flow) = self.flows.iter().max_by_key(|(_, flow)| (flow.running, flow.in_line))?;
+        // Most workers are busy with it, and most requests in line are its own.
+        let in_line: usize = self.flows.values().map(|flow| flow.in_line).sum();
+        if flow.running * 4 < workers * 3 || flow.in_line * 2 < in_line {
+            return None;
+        }
+        let others =
+            self.flows.iter().filter(|(name, _)| *name != busy).filter_map(|(_, flow)| flow.oldest.as_ref());
+        let (since, request) = others.min_by_key(|(since, _)| *since)?;
+        let waits = now.saturating_duration_since(*since);
+        if waits < LONG {
+            return None;
+        }
+        let ahead = u64::try_from(flow.in_line).unwrap_or(u64::MAX);
+        Some(Finding {
+            id: FindingId::Starved,
+            severity: Severity::Warning,
+            subject: request.clone(),
+            since: clock.at(*since),
+            text: format!(
+                "{request} is in line for {}: {} of {workers} workers of controller {controller} work for {busy}, which has {} more \
+                 requests in line.",
+                Span(waits),
+                flow.running,
+                Count(ahead),
+            ),
+            evidence: Vec::new(),
+            next: "Let namespaces take turns with fair_by in ControllerOptions::queue, or set more workers with \
+                   max_concurrent_reconciles."
+                .to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flows(running: usize, in_line: usize, start: Instant) -> Flows {
+        let mut flows = Flows::default();
+        (0..running).for_each(|_| flows.add_running("shop"));
+        (0..in_line)
+            .for_each(|number| flows.add_in_line("shop", || format!("Guestbook shop/{number}"), start));
+        for (name, after) in [("b", 12), ("a", 2)] {
+            flows.add_in_line(
+                "blog",
+                || format!("Guestbook blog/{name}"),
+                start + Duration::from_secs(after),
+            );
+        }
+        flows
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_request_behind_a_busy_flow_is_named() {
+        let start = Instant::now();
+        let check = |flows: &Flows, seconds| {
+            flows
+                .finding("guestbook", 8, start + Duration::from_secs(seconds), Clock::default())
+                .map(|finding| finding.text)
+        };
+        let all = flows(8, 9412, start);
+        assert_eq!(check(&all, 31), None);
+        assert_eq!(
+            check(&all, 50).as_deref(),
+            Some(
+                "Guestbook blog/a is in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 9,412 more \
+                 requests in line."
+            )
+        );
+        assert_eq!(check(&flows(5, 9412, start), 50), None, "others have their turns");
+        assert_eq!(check(&flows(8, 1, start), 50), None, "few are before it");
+    }
+}
