@@ -61,6 +61,8 @@ async fn a_key_is_counted_when_it_becomes_ready_and_only_then() {
     advance(SECOND).await;
     assert_eq!(queue.len(), 3);
     recorder.check(&expect!["added normal"]);
+    queue.add_after("d", Duration::ZERO);
+    recorder.check(&expect!["added normal"]);
 }
 
 #[tokio::test(start_paused = true)]
