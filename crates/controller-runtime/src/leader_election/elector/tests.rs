@@ -267,6 +267,22 @@ fn after_a_failed_request_the_lease_is_read_first() {
 }
 
 #[test]
+fn a_request_that_fails_when_the_lease_becomes_free_is_repeated_after_a_pause() {
+    check(
+        "0s stand; 1s got 7 other 4; 15s wake; 16s failed; 16s wake; 21s wake; 22s got 7 other 4",
+        &expect![[r#"
+        0s stand: get, no wake
+        1s got 7 other 4: leader is other, wake after a pause
+        15s wake: get, no wake
+        16s failed: wake after a pause
+        16s wake: wake after a pause
+        21s wake: get, no wake
+        22s got 7 other 4: acquire 7 me 5 15s, no wake
+    "#]],
+    );
+}
+
+#[test]
 fn a_leader_retries_two_seconds_after_the_request_or_at_once_when_that_has_passed() {
     check(
         &format!("{LEADS}; 4s wake; 4.5s failed; 5.9s wake; 6s wake; 9s failed"),
