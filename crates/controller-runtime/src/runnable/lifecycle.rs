@@ -250,8 +250,8 @@ impl Lifecycle {
             LifecycleInput::Remove(id) => self.remove(id, &mut effects),
             LifecycleInput::Shutdown => self.shut_down(&mut effects),
             LifecycleInput::Elected => {
-                // An election that was won during a shutdown starts nothing.
-                if self.phase == LifecyclePhase::Ready && self.election == Some(ElectionState::Standing) {
+                // Only a ready manager stands: an election that was won during a shutdown starts nothing.
+                if self.election == Some(ElectionState::Standing) {
                     self.election = Some(ElectionState::Leading);
                     self.spawn_all(Group::LeaderElected, &mut effects);
                 }

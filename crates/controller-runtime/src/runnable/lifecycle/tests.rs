@@ -128,7 +128,8 @@ impl World {
                 });
             }
         }
-        if self.stands && !self.leads {
+        // An election may be won while the candidate is already asked to step down.
+        if (self.stands || self.stepping_down) && !self.leads {
             try_it(&|world| {
                 world.leads = true;
                 world.stands = false;
@@ -345,4 +346,59 @@ fn a_lost_lease_is_being_lost_until_the_last_leader_elected_runnable_has_ended()
     assert!(lifecycle.is_losing());
     assert_eq!(lifecycle.step(LifecycleInput::Ended(id, Ok(()))), [Effect::Stand]);
     assert!(!lifecycle.is_losing());
+}
+
+#[test]
+fn an_election_won_while_the_last_leadership_winds_down_starts_nothing() {
+    let mut lifecycle = Lifecycle::new(true);
+    let (id, _) = lifecycle.add(Group::LeaderElected, ReadyWhen::Started).expect("it is not stopping");
+    assert_eq!(lifecycle.run(), Ok(vec![Effect::Stand]));
+    assert_eq!(lifecycle.step(LifecycleInput::Elected), [Effect::Spawn(id)]);
+    assert_eq!(lifecycle.step(LifecycleInput::Lost), [Effect::Abort(id)]);
+    assert_eq!(lifecycle.step(LifecycleInput::Elected), []);
+    assert!(lifecycle.is_losing());
+    assert_eq!(lifecycle.step(LifecycleInput::Ended(id, Ok(()))), [Effect::Stand]);
+    assert_eq!(lifecycle.step(LifecycleInput::Elected), [Effect::Spawn(id)]);
+}
+
+#[test]
+fn a_runnable_added_during_a_run_starts_at_once_if_its_group_has_started() {
+    let mut lifecycle = Lifecycle::new(true);
+    let add = |lifecycle: &mut Lifecycle, group| {
+        let (id, effects) = lifecycle.add(group, ReadyWhen::Started).expect("it is not stopping");
+        assert_eq!(lifecycle.group(id), Some(group));
+        assert!(effects.is_empty() || effects == [Effect::Spawn(id)], "{effects:?}");
+        (id, !effects.is_empty())
+    };
+    let (caches, _) = lifecycle.add(Group::Caches, ReadyWhen::Signalled).expect("it is not stopping");
+    assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(caches)]));
+    assert!(add(&mut lifecycle, Group::Webhooks).1);
+    assert!(add(&mut lifecycle, Group::Caches).1);
+    let (others, starts) = add(&mut lifecycle, Group::Others);
+    assert!(!starts, "its group waits for the caches");
+    assert_eq!(lifecycle.step(LifecycleInput::Ready(caches)), [Effect::Spawn(others), Effect::Stand]);
+    assert!(add(&mut lifecycle, Group::Others).1);
+    let (led, starts) = add(&mut lifecycle, Group::LeaderElected);
+    assert!(!starts, "its group waits for the election");
+    assert_eq!(lifecycle.step(LifecycleInput::Elected), [Effect::Spawn(led)]);
+    assert!(add(&mut lifecycle, Group::LeaderElected).1);
+}
+
+#[test]
+fn a_removed_runnable_is_asked_to_finish_and_forgotten_when_it_has_ended() {
+    let mut lifecycle = Lifecycle::new(false);
+    let (id, _) = lifecycle.add(Group::Others, ReadyWhen::Started).expect("it is not stopping");
+    let (waits, _) = lifecycle.add(Group::Others, ReadyWhen::Started).expect("it is not stopping");
+    assert_eq!(lifecycle.step(LifecycleInput::Remove(waits)), []);
+    assert_eq!(lifecycle.group(waits), None, "it never ran");
+    assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(id)]));
+    assert_eq!(lifecycle.step(LifecycleInput::Remove(id)), [Effect::Drain(id)]);
+    assert_eq!(lifecycle.step(LifecycleInput::Remove(id)), [], "it is asked once");
+    assert_eq!(lifecycle.group(id), Some(Group::Others), "it still runs");
+    assert_eq!(
+        lifecycle.step(LifecycleInput::Ended(id, Err(RunnableFailed))),
+        [],
+        "its error ends nothing else"
+    );
+    assert_eq!((lifecycle.group(id), lifecycle.state()), (None, State::Ready));
 }
