@@ -191,8 +191,7 @@ impl ListWatch {
             StepOutcome::Start | StepOutcome::Waited => self.resume(),
             StepOutcome::WatchEnded { progressed } => match self.phase {
                 ListWatchPhase::Watching { .. } if progressed => self.resume(),
-                ListWatchPhase::Watching { .. } => self.wait(now, None),
-                // The initial events did not arrive completely.
+                // The watch ended at once, or the initial events did not arrive completely.
                 _ => self.failed(RequestFailure::Transient { retry_after: None }, now),
             },
             StepOutcome::Page { continue_token: Some(continue_token), .. } => Step::Page { continue_token },

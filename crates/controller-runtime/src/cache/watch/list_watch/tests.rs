@@ -198,6 +198,21 @@ fn versions_that_expire_again_and_again_are_not_chased_in_a_circle() {
 }
 
 #[test]
+fn ten_seconds_after_an_immediate_restart_the_next_one_is_immediate_too() {
+    let start = Instant::now();
+    let gone_at = |machine: &mut ListWatch, seconds| {
+        let now = start + Duration::from_secs_f64(seconds);
+        machine.step(page("5", None), now);
+        !matches!(machine.step(StepOutcome::Failed(RequestFailure::Expired), now), Step::Wait(_))
+    };
+    let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
+    assert!(gone_at(&mut machine, 0.0));
+    assert!(!gone_at(&mut machine, 9.999));
+    assert!(gone_at(&mut machine, 10.0), "a wait is no restart");
+    assert!(!gone_at(&mut machine, 10.001));
+}
+
+#[test]
 fn pages_that_expire_are_given_up_for_a_list_in_one_piece() {
     check(
         &[
