@@ -63,13 +63,6 @@ impl<K: Object> OwnWrite<K> {
 }
 
 impl<K: Object> WriteEffect<K> {
-    fn into_object(self) -> Option<Lazy<K>> {
-        match self {
-            Self::Written(object) => Some(object),
-            Self::Deselected(_) | Self::Deleted(_) | Self::PresumedDeleted(_) => None,
-        }
-    }
-
     fn uid(&self) -> Option<&Uid> {
         match self {
             Self::Written(object) => object.meta().uid(),
@@ -239,10 +232,10 @@ impl<K: Object> Store<K> {
         let is_watched = before.is_some_and(|before| before.is_watched) || effect.is_of(watched.as_ref());
         let write = OwnWrite { effect, order, is_watched, at: now };
         let visible = write.over(watched.as_ref());
-        // One entry per key: the newer write replaces the older one.
+        // One entry per key: the newer write replaces the older one. A state that was written is visible, so its last handle
+        // goes into `changes` below.
         if let Some(before) = self.writes.insert(key.clone(), write) {
             self.order.remove(&before.order);
-            delta.retired.extend(before.effect.into_object());
         }
         delta.retired.extend(self.watched.insert(key.clone(), watched).flatten());
         self.show(key, visible, delta);
@@ -301,13 +294,9 @@ impl<K: Object> Store<K> {
                 delta.retired.push(written);
             }
         }
-        let is_visible = match (&watched, self.visible.get(key)) {
-            (Some(watched), Some(visible)) => watched.ptr_eq(visible),
-            (None, None) => true,
-            _ => false,
-        };
+        let visible = self.visible.get(key);
         // The watched state was visible already: no change to publish.
-        if is_visible {
+        if watched.as_ref().zip(visible).is_some_and(|(watched, visible)| watched.ptr_eq(visible)) {
             delta.retired.extend(watched);
         } else {
             self.show(key, watched, delta);

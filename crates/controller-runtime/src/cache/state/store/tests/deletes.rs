@@ -81,6 +81,19 @@ fn a_deleted_object_is_never_shown_if_the_watch_has_yet_to_deliver_it() {
         pass 9: -> 
     "#]],
     );
+    // The answer to a later write of the object arrives after that to the deletion.
+    check(
+        "list a@1; deleted a@1; wrote a@3; presumed a@3; put a@3; put a@4; del a@5",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            deleted a@1: -> 
+            wrote a@3: -> 
+            presumed a@3: -> 
+            put a@3: update a@1 a@3 -> 
+            put a@4: update a@3 a@4 -> 
+            del a@5: delete a@5 -> 
+        "#]],
+    );
     // The watch is ahead of the answer.
     check(
         "list; put a@1; del a@2; put a!new@3; deleted a@1; del a!new@4; deleted a!new@3",
@@ -139,6 +152,17 @@ fn what_is_gone_is_never_shown_if_nobody_knows_at_which_version_it_went() {
             put a@2: update a@1 a@2 -> 
             del a@3: delete a@3 -> 
             put a!new@4: create a!new@4 -> 
+            del a!new@6: delete a!new@6 -> 
+        "#]],
+    );
+    // The answer to a write of an object that had the name before arrives last.
+    check(
+        "list; deleted a!new>1; wrote a@3; put a!new@5; del a!new@6",
+        &expect![[r#"
+            list: -> 
+            deleted a!new>1: -> 
+            wrote a@3: -> a@3
+            put a!new@5: create a!new@5 -> 
             del a!new@6: delete a!new@6 -> 
         "#]],
     );

@@ -84,3 +84,38 @@ fn watched_states_come_in_pieces_in_the_order_of_their_keys() {
     assert_eq!(piece(&store, Some("b"), 2), "c@3 e@4");
     assert_eq!(piece(&store, Some("e"), 2), "");
 }
+
+#[test]
+fn a_list_that_fits_into_one_piece_is_complete_after_it() {
+    for (held, list, limit, pieces) in [
+        ("list", "a@1 b@2", 2, 1),
+        ("list", "a@1", 2, 1),
+        ("list", "a@1 b@2 c@3", 2, 2),
+        ("list a@1", "a@1 b@2", 2, 1),
+        ("list a@1 b@2 c@3", "", 4, 1),
+        ("list a@1 b@2", "a@2 c@3", 3, 1),
+    ] {
+        let mut store = Store::default();
+        step(&mut store, held);
+        let list = list.split_whitespace().map(object).map(|object| (object.key(), object)).collect();
+        let mut list = ListInTransit::new(list);
+        let number = (1..).find(|_| store.replace_some(&None, &mut list, Some(9), limit).0);
+        assert_eq!(number, Some(pieces), "{held}, limit {limit}");
+    }
+}
+
+#[test]
+fn a_copy_of_the_watched_states_changes_only_objects_that_it_has() {
+    let mut store = Store::default();
+    step(&mut store, "list a@1 b@2 c@3");
+    step(&mut store, "wrote b@9 d@10");
+    let mut copy = store.watched_snapshot();
+    assert!(copy.set(&key("a"), Some(object("a@4"))));
+    assert!(copy.set(&key("b"), Some(object("b@5"))));
+    assert!(copy.set(&key("c"), None));
+    assert!(!copy.set(&key("c"), Some(object("c@6"))), "it was removed");
+    assert!(!copy.set(&key("d"), Some(object("d@7"))), "only an own write knows it");
+    assert!(!copy.set(&key("e"), None));
+    assert_eq!(copy.after(None, 9).iter().map(version).collect::<Vec<_>>(), ["a@4", "b@5"]);
+    assert_eq!(seen(&store), "a@1 b@9 c@3 d@10", "the store is as before");
+}

@@ -70,6 +70,18 @@ fn a_late_event_requires_a_list_unless_it_is_newer_than_the_stored_state() {
 }
 
 #[test]
+fn an_event_at_the_version_of_the_list_is_not_late() {
+    check(
+        "list a@1 @5; put b@5; put c@4",
+        &expect![[r#"
+            list a@1 @5: initial a@1 -> a@1
+            put b@5: create b@5 -> a@1 b@5
+            put c@4: out of order -> a@1 b@5
+        "#]],
+    );
+}
+
+#[test]
 fn an_object_recreated_under_its_name_is_a_delete_and_a_create() {
     check(
         "list a@1; list a!new@5; put a!newer@9; put a!new@7; del a!other@10",

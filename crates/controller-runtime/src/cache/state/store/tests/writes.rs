@@ -208,3 +208,52 @@ fn a_write_that_a_restored_server_has_lost_has_events() {
         "#]],
     );
 }
+
+#[test]
+fn the_api_server_has_reached_the_version_of_the_watch_and_of_own_writes() {
+    let mut store = Store::default();
+    assert_eq!(store.reached(&key("a")), None);
+    step(&mut store, "wrote a@5");
+    assert_eq!((store.reached(&key("a")), store.reached(&key("b"))), (Some(5), None));
+    step(&mut store, "list @3");
+    assert_eq!((store.reached(&key("a")), store.reached(&key("b"))), (Some(5), Some(3)));
+    step(&mut store, "pass 4");
+    assert_eq!((store.reached(&key("a")), store.reached(&key("b"))), (Some(5), Some(4)));
+    step(&mut store, "pass 7");
+    assert_eq!((store.reached(&key("a")), store.reached(&key("b"))), (Some(7), Some(7)));
+}
+
+/// The watch may deliver that an object is not selected any more, and later that it is again.
+#[test]
+fn a_written_object_has_no_missed_events_if_the_watch_has_delivered_an_earlier_state_of_it() {
+    check(
+        "list a@1; wrote a@5; del a@3; wrote a@7; pass 9",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            wrote a@5: -> a@5
+            del a@3: delete a@3 -> a@5
+            wrote a@7: -> a@7
+            pass 9: -> 
+        "#]],
+    );
+    check(
+        "list a@1; wrote a@5; del a@3; wrote a!new@7; pass 9",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            wrote a@5: -> a@5
+            del a@3: delete a@3 -> a@5
+            wrote a!new@7: -> a!new@7
+            pass 9: create a!new@7, vanished a!new@7 -> 
+        "#]],
+    );
+}
+
+#[test]
+fn a_write_that_the_watch_has_passed_changes_nothing_if_the_watched_state_is_visible() {
+    let mut store = Store::default();
+    step(&mut store, "list a@1");
+    step(&mut store, "unselected a@5");
+    let changes = carry_out(&mut store, "put a!new@6").changes;
+    assert_eq!((changes.len(), seen(&store)), (1, "a!new@6".to_owned()));
+    assert!(store.writes.is_empty());
+}
