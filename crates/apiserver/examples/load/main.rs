@@ -14,6 +14,7 @@ mod alarm;
 mod idle;
 mod objects;
 mod process;
+mod rbac;
 mod report;
 mod requests;
 mod start;
@@ -57,6 +58,8 @@ enum Part {
     Start,
     /// Creates and gets over 8 connections.
     Requests,
+    /// Creates and gets of a user with rights by RBAC, among 10,000 bindings.
+    Rbac,
     /// 1,000 watches in process.
     Watchers,
     /// 1,000 watches over sockets.
@@ -97,6 +100,7 @@ async fn run(arguments: &Arguments) -> Result<Report> {
         match part {
             Part::Start => start::measure(&program, arguments.quick, &mut report)?,
             Part::Requests => requests::measure(&program, arguments.quick, &mut report).await?,
+            Part::Rbac => rbac::measure(&program, arguments.quick, &mut report).await?,
             Part::Watchers => watches::in_process(arguments.quick, &mut report).await?,
             Part::Sockets => watches::over_sockets(&program, arguments.quick, &mut report).await?,
             Part::Idle => idle::measure(&program, arguments.quick, &mut report).await?,

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use http::HeaderValue;
 use tokio::time::{Duration, Instant};
 
 use super::Result;
@@ -73,7 +74,7 @@ impl Program {
                 break String::from_utf8(BASE64_STANDARD.decode(authority.trim())?)?;
             }
         };
-        Ok(ServerProcess { tls: Tls::trusting(&authority)?, address, ready, child })
+        Ok(ServerProcess { tls: Tls::trusting(&authority)?, address, authorization: None, ready, child })
     }
 }
 
@@ -82,6 +83,8 @@ pub(crate) struct ServerProcess {
     pub(crate) address: SocketAddr,
     /// Trusts this server.
     pub(crate) tls: Tls,
+    /// Sent with each request on connections that are opened from now on.
+    pub(crate) authorization: Option<HeaderValue>,
     /// Time from spawning the process to its first line.
     pub(crate) ready: Duration,
     child: Child,

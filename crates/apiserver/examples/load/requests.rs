@@ -23,13 +23,13 @@ const CONNECTIONS: usize = 8;
 
 /// Encoding and protocol of requests.
 #[derive(Debug, Clone, Copy)]
-struct Way {
-    form: Form,
-    protocol: Protocol,
+pub(crate) struct Way {
+    pub(crate) form: Form,
+    pub(crate) protocol: Protocol,
 }
 
 impl Way {
-    fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("{} in {}", self.form.name(), self.protocol.name())
     }
 }
@@ -136,7 +136,7 @@ pub(crate) struct Rates {
 
 /// Behaviour of this program while it waits for responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Client {
+pub(crate) enum Client {
     /// Polls without sleeping. Over loopback a sender is charged for waking a sleeping receiver, a third of the cost of a get on
     /// a virtual machine; this keeps that cost out of the server's CPU time.
     StaysAwake,
@@ -144,7 +144,7 @@ enum Client {
 }
 
 /// Creates objects from `first` on as fast as possible.
-async fn creates(
+pub(crate) async fn creates(
     server: &ServerProcess,
     way: Way,
     client: Client,
@@ -165,7 +165,12 @@ pub(crate) async fn small_mix(server: &ServerProcess, first: usize, quick: bool)
 }
 
 /// Sends `count` gets to these objects, in an order without neighbours.
-async fn gets(server: &ServerProcess, way: Way, existing: Range<usize>, count: usize) -> Result<Rates> {
+pub(crate) async fn gets(
+    server: &ServerProcess,
+    way: Way,
+    existing: Range<usize>,
+    count: usize,
+) -> Result<Rates> {
     rates(server, way, Client::StaysAwake, count, move |number| {
         let path = format!("{MAPS}/{}", name(existing.start + number * 7919 % existing.len()));
         (Method::GET, path, Bytes::new())
@@ -174,7 +179,7 @@ async fn gets(server: &ServerProcess, way: Way, existing: Range<usize>, count: u
 }
 
 /// Sends `count` requests over all connections, each after the response to the previous one.
-async fn rates(
+pub(crate) async fn rates(
     server: &ServerProcess,
     way: Way,
     client: Client,

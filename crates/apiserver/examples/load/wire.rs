@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
@@ -70,6 +70,7 @@ impl Tls {
 pub(crate) struct Connection {
     sender: Sender,
     address: SocketAddr,
+    authorization: Option<HeaderValue>,
     /// Drives the connection; aborted with it.
     _driver: JoinSet<()>,
 }
@@ -101,7 +102,7 @@ impl Connection {
                 Sender::Http2(sender)
             }
         };
-        Ok(Self { sender, address, _driver: driver })
+        Ok(Self { sender, address, authorization: server.authorization.clone(), _driver: driver })
     }
 
     /// Sends a request and reads the whole response.
@@ -131,11 +132,14 @@ impl Connection {
         form: Form,
         body: Bytes,
     ) -> Result<Response<Incoming>> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .header(header::USER_AGENT, "load/1.0")
             .header(header::ACCEPT, form.media_type())
             .header(header::CONTENT_TYPE, form.media_type());
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
         Ok(match &mut self.sender {
             Sender::Http1(sender) => {
                 let request = request.uri(path).header(header::HOST, "localhost").body(Full::new(body))?;
