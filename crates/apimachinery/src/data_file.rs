@@ -3,7 +3,7 @@
 //! Splitting a file into lines takes well below a millisecond and parsing its values many times longer, so entries are looked up by
 //! name and parsed on demand.
 
-/// Entries of a file whose lines are sorted by name.
+/// Entries of a file with lines sorted by name.
 #[derive(Debug)]
 pub struct Table(Vec<(&'static str, &'static str)>);
 

@@ -157,7 +157,7 @@ async fn an_impersonated_user_has_only_its_own_permissions() {
     assert_eq!((code, status["message"].as_str()), (403, Some(why)));
     assert_eq!(get(&mut service, MAPS, &[jane, ("impersonate-group", "system:masters")]).await.0, 200);
     assert_eq!(get(&mut service, MAPS, &[("impersonate-group", "devs")]).await.0, 400);
-    // Without permission for it, nobody is impersonated.
+    // Without the permission, the request does not act as the other user.
     let mut bob = server.service_for(UserInfo::new("bob", "", ["devs"]));
     let (code, _, body) = get(&mut bob, MAPS, &[jane]).await;
     let status: Value = serde_json::from_slice(&body).unwrap();

@@ -135,7 +135,7 @@ async fn an_apply_of_a_new_object_needs_permission_to_create_it() {
     assert!(!checks(&audit).contains("create"), "the object exists");
 }
 
-/// A ConfigMap whose owner is a ConfigMap, as controllers write it.
+/// A ConfigMap owned by a ConfigMap, as controllers write it.
 fn owned(name: &str, owner: &ConfigMap) -> ConfigMap {
     let metadata = &owner.metadata;
     serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": [{

@@ -93,7 +93,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
     let here = here.map_err(|error| Failure::new(format!("cannot find the current folder: {error}")))?;
     match command {
         Command::New(_) | Command::Completions { .. } if !flags.is_empty() => {
-            Err(Failure::usage("this command passes no flags on: leave out what follows `--`"))
+            Err(Failure::usage("this command passes no flags on: leave out `--` and the arguments after it"))
         }
         Command::New(arguments) => new::run(arguments, &here, shell),
         Command::Manifests(arguments) => ask::run("manifests", arguments, flags, &here, shell),

@@ -124,7 +124,7 @@ fn check_empty(folder: &Path, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes all files, or removes what it has written.
+/// Writes all files. If one fails, removes the others.
 fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
     let existed = folder.exists();
     for (path, text) in files {
@@ -142,7 +142,7 @@ fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Formats the Rust files, whose lines are longer or shorter with other names. Without rustfmt they stay as they are.
+/// Formats the Rust files, because the names change the lengths of lines. Without rustfmt they stay as they are.
 fn format(folder: &Path, files: &Files) {
     let rust = files
         .iter()

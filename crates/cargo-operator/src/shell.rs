@@ -42,7 +42,7 @@ impl Shell {
         self.verbosity == Verbosity::Quiet
     }
 
-    /// Reports what was done: a verb in the past or in the progressive form, and its object.
+    /// Reports an action: its verb, in the past or progressive form, and its object.
     pub fn status(&self, verb: &str, text: impl Display) {
         self.line(VERB, verb, text);
     }

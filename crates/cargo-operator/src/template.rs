@@ -49,7 +49,7 @@ const FILES: [(&str, &str); 11] = [
 
 const WORKFLOW: &str = ".github/workflows/ci.yml";
 
-/// Changes for a kind without namespaces, whose ConfigMaps are in namespace `default`.
+/// Changes for a kind without namespaces: its ConfigMaps are in namespace `default`.
 const CLUSTER_SCOPED: [(&str, &str, &str); 6] = [
     ("src/widget.rs", "    namespaced,\n", ""),
     (

@@ -207,7 +207,7 @@ impl Environment {
     /// Creates a user that has the rights of manifests, and no others except those of every authenticated user.
     ///
     /// A test as administrator never finds the missing rule that stops the operator in production. With such a user, RBAC of the
-    /// API server refuses what the manifests do not grant, and [`User::rights`] lists what they grant without need.
+    /// API server refuses requests that the manifests do not allow, and [`User::rights`] lists permissions that the test did not need.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

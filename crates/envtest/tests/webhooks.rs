@@ -86,7 +86,7 @@ fn serving() -> Hooks {
     Hooks { paths: vec![SERVED], ..Hooks::default() }
 }
 
-/// A configuration for ConfigMaps whose names begin with `map-`.
+/// A configuration for ConfigMaps with names that begin with `map-`.
 fn configuration(path: &str) -> Vec<DynamicObject> {
     let object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -264,7 +264,7 @@ async fn an_address_that_is_taken_fails_the_start() {
     );
 }
 
-/// A definition whose conversion is a Service.
+/// A definition with a Service for its conversions.
 fn definition() -> CustomResourceDefinition {
     let schema =
         json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });

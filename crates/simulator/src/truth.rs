@@ -165,7 +165,7 @@ struct ObjectWriters {
 }
 
 impl Writers {
-    /// Records a commit. Returns a field that the commit removed although somebody else wrote it, if that is a trespass: a process
+    /// Records a commit. Returns a field that the commit removed although another writer set it, if that is a trespass: a process
     /// under test replaces a whole object that it has created, and drops a label or annotation, or any field of another program.
     /// A removal by a patch is intended, and data that a user adds to an operator's object may be removed.
     fn record(
@@ -210,7 +210,7 @@ impl Writers {
     }
 }
 
-/// Returns the values of an object whose writers count, by path.
+/// Returns the values of an object that have a recorded writer, by path.
 fn fields(object: &Value) -> BTreeMap<String, &Value> {
     let mut fields = BTreeMap::new();
     let parts = [

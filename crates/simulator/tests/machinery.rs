@@ -22,7 +22,7 @@ fn map(name: &str) -> ConfigMap {
     map
 }
 
-/// A simulation whose operator calls `reconcile` for each namespace, and whose user creates one.
+/// A simulation of an operator that calls `reconcile` for each namespace, and of a user that creates one.
 fn simulation<F>(
     reconcile: impl Fn(ObjectKey<Namespace>, Context) -> F + Clone + Send + Sync + 'static,
 ) -> Simulation

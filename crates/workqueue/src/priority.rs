@@ -40,7 +40,7 @@ impl Priority {
 /// both lower priorities are aged, they take turns. So if `p` keys of a key's priority became ready before it, the key is among
 /// the first `(p + 1) × every` hand-outs after its priority has aged, or twice that while both lower priorities are aged,
 /// whatever is added with higher priorities; and these keep all but one in `every` of the hand-outs, whatever waits below.
-/// (With [flows](crate::Options::fair_by) each priority offers the key of the flow whose turn it is, and `p` counts turns.)
+/// (With [flows](crate::Options::fair_by) each priority offers the key of the flow that has its turn, and `p` counts turns.)
 ///
 /// Ages are tracked by priority instead of by key, so that the clock is not read while only one priority has ready keys.
 ///

@@ -54,7 +54,7 @@ pub(super) fn signature(operator: &str, operands: &[Type]) -> Option<Type> {
     }
 }
 
-/// Applies an operator whose operands are all evaluated.
+/// Applies an operator to evaluated operands.
 pub(super) fn apply<'a>(
     operator: &str,
     operands: &[Val<'a>],

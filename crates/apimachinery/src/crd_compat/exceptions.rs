@@ -43,7 +43,7 @@ pub struct Exceptions(Vec<Exception>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Judgement {
-    /// Changes that are not allowed, and those whose exception has ended.
+    /// Changes that are not allowed, or no longer.
     pub changes: Vec<Change>,
     /// Changes that are allowed, each with the reason.
     pub allowed: Vec<(Change, String)>,

@@ -279,7 +279,7 @@ impl Walk<'_> {
                 None if was_open && restricts(new_field) => self.restricted(&path),
                 None => {}
             }
-            // Elsewhere a new field with a default is no change for those who do not know it.
+            // Elsewhere a new field with a default does not affect clients that do not know it.
             if was_map.is_none()
                 && above.is_strict()
                 && let Some(default) = new_field.get("default")

@@ -154,7 +154,7 @@ impl Metrics {
 
     /// Like [`measure`](Self::measure), but for a watch or connection.
     pub(crate) fn measure_long(&self, labels: &RequestLabels, since: Instant) -> Measurement {
-        // Long-running requests are not told apart by dry run.
+        // Long-running requests have no label for dry runs.
         let gauge = self.long_running.series(&RequestLabels { dry_run: "", ..labels.clone() });
         gauge.add(1);
         Measurement { series: self.requests.series(labels), since, long_running: Some(gauge) }

@@ -84,7 +84,7 @@ pub(crate) fn client() -> Value {
     json!({"url": "https://hooks.example.com/"})
 }
 
-/// Starts a server whose webhooks answer by `answer`.
+/// Starts a server with webhooks that answer by `answer`.
 pub(crate) fn start<F>(answer: impl Fn(Value) -> F + Send + Sync + 'static) -> ApiServer
 where
     F: Future<Output = Result<Response<Bytes>, String>> + Send + 'static,

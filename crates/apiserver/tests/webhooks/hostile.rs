@@ -15,7 +15,7 @@ use crate::cluster::{Kind, MAPS, client, configure, create, respond, send, start
 
 const FAILED: &str = "Internal error occurred: failed calling webhook \"hook.example.com\": ";
 
-/// Checks the answer to a create whose webhook gives a literal answer; with failure policy `Ignore` the object is created.
+/// Checks the answer to a create if its webhook gives a literal answer; with failure policy `Ignore` the object is created.
 async fn check_literal(kind: Kind, body: &'static str, message: &str) {
     let server = start(move |_| async move { Ok(Response::new(Bytes::from_static(body.as_bytes()))) });
     configure(&server, kind, &client(), &json!({})).await;
@@ -100,7 +100,7 @@ async fn other_requests_do_not_wait_for_a_webhook_that_hangs() {
     assert_eq!(started.elapsed(), Duration::from_secs(9));
 }
 
-/// Returns the answer to a create whose webhook sends this patch.
+/// Returns the answer to a create if its webhook sends this patch.
 async fn patched(patch: Value) -> (u16, Value) {
     let patch = BASE64_STANDARD.encode(patch.to_string());
     let server = start(move |review| {

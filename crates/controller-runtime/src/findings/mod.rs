@@ -107,7 +107,7 @@ impl Serialize for FindingId {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Objects are not reconciled, or not correctly, until somebody acts.
+    /// Objects are not reconciled, or not correctly, until a person acts.
     Error,
     /// Objects are reconciled late or at unnecessary cost; the problem may end by itself.
     Warning,

@@ -14,7 +14,7 @@ const FAILING: Duration = Duration::from_secs(60);
 /// Largest part of an error message in a finding.
 const LONGEST: usize = 256;
 
-/// The finding about a list or watch, whose events the `readers` receive.
+/// The finding about a list or watch with these `readers` of its events.
 pub(crate) fn finding(
     state: &WatchState,
     readers: &[String],

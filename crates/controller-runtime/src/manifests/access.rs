@@ -62,7 +62,7 @@ fn json<K: Serialize>(object: &K) -> Value {
     serde_json::to_value(object).expect("types of Kubernetes have a JSON form")
 }
 
-/// The role of those who read metrics and explanations. Something else binds it, to Prometheus for example.
+/// The role of readers of metrics and explanations. The manifests do not bind it; a binding to Prometheus is an example.
 fn metrics_reader(target: &Target<'_>) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

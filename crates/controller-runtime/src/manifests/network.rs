@@ -7,7 +7,7 @@ use super::{
     deployment::{METRICS, WEBHOOKS},
 };
 
-/// Label of namespaces whose pods may read metrics, as in kubebuilder's scaffold.
+/// Label of the namespaces of pods that may read metrics, as in kubebuilder's scaffold.
 const READERS: (&str, &str) = ("metrics", "enabled");
 
 /// The NetworkPolicy: metrics for pods in labelled namespaces, webhooks for everyone, because API servers have no pod labels. The kubelet

@@ -1,4 +1,4 @@
-//! Declared rights that let an operator, and everyone who takes it over, do much more than its task.
+//! Declared rights that let an operator, and any attacker that takes it over, do much more than its task.
 
 use std::{fmt, panic::Location};
 

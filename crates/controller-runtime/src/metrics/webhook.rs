@@ -171,7 +171,7 @@ impl Drop for WebhookRequest {
     fn drop(&mut self) {
         let (metrics, labels) = (&self.metrics, self.metrics.labels());
         metrics.all.in_flight.get_or_create(&labels).dec();
-        // A request whose client went away has no status.
+        // A request has no status after its client went away.
         if let Some(code) = self.code {
             metrics.all.total.get_or_create(&metrics.with_code(code)).inc();
             metrics.all.latency.get_or_create(&labels).observe(self.began.elapsed().as_secs_f64());

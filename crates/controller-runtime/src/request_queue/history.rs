@@ -20,7 +20,7 @@ const RUNS: usize = 32;
 const REQUESTS: usize = 1024;
 /// Number of bytes stored of an error.
 const LONGEST_ERROR: usize = 1024;
-/// Number of the last runs of a request whose writes are stored.
+/// Number of runs of a request, the last ones, that keep their writes.
 const WITH_WRITES: usize = 4;
 
 /// One run of a request.
@@ -40,7 +40,7 @@ pub struct Run {
     /// Its result.
     pub result: RunResult,
     /// Its first 16 writes, without dry runs and without those of spawned tasks. `None` for all but the last four runs of the
-    /// request, whose writes are no longer stored.
+    /// request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<Box<[RunWrite]>>,
     /// Number of writes after the first 16.

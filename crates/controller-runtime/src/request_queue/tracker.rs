@@ -215,7 +215,7 @@ mod tests {
         static TRACKER: RefCell<Option<Arc<Tracker<Nosy>>>> = const { RefCell::new(None) };
     }
 
-    /// A request whose `Debug` implementation checks the lock of the tracker.
+    /// A request with a `Debug` implementation that checks the lock of the tracker.
     #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
     struct Nosy(&'static str);
 

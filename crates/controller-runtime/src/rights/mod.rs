@@ -40,7 +40,7 @@
 //! | registration | rights |
 //! |---|---|
 //! | a cache: `for_kind`, `watches`, `owns`, `cached` | `list` and `watch`, in the namespaces of its selection; with the selector `metadata.name=x` of this name alone |
-//! | a controller of a custom kind whose type has a status | `patch` of `status`, unless [`without_status`](crate::ControllerBuilder::without_status) |
+//! | a controller of a custom kind with a status type | `patch` of `status`, unless [`without_status`](crate::ControllerBuilder::without_status) |
 //! | [`with_finalizer`](crate::ControllerBuilder::with_finalizer) | `patch` of the kind |
 //! | `owns` | `create` and `patch` of the owned kind; `update` of the owner's `finalizers`, which some clusters ask for `blockOwnerDeletion` |
 //! | a controller | `create` and `patch` of Events, unless [`without_events`](crate::ControllerBuilder::without_events) |

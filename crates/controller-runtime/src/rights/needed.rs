@@ -6,7 +6,7 @@ use crate::object::DynamicKind;
 /// A right that a program declares.
 pub(crate) struct Needed {
     right: Right,
-    /// Kind with the default cache whose namespaces are meant, if the program named none.
+    /// Kind that decides on the namespaces if the program named none: they are those of its default cache.
     kind: Option<DynamicKind>,
     place: Place,
 }
@@ -27,7 +27,7 @@ impl Needed {
         self
     }
 
-    /// Returns the declaration, and the kind with the default cache whose namespaces are meant.
+    /// Returns the declaration, and the kind that decides on its namespaces.
     pub(crate) fn into_parts(self) -> (Declaration, Option<DynamicKind>) {
         (Declaration::new(self.right, "needs", self.place), self.kind)
     }

@@ -195,7 +195,7 @@ impl Rule {
         Self { timeout, ..self }
     }
 
-    /// Selects requests whose object, old or new, has matching labels. Default: all.
+    /// Selects requests by the labels of the object, old or new. Default: all.
     pub fn object_selector(self, selector: LabelSelector) -> Self {
         Self { object_selector: Some(selector), ..self }
     }

@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server whose namespace `default` exists from the `from`th request on.
+    /// An API server that has the namespace `default` from the `from`th request on.
     #[derive(Clone)]
     struct Late {
         from: u32,

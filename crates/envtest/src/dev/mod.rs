@@ -1,4 +1,4 @@
-//! Development of an operator: an API server on loopback, sample objects, and lines about what the operator does with them.
+//! Development of an operator: an API server on loopback, sample objects, and a line about each of the operator's writes.
 //!
 //! The program `dev` of a project that `cargo operator new` made is a call of [`Dev::run`].
 
@@ -24,7 +24,7 @@ pub use self::apply::ApplyError;
 use self::{apply::apply_files, story::Story};
 use crate::{Environment, Instance, OperatorError, StartError, Transport};
 
-/// Runs an operator on an API server of its own, until Ctrl-C, and prints what the operator does with sample objects.
+/// Runs an operator on an API server of its own, until Ctrl-C, and prints a line for each write to the sample objects and their children.
 ///
 /// ```no_run
 /// # use kube_envtest::{Instance, dev::Dev};
@@ -123,7 +123,7 @@ impl Dev {
     }
 }
 
-/// Prints what happens, for as long as the server lives.
+/// Prints a line for each event, for as long as the server lives.
 async fn tell(
     mut story: Story,
     started: Instant,

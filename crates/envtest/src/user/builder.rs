@@ -53,7 +53,7 @@ impl<'a> UserBuilder<'a> {
         self
     }
 
-    /// Grants the user what the roles and bindings in a YAML or JSON file grant, or in all such files of a folder, such as
+    /// Grants the user the rights of the roles and bindings in a YAML or JSON file, or in all such files of a folder, such as
     /// `config/rbac`. Other kinds are skipped.
     pub fn with_manifests(mut self, path: impl Into<PathBuf>) -> Self {
         self.paths.push(path.into());
@@ -176,7 +176,7 @@ impl fmt::Debug for UserBuilder<'_> {
     }
 }
 
-/// Returns the kubeconfig of the administrator, who impersonates the user.
+/// Returns the kubeconfig of the administrator, with impersonation of the user.
 fn impersonating(admin: &str, name: &str, groups: &[String], namespace: &str) -> String {
     let Ok(mut config) = serde_saphyr::from_str::<Value>(admin) else { return admin.to_owned() };
     for user in config["users"].as_array_mut().into_iter().flatten() {

@@ -50,8 +50,8 @@ impl User {
     }
 
     /// Kubeconfig for other processes; `None` where [`Environment::kubeconfig`](crate::Environment::kubeconfig) is. A user that was not
-    /// declared with [`Builder::user`](crate::Builder::user) has no credentials: its kubeconfig is that of the administrator, who
-    /// impersonates it.
+    /// declared with [`Builder::user`](crate::Builder::user) has no credentials: its kubeconfig is that of the administrator, and
+    /// impersonates the user.
     #[must_use]
     pub fn kubeconfig(&self) -> Option<&str> {
         self.kubeconfig.as_deref()

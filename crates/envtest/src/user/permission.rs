@@ -11,7 +11,7 @@ use kube_apimachinery::rbac::{self, Action, OwnedAction};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Permission {
-    /// What the verb applies to.
+    /// Target of the verb.
     pub target: PermissionTarget,
     /// Verb, such as `list`; `*` for all.
     pub verb: String,
@@ -19,7 +19,7 @@ pub struct Permission {
     pub namespace: Option<String>,
 }
 
-/// What a [`Permission`] applies to.
+/// Target of a [`Permission`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum PermissionTarget {

@@ -1,4 +1,4 @@
-//! Roles and bindings in manifests, and what they grant a user. Pure, except for reading files and removing objects.
+//! Roles and bindings in manifests, and the permissions they grant a user. Pure, except for reading files and removing objects.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -194,14 +194,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<Value>, UserError> {
 pub(super) struct Roles {
     /// Objects to be installed: roles before bindings.
     pub(super) objects: Vec<RbacObject>,
-    /// What they grant the user.
+    /// Permissions that they grant the user.
     pub(super) granted: BTreeSet<Permission>,
     /// Roles outside of the manifests to which bindings refer, with the title of the binding.
     pub(super) foreign: Vec<(RbacObject, String)>,
 }
 
 impl Roles {
-    /// Adapts the objects of manifests to the user, and determines what they grant it.
+    /// Adapts the objects of manifests to the user, and determines its permissions.
     pub(super) fn of(
         mut objects: Vec<RbacObject>,
         subject: &Subject,

@@ -1,4 +1,4 @@
-//! What manifests grant a user.
+//! Permissions that manifests grant a user.
 
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ fn account() -> Subject {
     Subject::ServiceAccount { namespace: "system".to_owned(), name: "m".to_owned() }
 }
 
-/// Checks what manifests grant a service account, or the error.
+/// Checks the permissions that manifests grant a service account, or the error.
 #[track_caller]
 fn check(subject: &Subject, lines: &[&str], expected: &[&str]) {
     let shown: Vec<String> = match Roles::of(objects(lines), subject, &["devs".to_owned()]) {

@@ -1,7 +1,7 @@
 //! Waits until an API server calls the webhooks of a configuration.
 //!
 //! kube-apiserver loads configurations a moment after they are stored, and does not report when. To observe it, a webhook is added
-//! that no server answers and that matches one object, whose creation is tried without storing it, until it fails for this reason.
+//! that no server answers and that matches one object. A dry run of its creation is repeated until it fails for this reason.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};

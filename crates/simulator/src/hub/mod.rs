@@ -485,7 +485,7 @@ impl State {
     }
 
     /// Returns the possible action with the highest priority. Each direction of each actor and each stream has a priority, and
-    /// these are drawn anew from time to time.
+    /// these are drawn again from time to time.
     fn shuffled_next(&mut self) -> Option<Possible> {
         let (seed, chosen) = self.shuffled?;
         let priority = |of: &str| {

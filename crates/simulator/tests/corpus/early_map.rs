@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::task::*;
 
-/// Tasks bind secrets: `text` names the secret whose content the child copies. The task `b` is the binding of the app `t`.
+/// Tasks bind secrets: `text` names the secret that the child copies. The task `b` is the binding of the app `t`.
 struct Apps {
     tasks: Cached<Task>,
     secrets: Cached<Secret>,

@@ -1,4 +1,4 @@
-//! After a conflict, an old object is written again in the new version, over the change of somebody else.
+//! After a conflict, an old object is written again in the new version, over another writer's change.
 
 use kube::api::PostParams;
 

@@ -166,7 +166,7 @@ impl Order {
         self.held.push(Node { until, ..node }, slab);
     }
 
-    /// Lets a waiting key whose slot was returned wait until its time nevertheless.
+    /// Lets a waiting key wait until its time, although its slot was returned.
     pub(crate) fn keep_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let State::Waiting { held, .. } = &mut slab[id].state else { return };
         let heap = if std::mem::replace(held, false) { &mut self.held } else { &mut self.waiting };

@@ -96,7 +96,7 @@ impl<K> Slab<K> {
         place
     }
 
-    /// Vacates a place whose key has been taken.
+    /// Vacates the place of a key that was taken.
     #[inline]
     pub(crate) fn vacate(&mut self, id: Id) {
         self[id].past = None;

@@ -105,7 +105,7 @@ impl Admission {
     pub(crate) fn new(runs: impl Fn(AdmissionPlugin) -> bool) -> Self {
         let plugin = |plugin| match plugin {
             plugin if runs(plugin) => Plugin::of(plugin),
-            // What it would require is recorded in audits.
+            // Audits record the permissions that it would require.
             AdmissionPlugin::OwnerReferencesPermissionEnforcement => {
                 vec![Plugin::Rule(Box::new(OwnerReferences::Noted))]
             }

@@ -14,7 +14,7 @@ use super::rules::Rule;
 use super::{Attributes, ObjectKind, Operation};
 use crate::kind::resource::Resource;
 
-/// The plugin, or a record of what it would require.
+/// The plugin, or a record of the permissions that it would require.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OwnerReferences {
     Enforced,

@@ -39,7 +39,7 @@ impl Reconciler for WidgetReconciler {
         cx: &Context,
     ) -> Result<Action, ReconcileError> {
         let Some(widget) = self.widgets.get(key)? else {
-            return Ok(Action::done()); // deleted: the API server deletes what it owned
+            return Ok(Action::done()); // deleted: garbage collection deletes its ConfigMap
         };
         let mut config_map = ConfigMap::default();
         config_map.metadata.name = Some(widget.name_any());

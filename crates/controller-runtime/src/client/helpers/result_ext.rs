@@ -1,4 +1,4 @@
-//! Results of requests whose failure is often acceptable.
+//! Results of requests that may often fail.
 
 use crate::client::transport::error::ClientError;
 

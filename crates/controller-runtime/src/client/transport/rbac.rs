@@ -52,7 +52,7 @@ impl<'m> RefusedRight<'m> {
     }
 }
 
-/// The rule whose absence caused a refusal with this message; `None` if the refusal has another cause.
+/// The missing rule that caused a refusal with this message; `None` if the refusal has another cause.
 pub(in crate::client) fn missing_rule(verb: Verb, message: &str) -> Option<String> {
     Some(RefusedRight::of(message)?.rule(verb))
 }

@@ -37,11 +37,11 @@ pub struct Files {
 pub struct RenderedFile {
     /// Text of the file.
     pub text: String,
-    /// Whose file it is.
+    /// Owner of the file.
     pub owner: Owner,
 }
 
-/// Whose file a rendered file is.
+/// Owner of a rendered file: the program rewrites its own files and leaves those of the user alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// The program writes it each time.

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{manifests::Files, operator::Failure};
 
-/// Writes the files, and removes those that are not rendered any more. A file whose text stays equal is not touched. Returns the paths of
+/// Writes the files, and removes those that are not rendered any more. A file with an equal text is not touched. Returns the paths of
 /// the files that changed.
 pub(super) fn write(folder: &Path, files: &Files) -> Result<Vec<String>, Failure> {
     let mut written = Vec::new();

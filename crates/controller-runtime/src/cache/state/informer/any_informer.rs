@@ -1,4 +1,4 @@
-//! [`AnyInformer`], an informer whose Rust type is erased.
+//! [`AnyInformer`], an informer with its Rust type erased.
 
 use std::{any::Any, sync::Arc};
 

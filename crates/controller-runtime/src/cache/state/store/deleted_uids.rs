@@ -41,7 +41,7 @@ impl DeletedUids {
         }
     }
 
-    /// Removes an object whose deletion the watch delivered.
+    /// Removes an object after the watch delivered its deletion.
     pub(super) fn remove(&mut self, uid: &Uid) {
         if let Some((_, place)) = self.uids.remove(uid) {
             self.order.remove(&place);

@@ -277,7 +277,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Removes a write whose entry in `order` was removed. The watched state becomes visible.
+    /// Removes a write after its entry in `order`. The watched state becomes visible.
     fn forget(&mut self, key: &ObjectKey<K>, delta: &mut Delta<K>) {
         let write = self.writes.remove(key);
         let watched = self.watched.remove(key).flatten();

@@ -196,7 +196,7 @@ impl<K: Object> Store<K> {
         (true, delta)
     }
 
-    /// Removes an object whose deletion the watch did not deliver.
+    /// Removes an object although the watch did not deliver its deletion.
     fn vanish(&mut self, key: &ObjectKey<K>, delta: &mut Delta<K>) {
         if let Some(object) = self.watched_state(key).cloned() {
             self.set_watched(key, None, delta);
