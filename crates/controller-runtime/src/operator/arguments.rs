@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use kube_apimachinery::{crd_compat::Exceptions, yaml};
 use serde_json::Value;
 
-use super::{Failure, Operator};
+use super::{CommandError, Operator};
 use crate::{
     manager::Flags,
     manifests::{Layout, Parameters, Part},
@@ -115,7 +115,7 @@ impl Arguments {
     pub(super) fn parse(
         operator: &Operator,
         arguments: impl IntoIterator<Item = OsString>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let mut command = Self::command().bin_name(operator.name).display_name(operator.name);
         if !operator.version.is_empty() {
             command = command.version(operator.version).disable_version_flag(false);
@@ -123,17 +123,17 @@ impl Arguments {
         let arguments = std::iter::once(operator.name.into()).chain(arguments);
         let matches = command.clone().try_get_matches_from(arguments);
         let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));
-        parsed.map_err(|error| Failure::Usage(Box::new(error.format(&mut command))))
+        parsed.map_err(|error| CommandError::usage(error.format(&mut command)))
     }
 }
 
 /// Flags of `run` that stand after `--`.
-pub(super) fn run_flags(operator: &Operator, arguments: &[String]) -> Result<Flags, Failure> {
+pub(super) fn run_flags(operator: &Operator, arguments: &[String]) -> Result<Flags, CommandError> {
     let parsed = Arguments::parse(operator, arguments.iter().map(OsString::from))?;
     match parsed.command {
         None => Ok(parsed.flags),
         Some(Command::Run(run)) => Ok(run.flags),
-        Some(_) => Err(Failure::Arguments(
+        Some(_) => Err(CommandError::arguments(
             "after -- stand the flags of `run`, such as --leader-elect, and no other command".to_owned(),
         )),
     }

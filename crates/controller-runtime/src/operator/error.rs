@@ -1,6 +1,6 @@
 //! Errors of a command.
 
-use std::{error::Error, io, io::Write, panic::Location, path::Path};
+use std::{error::Error, fmt, io, io::Write, panic::Location, path::Path};
 
 use crate::{
     client::ConfigError,
@@ -29,9 +29,13 @@ pub enum SetupError {
     },
 }
 
-/// Reason why a command did not succeed.
+/// Error of [`Operator::answer`](super::Operator::answer). Its text has all causes. A request for help or for the version is an
+/// error too, with exit code 0 and the help as its text.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub struct CommandError(Kind);
+
+#[derive(Debug)]
+enum Kind {
     /// The command line is wrong, or asks for help.
     Usage(Box<clap::Error>),
     /// The command line is wrong for a reason that clap does not know.
@@ -40,74 +44,88 @@ pub(super) enum Failure {
     Failed(BoxError),
 }
 
-impl Failure {
-    /// An error of reading or writing a file; `action` completes "cannot …".
-    pub(super) fn file(action: &str, path: &Path, error: &io::Error) -> Self {
-        Self::Failed(format!("cannot {action} {}: {error}", path.display()).into())
+impl CommandError {
+    pub(super) fn usage(error: clap::Error) -> Self {
+        Self(Kind::Usage(Box::new(error)))
     }
 
-    /// Exit code of the process.
-    pub(super) fn code(&self) -> u8 {
-        match self {
-            // Help and version are answers.
-            Self::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
-            Self::Arguments(_) => 2,
-            Self::Failed(_) => 1,
+    pub(super) fn arguments(reason: impl Into<String>) -> Self {
+        Self(Kind::Arguments(reason.into()))
+    }
+
+    pub(super) fn failed(error: impl Into<BoxError>) -> Self {
+        Self(Kind::Failed(error.into()))
+    }
+
+    /// An error of reading or writing a file; `action` completes "cannot …".
+    pub(super) fn file(action: &str, path: &Path, error: &io::Error) -> Self {
+        Self::failed(format!("cannot {action} {}: {error}", path.display()))
+    }
+
+    /// Exit code of a program that prints the error: 1 for a failure, 2 for wrong usage, 0 for help.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match &self.0 {
+            Kind::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
+            Kind::Arguments(_) => 2,
+            Kind::Failed(_) => 1,
         }
     }
 
     /// Prints the reason, or the help that was asked for.
     pub(super) fn print(&self) -> io::Result<()> {
-        match self {
-            Self::Usage(error) => error.print(),
-            Self::Arguments(reason) => writeln!(io::stderr(), "error: {reason}"),
-            Self::Failed(error) => writeln!(io::stderr(), "error: {}", Causes(&**error)),
+        match &self.0 {
+            Kind::Usage(error) => error.print(),
+            Kind::Arguments(_) | Kind::Failed(_) => writeln!(io::stderr(), "error: {self}"),
         }
     }
 }
 
-/// An error with its causes, separated by colons.
-pub(super) struct Causes<'e>(pub(super) &'e dyn Error);
-
-impl std::fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        with_causes(self.0, f)
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Usage(error) => error.fmt(f),
+            Kind::Arguments(reason) => f.write_str(reason),
+            Kind::Failed(error) => with_causes(&**error, f),
+        }
     }
 }
 
-impl From<SetupError> for Failure {
+impl Error for CommandError {}
+
+impl From<SetupError> for CommandError {
     fn from(error: SetupError) -> Self {
-        Self::Failed(error.into())
+        Self::failed(error)
     }
 }
 
-impl From<RenderError> for Failure {
+impl From<RenderError> for CommandError {
     fn from(error: RenderError) -> Self {
-        Self::Failed(error.into())
+        Self::failed(error)
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandError {
     fn from(error: ConfigError) -> Self {
-        Self::Failed(error.into())
+        Self::failed(error)
     }
 }
 
-impl From<kube::Error> for Failure {
+impl From<kube::Error> for CommandError {
     fn from(error: kube::Error) -> Self {
-        Self::Failed(error.into())
+        Self::failed(error)
     }
 }
 
-impl From<ManagerError> for Failure {
+impl From<ManagerError> for CommandError {
     fn from(error: ManagerError) -> Self {
-        Self::Failed(error.into())
+        Self::failed(error)
     }
 }
 
 #[cfg(feature = "logging")]
-impl From<crate::logging::InitError> for Failure {
+impl From<crate::logging::InitError> for CommandError {
     fn from(error: crate::logging::InitError) -> Self {
-        Self::Failed(error.into())
+        Self::failed(error)
     }
 }

@@ -62,8 +62,11 @@ use std::{ffi::OsString, fmt, io::Write, panic::Location, process::ExitCode, syn
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::CustomResourceExt;
 
-pub use self::error::SetupError;
-use self::{arguments::Arguments, commands::Output, error::Failure, offline::Offline};
+use self::{arguments::Arguments, offline::Offline};
+pub use self::{
+    commands::Answer,
+    error::{CommandError, SetupError},
+};
 use crate::{
     error::BoxError,
     manager::{Flags, Manager, ManagerOptions},
@@ -230,10 +233,10 @@ impl Operator {
         let output = self.answer(std::env::args_os().skip(1)).await;
         let written = match &output {
             Ok(output) => std::io::stdout().lock().write_all(output.text.as_bytes()),
-            Err(failure) => failure.print(),
+            Err(error) => error.print(),
         };
         match (output, written) {
-            (Err(failure), _) => ExitCode::from(failure.code()),
+            (Err(error), _) => ExitCode::from(error.exit_code()),
             (Ok(output), _) if output.differs => ExitCode::from(DIFFERS),
             // The reader of a pipe may have seen enough.
             (Ok(_), Err(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
@@ -241,8 +244,16 @@ impl Operator {
         }
     }
 
-    /// Carries out a command line, without the program's name, and returns the output.
-    async fn answer(&self, arguments: impl IntoIterator<Item = OsString>) -> Result<Output, Failure> {
+    /// Carries out a command line, given without the name of the program, and returns the output: for tests and tools. `run` has none.
+    ///
+    /// # Errors
+    ///
+    /// The command line is wrong or asks for help, or the command fails.
+    pub async fn answer<A: Into<OsString>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Answer, CommandError> {
+        let arguments = arguments.into_iter().map(Into::into);
         let Arguments { command, flags } = Arguments::parse(self, arguments)?;
         commands::carry_out(self, command, &flags).await
     }

@@ -9,11 +9,11 @@ use std::{
 use kube_apimachinery::crd_compat::{self, Change, Judgement, Level};
 use serde_json::{Value, json};
 
-use super::{Output, answer, files, folder, program, rights::place};
+use super::{Answer, answer, files, folder, program, rights::place};
 use crate::{
     manifests::{Difference, FileChange, Files, Layout, Program, differences, objects_of, risks},
     operator::{
-        Failure, Operator,
+        CommandError, Operator,
         arguments::{Format, ManifestArguments},
     },
     rights::{Declarations, Target},
@@ -31,7 +31,7 @@ struct FileDifference {
 }
 
 /// Compares the program with its files and with the definitions of the last release.
-pub(super) fn check(operator: &Operator, arguments: &ManifestArguments) -> Result<Output, Failure> {
+pub(super) fn check(operator: &Operator, arguments: &ManifestArguments) -> Result<Answer, CommandError> {
     let folder = arguments.out.clone().unwrap_or_else(|| FOLDER.into());
     let program = program(operator, arguments, None)?;
     let rendered = program.render(&arguments.parameters())?.only(arguments.parts());
@@ -54,11 +54,15 @@ pub(super) fn check(operator: &Operator, arguments: &ManifestArguments) -> Resul
         Format::Text => report.text(),
         Format::Json => report.json(),
     };
-    Ok(Output { text, differs })
+    Ok(Answer { text, differs })
 }
 
 /// Files of the program on disk that differ from the rendered ones.
-fn different_files(folder: &Path, files: &Files, layout: Layout) -> Result<Vec<FileDifference>, Failure> {
+fn different_files(
+    folder: &Path,
+    files: &Files,
+    layout: Layout,
+) -> Result<Vec<FileDifference>, CommandError> {
     let mut different = Vec::new();
     for (name, file) in &files.files {
         let path = folder.join(name);
@@ -86,22 +90,22 @@ fn different_files(folder: &Path, files: &Files, layout: Layout) -> Result<Vec<F
     Ok(different)
 }
 
-fn read_baseline(file: &Path) -> Result<String, Failure> {
+fn read_baseline(file: &Path) -> Result<String, CommandError> {
     if file == Path::new("-") {
         let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map_err(|error| Failure::file("read", file, &error))?;
+        io::stdin().read_to_string(&mut text).map_err(|error| CommandError::file("read", file, &error))?;
         return Ok(text);
     }
     folder::read(file)?
-        .ok_or_else(|| Failure::Failed(format!("the baseline {} does not exist", file.display()).into()))
+        .ok_or_else(|| CommandError::failed(format!("the baseline {} does not exist", file.display())))
 }
 
-fn objects(file: &Path, text: &str) -> Result<Vec<Value>, Failure> {
-    objects_of(text).map_err(|error| Failure::Failed(format!("{}: {error}", file.display()).into()))
+fn objects(file: &Path, text: &str) -> Result<Vec<Value>, CommandError> {
+    objects_of(text).map_err(|error| CommandError::failed(format!("{}: {error}", file.display())))
 }
 
 /// Objects of the program's files on disk. Templates of a chart are no YAML.
-fn objects_in(folder: &Path, files: &Files) -> Result<Vec<Value>, Failure> {
+fn objects_in(folder: &Path, files: &Files) -> Result<Vec<Value>, CommandError> {
     let mut all = Vec::new();
     for name in files.files.keys().filter(|_| files.generated.is_none()) {
         let path = folder.join(name);

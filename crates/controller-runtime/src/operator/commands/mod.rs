@@ -4,10 +4,12 @@ mod check;
 mod folder;
 mod rights;
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use super::{
-    Failure, Operator,
+    CommandError, Operator,
     arguments::{Command, Format, ManifestArguments, run_flags},
 };
 use crate::{
@@ -18,13 +20,23 @@ use crate::{
 /// Schema of JSON answers.
 const SCHEMA: &str = "operator/v1";
 
-/// Output of a command, and whether it found a difference.
-pub(super) struct Output {
-    pub(super) text: String,
-    pub(super) differs: bool,
+/// Output of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Text for standard output.
+    pub text: String,
+    /// Whether a check found a difference.
+    pub differs: bool,
 }
 
-impl From<String> for Output {
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<String> for Answer {
     fn from(text: String) -> Self {
         Self { text, differs: false }
     }
@@ -35,7 +47,7 @@ pub(super) async fn carry_out(
     operator: &Operator,
     command: Option<Command>,
     flags: &Flags,
-) -> Result<Output, Failure> {
+) -> Result<Answer, CommandError> {
     match command {
         None => run(operator, flags).await,
         Some(Command::Run(run_flags)) => run(operator, &run_flags.flags).await,
@@ -48,7 +60,7 @@ pub(super) async fn carry_out(
     }
 }
 
-async fn run(operator: &Operator, flags: &Flags) -> Result<Output, Failure> {
+async fn run(operator: &Operator, flags: &Flags) -> Result<Answer, CommandError> {
     #[cfg(feature = "logging")]
     flags.init_logging()?;
     let config = flags.config(None).await?;
@@ -60,7 +72,7 @@ async fn run(operator: &Operator, flags: &Flags) -> Result<Output, Failure> {
 }
 
 /// Prints the objects, or writes the files.
-fn manifests(operator: &Operator, arguments: &ManifestArguments) -> Result<Output, Failure> {
+fn manifests(operator: &Operator, arguments: &ManifestArguments) -> Result<Answer, CommandError> {
     let format = arguments.output.format;
     if let Some(out) = &arguments.out {
         let written = folder::write(out, &files(operator, arguments)?)?;
@@ -72,7 +84,7 @@ fn manifests(operator: &Operator, arguments: &ManifestArguments) -> Result<Outpu
     }
     if arguments.layout != Layout::Yaml {
         let reason = format!("--layout {} has several files: add --out FOLDER", arguments.layout);
-        return Err(Failure::Arguments(reason));
+        return Err(CommandError::arguments(reason));
     }
     let program = program(operator, arguments, None)?;
     Ok(print(&program.render(&arguments.parameters())?.only(arguments.parts()), format).into())
@@ -83,7 +95,7 @@ fn program(
     operator: &Operator,
     arguments: &ManifestArguments,
     namespace: Option<&str>,
-) -> Result<Program, Failure> {
+) -> Result<Program, CommandError> {
     let flags = run_flags(operator, &arguments.run)?;
     let namespace = namespace.or(arguments.namespace.as_deref()).unwrap_or(operator.name);
     let manager = operator.manager_offline(&flags, namespace)?;
@@ -91,7 +103,7 @@ fn program(
 }
 
 /// The files of the layout.
-fn files(operator: &Operator, arguments: &ManifestArguments) -> Result<Files, Failure> {
+fn files(operator: &Operator, arguments: &ManifestArguments) -> Result<Files, CommandError> {
     let namespace = (arguments.layout == Layout::Helm).then_some(RELEASE_NAMESPACE);
     let program = program(operator, arguments, namespace)?;
     Ok(program.files(&arguments.parameters(), arguments.layout, arguments.parts())?)

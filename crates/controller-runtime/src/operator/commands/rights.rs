@@ -4,18 +4,18 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::{Output, answer};
+use super::{Answer, answer};
 use crate::{
     manifests::risks,
     operator::{
-        Failure, Operator,
+        CommandError, Operator,
         arguments::{Format, RightsArguments, run_flags},
     },
     rights::{Declaration, Declarations, RightScope, Target},
 };
 
 /// Prints the declared rights.
-pub(super) fn print(operator: &Operator, arguments: &RightsArguments) -> Result<Output, Failure> {
+pub(super) fn print(operator: &Operator, arguments: &RightsArguments) -> Result<Answer, CommandError> {
     let flags = run_flags(operator, &arguments.run)?;
     let declarations = operator.manager_offline(&flags, operator.name)?.declarations();
     Ok(match arguments.output.format {

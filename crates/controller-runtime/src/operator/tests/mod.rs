@@ -59,17 +59,11 @@ fn guestbook() -> Operator {
 
 /// Output, or exit code and message.
 async fn answer(operator: &Operator, line: &str) -> Result<String, (u8, String)> {
-    let output = operator.answer(line.split_whitespace().map(OsString::from)).await;
-    let output =
-        output.map(|output| if output.differs { Err((DIFFERS, output.text)) } else { Ok(output.text) });
-    output.unwrap_or_else(|failure| {
-        let text = match &failure {
-            Failure::Usage(error) => error.to_string(),
-            Failure::Arguments(reason) => reason.clone(),
-            Failure::Failed(error) => error::Causes(&**error).to_string(),
-        };
-        Err((failure.code(), text))
-    })
+    match operator.answer(line.split_whitespace()).await {
+        Ok(answer) if answer.differs => Err((DIFFERS, answer.text)),
+        Ok(answer) => Ok(answer.text),
+        Err(error) => Err((error.exit_code(), error.to_string())),
+    }
 }
 
 fn kinds(text: &str) -> Vec<&str> {
