@@ -29,11 +29,14 @@ pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, DocumentError> {
 /// Reads all documents of a file.
 pub(crate) fn documents_of(path: &Path) -> Result<Vec<Value>, DocumentError> {
     let text = fs::read_to_string(path).map_err(unreadable(path))?;
-    serde_saphyr::from_multiple(&text).map_err(|error| {
-        // The first line of the error has the position and the reason; the other lines quote the file.
-        let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
-        DocumentError::Parse { path: path.to_owned(), reason }
-    })
+    documents_of_text(&text).map_err(|reason| DocumentError::Parse { path: path.to_owned(), reason })
+}
+
+/// Reads all documents in a text.
+pub(crate) fn documents_of_text(text: &str) -> Result<Vec<Value>, String> {
+    // The first line of the error has the position and the reason; the other lines quote the file.
+    serde_saphyr::from_multiple(text)
+        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> DocumentError {

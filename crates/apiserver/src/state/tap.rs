@@ -29,6 +29,28 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// A commit that no server made, for tests of tools.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_parts(
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        before: Option<Value>,
+        after: Option<Value>,
+    ) -> Self {
+        Self {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            revision: 0,
+            before,
+            after,
+        }
+    }
+
     pub(crate) fn new(storage: &StorageKey, event: &Event) -> Self {
         let value = |stored: &Stored| {
             let mut text = Vec::with_capacity(stored.document.len() + 64);

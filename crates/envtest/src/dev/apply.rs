@@ -8,8 +8,8 @@ use std::{
 
 use kube::{
     Api,
-    api::{Patch, PatchParams},
-    core::{DynamicObject, GroupVersionKind, TypeMeta},
+    api::{DeleteParams, Patch, PatchParams, ValidationDirective},
+    core::{ApiResource, DynamicObject, GroupVersionKind, TypeMeta},
     discovery::{Scope, pinned_kind},
 };
 use serde_json::Value;
@@ -60,26 +60,57 @@ pub(crate) async fn apply_files(
     Ok(applied)
 }
 
-async fn apply(client: &kube::Client, document: Value, manager: &str) -> Result<(), String> {
+/// An applied object.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ObjectRef {
+    resource: ApiResource,
+    namespace: Option<String>,
+    name: String,
+}
+
+impl ObjectRef {
+    /// Deletes the object, if it still exists.
+    pub(super) async fn delete(&self, client: &kube::Client) -> Result<(), String> {
+        match self.api(client).delete(&self.name, &DeleteParams::default()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(format!("{} {}: {error}", self.resource.kind, self.name)),
+        }
+    }
+
+    fn api(&self, client: &kube::Client) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
+        }
+    }
+}
+
+/// Applies an object, whoever owns its fields. The error names the object.
+pub(super) async fn apply(
+    client: &kube::Client,
+    document: Value,
+    manager: &str,
+) -> Result<ObjectRef, String> {
     let object: DynamicObject =
         serde_json::from_value(document).map_err(|error| format!("not a Kubernetes object: {error}"))?;
     let types = object.types.as_ref().ok_or("an object lacks apiVersion and kind")?;
-    let name =
-        object.metadata.name.as_deref().ok_or_else(|| format!("a {} lacks metadata.name", types.kind))?;
+    let name = object.metadata.name.clone().ok_or_else(|| format!("a {} lacks metadata.name", types.kind))?;
     let failed = |error: &dyn Display| format!("{} {name}: {error}", types.kind);
     let gvk = GroupVersionKind::try_from(types).map_err(|error| failed(&error))?;
     let (resource, capabilities) = pinned_kind(client, &gvk).await.map_err(|_| {
         let TypeMeta { api_version, kind } = types;
         failed(&format!("the API server does not serve kind {kind} of {api_version}"))
     })?;
-    let api: Api<DynamicObject> = match (capabilities.scope, &object.metadata.namespace) {
-        (Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
-        (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), namespace, &resource),
-        (Scope::Namespaced, None) => Api::default_namespaced_with(client.clone(), &resource),
+    let namespace = match capabilities.scope {
+        Scope::Cluster => None,
+        Scope::Namespaced => Some(object.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned())),
     };
-    let parameters = PatchParams::apply(manager).force();
-    match api.patch(name, &parameters, &Patch::Apply(&object)).await {
-        Ok(_) => Ok(()),
+    let applied = ObjectRef { resource, namespace, name: name.clone() };
+    let mut parameters = PatchParams::apply(manager).force();
+    parameters.field_validation = Some(ValidationDirective::Strict);
+    match applied.api(client).patch(&name, &parameters, &Patch::Apply(&object)).await {
+        Ok(_) => Ok(applied),
         Err(kube::Error::Api(status)) => Err(failed(&status.message)),
         Err(error) => Err(failed(&error)),
     }

@@ -17,12 +17,16 @@ const STEPS: usize = 6;
 /// A line ends when a condition became true, when nothing followed for [`QUIET`], or after [`STEPS`] steps.
 #[derive(Debug, Default)]
 pub(super) struct Story {
-    /// Name for each resource of the operator, by group and plural: `guestbook`.
-    kinds: BTreeMap<(String, String), String>,
-    /// Objects of these kinds by uid, for their children.
-    owners: BTreeMap<String, String>,
+    /// Kinds of the operator, by group and plural.
+    kinds: BTreeMap<(String, String), Kind>,
     /// Unfinished lines by object.
     open: BTreeMap<String, Line>,
+}
+
+#[derive(Debug)]
+struct Kind {
+    kind: String,
+    is_namespaced: bool,
 }
 
 #[derive(Debug)]
@@ -33,59 +37,72 @@ struct Line {
 }
 
 impl Story {
-    /// A story about the kinds that `crds` define.
+    /// A story about the kinds that `crds` define, and about those that are defined later.
     pub(super) fn new(crds: &[CustomResourceDefinition]) -> Self {
-        let kind = |crd: &CustomResourceDefinition| {
-            let names = &crd.spec.names;
-            let singular = names.singular.clone().unwrap_or_else(|| names.kind.to_lowercase());
-            ((crd.spec.group.clone(), names.plural.clone()), singular)
-        };
-        Self { kinds: crds.iter().map(kind).collect(), ..Self::default() }
+        let mut story = Self::default();
+        for crd in crds {
+            let spec = &crd.spec;
+            story.define(&spec.group, &spec.names.plural, &spec.names.kind, &spec.scope);
+        }
+        story
     }
 
-    /// Adds a commit at the time `now`, and returns the lines that it completes.
-    pub(super) fn commit(&mut self, commit: &Commit, now: Duration) -> Vec<String> {
-        let object = commit.after.as_ref().or(commit.before.as_ref());
-        let Some(object) = object else { return Vec::new() };
-        let place = if commit.namespace.is_empty() {
-            commit.name.clone()
-        } else {
-            format!("{}/{}", commit.namespace, commit.name)
-        };
-        let kind = self.kinds.get(&(commit.group.clone(), commit.resource.clone()));
-        let (subject, step, ends) = match kind {
+    fn define(&mut self, group: &str, plural: &str, kind: &str, scope: &str) {
+        let kind = Kind { kind: kind.to_owned(), is_namespaced: scope == "Namespaced" };
+        self.kinds.insert((group.to_owned(), plural.to_owned()), kind);
+    }
+
+    /// Adds a commit at the time `now`, and returns the line that it completes.
+    pub(super) fn commit(&mut self, commit: &Commit, now: Duration) -> Option<String> {
+        let object = commit.after.as_ref().or(commit.before.as_ref())?;
+        if commit.resource == "customresourcedefinitions" {
+            let (spec, names) = (&object["spec"], &object["spec"]["names"]);
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            self.define(
+                &text(&spec["group"]),
+                &text(&names["plural"]),
+                &text(&names["kind"]),
+                &text(&spec["scope"]),
+            );
+            return None;
+        }
+        let place = place(&commit.namespace, &commit.name);
+        let (subject, step, ends) = match self.kinds.get(&(commit.group.clone(), commit.resource.clone())) {
             Some(kind) => {
-                let subject = format!("{kind} {place}");
-                if let Some(uid) = object["metadata"]["uid"].as_str() {
-                    self.owners.insert(uid.to_owned(), subject.clone());
-                }
-                let Some((step, ends)) = step(commit) else { return Vec::new() };
-                (subject, step, ends)
+                let (step, ends) = step(commit)?;
+                (format!("{} {place}", kind.kind.to_lowercase()), step, ends)
             }
             None => {
-                let controller = object["metadata"]["ownerReferences"].as_array().and_then(|owners| {
-                    owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
-                });
-                let Some(owner) = controller.and_then(|uid| self.owners.get(uid)) else { return Vec::new() };
                 let verb = match (&commit.before, &commit.after) {
                     (None, _) => "created",
                     (_, None) => "deleted",
                     _ => "changed",
                 };
-                (owner.clone(), format!("{} {place} {verb}", commit.resource), false)
+                (self.owner(object, &commit.namespace)?, format!("{} {place} {verb}", commit.resource), false)
             }
         };
-        let line =
-            self.open.entry(subject.clone()).or_insert(Line { begun: now, last: now, steps: Vec::new() });
+        let new = Line { begun: now, last: now, steps: Vec::new() };
+        let line = self.open.entry(subject.clone()).or_insert(new);
         line.last = now;
         line.steps.push(step);
-        if ends || line.steps.len() == STEPS {
-            return self.open.remove(&subject).map(|line| line.text(&subject)).into_iter().collect();
+        if !ends && line.steps.len() < STEPS {
+            return None;
         }
-        Vec::new()
+        self.open.remove(&subject).map(|line| line.text(&subject))
     }
 
-    /// Returns the lines to which nothing was added for a while, all of them with `now` at the end of time.
+    /// The operator's object that controls `object`.
+    fn owner(&self, object: &Value, namespace: &str) -> Option<String> {
+        let owners = object["metadata"]["ownerReferences"].as_array()?;
+        let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+        let (group, _) = owner["apiVersion"].as_str()?.split_once('/')?;
+        let mut kinds = self.kinds.iter().filter(|((of, _), _)| of == group);
+        let (_, kind) = kinds.find(|(_, kind)| owner["kind"] == *kind.kind)?;
+        let namespace = if kind.is_namespaced { namespace } else { "" };
+        Some(format!("{} {}", kind.kind.to_lowercase(), place(namespace, owner["name"].as_str()?)))
+    }
+
+    /// Returns the lines to which nothing was added for a while.
     pub(super) fn quiet(&mut self, now: Duration) -> Vec<String> {
         let over = |line: &mut Line| now >= line.last + QUIET;
         self.open.extract_if(.., |_, line| over(line)).map(|(subject, line)| line.text(&subject)).collect()
@@ -95,6 +112,10 @@ impl Story {
     pub(super) fn next(&self) -> Option<Duration> {
         self.open.values().map(|line| line.last + QUIET).min()
     }
+}
+
+fn place(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 impl Line {
@@ -139,4 +160,145 @@ fn changed_condition(before: &Value, after: &Value) -> Option<(String, bool)> {
         return Some((text("type"), true));
     }
     Some((format!("{} {}: {} ({})", text("type"), text("status"), text("message"), text("reason")), false))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KIND: &str = "guestbooks example.com Guestbook Namespaced";
+
+    /// Plays commits, each "time resource[.group] namespace/name", with the object before and after, and returns the lines with the
+    /// times at which they were complete.
+    fn check(definition: &str, commits: &[(u64, &str, Value, Value)], expected: &[&str]) {
+        let words: Vec<&str> = definition.split(' ').collect();
+        let mut story = Story::default();
+        story.define(words[1], words[0], words[2], words[3]);
+        let mut lines = Vec::new();
+        let mut take = |now: Duration, found: Vec<String>| {
+            lines.extend(found.into_iter().map(|line| format!("{} {line}", now.as_millis())));
+        };
+        for (at, subject, before, after) in commits {
+            let now = Duration::from_millis(*at);
+            while let Some(next) = story.next().filter(|next| *next <= now) {
+                take(next, story.quiet(next));
+            }
+            let (resource, place) = subject.split_once(' ').expect("a resource and a place");
+            let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+            let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+            let commit = commit(group, resource, namespace, name, before.clone(), after.clone());
+            take(now, story.commit(&commit, now).into_iter().collect());
+        }
+        while let Some(next) = story.next() {
+            take(next, story.quiet(next));
+        }
+        assert_eq!(lines, expected);
+    }
+
+    fn commit(
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        before: Value,
+        after: Value,
+    ) -> Commit {
+        let state = |state: Value| (!state.is_null()).then_some(state);
+        Commit::of_parts(group, resource, namespace, name, state(before), state(after))
+    }
+
+    fn child(owner: &str) -> Value {
+        let owner =
+            json!({ "apiVersion": "example.com/v1", "kind": "Guestbook", "name": owner, "controller": true });
+        json!({ "metadata": { "ownerReferences": [owner] } })
+    }
+
+    fn object(generation: u64, conditions: &[(&str, &str)]) -> Value {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, status)| json!({ "type": kind, "status": status, "reason": "Why", "message": "because" }))
+            .collect();
+        json!({ "metadata": { "generation": generation }, "status": { "conditions": conditions } })
+    }
+
+    #[test]
+    fn a_line_goes_from_the_cause_to_the_condition() {
+        check(
+            KIND,
+            &[
+                (0, "guestbooks.example.com shop/a", Value::Null, object(1, &[])),
+                (2, "configmaps shop/a", Value::Null, child("a")),
+                (3, "guestbooks.example.com shop/a", object(1, &[]), object(1, &[("Ready", "True")])),
+                (900, "guestbooks.example.com shop/a", object(1, &[]), object(2, &[])),
+                (905, "configmaps shop/a", child("a"), child("a")),
+            ],
+            &[
+                "3 guestbook shop/a  created → configmaps shop/a created → Ready, after 3 ms",
+                "1105 guestbook shop/a  changed → configmaps shop/a changed, after 5 ms",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_condition_that_is_not_true_is_quoted() {
+        check(
+            KIND,
+            &[(0, "guestbooks.example.com a/b", object(1, &[]), object(1, &[("Ready", "False")]))],
+            &["200 guestbook a/b  Ready False: because (Why)"],
+        );
+    }
+
+    #[test]
+    fn a_deletion_ends_with_the_object() {
+        let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        check(
+            KIND,
+            &[
+                (0, "guestbooks.example.com a/b", object(1, &[]), deleted.clone()),
+                (1, "configmaps a/b-archive", Value::Null, json!({ "metadata": {} })),
+                (4, "guestbooks.example.com a/b", deleted, Value::Null),
+                (5, "configmaps a/b", child("b"), Value::Null),
+            ],
+            &[
+                "4 guestbook a/b  deletion requested → deleted, after 4 ms",
+                "205 guestbook a/b  configmaps a/b deleted",
+            ],
+        );
+    }
+
+    #[test]
+    fn children_of_cluster_scoped_objects_are_in_the_line_of_their_owner() {
+        check(
+            "guestbooks example.com Guestbook Cluster",
+            &[(0, "configmaps default/a", Value::Null, child("a"))],
+            &["200 guestbook a  configmaps default/a created"],
+        );
+    }
+
+    #[test]
+    fn an_operator_that_writes_without_end_gets_a_line_for_six_steps() {
+        let write = |at: u64| {
+            let state = |number: u64| json!({ "status": { "number": number } });
+            (at, "guestbooks.example.com a/b", state(at), state(at + 1))
+        };
+        let commits: Vec<_> = (0..7).map(write).collect();
+        let six = ["status written"; 6].join(" → ");
+        check(
+            KIND,
+            &commits,
+            &[&format!("5 guestbook a/b  {six}, after 5 ms"), "206 guestbook a/b  status written"],
+        );
+    }
+
+    #[test]
+    fn labels_and_objects_of_others_make_no_line() {
+        let labelled = |label: &str| json!({ "metadata": { "labels": { "a": label } } });
+        let commits = [
+            (0, "guestbooks.example.com a/b", labelled("x"), labelled("y")),
+            (1, "secrets a/b", Value::Null, labelled("x")),
+        ];
+        check(KIND, &commits, &[]);
+    }
 }

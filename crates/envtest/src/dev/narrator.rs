@@ -1,0 +1,63 @@
+//! Lines about the events of a session.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_apiserver_embedded::{ApiServer, Commit};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver},
+    time::{Instant, sleep_until},
+};
+
+use super::story::Story;
+
+/// Reports changes of the operator's objects and their children, a line for each burst.
+#[derive(Debug)]
+pub struct Narrator {
+    story: Story,
+    started: Instant,
+    commits: UnboundedReceiver<(Duration, Commit)>,
+    /// Lines that are complete and were not returned yet.
+    lines: std::collections::VecDeque<String>,
+}
+
+impl Narrator {
+    pub(super) fn new(server: &ApiServer, known: &[CustomResourceDefinition]) -> Self {
+        let (sender, commits) = mpsc::unbounded_channel();
+        let started = Instant::now();
+        let is_first = server.observe_commits(move |commit| {
+            // The narrator may be gone before the server.
+            let _ = sender.send((started.elapsed(), commit.clone()));
+        });
+        debug_assert!(is_first, "a server has one session");
+        Self { story: Story::new(known), started, commits, lines: [].into() }
+    }
+
+    /// Waits for the next line. Never completes once the server is gone.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future loses no line.
+    pub async fn next_line(&mut self) -> String {
+        loop {
+            if let Some(line) = self.lines.pop_front() {
+                return line;
+            }
+            let (started, next) = (self.started, self.story.next());
+            let quiet = async {
+                match next {
+                    Some(time) => sleep_until(started + time).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                commit = self.commits.recv() => match commit {
+                    Some((at, commit)) => self.lines.extend(self.story.commit(&commit, at)),
+                    None => std::future::pending().await,
+                },
+                () = quiet => self.lines.extend(self.story.quiet(self.started.elapsed())),
+            }
+        }
+    }
+}
