@@ -10,10 +10,11 @@ use std::{
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
 use crate::{
-    ask,
+    api, ask,
     failure::Failure,
     new,
     shell::{Shell, Verbosity},
+    webhook,
 };
 
 /// `cargo operator …`: cargo runs `cargo-operator operator …`.
@@ -45,10 +46,16 @@ pub struct Operator {
 enum Command {
     /// Make a project with a working operator
     New(new::New),
+    /// Add a kind and its controller
+    Api(api::Api),
+    /// Add webhooks to a kind: defaults and validation
+    Webhook(webhook::Webhook),
     /// Build the operator and print the objects that deploy it
     Manifests(ask::Ask),
     /// Build the operator and print its CustomResourceDefinitions
     Crds(ask::Ask),
+    /// Build the operator and print the rights that it needs, each with the line that needs it
+    Rbac(ask::Ask),
     /// Print the completions of a shell
     Completions {
         /// Shell
@@ -92,12 +99,17 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
     let here = env::current_dir();
     let here = here.map_err(|error| Failure::new(format!("cannot find the current folder: {error}")))?;
     match command {
-        Command::New(_) | Command::Completions { .. } if !flags.is_empty() => {
+        Command::New(_) | Command::Api(_) | Command::Webhook(_) | Command::Completions { .. }
+            if !flags.is_empty() =>
+        {
             Err(Failure::usage("this command passes no flags on: leave out `--` and the arguments after it"))
         }
         Command::New(arguments) => new::run(arguments, &here, shell),
+        Command::Api(arguments) => api::run(arguments, &here, shell),
+        Command::Webhook(arguments) => webhook::run(arguments, &here, shell),
         Command::Manifests(arguments) => ask::run("manifests", arguments, flags, &here, shell),
         Command::Crds(arguments) => ask::run("crds", arguments, flags, &here, shell),
+        Command::Rbac(arguments) => ask::run("rbac", arguments, flags, &here, shell),
         Command::Completions { shell } => {
             let mut output = Vec::new();
             clap_complete::generate(*shell, &mut Cargo::command(), "cargo-operator", &mut output);

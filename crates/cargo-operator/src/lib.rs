@@ -4,10 +4,13 @@
 //! operator's own program knows its kinds, rights and manifests.
 //!
 //! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
-//! [`template`] (files of a new project), [`new`], [`project`] (the operator's program), [`ask`] (commands that it carries out).
+//! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`project`] (the operator's package and
+//! program), [`api`] and [`webhook`] (further code), [`ask`] (commands that the operator's program carries out).
 
+pub mod api;
 pub mod ask;
 pub mod cli;
+pub mod edit;
 pub mod failure;
 pub mod library;
 pub mod names;
@@ -15,3 +18,5 @@ pub mod new;
 pub mod project;
 pub mod shell;
 pub mod template;
+pub mod webhook;
+pub mod write;

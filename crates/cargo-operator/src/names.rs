@@ -30,7 +30,10 @@ impl std::error::Error for BadName {}
 
 /// Name of an operator: its folder, package, program, image, service account and Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OperatorName(String);
+pub struct OperatorName {
+    name: String,
+    crate_name: String,
+}
 
 impl OperatorName {
     /// Checks a name: a DNS label that begins with a letter and is at most 40 characters long, and that cargo accepts for a
@@ -66,25 +69,31 @@ impl OperatorName {
                 "cargo, or a package that the operator uses, has this name; {name}-operator would do"
             ));
         }
-        Ok(Self(name.to_owned()))
+        Ok(Self::of_package(name, &name.replace('-', "_")))
+    }
+
+    /// The name of an operator that exists: that of its package. Its crate may have another name in code.
+    #[must_use]
+    pub fn of_package(package: &str, crate_name: &str) -> Self {
+        Self { name: package.to_owned(), crate_name: crate_name.to_owned() }
     }
 
     /// The name itself.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// Name of the crate in Rust: `photo_album`.
     #[must_use]
-    pub fn crate_name(&self) -> String {
-        self.0.replace('-', "_")
+    pub fn crate_name(&self) -> &str {
+        &self.crate_name
     }
 
     /// Kind of an operator that is named after it: `PhotoAlbum` for `photo-album`, `Photo` for `photo-operator`.
     #[must_use]
     pub fn default_kind(&self) -> String {
-        let stem = self.0.strip_suffix("-operator").unwrap_or(&self.0);
+        let stem = self.name.strip_suffix("-operator").unwrap_or(&self.name);
         stem.split('-')
             .flat_map(|word| word[..1].to_uppercase().chars().chain(word[1..].chars()).collect::<Vec<_>>())
             .collect()

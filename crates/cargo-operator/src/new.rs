@@ -3,7 +3,6 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use clap::Args;
@@ -15,6 +14,7 @@ use crate::{
     names::{KindName, OperatorName},
     shell::Shell,
     template::{self, Files, KindScope, Workflow},
+    write,
 };
 
 /// Arguments of `cargo operator new`.
@@ -52,8 +52,6 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
     let name =
         OperatorName::new(&arguments.name, dependencies.iter().map(String::as_str)).map_err(Failure::from)?;
     let used = template::used_names();
-    let used =
-        used.iter().map(String::as_str).chain([&*name.crate_name()]).map(str::to_owned).collect::<Vec<_>>();
     let kind = arguments.kind.clone().unwrap_or_else(|| name.default_kind());
     // A module may have the name of its crate: `guestbook::guestbook`.
     let used = used.iter().map(String::as_str).filter(|used| *used != name.crate_name());
@@ -68,8 +66,8 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
 
     let folder = parent.join(name.as_str());
     check_empty(&folder, name.as_str())?;
-    write(&folder, &files)?;
-    format(&folder, &files);
+    write_project(&folder, &files)?;
+    write::format(&folder, files.iter().map(|(path, _)| folder.join(path)));
     let lines: usize = files.iter().map(|(_, text)| text.lines().count()).sum();
     shell.status("Created", format_args!("{}: {} files, {lines} lines", name.as_str(), files.len()));
     if let Library::Checkout { root } = &library {
@@ -85,7 +83,7 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
     shell.note(
         "Next",
         format_args!(
-            "cd {} && cargo run   # an API server of its own and a {}, until Ctrl-C",
+            "cd {} && cargo run   # an API server of its own and one {}, until Ctrl-C",
             name.as_str(),
             kind.kind
         ),
@@ -125,36 +123,17 @@ fn check_empty(folder: &Path, name: &str) -> Result<(), Failure> {
 }
 
 /// Writes all files. If one fails, removes the others.
-fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
+fn write_project(folder: &Path, files: &Files) -> Result<(), Failure> {
     let existed = folder.exists();
-    for (path, text) in files {
-        let path = folder.join(path);
-        let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
-        if let Err(error) = written {
-            // The folder was empty or absent, so all in it is ours.
-            let _ = fs::remove_dir_all(folder);
-            if existed {
-                let _ = fs::create_dir(folder);
-            }
-            return Err(Failure::new(format!("cannot write {}: {error}", path.display())));
+    let written = files.iter().try_for_each(|(path, text)| write::one(&folder.join(path), text));
+    if written.is_err() {
+        // The folder was empty or absent, so all in it is ours.
+        let _ = fs::remove_dir_all(folder);
+        if existed {
+            let _ = fs::create_dir(folder);
         }
     }
-    Ok(())
-}
-
-/// Formats the Rust files, because the names change the lengths of lines. Without rustfmt they stay as they are.
-fn format(folder: &Path, files: &Files) {
-    let rust = files
-        .iter()
-        .map(|(path, _)| folder.join(path))
-        .filter(|path| path.extension().is_some_and(|it| it == "rs"));
-    let _ = Command::new("rustfmt")
-        .args(["--edition", "2024"])
-        .args(rust)
-        .current_dir(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    written
 }
 
 /// Returns the manifest of a workspace around `folder`, as cargo would find it, unless it excludes the folder or names it.

@@ -52,7 +52,18 @@ pub struct Project {
     pub package: String,
     /// Name of the program.
     pub bin: String,
+    /// The package's library, which holds the kinds.
+    pub library: Option<CrateRoot>,
     manifest: PathBuf,
+}
+
+/// A crate in Rust code.
+#[derive(Debug, Clone)]
+pub struct CrateRoot {
+    /// Name in code, such as `photo_album`.
+    pub name: String,
+    /// First file, such as `src/lib.rs`.
+    pub file: PathBuf,
 }
 
 impl Selection {
@@ -67,7 +78,11 @@ impl Selection {
         let bin = self.bin(package)?;
         let manifest = package.manifest_path.clone().into_std_path_buf();
         let folder = manifest.parent().unwrap_or(here).to_owned();
-        Ok(Project { folder, package: package.name.to_string(), bin, manifest })
+        let library = package.targets.iter().find(|target| target.is_lib()).map(|target| CrateRoot {
+            name: target.name.clone(),
+            file: target.src_path.clone().into_std_path_buf(),
+        });
+        Ok(Project { folder, package: package.name.to_string(), bin, library, manifest })
     }
 
     /// Builds the program, with cargo's own messages on standard error, and returns its path.

@@ -33,7 +33,7 @@ pub enum Workflow {
 const MANIFEST: &str = include_str!("../template/manifest.toml");
 
 /// Files of the template, with their paths in a project.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("Cargo.toml", MANIFEST),
     (".gitignore", include_str!("../template/gitignore")),
     ("README.md", include_str!("../template/README.md")),
@@ -43,11 +43,22 @@ const FILES: [(&str, &str); 11] = [
     ("src/bin/dev.rs", include_str!("../template/src/bin/dev.rs")),
     ("src/widget.rs", include_str!("../template/src/widget.rs")),
     ("src/widget/controller.rs", include_str!("../template/src/widget/controller.rs")),
+    (COMMON, include_str!("../template/tests/common/mod.rs")),
     ("tests/widget.rs", include_str!("../template/tests/widget.rs")),
     ("samples/widget.yaml", include_str!("../template/samples/widget.yaml")),
 ];
 
 const WORKFLOW: &str = ".github/workflows/ci.yml";
+
+/// Part of all tests: the operator on an API server.
+const COMMON: &str = "tests/common/mod.rs";
+
+/// Files of a kind. A project has them for each of its kinds.
+const OF_KIND: [&str; 4] =
+    ["src/widget.rs", "src/widget/controller.rs", "tests/widget.rs", "samples/widget.yaml"];
+
+/// Webhooks of a kind. Lines such as `// --defaulting` begin a part for these webhooks alone.
+const WEBHOOKS: &str = include_str!("../template/webhooks.rs");
 
 /// Changes for a kind without namespaces: its ConfigMaps are in namespace `default`.
 const CLUSTER_SCOPED: [(&str, &str, &str); 6] = [
@@ -132,21 +143,74 @@ pub fn project(
     workflow: Workflow,
     library: &Library,
 ) -> Files {
-    let mut files = Files::new();
-    for (path, text) in FILES {
-        if path == WORKFLOW && workflow == Workflow::Absent {
-            continue;
-        }
-        let mut text = if path == "Cargo.toml" { depending_on(library) } else { text.to_owned() };
-        if scope == KindScope::Cluster {
-            for (_, from, to) in CLUSTER_SCOPED.iter().filter(|(file, ..)| *file == path) {
-                assert!(text.contains(from), "{path} of the template lacks {from:?}");
-                text = text.replace(from, to);
-            }
-        }
-        files.push((renamed(path, path, name, kind), renamed(path, &text, name, kind)));
-    }
+    let files = FILES.iter().filter(|(path, _)| *path != WORKFLOW || workflow == Workflow::GitHub);
     files
+        .map(|(path, text)| match *path {
+            "Cargo.toml" => (*path, depending_on(library)),
+            _ => (*path, scoped(path, text, scope)),
+        })
+        .map(|(path, text)| (renamed(path, path, name, kind), renamed(path, &text, name, kind)))
+        .collect()
+}
+
+/// Returns the files of a further kind of a project, and the part of all tests, which older projects may lack.
+///
+/// # Panics
+///
+/// Like [`project`].
+#[must_use]
+pub fn kind(name: &OperatorName, kind: &KindName, scope: KindScope) -> (Files, Files) {
+    let of = |paths: &[&str]| {
+        let files = FILES.iter().filter(|(path, _)| paths.contains(path));
+        files
+            .map(|(path, text)| {
+                (renamed(path, path, name, kind), renamed(path, &scoped(path, text, scope), name, kind))
+            })
+            .collect()
+    };
+    (of(&OF_KIND), of(&[COMMON]))
+}
+
+/// Webhooks of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Webhooks {
+    /// Sets fields that an object leaves out.
+    pub defaulting: bool,
+    /// Refuses invalid objects.
+    pub validation: bool,
+}
+
+/// Returns the file with the webhooks of a kind: its path below the folder of the library, and its text.
+#[must_use]
+pub fn webhooks(name: &OperatorName, kind: &KindName, wanted: Webhooks) -> (String, String) {
+    let mut text = String::new();
+    let mut is_wanted = true;
+    for line in WEBHOOKS.lines() {
+        match line {
+            "// --defaulting" => is_wanted = wanted.defaulting,
+            "// --validation" => is_wanted = wanted.validation,
+            "// --" => is_wanted = true,
+            _ if is_wanted => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            _ => {}
+        }
+    }
+    let path = renamed(".rs", "widget/webhooks.rs", name, kind);
+    (path, renamed(".rs", &text, name, kind))
+}
+
+/// Returns a text of the template for kinds of this scope.
+fn scoped(path: &str, text: &str, scope: KindScope) -> String {
+    let mut text = text.to_owned();
+    if scope == KindScope::Cluster {
+        for (_, from, to) in CLUSTER_SCOPED.iter().filter(|(file, ..)| *file == path) {
+            assert!(text.contains(from), "{path} of the template lacks {from:?}");
+            text = text.replace(from, to);
+        }
+    }
+    text
 }
 
 fn manifest() -> DocumentMut {
@@ -196,8 +260,9 @@ fn set_source(dependency: &mut Item, library: &Library, folder: &str) {
 fn renamed(path: &str, text: &str, name: &OperatorName, kind: &KindName) -> String {
     let in_code = path.ends_with(".rs");
     let names = [
-        ("widget_operator", name.crate_name()),
+        ("widget_operator", name.crate_name().to_owned()),
         ("widget-operator", name.as_str().to_owned()),
+        ("widget-", format!("{}-", kind.module.replace('_', "-"))),
         ("widgets.example.com", format!("{}.{}", kind.plural, kind.group)),
         ("widgets", if in_code { kind.modules.clone() } else { kind.plural.clone() }),
         ("widget", kind.module.clone()),

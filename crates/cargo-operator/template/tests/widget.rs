@@ -1,26 +1,17 @@
 //! The operator on an API server in this process. Time is paused, so delays take no time and are exact.
 
+mod common;
+
 use std::time::Duration;
 
-use controller_runtime::{Client, Manager, ManagerOptions, ObjectKey};
+use common::cluster;
+use controller_runtime::{Client, ObjectKey};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
-use kube_envtest::{CrashPoint, Environment, Instance, Operator, eventually_object};
+use kube_envtest::{CrashPoint, Environment, eventually_object};
 use widget_operator::{Widget, widget::WidgetSpec};
 
 const SOON: Duration = Duration::from_secs(10);
-
-async fn cluster() -> anyhow::Result<(Environment, Operator)> {
-    let env = Environment::builder().crd::<Widget>().start().await?;
-    let operator = env.operator(|instance: Instance| async move {
-        let manager = Manager::new(instance.client(), ManagerOptions::new("widget-operator"));
-        widget_operator::operator().add_to(&manager)?;
-        Ok(instance
-            .run(manager.ready(), manager.run(instance.stopped()))
-            .await?)
-    });
-    Ok((env, operator))
-}
 
 fn widget(greeting: &str) -> Widget {
     let greeting = greeting.to_owned();
@@ -35,7 +26,7 @@ async fn eventually_greets(env: &Environment, greeting: &str) -> anyhow::Result<
         Some((_, text)) if text == greeting => Ok(()),
         other => Err(format!("its data is {other:?}")),
     };
-    eventually_object(&config_maps, "sample", SOON, greets).await?;
+    eventually_object(&config_maps, "widget-sample", SOON, greets).await?;
     Ok(())
 }
 
@@ -68,7 +59,7 @@ async fn the_config_map_follows_the_spec_and_the_status_says_so() -> anyhow::Res
 
     let config_maps = Api::<ConfigMap>::default_namespaced(env.client());
     assert_eq!(
-        config_maps.get("sample").await?.owner_references()[0].name,
+        config_maps.get("widget-sample").await?.owner_references()[0].name,
         "sample"
     );
     operator.stop().await?;

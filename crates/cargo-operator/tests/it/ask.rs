@@ -13,6 +13,14 @@ pub(crate) fn programs_print_their_manifests(projects: &Projects) {
         assert!(text.contains(line), "{text}");
     }
 
+    // Rights name the lines that need them, also those of a kind and of webhooks that were added.
+    let rights = projects.operator("rbac", "album");
+    let text = answer(&rights);
+    assert!(rights.status.success(), "{}", errors(&rights));
+    for line in ["photos.example.com", "src/photo/controller.rs:", "src/album/controller.rs:"] {
+        assert!(text.contains(line), "{text}");
+    }
+
     // Options of the program stand behind those of cargo, and flags of the operator behind `--`.
     let words =
         "manifests -q -p album --image registry.example.com/album:1 --only deployment -- --leader-elect";

@@ -26,14 +26,18 @@ fn new_projects_pass_their_own_tests_and_run() {
         let made = cargo_operator(words, projects.path());
         assert!(made.status.success(), "{words}: {}", errors(&made));
     }
+    for words in ["api Photo --version v1alpha1", "webhook Photo --defaulting --validation"] {
+        let added = projects.operator(words, "album");
+        assert!(added.status.success(), "{words}: {}", errors(&added));
+    }
     let tests = projects.succeed("test --offline");
-    assert!(tests.matches("2 passed").count() == 2, "{tests}");
+    assert!(tests.matches("2 passed").count() == 3, "{tests}");
     projects.succeed("fmt --check");
 
     crate::ask::programs_print_their_manifests(&projects);
     for (package, line) in [
-        ("album", "album default/sample  created → configmaps default/sample created → Ready"),
-        ("dns-policies", "dnspolicy sample  created → configmaps default/sample created → Ready"),
+        ("album", "album default/sample  created → configmaps default/album-sample created → Ready"),
+        ("dns-policies", "dnspolicy sample  created → configmaps default/dns-policy-sample created → Ready"),
     ] {
         let folder = projects.path().join(package);
         projects.succeed(&format!("build --offline -p {package} --bin dev"));

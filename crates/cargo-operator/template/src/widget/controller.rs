@@ -42,7 +42,7 @@ impl Reconciler for WidgetReconciler {
             return Ok(Action::done()); // deleted: garbage collection deletes its ConfigMap
         };
         let mut config_map = ConfigMap::default();
-        config_map.metadata.name = Some(widget.name_any());
+        config_map.metadata.name = Some(format!("widget-{}", widget.name_any()));
         config_map.metadata.namespace = widget.namespace();
         config_map.data = Some([("greeting".to_owned(), widget.spec.greeting.clone())].into());
         set_controller_reference(&*widget, &mut config_map)?;

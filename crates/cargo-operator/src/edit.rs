@@ -1,0 +1,254 @@
+//! Insertions into Rust files: the place is found in the syntax tree, and the rest of the text stays as it is.
+
+use std::ops::Range;
+
+use syn::{
+    Expr, ExprMethodCall, File, Item,
+    spanned::Spanned,
+    visit::{self, Visit},
+};
+
+/// Methods of `controller_runtime::operator::Operator` that return the operator, so that another one may follow.
+const OPERATOR_METHODS: [&str; 5] = ["crd", "definition", "options", "setup", "version"];
+
+/// A Rust file with insertions.
+#[derive(Debug, Clone)]
+pub struct RustFile {
+    text: String,
+    syntax: File,
+    /// Texts to insert, with their offsets.
+    insertions: Vec<(usize, String)>,
+}
+
+/// Line of an insertion, from 1 on, with the insertions that were made before it.
+pub type Line = usize;
+
+impl RustFile {
+    /// Parses a file.
+    ///
+    /// # Errors
+    ///
+    /// The text is not Rust. The error names the line.
+    pub fn parse(text: impl Into<String>) -> Result<Self, String> {
+        let text = text.into();
+        let syntax =
+            syn::parse_file(&text).map_err(|error| format!("line {}: {error}", error.span().start().line))?;
+        Ok(Self { text, syntax, insertions: Vec::new() })
+    }
+
+    /// Whether the file declares this module.
+    #[must_use]
+    pub fn has_module(&self, name: &str) -> bool {
+        self.syntax.items.iter().any(|item| matches!(item, Item::Mod(module) if module.ident == name))
+    }
+
+    /// API groups of the kinds that the file declares, in attributes such as `#[kube(group = "example.com")]`.
+    #[must_use]
+    pub fn groups(&self) -> Vec<String> {
+        let mut groups = Vec::new();
+        let structs = self.syntax.items.iter().filter_map(|item| match item {
+            Item::Struct(item) => Some(&item.attrs),
+            _ => None,
+        });
+        for attribute in structs.flatten().filter(|attribute| attribute.path().is_ident("kube")) {
+            // Other entries of the attribute are skipped, whatever their form.
+            let _ = attribute.parse_nested_meta(|entry| {
+                if entry.path.is_ident("group") {
+                    groups.push(entry.value()?.parse::<syn::LitStr>()?.value());
+                } else if entry.input.peek(syn::Token![=]) {
+                    entry.value()?.parse::<Expr>()?;
+                } else if entry.input.peek(syn::token::Paren) {
+                    entry.input.parse::<proc_macro2::Group>()?;
+                }
+                Ok(())
+            });
+        }
+        groups
+    }
+
+    /// Declares a module after the others, or else before the first item.
+    pub fn add_module(&mut self, declaration: &str) {
+        self.add_item(declaration, |item| matches!(item, Item::Mod(module) if module.content.is_none()));
+    }
+
+    /// Adds a `use` after the others, or else before the first item.
+    pub fn add_use(&mut self, declaration: &str) {
+        self.add_item(declaration, |item| matches!(item, Item::Use(_)));
+    }
+
+    /// Appends method calls to the chain that begins with `Operator::new`. `None` if there is not exactly one.
+    pub fn extend_operator(&mut self, calls: &[String]) -> Option<Line> {
+        let chain = self.only_chain(|call| {
+            let method = call.method.to_string();
+            OPERATOR_METHODS.contains(&method.as_str()) && begins_with_new_operator(call)
+        })?;
+        Some(self.extend(&chain, calls))
+    }
+
+    /// Appends method calls to the call `for_kind::<kind>()`. `None` if there is not exactly one.
+    pub fn extend_for_kind(&mut self, kind: &str, calls: &[String]) -> Option<Line> {
+        let chain = self.only_chain(|call| {
+            let types = call.turbofish.as_ref().map(|types| &types.args);
+            let first = types.and_then(|types| types.first());
+            let is_kind =
+                |path: &syn::TypePath| path.path.segments.last().is_some_and(|last| last.ident == kind);
+            call.method == "for_kind"
+                && matches!(first, Some(syn::GenericArgument::Type(syn::Type::Path(path))) if is_kind(path))
+        })?;
+        Some(self.extend(&chain, calls))
+    }
+
+    /// The text with all insertions.
+    #[must_use]
+    pub fn into_text(mut self) -> String {
+        // From the end, so that offsets stay right. Insertions at one offset keep their order.
+        self.insertions.reverse();
+        self.insertions.sort_by_key(|(offset, _)| std::cmp::Reverse(*offset));
+        for (offset, inserted) in self.insertions {
+            self.text.insert_str(offset, &inserted);
+        }
+        self.text
+    }
+
+    fn add_item(&mut self, declaration: &str, is_alike: impl Fn(&Item) -> bool) {
+        let last = self.syntax.items.iter().rfind(|item| is_alike(item));
+        let (offset, inserted) = match (last, self.syntax.items.first()) {
+            (Some(item), _) => (item.span().byte_range().end, format!("\n{declaration}")),
+            (None, Some(first)) => (first.span().byte_range().start, format!("{declaration}\n\n")),
+            (None, None) => (self.text.len(), format!("{declaration}\n")),
+        };
+        self.insertions.push((offset, inserted));
+    }
+
+    /// Finds the calls that `matches` accepts. Of a chain with several the last counts.
+    fn only_chain(&self, matches: impl Fn(&ExprMethodCall) -> bool) -> Option<Range<usize>> {
+        let mut calls = Calls { matches: &matches, found: Vec::new() };
+        calls.visit_file(&self.syntax);
+        match &*calls.found {
+            [only] => Some(only.clone()),
+            _ => None,
+        }
+    }
+
+    /// Inserts method calls after a call, in lines of their own if the call has one.
+    fn extend(&mut self, call: &Range<usize>, calls: &[String]) -> Line {
+        let line_start = self.text[..call.start].rfind('\n').map_or(0, |end| end + 1);
+        let indentation = &self.text[line_start..call.start];
+        let separator = match indentation.trim().is_empty() {
+            true => format!("\n{indentation}"),
+            false => String::new(),
+        };
+        let inserted: String = calls.iter().map(|call| format!("{separator}.{call}")).collect();
+        let breaks = |text: &str| text.matches('\n').count();
+        let above = self.insertions.iter().filter(|(offset, _)| *offset < call.end);
+        let above: usize = above.map(|(_, inserted)| breaks(inserted)).sum();
+        self.insertions.push((call.end, inserted));
+        1 + breaks(&self.text[..call.end]) + above + breaks(&separator)
+    }
+}
+
+/// Collects method calls, each from its dot to its end. Receivers of a collected call are not visited.
+struct Calls<'m> {
+    matches: &'m dyn Fn(&ExprMethodCall) -> bool,
+    found: Vec<Range<usize>>,
+}
+
+impl<'ast> Visit<'ast> for Calls<'_> {
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        if (self.matches)(call) {
+            self.found.push(call.dot_token.span().byte_range().start..call.span().byte_range().end);
+        } else {
+            visit::visit_expr_method_call(self, call);
+        }
+    }
+}
+
+fn begins_with_new_operator(call: &ExprMethodCall) -> bool {
+    match &*call.receiver {
+        Expr::MethodCall(inner) => begins_with_new_operator(inner),
+        Expr::Call(function) => match &*function.func {
+            Expr::Path(path) => {
+                let mut names = path.path.segments.iter().rev().map(|segment| segment.ident.to_string());
+                names.next().as_deref() == Some("new") && names.next().as_deref() == Some("Operator")
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extended(text: &str) -> Option<(usize, String)> {
+        let mut file = RustFile::parse(text).expect("Rust");
+        let line = file.extend_operator(&["crd::<Photo>()".to_owned(), "setup(photo::add_to)".to_owned()])?;
+        Some((line, file.into_text()))
+    }
+
+    #[test]
+    fn an_operator_gets_lines_after_its_last_one() {
+        let (line, text) = extended(
+            "pub fn operator() -> Operator {\n    // é\n    Operator::new(\"a\", \"b\")\n        .crd::<Album>()\n        .setup(album::add_to) // all\n}\n",
+        )
+        .expect("a chain");
+        assert_eq!(line, 6);
+        assert_eq!(
+            text,
+            "pub fn operator() -> Operator {\n    // é\n    Operator::new(\"a\", \"b\")\n        .crd::<Album>()\n        .setup(album::add_to)\n        .crd::<Photo>()\n        .setup(photo::add_to) // all\n}\n"
+        );
+    }
+
+    #[test]
+    fn an_operator_in_one_line_stays_in_one_line() {
+        let (line, text) = extended(
+            "async fn main() {\n    controller_runtime::operator::Operator::new(\"a\", \"b\").version(\"1\").main().await;\n}\n",
+        )
+        .expect("a chain");
+        assert_eq!(line, 2);
+        assert!(text.contains(".version(\"1\").crd::<Photo>().setup(photo::add_to).main().await"), "{text}");
+    }
+
+    #[test]
+    fn without_an_operator_or_with_two_nothing_is_inserted() {
+        for text in [
+            "",
+            "fn a() { Manager::new(b).setup(c); }",
+            "fn a() { Operator::new(b, c).setup(d); Operator::new(b, c).setup(d); }",
+        ] {
+            assert_eq!(extended(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn items_stand_after_their_like() {
+        let mut file = RustFile::parse("//! Docs.\n\npub mod a;\n\nuse a::B;\n\nfn c() {}\n").expect("Rust");
+        assert!(file.has_module("a") && !file.has_module("d"));
+        file.add_module("pub mod d;");
+        file.add_use("pub use d::D;");
+        assert_eq!(
+            file.into_text(),
+            "//! Docs.\n\npub mod a;\npub mod d;\n\nuse a::B;\npub use d::D;\n\nfn c() {}\n"
+        );
+        let mut file = RustFile::parse("//! Docs.\n\nfn c() {}\n").expect("Rust");
+        file.add_module("mod d;");
+        assert_eq!(file.into_text(), "//! Docs.\n\nmod d;\n\nfn c() {}\n");
+    }
+
+    #[test]
+    fn webhooks_are_added_to_the_controller_of_the_kind() {
+        let text = "fn f() {\n    b.for_kind::<Other>();\n    b\n        .for_kind::<crate::Photo>()\n        .owns::<A>();\n}\n";
+        let mut file = RustFile::parse(text).expect("Rust");
+        assert_eq!(file.extend_for_kind("Photo", &["defaulted()".to_owned()]), Some(5));
+        assert_eq!(file.extend_for_kind("Missing", &[]), None);
+        let text = file.into_text();
+        assert!(text.contains("Photo>()\n        .defaulted()\n        .owns"), "{text}");
+    }
+
+    #[test]
+    fn an_error_names_the_line() {
+        let error = RustFile::parse("fn a() {}\nfn b( {}\n").expect_err("not Rust");
+        assert!(error.starts_with("line 2: "), "{error}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Writing files of a project: all of them, or none.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::failure::Failure;
+
+/// A file to write.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Path below the folder of the project.
+    path: String,
+    text: String,
+    is_new: bool,
+}
+
+impl Change {
+    /// A file that must not exist yet.
+    #[must_use]
+    pub fn new(path: impl Into<String>, text: String) -> Self {
+        Self { path: path.into(), text, is_new: true }
+    }
+
+    /// A file that exists, with another text.
+    #[must_use]
+    pub fn edited(path: &str, text: String) -> Self {
+        Self { path: path.to_owned(), text, is_new: false }
+    }
+}
+
+/// Writes the files of an existing project. Returns the paths of the new ones, which are formatted.
+///
+/// # Errors
+///
+/// A new file exists, or one cannot be written. Then files that were written before it have their old text, or are removed again.
+pub fn all(folder: &Path, changes: &[Change]) -> Result<Vec<String>, Failure> {
+    let new = || changes.iter().filter(|change| change.is_new);
+    if let Some(existing) = new().find(|change| folder.join(&change.path).exists()) {
+        return Err(Failure::new(format!("{} exists, so nothing was changed", existing.path)));
+    }
+    let mut undo: Vec<(PathBuf, Option<Vec<u8>>)> = Vec::new();
+    for change in changes {
+        let path = folder.join(&change.path);
+        undo.push((path.clone(), fs::read(&path).ok()));
+        if let Err(failure) = one(&path, &change.text) {
+            for (path, before) in undo {
+                // The first failure is the one to report.
+                let _ = match before {
+                    Some(text) => fs::write(&path, text),
+                    None => fs::remove_file(&path),
+                };
+            }
+            return Err(failure);
+        }
+    }
+    format(folder, new().map(|change| folder.join(&change.path)));
+    Ok(new().map(|change| change.path.clone()).collect())
+}
+
+/// Writes one file, and makes the folders above it.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn one(path: &Path, text: &str) -> Result<(), Failure> {
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Formats the Rust files, because the names change the lengths of lines. Without rustfmt they stay as they are.
+pub fn format(folder: &Path, files: impl Iterator<Item = PathBuf>) {
+    let rust = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    // `--config skip_children` is unstable, and a new file has no children yet.
+    let _ = Command::new("rustfmt")
+        .args(["--edition", "2024"])
+        .args(rust)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Path of a file as its user sees it: below the folder of the project.
+#[must_use]
+pub fn relative(path: &Path, folder: &Path) -> String {
+    path.strip_prefix(folder).unwrap_or(path).display().to_string()
+}
+
+/// Rust files in a folder and below it.
+#[must_use]
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(inner) = folders.pop() {
+        for entry in fs::read_dir(&inner).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
