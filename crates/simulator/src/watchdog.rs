@@ -18,14 +18,11 @@ use crate::idle::Idle;
 /// Interval of the looks at the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Number of looks without progress after which the driver's wait is ended: 10 s.
-const KICK_AFTER: u32 = 20;
+/// Time without progress after which the driver's wait is ended.
+const KICK_AFTER: Duration = Duration::from_secs(10);
 
-/// Number of looks without progress after which the process ends: 60 s.
-const EXIT_AFTER: u32 = 120;
-
-/// Time that a thread may wait for a processor between two looks for the look to count.
-const WAITED: Duration = Duration::from_millis(100);
+/// Time without progress after which the process ends.
+const EXIT_AFTER: Duration = Duration::from_secs(60);
 
 thread_local! {
     static WATCHDOG: Watchdog = Watchdog::start();
@@ -46,12 +43,24 @@ struct State {
     idle: Option<Idle>,
     /// Last action of the run.
     place: String,
-    /// Looks since the last progress.
-    looks: u32,
+    /// Time since the last progress in which the thread ran or was blocked, and whether the driver's wait was ended since.
+    stuck_for: Duration,
+    was_kicked: bool,
     /// Times of the run's thread, and the time that it had waited for a processor at the last look.
     times: Option<PathBuf>,
     waited: Duration,
     is_over: bool,
+}
+
+impl State {
+    fn progresses(&mut self) {
+        (self.stuck_for, self.was_kicked) = (Duration::ZERO, false);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it looks for runs that are stuck in real time")]
+fn real_time() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 impl Watchdog {
@@ -79,21 +88,20 @@ impl Shared {
                 self.changed.wait(&mut state);
                 continue;
             }
+            let last_look = real_time();
             self.changed.wait_for(&mut state, LOOK_EVERY);
             let waited = state.times.as_deref().and_then(ThreadTimes::read).map(|times| times.waited);
             let waited = waited.unwrap_or_default();
-            let since = waited.saturating_sub(state.waited);
+            let waited_since = waited.saturating_sub(state.waited);
             state.waited = waited;
-            if since > WAITED {
-                continue;
-            }
-            state.looks += 1;
-            if state.looks == KICK_AFTER
+            state.stuck_for += last_look.elapsed().saturating_sub(waited_since);
+            if state.stuck_for >= KICK_AFTER
+                && !std::mem::replace(&mut state.was_kicked, true)
                 && let Some(idle) = &state.idle
             {
                 idle.kick();
             }
-            if state.looks >= EXIT_AFTER {
+            if state.stuck_for >= EXIT_AFTER {
                 eprintln!(
                     "simulation: the operator blocks its thread for a minute of real time, so the test process ends. \
                      Last action of the run: {}",
@@ -120,6 +128,11 @@ impl ThreadTimes {
         Some(Path::new("/proc").join(thread).join("schedstat"))
     }
 
+    /// Returns the times of this thread so far.
+    pub(crate) fn now() -> Option<Self> {
+        Self::read(Path::new("/proc/thread-self/schedstat"))
+    }
+
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         let mut times = text.split_whitespace().map_while(|number| number.parse().ok());
@@ -136,7 +149,8 @@ impl Watched {
         let shared = WATCHDOG.with(|watchdog| Arc::clone(&watchdog.0));
         {
             let mut state = shared.state.lock();
-            (state.idle, state.looks) = (Some(idle.clone()), 0);
+            state.idle = Some(idle.clone());
+            state.progresses();
             if state.times.is_none() {
                 state.times = ThreadTimes::of_this_thread();
             }
@@ -149,7 +163,7 @@ impl Watched {
     pub(crate) fn beat(&self, place: impl std::fmt::Display) {
         use std::fmt::Write;
         let mut state = self.0.state.lock();
-        state.looks = 0;
+        state.progresses();
         state.place.clear();
         // Writing to a string cannot fail.
         let _ = write!(state.place, "{place}");

@@ -3,8 +3,6 @@
 //! Linux counts the time that a thread ran, and the time that it was ready to run. The rest of the elapsed time it was blocked. On
 //! other systems nothing is measured.
 
-use std::path::Path;
-
 use tokio::time::Duration;
 
 use crate::watchdog::ThreadTimes;
@@ -18,7 +16,7 @@ pub(super) struct RealTime {
 
 impl RealTime {
     pub(super) fn now() -> Option<Self> {
-        let times = ThreadTimes::read(Path::new("/proc/thread-self/schedstat"))?;
+        let times = ThreadTimes::now()?;
         Some(Self { elapsed: real_time(), active: times.ran + times.waited })
     }
 
