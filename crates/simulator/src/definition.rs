@@ -7,7 +7,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_envtest::Rights;
 use serde_json::Value;
 
-use crate::{oracle::Oracle, remote::AnyRemote, similar::World, user::Step};
+use crate::{
+    oracle::Oracle,
+    remote::AnyRemote,
+    similar::{Masks, World},
+    user::Step,
+};
 
 /// Parts of a simulation. Each run makes its own world of them.
 #[derive(Clone)]
@@ -21,6 +26,8 @@ pub(crate) struct Definition {
     pub(crate) checks: Vec<Check>,
     /// Rules that are not judged, with the reason.
     pub(crate) allowed: Vec<(Oracle, Rc<str>)>,
+    /// Fields that are not compared.
+    pub(crate) masks: Masks,
     /// Whether runs look for real time in which their thread is blocked, which costs time.
     pub(crate) looks_at_real_time: bool,
 }
@@ -72,6 +79,16 @@ pub(crate) enum When {
     Always,
     /// Whenever the world is quiet.
     Quiet,
+    /// After each change that follows one after which it held.
+    Lasting,
+    /// After one change of one run of the search.
+    Sometimes,
+}
+
+/// Name of the resource of a kind, such as `deployments.apps`.
+pub(crate) fn resource_of<K: StaticObject>() -> String {
+    let (group, plural) = (K::group(&()), K::plural(&()));
+    if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
 }
 
 /// State of the world at one moment, for checks. Reading it does not disturb the run.
@@ -84,8 +101,7 @@ impl Now<'_> {
     /// All objects of a kind, in the order of their namespaces and names. Objects that cannot be decoded are left out.
     #[must_use]
     pub fn all<K: StaticObject>(&self) -> Vec<K> {
-        let (group, plural) = (K::group(&()), K::plural(&()));
-        let resource = if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") };
+        let resource = resource_of::<K>();
         let objects = self.world.objects.iter().chain(&self.world.uncompared);
         let objects = objects.filter(|(id, _)| id.resource == resource);
         objects

@@ -68,7 +68,7 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
         }
         End::StepFailed { step, reason } => violation(
             Oracle::Steps,
-            format!("the step {step:?} does not succeed within ten minutes: {reason}"),
+            format!("the step {step:?} does not succeed: {reason}"),
             &[],
         ),
         End::OperatorEnded { reason } => {
@@ -80,6 +80,11 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
                 "{tasks} tasks of the operator survive its crash, which those of a process do not: \
                  it spawns them with tokio::spawn; a JoinSet that the reconciler or a runnable holds ends them"
             ),
+            &[],
+        ),
+        End::Overlap { controller, request } => violation(
+            Oracle::OneAtATime,
+            format!("two reconciles of {request} by the controller {controller} go on at once"),
             &[],
         ),
         End::CheckFailed { check, when } => {
@@ -110,8 +115,9 @@ pub(crate) fn judge(
 ) -> Option<Violation> {
     let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
     let may_miss = reaches && is_deleted_before_its_first_write(&reference.trace, &outcome.trace);
-    let rules: [&dyn Fn() -> Option<Violation>; 5] = [
+    let rules: [&dyn Fn() -> Option<Violation>; 6] = [
         &|| judge_end(&outcome.end),
+        &|| compare_leads(&reference.without_lead, &outcome.without_lead),
         &|| judge_writes(&outcome.trace),
         &|| compare_worlds(reference, learned, outcome, reaches, may_miss),
         &|| compare_counts(&reference.counts, &outcome.counts, reaches),
@@ -176,6 +182,13 @@ fn compare_worlds(
     None
 }
 
+/// Finds a write that a process sends while another replica leads. If it does so without faults, it needs no lead for that.
+fn compare_leads(expected: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Option<Violation> {
+    let (call, processes) = found.iter().find(|(call, _)| !expected.contains_key(*call))?;
+    let title = format!("{processes}, and sends: {call}");
+    Some(Violation { oracle: Oracle::OneAtATime, title, details: Vec::new() })
+}
+
 /// Finds a request that still fails although nothing has changed for longer than the longest back-off.
 fn compare_failures(
     expected: &BTreeMap<String, String>,
@@ -221,6 +234,14 @@ mod tests {
         assert_eq!(compare_failures(&failing("a x"), &failing("a x")), None);
         let violation = compare_failures(&BTreeMap::new(), &failing("a x")).unwrap();
         assert!(violation.title.starts_with("a x fails for ever"), "{}", violation.title);
+    }
+
+    #[test]
+    fn a_write_without_the_lead_is_a_violation_unless_it_happens_without_faults() {
+        let write = |call: &str| BTreeMap::from([(call.to_owned(), "a does not lead, b does".to_owned())]);
+        assert_eq!(compare_leads(&write("apply x"), &write("apply x")), None);
+        let violation = compare_leads(&write("apply x"), &write("apply y")).unwrap();
+        assert_eq!(violation.title, "a does not lead, b does, and sends: apply y");
     }
 
     #[test]

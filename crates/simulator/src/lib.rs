@@ -110,9 +110,11 @@
 //! | time that lines are held back | 2 virtual minutes; 10 s without further lines |
 //! | real time without progress of a run, in which it could run | 10 s, then the run is a finding; after 60 s the test process ends |
 //! | longest time until quiet, after a step or crash | 1 virtual hour |
-//! | attempts of a step | 600, one a virtual second |
+//! | processes of `SIMULATION_JOBS` | 256 |
+//! | attempts of a step | 600, one a virtual second; of an attempt seven virtual days |
 //! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |
-//! | actions of a run, and without time passing | 200,000, and 5,000 |
+//! | actions of a run | 2,000,000 |
+//! | actions without time passing | 20,000 in the run without faults; in others 5,000 and three times those of that run |
 //!
 //! # Limitations
 //!

@@ -26,6 +26,8 @@ pub enum Oracle {
     Succeeds,
     /// Two runs of one plan are equal.
     Repeats,
+    /// No two processes reconcile one object at once, and none sends writes while another one leads.
+    OneAtATime,
 }
 
 /// Formats as in reports, such as `same objects`.
@@ -42,6 +44,7 @@ impl fmt::Display for Oracle {
             Self::Trespass => "trespass",
             Self::Succeeds => "succeeds",
             Self::Repeats => "repeats",
+            Self::OneAtATime => "one at a time",
         })
     }
 }

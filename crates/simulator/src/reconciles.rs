@@ -21,8 +21,8 @@ const SPAN: &str = "reconcile";
 pub(crate) enum Reconcile {
     /// Controller, and the request with it.
     Began { controller: String, label: String },
-    /// Controller.
-    Ended { controller: String },
+    /// Controller, and the request with it.
+    Ended { controller: String, label: String },
     /// An error that the operator logged.
     Failed(String),
 }
@@ -34,9 +34,16 @@ pub(crate) struct Reconciles(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Spans that are open, with the numbers of their handles and their controllers.
-    open: BTreeMap<u64, (u32, String)>,
+    /// Spans that are open, with the numbers of their handles.
+    open: BTreeMap<u64, Open>,
     news: Vec<Reconcile>,
+}
+
+#[derive(Debug)]
+struct Open {
+    handles: u32,
+    controller: String,
+    label: String,
 }
 
 impl Reconciles {
@@ -67,8 +74,8 @@ impl Subscriber for Reconciles {
         let mut state = self.0.lock();
         state.next += 1;
         let id = state.next;
-        state.open.insert(id, (1, label.controller.clone()));
         let text = label.to_string();
+        state.open.insert(id, Open { handles: 1, controller: label.controller.clone(), label: text.clone() });
         state.news.push(Reconcile::Began { controller: label.controller, label: text });
         Id::from_u64(id)
     }
@@ -90,21 +97,21 @@ impl Subscriber for Reconciles {
     fn exit(&self, _: &Id) {}
 
     fn clone_span(&self, id: &Id) -> Id {
-        if let Some((handles, _)) = self.0.lock().open.get_mut(&id.into_u64()) {
-            *handles += 1;
+        if let Some(open) = self.0.lock().open.get_mut(&id.into_u64()) {
+            open.handles += 1;
         }
         id.clone()
     }
 
     fn try_close(&self, id: Id) -> bool {
         let mut state = self.0.lock();
-        let Some((handles, _)) = state.open.get_mut(&id.into_u64()) else { return false };
-        *handles -= 1;
-        if *handles > 0 {
+        let Some(open) = state.open.get_mut(&id.into_u64()) else { return false };
+        open.handles -= 1;
+        if open.handles > 0 {
             return false;
         }
-        if let Some((_, controller)) = state.open.remove(&id.into_u64()) {
-            state.news.push(Reconcile::Ended { controller });
+        if let Some(Open { controller, label, .. }) = state.open.remove(&id.into_u64()) {
+            state.news.push(Reconcile::Ended { controller, label });
         }
         true
     }
@@ -177,12 +184,13 @@ mod tests {
             let other = tracing::error_span!("other");
             tracing::warn!("an event");
             let (controller, label) = ("pages".to_owned(), "pages a/x".to_owned());
-            assert_eq!(reconciles.take(), [Reconcile::Began { controller: controller.clone(), label }]);
+            let began = Reconcile::Began { controller: controller.clone(), label: label.clone() };
+            assert_eq!(reconciles.take(), [began]);
             let clone = span.clone();
             drop((span, other));
             assert!(reconciles.take().is_empty());
             drop(clone);
-            assert_eq!(reconciles.take(), [Reconcile::Ended { controller }]);
+            assert_eq!(reconciles.take(), [Reconcile::Ended { controller, label }]);
             tracing::error!(error = format_args!("no bucket"), "Reconciler error");
             assert_eq!(reconciles.take(), [Reconcile::Failed("no bucket".to_owned())]);
         });

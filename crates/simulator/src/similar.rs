@@ -32,9 +32,54 @@ pub(crate) struct World {
     pub(crate) uncompared: Objects,
 }
 
+/// Fields that are not compared, by resource: paths of names, such as `["status", "lastProbe"]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Masks(BTreeMap<String, Vec<Vec<String>>>);
+
+impl Masks {
+    /// Adds the field that a JSON pointer names.
+    ///
+    /// # Errors
+    ///
+    /// `pointer` is not a JSON pointer to a field.
+    pub(crate) fn add(&mut self, resource: String, pointer: &str) -> Result<(), String> {
+        let names = pointer.strip_prefix('/').filter(|names| !names.is_empty());
+        let names = names.ok_or_else(|| {
+            format!(
+                "{pointer:?} is not a JSON pointer to a field, which is, for example, \"/status/lastProbe\""
+            )
+        })?;
+        let plain = |name: &str| name.replace("~1", "/").replace("~0", "~");
+        self.0.entry(resource).or_default().push(names.split('/').map(plain).collect());
+        Ok(())
+    }
+
+    /// Fields as text, for reports.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = String> {
+        let texts = |(resource, fields): (&String, &Vec<Vec<String>>)| {
+            let resource = resource.clone();
+            let text = move |names: &Vec<String>| format!("{resource} /{}", names.join("/"));
+            fields.iter().map(text).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(texts)
+    }
+
+    fn remove_from(&self, resource: &str, object: &mut Value) {
+        for names in self.0.get(resource).into_iter().flatten() {
+            let Some((last, before)) = names.split_last() else { continue };
+            let parent = before.iter().try_fold(&mut *object, |value, name| value.get_mut(name));
+            if let Some(fields) = parent.and_then(Value::as_object_mut) {
+                fields.remove(last);
+            }
+        }
+    }
+}
+
 /// Places with values that differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Learned {
+    /// Fields that are not compared at all.
+    masks: Masks,
     /// Scalars.
     leaves: BTreeSet<String>,
     /// Maps with keys that differ.
@@ -74,9 +119,10 @@ fn short(value: Option<&Value>) -> String {
     if text.chars().count() <= 60 { text } else { text.chars().take(57).chain("...".chars()).collect() }
 }
 
-/// Returns an object without the fields that change with every write, and with times replaced by a symbol.
-pub(crate) fn without_volatile_fields(object: &Value) -> Value {
+/// Returns an object without the fields that change with every write and those that are masked, and with times replaced by a symbol.
+pub(crate) fn without_volatile_fields(resource: &str, object: &Value, masks: &Masks) -> Value {
     let mut object = object.clone();
+    masks.remove_from(resource, &mut object);
     let generation = object["metadata"]["generation"].clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in ["resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"] {
@@ -132,7 +178,7 @@ struct Item {
 }
 
 impl Item {
-    fn of_object(id: &ObjectId, object: &Value) -> Self {
+    fn of_object(id: &ObjectId, object: &Value, masks: &Masks) -> Self {
         let family = id.family(object);
         let generated = (family != *id).then(|| {
             let name = |id: &ObjectId| id.key.rsplit('/').next().unwrap_or_default().to_owned();
@@ -143,7 +189,7 @@ impl Item {
             family: family.to_string(),
             generated,
             uid: object["metadata"]["uid"].as_str().map(str::to_owned),
-            value: without_volatile_fields(object),
+            value: without_volatile_fields(&id.resource, object, masks),
         }
     }
 
@@ -155,7 +201,8 @@ impl Item {
 
 /// Brings a world into its normal form.
 pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
-    let mut items: Vec<Item> = world.objects.iter().map(|(id, object)| Item::of_object(id, object)).collect();
+    let of_object = |(id, object): (&ObjectId, &Arc<Value>)| Item::of_object(id, object, &learned.masks);
+    let mut items: Vec<Item> = world.objects.iter().map(of_object).collect();
     items.extend(world.remotes.iter().map(|(name, state)| Item::of_remote(name, state)));
 
     // Symbols that hide which object is meant, to sort the objects of a family by their other content.
@@ -310,8 +357,8 @@ const PASSES: usize = 4;
 /// # Errors
 ///
 /// The differences that are not of single values.
-pub(crate) fn learn(first: &World, second: &World) -> Result<Learned, Vec<Difference>> {
-    let mut learned = Learned::default();
+pub(crate) fn learn(first: &World, second: &World, masks: &Masks) -> Result<Learned, Vec<Difference>> {
+    let mut learned = Learned::masking(masks);
     for _ in 0..PASSES {
         let (one, other) = (normal_form(first, &learned), normal_form(second, &learned));
         if one == other {
@@ -333,6 +380,11 @@ pub(crate) fn learn(first: &World, second: &World) -> Result<Learned, Vec<Differ
 }
 
 impl Learned {
+    /// Nothing learned yet.
+    pub(crate) fn masking(masks: &Masks) -> Self {
+        Self { masks: masks.clone(), ..Self::default() }
+    }
+
     pub(crate) fn extend(&mut self, other: Self) {
         self.leaves.extend(other.leaves);
         self.keyed.extend(other.keyed);
@@ -512,7 +564,7 @@ mod tests {
             )]),
             ..World::default()
         };
-        let learned = learn(&bucket(11, &[11]), &bucket(22, &[22])).unwrap();
+        let learned = learn(&bucket(11, &[11]), &bucket(22, &[22]), &Masks::default()).unwrap();
         let compared = |world: World| {
             let found = compare(&normal_form(&bucket(11, &[11]), &learned), &normal_form(&world, &learned));
             found.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -542,8 +594,31 @@ mod tests {
     }
 
     #[test]
+    fn masked_fields_are_not_compared() {
+        let mut masks = Masks::default();
+        masks.add("configmaps".to_owned(), "/data/last~1probe").unwrap();
+        let of = |probe: &str, text: &str| {
+            world([object("x", 1, json!({"data": {"last/probe": probe, "text": text}}))])
+        };
+        let learned = Learned::masking(&masks);
+        let differences = |one: &World, other: &World| {
+            compare(&normal_form(one, &learned), &normal_form(other, &learned)).len()
+        };
+        assert_eq!(differences(&of("1", "a"), &of("2", "a")), 0);
+        assert_eq!(differences(&of("1", "a"), &of("1", "b")), 1);
+        assert_eq!(masks.texts().collect::<Vec<_>>(), ["configmaps /data/last/probe"]);
+        for wrong in ["", "/", "data", ".data"] {
+            assert!(
+                masks.add(String::new(), wrong).unwrap_err().contains("is not a JSON pointer"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
     fn worlds_with_other_objects_cannot_be_learned() {
-        let differences = learn(&world([object("x", 1, json!({}))]), &world([])).unwrap_err();
+        let differences =
+            learn(&world([object("x", 1, json!({}))]), &world([]), &Masks::default()).unwrap_err();
         assert_eq!(differences, [Difference::Missing("configmaps a/x".to_owned())]);
     }
 

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{BoxError, Manager, ManagerOptions, leader_election::LeaderElectionOptions};
+use controller_runtime::{
+    BoxError, Manager, ManagerOptions, StaticObject, leader_election::LeaderElectionOptions,
+};
 use kube::CustomResourceExt;
 use kube_envtest::Rights;
 use parking_lot::Mutex;
@@ -13,15 +15,17 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    definition::{Check, Definition, Instance, Now, Program, When},
-    explore::{Explore, Finding, Reference, Report, search},
+    definition::{Check, Definition, Instance, Now, Program, When, resource_of},
+    explore::{Explore, Finding, Reference, Report, Settings, Tried, jobs, search},
     names::OPERATOR,
     oracle::Oracle,
     picture,
     plan::{Plan, PlanError},
     remote::{AnyRemote, System},
+    similar::Masks,
     trace_file::{self, TraceFile},
     user::{Step, User},
+    watchdog::ThreadTimes,
 };
 
 /// An operator and the world in which it is tested: kinds, steps of a user, remote systems and checks.
@@ -61,6 +65,7 @@ impl Simulation {
                 remotes: BTreeMap::new(),
                 checks: Vec::new(),
                 allowed: Vec::new(),
+                masks: Masks::default(),
                 looks_at_real_time: false,
             },
         }
@@ -117,6 +122,18 @@ impl Simulation {
         self
     }
 
+    /// Does not compare a field of a kind, such as `/status/lastProbe`: it may differ between runs, and changes of it alone count as
+    /// none. Reports print it. Times, and values that differ between two runs without faults, need no mask.
+    ///
+    /// # Panics
+    ///
+    /// `pointer` is not a JSON pointer to a field.
+    pub fn mask<K: StaticObject>(mut self, pointer: &str) -> Self {
+        let added = self.definition.masks.add(resource_of::<K>(), pointer);
+        added.unwrap_or_else(|error| panic!("mask of the simulation {:?}: {error}", self.definition.name));
+        self
+    }
+
     /// Installs the CustomResourceDefinition of a kind before the operator starts.
     pub fn crd<K: CustomResourceExt>(mut self) -> Self {
         self.definition.crds.push(K::crd());
@@ -170,6 +187,17 @@ impl Simulation {
         self.check(name, When::Quiet, holds)
     }
 
+    /// Adds a condition that must go on to hold once it holds: after each later change of the run.
+    pub fn lasting(self, name: &str, holds: impl Fn(&Now<'_>) -> bool + 'static) -> Self {
+        self.check(name, When::Lasting, holds)
+    }
+
+    /// Adds a condition that must hold after some change of some run of a search, so that the search reaches the situation that it is
+    /// about: a failover while a page is missing, for example. [`explore`](Self::explore) fails if all plans were played without.
+    pub fn sometimes(self, name: &str, holds: impl Fn(&Now<'_>) -> bool + 'static) -> Self {
+        self.check(name, When::Sometimes, holds)
+    }
+
     fn check(mut self, name: &str, when: When, holds: impl Fn(&Now<'_>) -> bool + 'static) -> Self {
         self.definition.checks.push(Check { name: Rc::from(name), when, holds: Rc::new(holds) });
         self
@@ -179,12 +207,14 @@ impl Simulation {
     ///
     /// Trace files in the folder `tests/simulation` of the package that belong to this test are played first. If the environment
     /// variable `SIMULATION` has the path of a trace file, its plan alone is played. `SIMULATION_REPORT` has the path of a file to
-    /// which the report is added, a line of JSON for each search.
+    /// which the report is added, a line of JSON for each search. `SIMULATION_JOBS=4` plays the plans in four processes, each of
+    /// which runs this test up to here and beyond; `SIMULATION_SHARE=1/4` plays the first of every four plans, and
+    /// `SIMULATION_SEEDS=0..1000` adds a random plan for each seed.
     ///
     /// # Panics
     ///
     /// With the story of the first run that violates a rule, which is also written to `target/simulation` as a trace file and as a
-    /// picture; if the operator changes nothing, or no plan was played within the budget, so that the test would show nothing; if
+    /// picture; if an environment variable has a value that it cannot have; if the operator changes nothing, or no plan was played within the budget, so that the test would show nothing; if
     /// a trace file is none, is of another test, or its plan does not happen.
     #[expect(clippy::must_use_candidate, reason = "most tests need only the panic")]
     pub fn explore(self, explore: Explore) -> Report {
@@ -192,20 +222,40 @@ impl Simulation {
         if let Some(path) = std::env::var_os("SIMULATION") {
             return self.replay_saved(Path::new(&path), &test);
         }
-        let began = clock::now();
-        let result = search(&self.definition, explore, &trace_file::saved(&test, &name));
-        self.add_to_report(&test, &result, clock::now().duration_since(began));
+        let (began, settings) = (Stopwatch::start(), Settings::of_environment());
+        if let Some(jobs) = settings.jobs.filter(|jobs| *jobs > 1 && settings.share.is_none()) {
+            let report = jobs::run(&test, jobs).unwrap_or_else(|output| panic!("{output}"));
+            println!(
+                "simulation {name:?}, in {jobs} processes: {} of {} plans played",
+                report.played, report.plans
+            );
+            return report;
+        }
+        let result = search(&self.definition, explore, &trace_file::saved(&test, &name), &settings);
+        self.add_to_report(&test, &result, &began);
         match result {
             Ok(report) => {
                 assert!(
-                    report.played > 0,
+                    report.played > 0 || report.plans == 0,
                     "the simulation {name:?} tests nothing: its budget ended before the first of {} plans",
                     report.plans
                 );
                 println!("simulation {name:?}: {report}");
+                if let Some(part) = std::env::var_os("SIMULATION_PART") {
+                    std::fs::write(&part, report.to_json().to_string())
+                        .unwrap_or_else(|error| panic!("SIMULATION_PART: {error}"));
+                }
+                for field in self.definition.masks.texts() {
+                    println!("simulation {name:?}: not compared: {field}");
+                }
                 for (oracle, reason) in &self.definition.allowed {
                     println!("simulation {name:?}: not judged by {oracle}: {reason}");
                 }
+                assert!(
+                    report.never.is_empty() || !report.is_complete() || settings.share.is_some(),
+                    "the simulation {name:?} does not test what it is about: in none of its runs holds {:?}",
+                    report.never
+                );
                 report
             }
             Err(mut finding) => {
@@ -250,7 +300,7 @@ impl Simulation {
     }
 
     /// Adds a line to the file of `SIMULATION_REPORT`.
-    fn add_to_report(&self, test: &str, result: &Result<Report, Box<Finding>>, took: Duration) {
+    fn add_to_report(&self, test: &str, result: &Result<Report, Box<Finding>>, took: &Stopwatch) {
         let Some(path) = std::env::var_os("SIMULATION_REPORT") else { return };
         let mut line = match result {
             Ok(report) => report.to_json(),
@@ -259,11 +309,13 @@ impl Simulation {
                 "title": finding.title(),
                 "deviations": finding.plan().deviations.len(),
                 "lines": finding.to_string().lines().count(),
+                "guilty": finding.guilty(),
             }),
         };
         line["test"] = json!(test);
         line["simulation"] = json!(&*self.definition.name);
-        line["seconds"] = json!(took.as_secs_f64());
+        line["seconds"] = json!(took.elapsed().as_secs_f64());
+        line["processorSeconds"] = json!(took.ran().as_secs_f64());
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let written = file.and_then(|mut file| writeln!(file, "{line}"));
         if let Err(error) = written {
@@ -278,9 +330,9 @@ impl Simulation {
     /// If the operator changes nothing, so that no fault has a place.
     #[must_use]
     pub fn find(self, explore: Explore) -> Option<Finding> {
-        let began = clock::now();
-        let result = search(&self.definition, explore, &[]);
-        self.add_to_report(&trace_file::test_name(), &result, clock::now().duration_since(began));
+        let began = Stopwatch::start();
+        let result = search(&self.definition, explore, &[], &Settings::of_environment());
+        self.add_to_report(&trace_file::test_name(), &result, &began);
         result.err().map(|finding| *finding)
     }
 
@@ -303,7 +355,7 @@ impl Simulation {
             Ok(reference) => reference,
             Err(finding) => return Some(*finding),
         };
-        let (finding, happened) = reference.try_plan(&self.definition, plan, "replayed");
+        let Tried { finding, happened, .. } = reference.try_plan(&self.definition, plan, "replayed");
         assert!(
             happened || finding.is_some(),
             "simulation {:?}: a deviation of the plan did not happen, because the operator does not make this call:\n{plan}",
@@ -332,11 +384,26 @@ fn made_by<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E
     })
 }
 
-/// Real time, for reports.
-mod clock {
+/// Time that a search took, for reports; no run depends on it.
+struct Stopwatch {
+    began: std::time::Instant,
+    ran: Option<Duration>,
+}
+
+impl Stopwatch {
     #[expect(clippy::disallowed_methods, reason = "reports say how long a search took; no run depends on it")]
-    pub(super) fn now() -> std::time::Instant {
-        std::time::Instant::now()
+    fn start() -> Self {
+        Self { began: std::time::Instant::now(), ran: ThreadTimes::now().map(|times| times.ran) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Time for which the thread had a processor, which other programs do not change. Elsewhere than on Linux, the elapsed time.
+    fn ran(&self) -> Duration {
+        let ran = self.ran.and_then(|before| Some(ThreadTimes::now()?.ran.saturating_sub(before)));
+        ran.unwrap_or_else(|| self.elapsed())
     }
 }
 

@@ -165,6 +165,9 @@ pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize,
     places.map(|place| (place + 1, line(one, place), line(other, place))).find(|(_, one, other)| one != other)
 }
 
+/// Mark of the guilty write in a story.
+pub(crate) const MARK: char = '←';
+
 /// Writes a run as at most `lines` lines: the changes and faults, numbered. The first change that the run without faults lacks is always among
 /// them, or else the first one that only that run has; then come the deviations, the first difference, the steps, and the lines around all these.
 pub(crate) fn story(run: &[Entry], without_faults: &[Entry], lines: usize) -> Vec<String> {
@@ -195,10 +198,14 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], lines: usize) -> Ve
     places.truncate(lines.saturating_sub(usize::from(missing.is_some())));
     places.sort_unstable();
     let line = |place: usize| {
-        let mark = if guilty == Some(place) { "   ← not in the run without faults" } else { "" };
+        let mark = if guilty == Some(place) {
+            format!("   {MARK} not in the run without faults")
+        } else {
+            String::new()
+        };
         format!("{:>3}  {}{mark}", place + 1, run[place])
     };
-    let missing = missing.map(|action| format!("  –  {action}   ← only in the run without faults"));
+    let missing = missing.map(|action| format!("  –  {action}   {MARK} only in the run without faults"));
     places.into_iter().map(line).chain(missing).collect()
 }
 

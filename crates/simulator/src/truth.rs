@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     names::{Actor, ObjectId, is_masked_resource},
-    similar::{Objects, without_volatile_fields},
+    similar::{Masks, Objects, without_volatile_fields},
 };
 
 thread_local! {
@@ -100,10 +100,11 @@ pub(crate) struct Truth {
     /// Time of the last visible change.
     pub(crate) last_visible: Instant,
     writers: Writers,
+    masks: Masks,
 }
 
 impl Truth {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(masks: Masks) -> Self {
         Self {
             objects: Objects::new(),
             uncompared: Objects::new(),
@@ -111,6 +112,7 @@ impl Truth {
             news: Vec::new(),
             last_visible: Instant::now(),
             writers: Writers::default(),
+            masks,
         }
     }
 
@@ -125,7 +127,9 @@ impl Truth {
         };
         let some = commit.after.as_ref().or(commit.before.as_ref());
         let family = some.map_or_else(|| id.clone(), |object| id.family(object));
-        let visible = |object: &Option<Value>| object.as_ref().map(without_volatile_fields);
+        let visible = |object: &Option<Value>| {
+            object.as_ref().map(|object| without_volatile_fields(&id.resource, object, &self.masks))
+        };
         let (before, after) = (visible(&commit.before), visible(&commit.after));
         let is_visible = !is_masked && before != after;
         if is_visible {

@@ -1,6 +1,7 @@
 //! Properties of every simulation: runs repeat, bad operators are named, tests of nothing fail.
 
 use std::{
+    ffi::OsStr,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     process::Command,
@@ -12,7 +13,7 @@ use controller_runtime::{
     Action, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube_simulator::{Explore, Finding, Oracle, Simulation};
+use kube_simulator::{Explore, Finding, Now, Oracle, Simulation};
 use serde_json::json;
 
 /// A ConfigMap of this name in the namespace of each reconcile.
@@ -164,9 +165,8 @@ fn a_step_that_cannot_succeed_is_named() {
 
 #[test]
 fn checks_hold_always_or_whenever_the_world_is_quiet() {
-    let ends_without = |now: &kube_simulator::Now<'_>| {
-        now.all::<ConfigMap>().iter().all(|map| map.metadata.name.as_deref() != Some("red"))
-    };
+    let ends_without =
+        |now: &Now<'_>| now.all::<ConfigMap>().iter().all(|map| map.metadata.name.as_deref() != Some("red"));
     let finding = found(applies(|key| key.name().to_owned()).always("no red map", ends_without));
     assert_eq!(finding.oracle(), Oracle::Check);
     let finding = found(applies(|key| key.name().to_owned()).eventually("no red map", ends_without));
@@ -180,6 +180,57 @@ fn a_plan_that_does_not_happen_or_is_none_is_an_error() {
     assert!(text.contains("did not happen") && text.contains(never), "{text}");
     let error = applies(|key| key.name().to_owned()).replay("explode").unwrap_err();
     assert!(error.to_string().starts_with("not a deviation: \"explode\""), "{error}");
+}
+
+/// An operator that notes the time each minute.
+fn restless() -> Simulation {
+    simulation(|_, cx| async move {
+        let mut map = map("heart");
+        map.data = Some([("beat".to_owned(), cx.wall_time().as_second().to_string())].into());
+        cx.client().apply(&map).await?;
+        Ok(Action::requeue_after(Duration::from_secs(60)))
+    })
+}
+
+#[test]
+fn a_masked_field_does_not_count() {
+    assert_eq!(found(restless()).oracle(), Oracle::Quiet);
+    let masked = restless().mask::<ConfigMap>("/data/beat");
+    assert!(masked.find(Explore::crashes()).is_none());
+    let text = panic_of(|| drop(restless().mask::<ConfigMap>("data.beat")));
+    assert!(text.contains("\"data.beat\" is not a JSON pointer"), "{text}");
+}
+
+#[test]
+fn a_condition_may_have_to_last_or_to_hold_sometimes() {
+    let has_map =
+        |now: &Now<'_>| now.all::<ConfigMap>().iter().any(|map| map.metadata.name.as_deref() == Some("red"));
+    let applying = || applies(|key| key.name().to_owned());
+    let deleted = applying().step("the map is deleted", async |user| {
+        user.delete_key(&ObjectKey::<ConfigMap>::new("default", "red")).await
+    });
+    let finding = found(deleted.lasting("the map stays", has_map));
+    assert!(
+        finding.to_string().contains("\"the map stays\" does not hold any more after the step"),
+        "{finding}"
+    );
+    applying().sometimes("there is a map", has_map).explore(Explore::crashes());
+    let never = || applying().sometimes("there are many", |now| now.all::<ConfigMap>().len() > 100);
+    let text = panic_of(|| drop(never().explore(Explore::crashes())));
+    assert!(text.contains("in none of its runs holds [\"there are many\"]"), "{text}");
+}
+
+#[test]
+fn a_step_may_take_days_but_not_for_ever() {
+    let waits = |days: u64| {
+        applies(|key| key.name().to_owned()).step("days pass", async move |_| {
+            tokio::time::sleep(Duration::from_secs(days * 86_400)).await;
+            Ok::<_, std::convert::Infallible>(())
+        })
+    };
+    assert!(waits(1).replay("").expect("a plan").is_none());
+    let finding = waits(8).replay("").expect("a plan").expect("a finding");
+    assert!(finding.to_string().contains("takes longer than seven virtual days"), "{finding}");
 }
 
 /// An operator that creates a map in place of the one of which it died before it could note it.
@@ -211,14 +262,49 @@ fn many_runs_of_one_plan_are_equal() {
     }
 }
 
-/// Runs a test of this file in a process with `SIMULATION`, and returns its output.
-fn with_trace_file(test: &str, file: &Path) -> String {
+/// Runs a test of this file in a process with an environment variable, and returns whether it passed, and its output.
+fn with_variable(test: &str, name: &str, value: impl AsRef<OsStr>) -> (bool, String) {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
-    command.args(["--exact", test, "--nocapture"]).env("SIMULATION", file);
+    command.args(["--exact", test, "--nocapture"]).env(name, value);
     let output = command.output().expect("it starts");
-    assert!(!output.status.success(), "a replay of a violation fails");
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    let [out, errors] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (output.status.success(), format!("{out}{errors}"))
+}
+
+/// Runs a test of this file in a process with `SIMULATION`, and returns its output.
+fn with_trace_file(test: &str, file: &Path) -> String {
+    let (passed, output) = with_variable(test, "SIMULATION", file);
+    assert!(!passed, "a replay of a violation fails: {output}");
+    output
+}
+
+#[test]
+fn processes_share_the_plans_and_a_finding_of_one_fails_the_test() {
+    let test = "processes_share_the_plans_and_a_finding_of_one_fails_the_test";
+    if std::env::var_os("SIMULATION_JOBS").is_some() || std::env::var_os("SIMULATION_SHARE").is_some() {
+        drop(doubling().explore(Explore::crashes()));
+    }
+    let (passed, output) = with_variable(test, "SIMULATION_JOBS", "2");
+    assert!(!passed && output.contains("replay: crash after create configmaps"), "{output}");
+    let silent = "a_correct_operator_is_silent";
+    let (passed, output) = with_variable(silent, "SIMULATION_JOBS", "2");
+    let plans = |output: &str| -> Option<String> {
+        Some(output.split(" plans played").next()?.rsplit(": ").next()?.to_owned())
+    };
+    assert!(passed && output.contains("in 2 processes"), "{output}");
+    let (_, alone) = with_variable(silent, "SIMULATION_BUDGET", "600");
+    assert_eq!(plans(&output), plans(&alone), "{output}{alone}");
+}
+
+#[test]
+fn seeds_add_a_random_plan_each_and_wrong_variables_are_errors() {
+    let silent = "a_correct_operator_is_silent";
+    let (_, output) = with_variable(silent, "SIMULATION_SEEDS", "3..7");
+    assert!(output.contains("early steps, random: "), "{output}");
+    let (passed, output) = with_variable(silent, "SIMULATION_BUDGET", "soon");
+    assert!(!passed && output.contains("SIMULATION_BUDGET=\"soon\" is not valid"), "{output}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::{
     oracle::Oracle,
     plan::Plan,
     run::Outcome,
-    trace::{Entry, story},
+    trace::{Entry, MARK, story},
 };
 
 /// Maximum number of lines of a finding, with the line that names the simulation and those that replay it.
@@ -58,6 +58,12 @@ impl Finding {
     #[must_use]
     pub fn trace_file(&self) -> Option<&std::path::Path> {
         self.saved.as_ref().map(|(path, _)| &**path)
+    }
+
+    /// The line of the story with the first write that the run without faults lacks, or else the first that only that run has.
+    pub(crate) fn guilty(&self) -> Option<String> {
+        let story = story(&self.entries, &self.without_faults, LINES);
+        story.into_iter().find(|line| line.contains(MARK))
     }
 
     pub(crate) fn title(&self) -> &str {

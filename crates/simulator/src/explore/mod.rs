@@ -1,6 +1,8 @@
 //! Search: the order in which plans are tried, and the report.
 
+mod environment;
 mod finding;
+pub(crate) mod jobs;
 mod reference;
 mod shrink;
 mod strategies;
@@ -10,9 +12,15 @@ use std::{fmt, time::Duration};
 use serde_json::json;
 
 pub use self::finding::Finding;
-pub(crate) use self::reference::Reference;
 use self::strategies::{Extent, plans};
-use crate::{definition::Definition, plan::Plan};
+pub(crate) use self::{
+    environment::Settings,
+    reference::{Reference, Tried},
+};
+use crate::{
+    definition::{Definition, When},
+    plan::Plan,
+};
 
 /// Default of [`Explore::budget`].
 const BUDGET: Duration = Duration::from_secs(10);
@@ -57,6 +65,13 @@ impl Strategy {
         Self::Failovers,
         Self::Pauses,
     ];
+}
+
+/// Names of strategies, each once.
+fn names(strategies: &[Strategy]) -> Vec<String> {
+    let mut names: Vec<String> = strategies.iter().map(ToString::to_string).collect();
+    names.dedup();
+    names
 }
 
 impl fmt::Display for Strategy {
@@ -152,8 +167,8 @@ impl Explore {
         self
     }
 
-    /// Sets the real time after which no further run with a fault begins. Default: 10 seconds, or that of the environment variable
-    /// `SIMULATION_BUDGET`, such as `60s`, which always counts. The [`Report`] says how far the search came.
+    /// Sets the real time after which no further run with a fault begins. Default: 10 seconds. The environment variable
+    /// `SIMULATION_BUDGET`, such as `60s`, overrides it. The [`Report`] says how far the search came.
     pub fn budget(mut self, budget: Duration) -> Self {
         self.budget = budget;
         self
@@ -176,9 +191,10 @@ impl Explore {
         self
     }
 
-    fn budget_or(&self, of_environment: Option<&str>) -> Duration {
-        let seconds = of_environment.and_then(|text| text.trim_end_matches('s').parse().ok());
-        seconds.map_or(self.budget, Duration::from_secs)
+    /// Adds a random plan for each seed of the environment.
+    fn with_seeds(mut self, settings: &Settings) -> Self {
+        self.strategies.extend(settings.seeds.clone().map(|seed| Strategy::Random { seed, runs: 1 }));
+        self
     }
 }
 
@@ -200,23 +216,38 @@ pub struct Report {
     /// Number of plans that showed nothing, because their deviation found no place.
     pub did_not_happen: usize,
     strategies: Vec<Strategy>,
+    /// Conditions of [`Simulation::sometimes`](crate::Simulation::sometimes) that held in no run.
+    pub never: Vec<String>,
 }
 
 impl Report {
     /// The report as JSON, for `SIMULATION_REPORT`.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        let strategies: Vec<String> = self.strategies.iter().map(ToString::to_string).collect();
         json!({
             "plans": self.plans,
             "played": self.played,
             "didNotHappen": self.did_not_happen,
-            "strategies": strategies,
+            "never": self.never,
+            "strategies": names(&self.strategies),
         })
+    }
+
+    /// Report of a search that has played nothing yet.
+    pub(crate) fn of_no_plan() -> Self {
+        Self { plans: 0, played: 0, did_not_happen: 0, strategies: Vec::new(), never: Vec::new() }
+    }
+
+    /// Adds the report of another share of the plans, as JSON.
+    fn add(&mut self, part: &serde_json::Value) {
+        let number = |name: &str| part[name].as_u64().and_then(|number| number.try_into().ok()).unwrap_or(0);
+        self.plans += number("plans");
+        self.played += number("played");
+        self.did_not_happen += number("didNotHappen");
     }
 
     /// Report of a replay.
     pub(crate) fn of_one_plan() -> Self {
-        Self { plans: 1, played: 1, did_not_happen: 0, strategies: Vec::new() }
+        Self { plans: 1, played: 1, ..Self::of_no_plan() }
     }
 
     /// Whether all plans were played.
@@ -229,7 +260,7 @@ impl Report {
 /// Formats as `crashes, refusals: 40 of 40 plans played`.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let strategies: Vec<String> = self.strategies.iter().map(ToString::to_string).collect();
+        let strategies = names(&self.strategies);
         let name = if strategies.is_empty() { "replay".to_owned() } else { strategies.join(", ") };
         write!(f, "{name}: {} of {} plans played", self.played, self.plans)?;
         if !self.is_complete() {
@@ -251,13 +282,16 @@ pub(crate) fn search(
     definition: &Definition,
     explore: Explore,
     saved: &[(String, Plan)],
+    settings: &Settings,
 ) -> Result<Report, Box<Finding>> {
-    let budget = explore.budget_or(std::env::var("SIMULATION_BUDGET").ok().as_deref());
+    let budget = settings.budget.unwrap_or(explore.budget);
+    let explore = explore.with_seeds(settings);
     let reference = Reference::new(definition)?;
     // The runs without faults do not count, so that each search plays a plan.
     let began = real_time();
     for (name, plan) in saved {
-        let (finding, happened) = reference.try_plan(definition, plan, &format!("saved as {name}"));
+        let Tried { finding, happened, .. } =
+            reference.try_plan(definition, plan, &format!("saved as {name}"));
         if let Some(finding) = finding {
             return Err(Box::new(finding));
         }
@@ -278,20 +312,26 @@ pub(crate) fn search(
          Do the steps create objects that it reconciles?",
         definition.name
     );
-    let mut report =
-        Report { plans: plans.len(), played: 0, did_not_happen: 0, strategies: explore.strategies };
-    for (number, plan) in plans.iter().enumerate() {
+    let is_own = |(place, _): &(usize, &Plan)| settings.share.is_none_or(|share| share.has(*place));
+    let own: Vec<(usize, &Plan)> = plans.iter().enumerate().filter(is_own).collect();
+    let mut report = Report { plans: own.len(), strategies: explore.strategies, ..Report::of_no_plan() };
+    let mut held = reference.outcome.held.clone();
+    for (number, plan) in own {
         if real_time().duration_since(began) >= budget {
             break;
         }
         let place = format!("plan {} of {}", number + 1, plans.len());
-        let (finding, happened) = reference.try_plan(definition, plan, &place);
+        let Tried { finding, happened, held: also_held } = reference.try_plan(definition, plan, &place);
         if let Some(finding) = finding {
             return Err(Box::new(shrink::shrink(definition, &reference, finding, &place)));
         }
         report.played += 1;
         report.did_not_happen += usize::from(!happened);
+        held.extend(also_held);
     }
+    let checks = definition.checks.iter().enumerate();
+    let never = checks.filter(|(place, check)| check.when == When::Sometimes && !held.contains(place));
+    report.never = never.map(|(_, check)| check.name.to_string()).collect();
     Ok(report)
 }
 
@@ -307,19 +347,11 @@ mod tests {
     #[test]
     fn a_report_says_when_the_budget_ended_first() {
         let report = |played, did_not_happen| {
-            Report { plans: 7, played, did_not_happen, strategies: vec![Strategy::Crashes] }.to_string()
+            let strategies = vec![Strategy::Crashes];
+            Report { plans: 7, played, did_not_happen, strategies, never: Vec::new() }.to_string()
         };
         assert_eq!(report(7, 0), "crashes: 7 of 7 plans played");
         assert_eq!(report(3, 0), "crashes: 3 of 7 plans played; the budget ended before the rest");
         assert_eq!(report(7, 1), "crashes: 7 of 7 plans played; 1 found no place for their deviation");
-    }
-
-    #[test]
-    fn the_environment_sets_the_budget() {
-        let explore = Explore::crashes().budget(Duration::from_secs(5));
-        assert_eq!(explore.budget_or(None), Duration::from_secs(5));
-        assert_eq!(explore.budget_or(Some("60s")), Duration::from_secs(60));
-        assert_eq!(explore.budget_or(Some("90")), Duration::from_secs(90));
-        assert_eq!(explore.budget_or(Some("soon")), Duration::from_secs(5));
     }
 }

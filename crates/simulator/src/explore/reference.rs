@@ -1,6 +1,6 @@
 //! The run without faults, by which others are judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Duration;
 
@@ -27,6 +27,15 @@ pub(crate) struct Reference {
     pub(super) outcome: Outcome,
     learned: Learned,
     limits: Limits,
+}
+
+/// Result of a plan.
+pub(crate) struct Tried {
+    pub(crate) finding: Option<Finding>,
+    /// Whether all its deviations happened.
+    pub(crate) happened: bool,
+    /// Conditions on changes that have held, as indices of the definition's checks.
+    pub(crate) held: BTreeSet<usize>,
 }
 
 impl Reference {
@@ -70,10 +79,10 @@ impl Reference {
         {
             return Err(find(&violation, &outcome, None));
         }
-        let mut learned = Learned::default();
+        let mut learned = Learned::masking(&definition.masks);
         for (step, one) in &outcome.quiet {
             let Some(other_world) = other.quiet.get(step) else { continue };
-            match learn(one, other_world) {
+            match learn(one, other_world, &definition.masks) {
                 Ok(more) => learned.extend(more),
                 Err(differences) => {
                     let violation = Violation {
@@ -90,19 +99,14 @@ impl Reference {
         Ok(Self { outcome, learned, limits })
     }
 
-    /// Plays a plan; `None` if it violates nothing. The flag says whether all its deviations happened.
-    pub(crate) fn try_plan(
-        &self,
-        definition: &Definition,
-        plan: &Plan,
-        place: &str,
-    ) -> (Option<Finding>, bool) {
+    /// Plays a plan. Without a finding it violates nothing.
+    pub(crate) fn try_plan(&self, definition: &Definition, plan: &Plan, place: &str) -> Tried {
         let outcome = play(definition, plan, SEED, &self.limits);
         let is_allowed = |oracle| definition.allows(oracle);
         let violation = judge(&self.outcome, &self.learned, &outcome, plan, &is_allowed);
         let finding =
             violation.map(|violation| Finding::new(place, &violation, plan, &outcome, Some(&self.outcome)));
-        (finding, outcome.did_not_happen.is_empty())
+        Tried { finding, happened: outcome.did_not_happen.is_empty(), held: outcome.held }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Finding, Reference, real_time};
+use super::{Finding, Reference, Tried, real_time};
 use crate::{
     definition::Definition,
     plan::{Deviation, Plan},
@@ -27,7 +27,8 @@ pub(super) fn shrink(
                 break 'smaller;
             }
             runs += 1;
-            if let (Some(found), true) = reference.try_plan(definition, &plan, place)
+            if let Tried { finding: Some(found), happened: true, .. } =
+                reference.try_plan(definition, &plan, place)
                 && found.oracle() == best.oracle()
             {
                 best = found;

@@ -44,6 +44,8 @@ struct State {
     next: u64,
     calls: BTreeMap<u64, Call>,
     watches: BTreeMap<u64, Watch>,
+    /// Writes of processes under test that were sent since the driver last asked.
+    sent: Vec<(Actor, CallName)>,
     /// Actors that are dead: their calls are dropped.
     cut: BTreeSet<Actor>,
     /// Actors whose calls, answers and lines do not pass.
@@ -163,11 +165,19 @@ impl Hub {
         if state.cut.contains(&actor) {
             return;
         }
+        if actor.is_operator() && name.is_write() {
+            state.sent.push((actor, name.clone()));
+        }
         let (id, caller) = (state.number(), Arc::downgrade(caller));
         state.calls.insert(
             id,
             Call { actor, name, phase: Phase::Waiting(work), caller, is_held: false, is_zombie: false },
         );
+    }
+
+    /// Returns the writes that processes under test have sent since the last call.
+    pub(crate) fn take_sent(&self) -> Vec<(Actor, CallName)> {
+        std::mem::take(&mut self.0.lock().sent)
     }
 
     /// Disconnects an actor: its calls and watches are dropped, and later ones as well. Zombies stay.

@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin, task::Poll};
 
 use tokio::time::{Duration, sleep};
 
-use super::describe;
+use super::{describe, outcome::End};
 use crate::user::{Step, User};
 
 /// Maximum number of attempts of a step, one a virtual second.
@@ -30,9 +30,15 @@ impl Attempt {
                 }
                 sleep(Duration::from_secs(1)).await;
             }
-            Err(last)
+            Err(format!("{ATTEMPTS} attempts failed, one a virtual second, the last one with: {last}"))
         };
         Self { name, tries: Box::pin(tries), result: None }
+    }
+
+    /// End of a run whose step waits for ever.
+    pub(super) fn took_too_long(&self) -> End {
+        let reason = "an attempt takes longer than seven virtual days".to_owned();
+        End::StepFailed { step: self.name.clone(), reason }
     }
 
     pub(super) fn poll(&mut self, context: &mut std::task::Context<'_>) {

@@ -83,9 +83,17 @@ impl Run<'_> {
             match reconcile {
                 Reconcile::Began { controller, label } => {
                     let actor = self.actor_of(&controller);
+                    if !self.open.insert((controller.clone(), label.clone()))
+                        && self.is_of_one_program(&controller)
+                    {
+                        self.log(Action::ReconcileBegan { actor, label: label.clone() });
+                        let request = label.strip_prefix(&controller).unwrap_or(&label).trim().to_owned();
+                        return Err(End::Overlap { controller, request });
+                    }
                     self.log(Action::ReconcileBegan { actor, label });
                 }
-                Reconcile::Ended { controller } => {
+                Reconcile::Ended { controller, label } => {
+                    self.open.remove(&(controller.clone(), label));
                     let process = self.actor_of(&controller).stream("");
                     let of_process = |hold: &&mut Hold| process_of(&hold.stream) == process_of(&process);
                     self.holds.iter_mut().filter(of_process).for_each(|hold| hold.reconciles += 1);

@@ -4,8 +4,8 @@
 //! out; the watch with the oldest unread line hands all its lines over; the API server's garbage collector acts; the user takes the
 //! next step, if the world is quiet; time jumps to the next timer. A plan deviates from that at the calls and lines that it names.
 //!
-//! Bounds: [`ACTIONS`] in a run and [`ACTIONS_AT_ONCE`] without time passing; [`LONGEST_UNREST`] of virtual time until the world
-//! is quiet. Those of steps, holds and processes stand in the modules.
+//! Bounds: [`ACTIONS`] in a run, and [`Limits`] without time passing; [`LONGEST_UNREST`] of virtual time until the world is quiet, and
+//! [`LONGEST_STEP`] for a step. Those of attempts, holds and processes stand in the modules.
 
 mod actions;
 mod attempt;
@@ -15,7 +15,7 @@ mod process;
 mod real_time;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     pin::pin,
     sync::{
@@ -44,7 +44,7 @@ use self::{
     real_time::RealTime,
 };
 use crate::{
-    definition::{Definition, Now, When},
+    definition::{Check, Definition, Now, When},
     gate::Gate,
     hub::Hub,
     idle::Idle,
@@ -71,11 +71,13 @@ const QUIET_WHILE_HELD: Duration = Duration::from_secs(5);
 /// Virtual time within which the world must become quiet after a step or a crash.
 const LONGEST_UNREST: Duration = Duration::from_secs(3600);
 
-/// Maximum number of actions in a run.
-const ACTIONS: usize = 200_000;
+/// Virtual time that an attempt of a step may take: a user can wait for days.
+const LONGEST_STEP: Duration = Duration::from_secs(7 * 86_400);
 
-/// Maximum number of actions without time passing, and of calls about one object: more is a loop.
-const ACTIONS_AT_ONCE: usize = 5_000;
+/// Maximum number of actions in a run.
+const ACTIONS: usize = 2_000_000;
+
+/// Maximum number of calls about one object without time passing: more is a loop.
 const SAME_CALLS_AT_ONCE: usize = 150;
 
 /// Real time for which the thread is blocked between two actions from which on it is noted.
@@ -144,6 +146,10 @@ struct Run<'d> {
     tasks_without_processes: Option<usize>,
     user: User,
     reconciles: Reconciles,
+    /// Reconciles that go on: controllers and requests.
+    open: BTreeSet<(String, String)>,
+    /// Writes that processes sent while another replica led.
+    without_lead: BTreeMap<String, String>,
     /// Deviations that have not happened yet.
     plan: Vec<Deviation>,
     /// Streams that are held back.
@@ -173,6 +179,8 @@ struct Run<'d> {
     quiet: BTreeMap<usize, World>,
     collected: Vec<usize>,
     errors: Vec<String>,
+    /// Conditions on changes that have held, as indices of the definition's checks.
+    held: BTreeSet<usize>,
     /// Noted blocked times, by number of entries of the trace before.
     blocked: BTreeMap<usize, Duration>,
     /// Blocked time since the last note.
@@ -186,8 +194,9 @@ struct Run<'d> {
     begun: usize,
     /// Time from which the world must become quiet: the last step, crash or start.
     unrest_since: Instant,
-    /// Actions since time passed, and calls of each name.
+    /// Actions since time passed, the most of them so far, and calls of each name.
     at_once: usize,
+    most_at_once: usize,
     calls_at_once: BTreeMap<String, usize>,
     /// Changes of each object that are too many.
     limits: Limits,
@@ -208,7 +217,7 @@ impl<'d> Run<'d> {
         let Hooks { idle, watched, has_threads, reconciles } = hooks;
         let server = ApiServer::start(Options::default().profile(Profile::Dev).seed(seed.0));
         let (hub, pumps) = (Hub::default(), Arc::new(Mutex::new(JoinSet::new())));
-        let truth = Arc::new(Mutex::new(Truth::new()));
+        let truth = Arc::new(Mutex::new(Truth::new(definition.masks.clone())));
         let remotes = definition.remotes.iter();
         let remotes = remotes.map(|(name, make)| (Arc::clone(name), make(Arc::clone(name))));
         let gate =
@@ -231,6 +240,8 @@ impl<'d> Run<'d> {
             tasks_without_processes: None,
             user: User::new(gate.client()),
             reconciles,
+            open: BTreeSet::new(),
+            without_lead: BTreeMap::new(),
             plan: plan.deviations.clone(),
             holds: Vec::new(),
             paused: Vec::new(),
@@ -249,6 +260,7 @@ impl<'d> Run<'d> {
             quiet: BTreeMap::new(),
             collected: Vec::new(),
             errors: Vec::new(),
+            held: BTreeSet::new(),
             blocked: BTreeMap::new(),
             blocked_now: Duration::ZERO,
             remote_states,
@@ -257,6 +269,7 @@ impl<'d> Run<'d> {
             begun: 0,
             unrest_since: start,
             at_once: 0,
+            most_at_once: 0,
             calls_at_once: BTreeMap::new(),
             limits: limits.clone(),
         }
@@ -284,11 +297,14 @@ impl<'d> Run<'d> {
             trace: self.trace,
             quiet: self.quiet,
             counts,
+            most_at_once: self.most_at_once,
             writes: self.writes,
             lines: self.lines,
+            without_lead: self.without_lead,
             collected: self.collected,
             failing,
             errors: self.errors,
+            held: self.held,
             blocked: self.blocked,
             did_not_happen: self.plan,
         }
@@ -330,6 +346,7 @@ impl<'d> Run<'d> {
             self.settle(&mut step).await?;
             self.take_news()?;
             self.take_lines()?;
+            self.note_leads();
             self.note_blocked();
             if self.look_at_processes()? {
                 continue;
@@ -352,7 +369,10 @@ impl<'d> Run<'d> {
                 continue;
             }
             let most_calls = self.calls_at_once.values().max().copied().unwrap_or_default();
-            if self.at_once > ACTIONS_AT_ONCE || most_calls > SAME_CALLS_AT_ONCE || self.trace.len() > ACTIONS
+            self.most_at_once = self.most_at_once.max(self.at_once);
+            if self.at_once > self.limits.at_once()
+                || most_calls > SAME_CALLS_AT_ONCE
+                || self.trace.len() > ACTIONS
             {
                 return Err(End::Loop { actions: self.last_actions() });
             }
@@ -388,8 +408,11 @@ impl<'d> Run<'d> {
             if self.end_long_holds() {
                 continue;
             }
-            if self.unrest_since.elapsed() > LONGEST_UNREST {
-                return Err(self.never_quiet());
+            let unrest = self.unrest_since.elapsed();
+            match &step {
+                Some(step) if unrest > LONGEST_STEP => return Err(step.took_too_long()),
+                None if unrest > LONGEST_UNREST => return Err(self.never_quiet()),
+                _ => {}
             }
             self.pass_time(&mut step).await;
         }
@@ -526,7 +549,7 @@ impl<'d> Run<'d> {
             let changes = self.last_changes(&object, changes);
             return Err(End::WritesAgain { object, changes });
         }
-        if is_visible { self.check(When::Always) } else { Ok(()) }
+        if is_visible { self.check_change() } else { Ok(()) }
     }
 
     /// Returns whether a remote system changed since the last call.
@@ -545,20 +568,45 @@ impl<'d> Run<'d> {
         self.remotes.iter().map(|(name, remote)| (Arc::clone(name), remote.state())).collect()
     }
 
-    fn check(&self, when: When) -> Result<(), End> {
-        let mut checks = self.definition.checks.iter().filter(|check| check.when == when).peekable();
+    /// Checks the conditions on changes.
+    fn check_change(&mut self) -> Result<(), End> {
+        let is_on_changes = |when| when != When::Quiet;
+        if !self.definition.checks.iter().any(|check| is_on_changes(check.when)) {
+            return Ok(());
+        }
+        let world = self.world();
+        for (place, check) in
+            self.definition.checks.iter().enumerate().filter(|(_, check)| is_on_changes(check.when))
+        {
+            let holds = (check.holds)(&Now { world: &world });
+            let has_held = self.held.contains(&place);
+            if holds {
+                self.held.insert(place);
+            } else if check.when == When::Always || (check.when == When::Lasting && has_held) {
+                return Err(self.failed(check, if has_held { "any more" } else { "" }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the conditions on quiet worlds.
+    fn check_quiet(&self) -> Result<(), End> {
+        let mut checks = self.definition.checks.iter().filter(|check| check.when == When::Quiet).peekable();
         if checks.peek().is_none() {
             return Ok(());
         }
         let world = self.world();
         let failed = checks.find(|check| !(check.holds)(&Now { world: &world }));
-        failed.map_or(Ok(()), |check| {
-            let when = match self.begun {
-                0 => "before the first step".to_owned(),
-                begun => format!("after the step {:?} began", self.definition.steps[begun - 1].name),
-            };
-            Err(End::CheckFailed { check: check.name.to_string(), when })
-        })
+        failed.map_or(Ok(()), |check| Err(self.failed(check, "")))
+    }
+
+    fn failed(&self, check: &Check, more: &str) -> End {
+        let when = match self.begun {
+            0 => "before the first step".to_owned(),
+            begun => format!("after the step {:?} began", self.definition.steps[begun - 1].name),
+        };
+        let when = if more.is_empty() { when } else { format!("{more} {when}") };
+        End::CheckFailed { check: check.name.to_string(), when }
     }
 
     fn world(&self) -> World {
@@ -597,7 +645,7 @@ impl<'d> Run<'d> {
             return Ok(());
         }
         self.log(Action::Quiet);
-        self.check(When::Quiet)
+        self.check_quiet()
     }
 
     fn never_quiet(&self) -> End {

@@ -1,6 +1,6 @@
 //! Result of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Duration;
 
@@ -76,6 +76,8 @@ pub(crate) enum End {
     Threads,
     /// A reconcile panicked.
     Panicked { reason: String },
+    /// A request is reconciled while another reconcile of it goes on.
+    Overlap { controller: String, request: String },
     /// A check of the user's does not hold.
     CheckFailed { check: String, when: String },
 }
@@ -84,18 +86,38 @@ pub(crate) enum End {
 const CHANGES: u32 = 25;
 const TIMES_AS_MANY: u32 = 5;
 
-/// Numbers of changes that are too many, from those of the run without faults. That run has no limits.
+/// Number of actions without time passing that are a loop in the run without faults, and in others, beyond as many times those of
+/// that run.
+const ACTIONS_AT_ONCE: usize = 20_000;
+const MORE_ACTIONS_AT_ONCE: usize = 5_000;
+const TIMES_AS_MANY_ACTIONS: usize = 3;
+
+/// Numbers of changes and actions that are too many, from those of the run without faults. That run has no limits of changes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Limits(Option<BTreeMap<ObjectId, Counts>>);
+pub(crate) struct Limits(Option<WithoutFaults>);
+
+#[derive(Debug, Clone, Default)]
+struct WithoutFaults {
+    counts: BTreeMap<ObjectId, Counts>,
+    most_at_once: usize,
+}
 
 impl Limits {
     pub(crate) fn by(without_faults: &Outcome) -> Self {
-        Self(Some(without_faults.counts.clone()))
+        let Outcome { counts, most_at_once, .. } = without_faults;
+        Self(Some(WithoutFaults { counts: counts.clone(), most_at_once: *most_at_once }))
+    }
+
+    /// Maximum number of actions without time passing.
+    pub(crate) fn at_once(&self) -> usize {
+        self.0.as_ref().map_or(ACTIONS_AT_ONCE, |without_faults| {
+            without_faults.most_at_once.saturating_mul(TIMES_AS_MANY_ACTIONS) + MORE_ACTIONS_AT_ONCE
+        })
     }
 
     /// Returns an object that is changed too often, and how often.
     pub(crate) fn exceeded(&self, counts: &BTreeMap<ObjectId, Counts>) -> Option<(String, u32)> {
-        let expected = self.0.as_ref()?;
+        let expected = &self.0.as_ref()?.counts;
         let limit = |id: &ObjectId| {
             expected.get(id).map_or(0, |counts| counts.changed).saturating_mul(TIMES_AS_MANY) + CHANGES
         };
@@ -105,7 +127,7 @@ impl Limits {
 
     /// Number of changes of an object in the run without faults.
     pub(crate) fn expected(&self, object: &str) -> u32 {
-        let mut known = self.0.iter().flatten();
+        let mut known = self.0.iter().flat_map(|without_faults| &without_faults.counts);
         known.find(|(id, _)| id.to_string() == object).map_or(0, |(_, counts)| counts.changed)
     }
 }
@@ -118,14 +140,20 @@ pub(crate) struct Outcome {
     /// The world when it was last quiet, by number of steps done.
     pub(crate) quiet: BTreeMap<usize, World>,
     pub(crate) counts: BTreeMap<ObjectId, Counts>,
+    /// Largest number of actions without time passing.
+    pub(crate) most_at_once: usize,
     pub(crate) writes: Vec<Write>,
     pub(crate) lines: Vec<ArrivedLine>,
+    /// Writes that processes sent while another replica led, by name; with the process, and with the leader.
+    pub(crate) without_lead: BTreeMap<String, String>,
     /// Steps during which the garbage collector acted.
     pub(crate) collected: Vec<usize>,
     /// Requests that fail at the end, with their errors.
     pub(crate) failing: BTreeMap<String, String>,
     /// Last errors that the operator logged.
     pub(crate) errors: Vec<String>,
+    /// Conditions on changes that have held, as indices of the definition's checks.
+    pub(crate) held: BTreeSet<usize>,
     /// Real time for which the thread neither ran nor waited for a processor, by number of entries of the trace before.
     pub(crate) blocked: BTreeMap<usize, Duration>,
     /// Deviations of the plan that found no place.
@@ -140,7 +168,8 @@ mod tests {
     fn an_object_that_is_changed_without_end_exceeds_its_limit_and_one_that_is_changed_often_does_not() {
         let id = ObjectId::new("", "configmaps", "a", "x");
         let counts = |changed| BTreeMap::from([(id.clone(), Counts { changed, ..Counts::default() })]);
-        let exceeds = |expected, found| Limits(Some(counts(expected))).exceeded(&counts(found)).is_some();
+        let limits = |expected| Limits(Some(WithoutFaults { counts: counts(expected), most_at_once: 0 }));
+        let exceeds = |expected, found| limits(expected).exceeded(&counts(found)).is_some();
         assert!(exceeds(1, 60) && exceeds(0, 26) && exceeds(20, 200));
         assert!(!exceeds(1, 30) && !exceeds(20, 100));
         assert!(Limits::default().exceeded(&counts(1000)).is_none());

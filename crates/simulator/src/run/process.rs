@@ -17,7 +17,7 @@ use super::{Run, describe, outcome::End};
 use crate::{
     definition::{Instance, Program},
     gate::Gate,
-    names::{Actor, ProcessName},
+    names::{Actor, ProcessName, is_masked_resource},
     plan::Restart,
     remote::SetUp,
     trace::Action,
@@ -153,6 +153,32 @@ impl Run<'_> {
         active
             .or_else(|| self.processes.iter().find(has))
             .map_or(self.processes[0].actor, |process| process.actor)
+    }
+
+    /// Whether the processes with a controller of this name are of one program.
+    pub(super) fn is_of_one_program(&self, controller: &str) -> bool {
+        let having = self.processes.iter().filter(|process| process.has_controller(controller));
+        let mut programs: Vec<usize> = having.map(|process| process.program).collect();
+        programs.dedup();
+        programs.len() < 2
+    }
+
+    /// Notes writes that processes have sent while another replica of their program led.
+    pub(super) fn note_leads(&mut self) {
+        for (actor, name) in self.hub.take_sent() {
+            let resource = name.target.split('/').next().unwrap_or_default();
+            let Some(process) = self.processes.iter().find(|process| process.actor == actor) else {
+                continue;
+            };
+            if is_masked_resource(resource) || !self.elects(process.program) || process.leads() {
+                continue;
+            }
+            let is_leader = |other: &&Process| other.program == process.program && other.leads();
+            if let Some(leader) = self.processes.iter().find(is_leader) {
+                let processes = format!("{actor} does not lead any more, {} does", leader.actor);
+                self.without_lead.entry(name.to_string()).or_insert(processes);
+            }
+        }
     }
 
     /// Starts processes that are due, and notes those that have ended. Returns whether one was started, and is to run first.
