@@ -1,0 +1,162 @@
+//! Determinism and speed, measured in processor time of this thread.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use kube_simulator::{Explore, Simulation};
+
+use crate::workloads;
+
+/// Traces of one plan that must be equal, in so many processes of each profile.
+const TRACES: usize = 1000;
+const PROCESSES: usize = 4;
+
+/// Runs of a replay: the run without faults three times, and the plan.
+const RUNS_OF_A_REPLAY: u32 = 4;
+
+/// A measured figure and its goal.
+pub(crate) struct Figure {
+    name: String,
+    measured: String,
+    goal: String,
+    pub(crate) is_met: bool,
+    pub(crate) is_determinism: bool,
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let met = if self.is_met { "yes" } else { "**no**" };
+        write!(f, "| {} | {} | {} | {met} |", self.name, self.measured, self.goal)
+    }
+}
+
+/// Measures all figures.
+pub(crate) fn all() -> Result<Vec<Figure>, String> {
+    let mut figures = vec![determinism()?];
+    let speed: [fn() -> Figure; 4] = [start, reconciles, idle_day, sweep];
+    for measure in speed {
+        let figure = measure();
+        eprintln!("{figure}");
+        figures.push(figure);
+    }
+    Ok(figures)
+}
+
+/// Plays the plan, and prints the hashes of its traces with their numbers.
+pub(crate) fn print_traces(number: usize) -> std::process::ExitCode {
+    let mut hashes: BTreeMap<u64, usize> = BTreeMap::new();
+    for _ in 0..number {
+        let finding = workloads::doubling().replay(workloads::PLAN).ok().flatten();
+        let trace = finding.map(|finding| finding.trace().join("\n")).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        trace.hash(&mut hasher);
+        *hashes.entry(hasher.finish()).or_default() += 1;
+    }
+    for (hash, number) in hashes {
+        println!("{hash:016x} {number}");
+    }
+    std::process::ExitCode::SUCCESS
+}
+
+/// Plays one plan in several processes of both profiles, and compares the traces.
+fn determinism() -> Result<Figure, String> {
+    let mut hashes: BTreeMap<String, usize> = BTreeMap::new();
+    for profile in [None, Some("--release")] {
+        for _ in 0..PROCESSES {
+            let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            command.args(["run", "-q", "-p", "kube-simulator", "--features", "report"]).args(profile);
+            command.args(["--", "traces", &(TRACES / (2 * PROCESSES)).to_string()]);
+            let output = command.stderr(Stdio::inherit()).output();
+            let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
+            if !output.status.success() {
+                return Err("the program for traces failed".to_owned());
+            }
+            for line in String::from_utf8_lossy(&output.stdout).lines() {
+                let (hash, number) = line.split_once(' ').ok_or("the program for traces printed no hash")?;
+                *hashes.entry(hash.to_owned()).or_default() += number.parse::<usize>().unwrap_or_default();
+            }
+        }
+    }
+    let equal = hashes.values().max().copied().unwrap_or_default();
+    Ok(Figure {
+        name: format!("equal traces of one plan, in {PROCESSES} processes each of debug and release"),
+        measured: format!("{equal} of {TRACES}"),
+        goal: "all".to_owned(),
+        is_met: equal == TRACES,
+        is_determinism: true,
+    })
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    Duration::from_nanos(nanoseconds)
+}
+
+fn took(work: impl FnOnce()) -> Duration {
+    let before = processor_time();
+    work();
+    processor_time().saturating_sub(before)
+}
+
+/// Processor time of one run without faults.
+fn one_run(simulation: Simulation) -> Duration {
+    let all = took(|| {
+        let found = simulation.replay("").expect("an empty plan is a plan");
+        assert!(found.is_none(), "{}", found.expect("a finding"));
+    });
+    all / RUNS_OF_A_REPLAY
+}
+
+fn at_most(name: &str, measured: Duration, goal: Duration) -> Figure {
+    Figure {
+        name: name.to_owned(),
+        measured: format!("{measured:.1?}"),
+        goal: format!("≤ {goal:?}"),
+        is_met: measured <= goal,
+        is_determinism: false,
+    }
+}
+
+fn start() -> Figure {
+    let runs = 25;
+    let all: Duration = (0..runs).map(|_| one_run(workloads::nothing())).sum();
+    at_most("a run in which nothing happens", all / runs, Duration::from_millis(10))
+}
+
+fn reconciles() -> Figure {
+    const OBJECTS: u32 = 1000;
+    const GOAL: f64 = 10_000.0;
+    let time =
+        one_run(workloads::one_write_each(OBJECTS as usize)).saturating_sub(one_run(workloads::nothing()));
+    let rate = f64::from(OBJECTS) / time.as_secs_f64();
+    Figure {
+        name: format!("reconciles with one write each, of {OBJECTS} objects that a user creates"),
+        measured: format!("{rate:.0} a second"),
+        goal: format!("≥ {GOAL} a second"),
+        is_met: rate >= GOAL,
+        is_determinism: false,
+    }
+}
+
+fn idle_day() -> Figure {
+    let name = "a run with a day in which nothing happens to 1,000 objects";
+    at_most(name, one_run(workloads::idle_day(1000)), Duration::from_secs(5))
+}
+
+fn sweep() -> Figure {
+    let mut plans = 0;
+    let time = took(|| {
+        let explore = Explore::crashes().budget(Duration::from_secs(3600));
+        let report = workloads::many_writes(25).explore(explore);
+        assert!(report.is_complete(), "the budget ended before the sweep");
+        plans = report.plans;
+    });
+    at_most(&format!("crash sweep of 1,750 writes: {plans} plans"), time, Duration::from_secs(300))
+}

@@ -1,0 +1,71 @@
+//! `cargo run --release -p kube-simulator --features report -- report`: measures the simulator against its goals.
+//!
+//! It plays the corpus of buggy operators and their twins, the simulations of the examples, and workloads of known sizes, and prints a
+//! table in Markdown: which bugs were found, after how long, which operators without a bug were blamed, whether runs repeat, and how
+//! fast they are. With files that `SIMULATION_REPORT` has written, it sums these up: `… -- report file.json…`.
+//!
+//! Exit code 0: all goals are met; 1: a bug was missed, an operator without one was blamed, or a figure misses its goal; 2: runs did not
+//! repeat; 3: the budget ended before some search.
+
+mod figures;
+mod searches;
+mod workloads;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use crate::figures::Figure;
+
+const USAGE: &str = "usage: kube-simulator report [FILE…]   sums up the files that SIMULATION_REPORT names; without files it plays the\n\
+                     \u{20}                                    corpus and the examples, and measures, which takes half an hour\n\
+                     \u{20}      kube-simulator figures          measures only\n\
+                     \u{20}      kube-simulator traces NUMBER    plays one plan that often, and prints a hash of the traces";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    let result = match (&*command, &*rest) {
+        ("report", []) => searches::play().and_then(|file| report(&[file], true)),
+        ("report", files) => report(&files.iter().map(PathBuf::from).collect::<Vec<_>>(), false),
+        ("figures", []) => figures::all().map(|figures| print(&figures)),
+        ("traces", [number]) => {
+            number.parse().map_err(|_| format!("{number:?} is not a number")).map(figures::print_traces)
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn report(files: &[PathBuf], with_figures: bool) -> Result<ExitCode, String> {
+    let summary = searches::Summary::of(&searches::read(files)?);
+    print!("{summary}");
+    if !with_figures {
+        return Ok(ExitCode::from(summary.exit_code()));
+    }
+    let figures = figures::all()?;
+    println!();
+    let code = print(&figures);
+    Ok(match summary.exit_code() {
+        0 => code,
+        other => ExitCode::from(other),
+    })
+}
+
+/// Prints a table of figures, and returns the exit code.
+fn print(figures: &[Figure]) -> ExitCode {
+    println!("| figure | measured | goal | met |\n|---|---|---|---|");
+    for figure in figures {
+        println!("{figure}");
+    }
+    match figures.iter().find(|figure| !figure.is_met) {
+        None => ExitCode::SUCCESS,
+        Some(figure) if figure.is_determinism => ExitCode::from(2),
+        Some(_) => ExitCode::FAILURE,
+    }
+}

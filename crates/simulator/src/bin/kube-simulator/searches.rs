@@ -1,0 +1,227 @@
+//! Searches of the corpus and of the examples, which tests play, and their summary.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Budget of each search. A bug must be found earlier.
+const BUDGET: &str = "600s";
+
+/// Longest processor time in which a bug may be found, in seconds, and longest story.
+const LONGEST: f64 = 60.0;
+const LINES: u64 = 15;
+
+/// End of the names of tests of operators without a bug in the corpus.
+const TWIN: &str = "::the_twin_is_silent";
+
+/// Mark of the tests of examples in the reports, which have no bugs.
+const EXAMPLE: &str = "example ";
+
+/// Simulations of the examples: packages, and arguments of `cargo test` that select the tests.
+const EXAMPLES: [(&str, &[&str]); 5] = [
+    ("guestbook", &["--test", "simulation"]),
+    ("pod-labeller", &["--bins", "labels_survive"]),
+    ("secret-sync", &["--test", "simulation"]),
+    ("metadata-watcher", &["--test", "simulation"]),
+    ("leader-election", &["--bins", "a_candidate_leads_again"]),
+];
+
+/// Runs the corpus and the examples, and returns the file with their reports.
+pub(crate) fn play() -> Result<PathBuf, String> {
+    let folder = std::env::temp_dir().join(format!("kube-simulator-report-{}", std::process::id()));
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let mut all = String::new();
+    let corpus = ("kube-simulator", &["--test", "corpus"][..]);
+    for (package, tests) in std::iter::once(corpus).chain(EXAMPLES) {
+        let file = folder.join(package);
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(["test", "-p", package]);
+        if !cfg!(debug_assertions) {
+            command.arg("--release");
+        }
+        let (target, filter) = match tests {
+            ["--bins", filter] => (vec!["--bins"], vec![*filter]),
+            tests => (tests.to_vec(), Vec::new()),
+        };
+        command.args(target).arg("--").args(filter).arg("--test-threads=1");
+        command.env("SIMULATION_REPORT", &file).env("SIMULATION_BUDGET", BUDGET);
+        // The table is on standard output. A failed test is in the report, too.
+        command.stdout(std::io::stderr());
+        command.status().map_err(|error| format!("cargo cannot be run: {error}"))?;
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| format!("the tests of {package} wrote no report: {error}"))?;
+        for line in text.lines() {
+            let mut search = parse(&file, line)?;
+            if package != corpus.0 {
+                search["test"] = format!("{EXAMPLE}{package}").into();
+            }
+            all.push_str(&format!("{search}\n"));
+        }
+    }
+    let file = folder.join("all");
+    std::fs::write(&file, all).map_err(failed)?;
+    Ok(file)
+}
+
+/// Reads reports, one a line.
+pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Value>, String> {
+    let mut searches = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error.to_string()))?;
+        for line in text.lines() {
+            searches.push(parse(file, line)?);
+        }
+    }
+    Ok(searches)
+}
+
+fn parse(file: &Path, line: &str) -> Result<Value, String> {
+    serde_json::from_str(line).map_err(|error| unreadable(file, &error.to_string()))
+}
+
+fn unreadable(file: &Path, error: &str) -> String {
+    format!("{} is no report of a simulation: {error}", file.display())
+}
+
+/// Summary of searches, by operator.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    rows: Vec<String>,
+    /// Whether each bug was found in time, and each operator without one blamed.
+    bugs: BTreeMap<String, bool>,
+    twins: BTreeMap<String, bool>,
+    examples: BTreeMap<String, bool>,
+    slowest: f64,
+    /// Findings, and those with a short story, with a marked write, and with one deviation at most.
+    findings: usize,
+    short: usize,
+    marked: usize,
+    single: usize,
+    /// Plans played for operators without a bug.
+    plans: u64,
+    is_late: bool,
+}
+
+impl Summary {
+    pub(crate) fn of(searches: &[Value]) -> Self {
+        let mut summary = Self::default();
+        searches.iter().for_each(|search| summary.add(search));
+        summary
+    }
+
+    fn add(&mut self, search: &Value) {
+        let name = search["test"].as_str().unwrap_or_default();
+        let seconds = search["processorSeconds"].as_f64().or_else(|| search["seconds"].as_f64());
+        let seconds = seconds.unwrap_or_default();
+        let found = search["found"].as_str();
+        let result = match found {
+            Some(oracle) => {
+                let lines = search["lines"].as_u64().unwrap_or_default();
+                let deviations = search["deviations"].as_u64().unwrap_or_default();
+                self.findings += 1;
+                self.short += usize::from(lines <= LINES);
+                self.marked += usize::from(search["guilty"].is_string());
+                self.single += usize::from(deviations <= 1);
+                let guilty = search["guilty"].as_str().unwrap_or("no write is marked");
+                let guilty: Vec<&str> = guilty.split_whitespace().skip(1).collect();
+                let guilty = guilty.join(" ");
+                let guilty = guilty.split('←').next().unwrap_or_default().trim();
+                format!("{oracle}, {deviations} deviations, {lines} lines: {guilty}")
+            }
+            None => {
+                self.is_late |= search["played"] != search["plans"];
+                format!("nothing in {} of {} plans", search["played"], search["plans"])
+            }
+        };
+        self.rows.push(format!("| `{name}` | {seconds:.2} | {result} |"));
+        let operator = name.split("::").next().unwrap_or_default().to_owned();
+        let played = search["played"].as_u64().unwrap_or_default();
+        if let Some(example) = name.strip_prefix(EXAMPLE) {
+            *self.examples.entry(example.to_owned()).or_default() |= found.is_some();
+            self.plans += played;
+        } else if name.ends_with(TWIN) {
+            *self.twins.entry(operator).or_default() |= found.is_some();
+            self.plans += played;
+        } else {
+            *self.bugs.entry(operator).or_default() |= found.is_some() && seconds <= LONGEST;
+            self.slowest = self.slowest.max(seconds);
+        }
+    }
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        let is_missed = self.bugs.values().any(|found| !found) || self.bugs.len() + self.twins.len() == 0;
+        let is_blamed = self.twins.values().chain(self.examples.values()).any(|found| *found);
+        if is_missed || is_blamed {
+            1
+        } else if self.is_late {
+            3
+        } else {
+            0
+        }
+    }
+}
+
+/// Names with a value, for a message.
+fn names(of: &BTreeMap<String, bool>, value: bool) -> String {
+    let named: Vec<&str> = of.iter().filter(|(_, found)| **found == value).map(|(name, _)| &**name).collect();
+    if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| search | seconds | result |\n|---|---:|---|")?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))?;
+        let count = |of: &BTreeMap<String, bool>, value| of.values().filter(|found| **found == value).count();
+        writeln!(f, "\n| searches | measured | goal |\n|---|---|---|")?;
+        let (bugs, findings) = (self.bugs.len(), self.findings);
+        let (found, missed) = (count(&self.bugs, true), names(&self.bugs, false));
+        writeln!(f, "| bugs found within {LONGEST} s of processor time{missed} | {found} of {bugs} | all |")?;
+        writeln!(f, "| longest search for a bug | {:.1} s | ≤ {LONGEST} s |", self.slowest)?;
+        for (of, all) in [("twins", &self.twins), ("examples", &self.examples)] {
+            let (blamed, of_them) = (count(all, true), names(all, true));
+            writeln!(f, "| {of} without a bug that were blamed{of_them} | {blamed} of {} | 0 |", all.len())?;
+        }
+        writeln!(f, "| plans played for operators without a bug | {} | |", self.plans)?;
+        writeln!(f, "| stories of at most {LINES} lines | {} of {findings} | all |", self.short)?;
+        writeln!(f, "| stories that mark the guilty write | {} of {findings} | all |", self.marked)?;
+        writeln!(f, "| plans of at most one deviation | {} of {findings} | |", self.single)?;
+        if self.is_late {
+            writeln!(f, "\nSome searches ended with their budget, which SIMULATION_BUDGET sets.")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn missed_bugs_blamed_operators_and_unfinished_searches_have_exit_codes() {
+        let bug = |found: Option<&str>, seconds: f64| {
+            json!({"test": "a::is_found", "found": found, "processorSeconds": seconds, "lines": 12, "deviations": 1,
+                "guilty": "  3  operator creates x   ← not in the run without faults", "plans": 3, "played": 3})
+        };
+        let silent = |test: &str, found: Option<&str>, played: u32| json!({"test": test, "found": found, "seconds": 1.0, "plans": 3, "played": played});
+        let twin = |found, played| silent("a::the_twin_is_silent", found, played);
+        let code = |searches: &[Value]| Summary::of(searches).exit_code();
+        assert_eq!(code(&[bug(Some("same objects"), 1.0), twin(None, 3)]), 0);
+        assert_eq!(code(&[bug(Some("same objects"), 61.0), twin(None, 3)]), 1);
+        assert_eq!(code(&[bug(None, 1.0), twin(None, 3)]), 1);
+        assert_eq!(code(&[bug(Some("quiet"), 1.0), twin(Some("quiet"), 3)]), 1);
+        assert_eq!(code(&[bug(Some("quiet"), 1.0), twin(None, 2)]), 3);
+        assert_eq!(code(&[bug(Some("quiet"), 1.0), silent("example x", Some("quiet"), 3)]), 1);
+        assert_eq!(code(&[]), 1);
+        let text = Summary::of(&[bug(Some("quiet"), 1.0), twin(Some("quiet"), 3)]).to_string();
+        assert!(text.contains("| quiet, 1 deviations, 12 lines: operator creates x |"), "{text}");
+        assert!(text.contains("| twins without a bug that were blamed: a | 1 of 1 | 0 |"), "{text}");
+    }
+}
