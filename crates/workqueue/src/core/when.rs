@@ -61,7 +61,7 @@ impl<K> Core<K> {
         let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
         (past.failed, past.own) = (true, now.after(delay.own));
         let once = matches!(self.options.back_off_events, BackOffEvents::Once { .. });
-        if once && until > now && !past.is_in_back_off(now) {
+        if once && !past.is_in_back_off(now) {
             (past.back_off, past.brought_forward, past.urgent) = (until, false, 0);
         }
         until

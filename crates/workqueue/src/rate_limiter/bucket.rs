@@ -190,9 +190,9 @@ impl<K: Clone + Eq + Hash> Bucket<K> {
             },
         );
         let previous = mem::replace(&mut slots.last, slot);
-        if !is_new && previous > now {
+        if !is_new && now < previous {
             let earlier = slots.earlier.get_or_insert_default();
-            earlier.retain(|slot| *slot > now);
+            earlier.retain(|slot| now < *slot);
             earlier.push(previous);
             if earlier.len() > EARLIER_SLOTS {
                 let (first, _) =

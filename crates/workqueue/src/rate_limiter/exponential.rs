@@ -60,7 +60,7 @@ impl Limits {
     fn delay(self, failures: u32) -> Duration {
         // Beyond 2⁶⁴ ns, five centuries, differences do not matter: the shift stays in range and the product saturates.
         let nanos = self.base.as_nanos().saturating_mul(1 << failures.min(64));
-        if nanos < self.max.as_nanos() { Duration::from_nanos_u128(nanos) } else { self.max }
+        Duration::from_nanos_u128(nanos.min(self.max.as_nanos()))
     }
 }
 
@@ -160,6 +160,15 @@ mod tests {
         *limiter.failures.get_or_insert(&"b", |_| false, || 0) = u32::MAX;
         assert_eq!(limiter.when(&"b", Instant::now()).as_nanos(), 1 << 64);
         assert_eq!(limiter.num_requeues(&"b"), u32::MAX, "the count saturates");
+    }
+
+    #[test]
+    fn all_delays_may_be_equal() {
+        let second = Duration::from_secs(1);
+        let mut limiter = ItemExponentialFailure::try_new(second, second).unwrap();
+        assert_eq!(delays(&mut limiter, &"a", Instant::now(), 3), [1.0, 1.0, 1.0]);
+        assert_eq!(limiter.limits().set(2 * second, 2 * second), Ok(()));
+        assert_eq!(delays(&mut limiter, &"a", Instant::now(), 2), [2.0, 2.0]);
     }
 
     #[test]

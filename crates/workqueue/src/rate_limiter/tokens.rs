@@ -27,7 +27,7 @@ pub(super) struct Tokens {
     /// Returned slots that are still to come, with their number.
     free: BTreeMap<Instant, u32>,
     /// Tokens of slots that passed unused while later ones are reserved. Separate from `level`, because they can be used
-    /// at once, not only behind the last reservation.
+    /// at once, not only behind the last reservation. Zero while `level` is not negative.
     spare: f64,
 }
 
@@ -88,7 +88,7 @@ impl Tokens {
         if slot <= now {
             return slot;
         }
-        let earlier = if self.level < 0.0 && self.spare >= 1.0 {
+        let earlier = if self.spare >= 1.0 {
             self.spare -= 1.0;
             now
         } else if self.level >= 1.0 {

@@ -225,10 +225,13 @@ fn a_key_that_succeeds_leaves_its_back_off() {
 #[test]
 fn a_time_that_was_asked_for_is_kept_to_in_back_off() {
     check(
-        &format!("{FAILED}; add a; get; limited a; done a; after a 0.01s; when a; at 0.01s; get"),
+        &format!(
+            "{FAILED}; add a; get; limited a; done a; after a 0.01s; when a; add a; when a; at 0.01s; get"
+        ),
         &expect![[r#"
         get: a
         get: a
+        when: 10ms Delayed
         when: 10ms Delayed
         get: a
         ready: -  waiting: -  processing: a
