@@ -122,8 +122,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 }
                 let due = match asked {
                     None => self.event(id, how.urgent, now),
-                    Some(asked) if asked.0 < until => self.accept(id, asked),
-                    Some(_) => return,
+                    Some(asked) if asked.0 >= until => return,
+                    Some(asked) => self.accept(id, asked),
                 };
                 if !matches!(due, Due::At(at, _) if at == until) {
                     self.order.remove_waiting(id, &mut self.slab);

@@ -56,7 +56,7 @@ impl Index {
             found.remove();
         }
         if self.0.len() < self.0.num_buckets() / 8 && self.0.num_buckets() > KEPT_BUCKETS {
-            self.rebuild(self.0.len() * 3 / 2, slab);
+            self.rebuild(self.0.len(), slab);
         }
     }
 
@@ -110,17 +110,18 @@ mod tests {
             }
         }
         assert_eq!(places, [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768]);
-        places.clear();
+        let mut shrunk = Vec::new();
         for (id, key) in ids.into_iter().zip(0..) {
             assert_eq!(index.find(slab[id].hash, |other| other == id), Some(id), "{key}");
             slab[id].key = None;
+            let before = index.places();
             index.remove(id, &slab);
             slab.vacate(id);
-            if places.last() != Some(&index.places()) {
-                places.push(index.places());
+            if index.places() != before {
+                shrunk.push((index.len(), index.places()));
             }
         }
-        assert_eq!(places, [32768, 8192, 2048, 512], "and the smallest tables stay");
+        assert_eq!(shrunk, [(4095, 8192), (1023, 2048), (255, 512)], "and the smallest tables stay");
         assert_eq!(index.len(), 0);
         for key in 0..800_u64 {
             index.reserve(&slab);

@@ -143,9 +143,11 @@ impl<K> Slab<K> {
     /// place is vacant. `None` if none was found in a bounded number of steps.
     pub(crate) fn next_to_sink(&mut self) -> Option<Id> {
         let lowest = self.vacancies.first()? / CHUNK;
+        let end = self.chunks.len() * CHUNK;
+        self.sunk_above = self.sunk_above.min(end);
         for _ in 0..8 {
-            if self.sunk_above <= (lowest + 1) * CHUNK || self.sunk_above > self.chunks.len() * CHUNK {
-                self.sunk_above = self.chunks.len() * CHUNK;
+            if self.sunk_above <= (lowest + 1) * CHUNK {
+                self.sunk_above = end;
             }
             let chunk = (self.sunk_above - 1) / CHUNK;
             let above = CHUNK - (self.sunk_above - chunk * CHUNK);
@@ -261,6 +263,20 @@ mod tests {
     }
 
     #[test]
+    fn the_chunk_that_the_next_key_uses_stays_if_fewer_than_64_other_places_are_vacant() {
+        for (others, present) in [(0, 23), (10, 23), (63, 23), (64, 22)] {
+            let (mut slab, ids) = filled(23 * CHUNK);
+            for id in ids[21 * CHUNK..].iter().step_by(2).take(others) {
+                remove(&mut slab, *id);
+            }
+            for id in &ids[20 * CHUNK..21 * CHUNK] {
+                remove(&mut slab, *id);
+            }
+            assert_eq!(slab.present, present, "{others}");
+        }
+    }
+
+    #[test]
     fn low_places_are_used_first_also_those_of_chunks_that_were_freed() {
         let (mut slab, ids) = filled(100 * CHUNK);
         for id in &ids[30 * CHUNK..60 * CHUNK] {
@@ -299,5 +315,18 @@ mod tests {
         }
         assert!(steps <= 300, "{steps}");
         assert_eq!((slab.len, slab.iter().count()), (40 * CHUNK / 10, 40 * CHUNK / 10));
+    }
+
+    #[test]
+    fn entries_that_cannot_move_lower_are_not_visited() {
+        let (mut slab, ids) = filled(40 * CHUNK);
+        remove(&mut slab, ids[20 * CHUNK]);
+        // None moves, so that each of those above is visited again and again.
+        for id in ids[21 * CHUNK..].iter().rev().cycle().take(3000) {
+            assert_eq!(slab.next_to_sink(), Some(*id));
+        }
+        let (mut slab, ids) = filled(40 * CHUNK);
+        remove(&mut slab, ids[39 * CHUNK + 5]);
+        assert_eq!(slab.next_to_sink(), None, "only the last chunk has a vacant place");
     }
 }
