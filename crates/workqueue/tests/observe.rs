@@ -96,6 +96,30 @@ async fn gauges_are_computed_when_somebody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn gauges_leave_out_runs_that_have_ended() {
+    let (queue, _) = recorded();
+    let mut items = Vec::new();
+    for key in ["a", "b", "c", "d"] {
+        queue.add(key);
+        items.push(queue.get().await);
+        advance(SECOND).await;
+    }
+    // They have run for 4, 3, 2 and 1 seconds. First one in the middle ends, then the first and the last one.
+    for (ended, unfinished, longest) in [(1, 7, 4), (0, 3, 2), (1, 2, 2)] {
+        drop(items.remove(ended));
+        let gauges = queue.gauges();
+        assert_eq!((gauges.unfinished, gauges.longest_running), (unfinished * SECOND, longest * SECOND));
+    }
+    queue.add("e");
+    items.push(queue.get().await);
+    advance(SECOND).await;
+    let gauges = queue.gauges();
+    assert_eq!((gauges.unfinished, gauges.longest_running), (4 * SECOND, 3 * SECOND));
+    items.clear();
+    assert_eq!((queue.gauges().unfinished, queue.gauges().longest_running), (Duration::ZERO, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_snapshot_says_of_every_key_where_it_is_and_why() {
     let queue = Queue::new(Options::default().fair_by(|key: &&str| Flow::from(&key[..1])));
     queue.add("a1");
@@ -197,6 +221,21 @@ async fn a_snapshot_of_many_keys_has_each_of_them_once() {
     let mut keys: Vec<u32> = queue.snapshot().map(|key| key.key).collect();
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..10_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_can_be_read_in_pages() {
+    let queue: Queue<u32> = Queue::new(Options::default());
+    assert!(queue.snapshot_page(0).is_empty());
+    for key in 0..1000 {
+        queue.add(key);
+    }
+    let pages: Vec<_> = (0..queue.snapshot_pages()).rev().map(|page| queue.snapshot_page(page)).collect();
+    assert!(pages.iter().all(|keys| keys.len() <= 64));
+    let mut keys: Vec<u32> = pages.iter().flatten().map(|key| key.key).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..1000));
+    assert!(queue.snapshot_page(queue.snapshot_pages()).is_empty(), "there is no such page");
 }
 
 #[tokio::test(start_paused = true)]

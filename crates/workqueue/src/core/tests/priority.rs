@@ -66,6 +66,24 @@ fn a_key_does_not_stay_low_after_a_real_event_during_its_run() {
 }
 
 #[test]
+fn the_clock_is_read_only_if_keys_of_several_classes_are_ready() {
+    let mut core = Core::new(Options::default(), Instant::now());
+    let reads = std::cell::Cell::new(0);
+    let take = |core: &mut Core<u32>| {
+        let now = Now::new(|| {
+            reads.set(reads.get() + 1);
+            Moment::START
+        });
+        let Taken::Key(loan) = core.take(&now) else { panic!("a key is ready") };
+        (*loan.key(), reads.take())
+    };
+    for (key, priority) in [(1, Priority::High), (2, Priority::Low), (3, Priority::Low)] {
+        core.add_at(Moment::START, key, AddOptions::default().priority(priority));
+    }
+    assert_eq!([take(&mut core), take(&mut core), take(&mut core)], [(1, 1), (2, 0), (3, 0)]);
+}
+
+#[test]
 fn aged_keys_get_their_share_and_no_more() {
     let script =
         "add low a; add low b; add o; get; at 1s; add p; add q; add r; add s; add t; add u; add v; add w";
