@@ -10,8 +10,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -23,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    handler::ServerHandler,
+    handler::{ServerHandler, ServerResponse},
     read_timeout::{ReadTimeout, TimedStream},
 };
 
@@ -66,8 +64,9 @@ async fn http1(
     let mut builder = http1::Builder::new();
     // hyper's timeout is off, because `ReadTimeout` distinguishes idle time from the time of a request.
     builder.header_read_timeout(None).max_buf_size(MAX_HEADER_BYTES as usize);
-    let timeout = read_timeout.clone();
-    let service = service_fn(move |request| answer(request, handler.clone(), timeout.clone()));
+    let (timeout, ending) = (read_timeout.clone(), closing.clone());
+    let service =
+        service_fn(move |request| answer(request, handler.clone(), timeout.clone(), ending.clone()));
     let connection = builder.serve_connection(stream, service);
     // No grace period: a client that has sent half a request expects no response.
     finish(connection, http1::Connection::graceful_shutdown, &closing, &read_timeout, Duration::ZERO).await;
@@ -78,10 +77,11 @@ async fn answer(
     request: http::Request<Incoming>,
     handler: ServerHandler,
     read_timeout: ReadTimeout,
-) -> Result<http::Response<Full<Bytes>>, Infallible> {
-    // Dropped with the response, which starts the idle time.
-    let _running = read_timeout.request_begins();
-    Ok(handler.handle(request).await.map(Full::new))
+    closing: CancellationToken,
+) -> Result<ServerResponse, Infallible> {
+    // Dropped with the response, which starts the idle time; with a stream, when that ends.
+    let running = read_timeout.request_begins();
+    Ok(handler.handle(request).await.map(|body| body.ending_with(closing, running)))
 }
 
 /// Drives a connection to its end. When the server closes, running requests are answered, and a client in the middle of a

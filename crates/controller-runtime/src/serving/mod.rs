@@ -25,7 +25,7 @@ pub use tokio_rustls::rustls;
 use self::handler::ServerHandler;
 pub(crate) use self::{
     certificates::{AdaptTls, CertificateSource, Certificates, CurrentCertificate},
-    handler::{BodyHandler, BoxHandler, boxed, text},
+    handler::{BodyHandler, BoxHandler, ResponseBody, ServerResponse, boxed, text},
     listen::Listen,
     metrics_server::ExtraHandlers,
 };

@@ -45,8 +45,9 @@ pub(super) async fn serve(
         .max_header_list_size(MAX_HEADER_BYTES)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW);
-    let timeout = read_timeout.clone();
-    let service = service_fn(move |request| answer(request, handler.clone(), timeout.clone()));
+    let (timeout, ending) = (read_timeout.clone(), closing.clone());
+    let service =
+        service_fn(move |request| answer(request, handler.clone(), timeout.clone(), ending.clone()));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     finish(connection, http2::Connection::graceful_shutdown, &closing, &read_timeout, FAREWELL).await;
 }

@@ -15,8 +15,8 @@ use tokio_rustls::rustls::ServerConfig;
 pub(crate) use self::extra_handlers::ExtraHandlers;
 use self::{access::Access, extra_handlers::METRICS};
 use super::{
-    BoxHandler, Endpoint, Handler, HttpRequest, HttpResponse, Listen, Serving, boxed, certificates::AdaptTls,
-    text,
+    BoxHandler, Endpoint, Handler, HttpRequest, HttpResponse, Listen, ResponseBody, ServerResponse, Serving,
+    boxed, certificates::AdaptTls, text,
 };
 use crate::{
     metrics::Metrics,
@@ -169,7 +169,8 @@ impl MetricsServerOptions {
         self
     }
 
-    /// Serves `path` with `handler`, in place of an earlier handler. `/metrics` cannot be replaced.
+    /// Serves `path` with `handler`, in place of an earlier handler. `/metrics` cannot be replaced. A path that ends with a slash
+    /// matches all paths that begin with it, as in Go's `http.ServeMux`; the longest path wins.
     ///
     /// [`Manager::add_metrics_server_extra_handler`](crate::Manager::add_metrics_server_extra_handler) does so later.
     #[doc(alias = "ExtraHandlers")]
@@ -206,32 +207,38 @@ impl MetricsServerOptions {
         }
         let access = self.is_guarded().then(|| Arc::new(Access::new(client, rng)));
         let filters = self.filters.clone();
-        boxed(move |mut request: HttpRequest| {
+        Arc::new(move |mut request: HttpRequest| {
             let (metrics, access, filters) = (metrics.clone(), access.clone(), filters.clone());
-            let extra = extra.get(request.uri().path());
-            async move {
-                if let Some(access) = access
+            let path = request.uri().path();
+            let (public, extra) = (extra.get_public(path), extra.get(path));
+            let answered = async move {
+                if let Some(access) = access.filter(|_| public.is_none())
                     && let Err(refusal) = access.check(&request).await
                 {
-                    return refusal;
+                    return whole(refusal);
                 }
                 for filter in filters {
                     request = match filter(request).await {
                         Ok(request) => request,
-                        Err(refusal) => return refusal,
+                        Err(refusal) => return whole(refusal),
                     };
                 }
-                match (request.uri().path(), extra) {
+                match (request.uri().path(), public.or(extra)) {
                     (METRICS, _) if request.method() != Method::GET => {
-                        text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n")
+                        whole(text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n"))
                     }
-                    (METRICS, _) => exposition(&metrics),
+                    (METRICS, _) => whole(exposition(&metrics)),
                     (_, Some(handler)) => handler(request).await,
-                    (_, None) => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+                    (_, None) => whole(text(StatusCode::NOT_FOUND, "404 page not found\n")),
                 }
-            }
+            };
+            answered.boxed()
         })
     }
+}
+
+fn whole(response: HttpResponse) -> ServerResponse {
+    response.map(ResponseBody::from)
 }
 
 /// Always the text format of Prometheus, as in Go, whatever format was requested: OpenMetrics writes the bounds of
