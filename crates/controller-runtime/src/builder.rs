@@ -180,14 +180,14 @@ impl<'m> Builder<'m> {
         let name = kind.resource().kind.to_lowercase();
         let subject =
             ForKind { kind, place, own, owner, has_status: has_status::<K>(), finalizers: Vec::new() };
-        self.begin(name, subject, Some(ForKind::attach), ForKind::log)
+        self.begin(name, subject, Some(ForKind::attach), ForKind::log, Some(ObjectKey::parse))
     }
 
     /// Starts a controller of requests of any type, called `name`. Its sources decide which requests it reconciles.
     #[doc(alias = "TypedControllerManagedBy")]
     #[track_caller]
     pub fn for_requests<R: Request>(self, name: impl Into<String>) -> ControllerBuilder<'m, R, ForRequests> {
-        self.begin(name.into(), ForRequests, None, |_, name| Log::of_requests(name))
+        self.begin(name.into(), ForRequests, None, |_, name| Log::of_requests(name), None)
     }
 
     #[track_caller]
@@ -197,6 +197,7 @@ impl<'m> Builder<'m> {
         subject: S,
         own_source: Option<AttachSubject<R, S>>,
         log: fn(&S, &str) -> Log<R>,
+        parse: Option<fn(&str) -> Option<R>>,
     ) -> ControllerBuilder<'m, R, S> {
         let (options, filters, sources, webhooks) =
             (ControllerOptions::default(), Vec::new(), Vec::new(), Vec::new());
@@ -208,6 +209,7 @@ impl<'m> Builder<'m> {
             subject,
             own_source,
             log,
+            parse,
             filters,
             sources,
             webhooks,
@@ -229,6 +231,7 @@ pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     /// Starts the source that watches the controller's own kind, if it has one.
     own_source: Option<AttachSubject<R, S>>,
     log: fn(&S, &str) -> Log<R>,
+    parse: Option<fn(&str) -> Option<R>>,
     filters: Vec<Box<dyn EventFilter>>,
     sources: Vec<Attach<R>>,
     webhooks: Vec<Registration>,
@@ -569,7 +572,18 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         metrics: &Metrics,
     ) -> Controller<R> {
         let Self {
-            manager, name, options, subject, own_source, log, filters, sources, events, needs, ..
+            manager,
+            name,
+            options,
+            subject,
+            own_source,
+            log,
+            parse,
+            filters,
+            sources,
+            events,
+            needs,
+            ..
         } = self;
         let clock = manager.clock();
         let log = log(&subject, &name);
@@ -587,7 +601,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         }
         // A gated client would fail on each standby, where a controller without election runs as well.
         let client = if settings.needs_leader_election { manager.client() } else { manager.ungated_client() };
-        let parts = Parts { name, options, settings, log, filters, sources, clock, reconciler, client };
+        let parts =
+            Parts { name, options, settings, log, parse, filters, sources, clock, reconciler, client };
         Controller::new(parts, metrics)
     }
 }

@@ -7,8 +7,11 @@ use futures::future::BoxFuture;
 use super::{sources::Sources, worker_pool::WantedWorkers};
 use crate::{
     findings::{Finding, objects::LastFailure},
+    metrics::ControllerMetrics,
     reconcile::Request,
-    request_queue::{Explain, Explanation, Overview, RequestQueue},
+    request_queue::{
+        Detail, Explain, Explanation, Overview, RequestFilter, RequestPage, RequestQueue, Summary,
+    },
 };
 
 /// Queue, sources and workers of a controller. May outlive it.
@@ -16,6 +19,8 @@ pub(crate) struct ExplainedController<R: Request> {
     pub(super) requests: RequestQueue<R>,
     pub(super) sources: Arc<Sources<R>>,
     pub(super) wanted_workers: Arc<WantedWorkers>,
+    pub(super) kind: Option<String>,
+    pub(super) metrics: ControllerMetrics,
 }
 
 impl<R: Request> Explain for ExplainedController<R> {
@@ -23,8 +28,37 @@ impl<R: Request> Explain for ExplainedController<R> {
         self.requests.overview()
     }
 
-    fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
-        self.requests.explain_text(text)
+    fn kind(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
+    fn summary(&self) -> Summary {
+        let (runs, failures) = self.metrics.runs();
+        let workers = *self.wanted_workers.borrow();
+        Summary { kind: self.kind.clone(), workers, runs, failures, ..self.requests.summary() }
+    }
+
+    fn detail(&self) -> Detail {
+        Detail {
+            summary: self.summary(),
+            sources: self.sources(),
+            by_rule: self.requests.by_rule(),
+            by_source: self.metrics.runs_by_cause(),
+            errors: self.requests.errors(),
+            failed_events: self.requests.first_failed_events(),
+        }
+    }
+
+    fn requests<'s>(&'s self, filter: &'s RequestFilter) -> BoxFuture<'s, RequestPage> {
+        Box::pin(self.requests.list(filter))
+    }
+
+    fn explain_text<'s>(&'s self, text: &'s str) -> BoxFuture<'s, Result<Explanation, Vec<String>>> {
+        Box::pin(self.requests.explain_text(text))
+    }
+
+    fn explain_named(&self, text: &str) -> Result<Explanation, Vec<String>> {
+        self.requests.explain_named(text)
     }
 
     fn sources(&self) -> Vec<String> {

@@ -83,6 +83,8 @@ pub(crate) struct Parts<R: Request, T> {
     pub(crate) options: ControllerOptions<R>,
     pub(crate) settings: ControllerSettings,
     pub(crate) log: Log<R>,
+    /// Makes a request from its text, if that is possible without a search.
+    pub(crate) parse: Option<fn(&str) -> Option<R>>,
     pub(crate) filters: Vec<Box<dyn EventFilter>>,
     pub(crate) sources: Vec<Arc<dyn DynSource<R>>>,
     pub(crate) clock: Clock,
@@ -92,7 +94,8 @@ pub(crate) struct Parts<R: Request, T> {
 
 impl<R: Request> Controller<R> {
     pub(crate) fn new<T: Reconciler<Request = R>>(parts: Parts<R, T>, metrics: &Metrics) -> Self {
-        let Parts { name, options, settings, log, filters, sources, clock, reconciler, client } = parts;
+        let Parts { name, options, settings, log, parse, filters, sources, clock, reconciler, client } =
+            parts;
         let ControllerOptions { queue, new_queue, make_span, .. } = options;
         let queue = new_queue(&name, queue.metrics(metrics.queue(&name)));
         let watched = queue.clone();
@@ -105,7 +108,8 @@ impl<R: Request> Controller<R> {
             _queue_metrics: metrics
                 .queue_gauges(&name, settings.use_priority_queue, move || watched.gauges()),
             requests: RequestQueue::new(&name, queue, filters, settings.queue_order(), clock)
-                .with_failed_events(FailedEvents::new(metrics.failed_events(&name))),
+                .with_failed_events(FailedEvents::new(metrics.failed_events(&name)))
+                .with_parser(parse),
             wanted_workers: Arc::new(WantedWorkers::new(settings.max_concurrent_reconciles)),
             in_use: tokio::sync::Mutex::default(),
             workers: Mutex::default(),
@@ -123,6 +127,8 @@ impl<R: Request> Controller<R> {
             requests: self.requests.clone(),
             sources: Arc::clone(&self.sources),
             wanted_workers: Arc::clone(&self.wanted_workers),
+            kind: self.log.kind().map(ToString::to_string),
+            metrics: self.metrics.clone(),
         }
     }
 

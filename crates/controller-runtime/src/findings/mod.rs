@@ -9,7 +9,7 @@ pub(crate) mod back_off;
 pub(crate) mod client;
 mod fights;
 pub(crate) mod objects;
-mod owned_fields;
+pub(crate) mod owned_fields;
 mod refused_rights;
 mod refused_writes;
 pub(crate) mod self_triggers;

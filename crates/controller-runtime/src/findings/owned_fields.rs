@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Number of fields of one entry that are compared.
@@ -19,12 +19,57 @@ pub(super) struct ManagedFields {
     #[serde(default)]
     pub(super) time: Option<String>,
     #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    subresource: String,
+    #[serde(default)]
     fields_v1: Value,
 }
 
 /// The entries of a text; none if it is invalid.
 pub(super) fn entries(managed_fields: &[u8]) -> Vec<ManagedFields> {
     serde_json::from_slice(managed_fields).unwrap_or_default()
+}
+
+/// A field manager of an object, with the fields of one entry of `managedFields`.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct FieldManager {
+    manager: String,
+    /// `Apply` or `Update`.
+    operation: String,
+    /// Empty for the object itself.
+    subresource: String,
+    /// Time of its last change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    /// Paths of the first fields.
+    fields: Vec<String>,
+    /// Number of further fields.
+    more: usize,
+}
+
+/// Number of fields of a [`FieldManager`] that have their paths.
+const SHOWN: usize = 100;
+
+/// The field managers of an object, in the order of the text; none if that is invalid.
+pub(crate) fn field_managers(managed_fields: &[u8]) -> Vec<FieldManager> {
+    let manager = |entry: ManagedFields| {
+        let fields = entry.fields();
+        FieldManager {
+            more: fields.len().saturating_sub(SHOWN),
+            fields: fields.iter().take(SHOWN).map(ToString::to_string).collect(),
+            manager: entry.manager,
+            operation: entry.operation,
+            subresource: entry.subresource,
+            time: entry.time,
+        }
+    };
+    entries(managed_fields).into_iter().map(manager).collect()
+}
+
+/// The manager that added a finalizer, as far as that is known.
+pub(crate) fn finalizer_manager(managed_fields: &[u8], finalizer: &str) -> Option<String> {
+    manager_of_finalizer(&entries(managed_fields), finalizer)
 }
 
 /// Path of a field.
@@ -195,6 +240,16 @@ mod tests {
         assert_eq!(manager_of(&entries, &FieldPath(Vec::new()), "hpa"), None);
         assert_eq!(manager_of_finalizer(&entries, "x/y").as_deref(), Some("hpa"));
         assert_eq!(manager_of_finalizer(&entries, "x/z"), None);
+        let managers = serde_json::to_value(field_managers(managed.to_string().as_bytes())).expect("JSON");
+        let expected = json!([{
+            "manager": "hpa", "operation": "Update", "subresource": "", "time": "2026-01-01T10:00:00Z",
+            "fields": [
+                ".metadata.annotations[\"example.com/a\"]", ".metadata.finalizers[\"x/y\"]",
+                ".spec.containers[name=\"web\"].image", ".spec.replicas",
+            ],
+            "more": 0,
+        }]);
+        assert_eq!(managers, expected);
     }
 
     #[test]

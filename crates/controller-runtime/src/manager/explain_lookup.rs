@@ -1,13 +1,16 @@
 //! Explanations of why a request is not reconciled, in Rust and at the metrics server.
 
-use std::{borrow::Cow, sync::Weak};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Weak},
+};
 
 use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
 use super::Manager;
 use crate::{
-    request_queue::{Explanation, Overview},
+    request_queue::{Explain, Explanation, Overview},
     runnable::Runnables,
     serving::{HttpRequest, HttpResponse, text},
 };
@@ -88,16 +91,36 @@ fn overview(registry: &Runnables) -> Vec<Overview> {
 
 fn explain(registry: &Runnables, name: &str, request: &str) -> Result<Explanation, ExplainError> {
     let controllers = registry.controllers();
-    let Some((_, controller)) = controllers.iter().find(|(known, _)| **known == *name) else {
+    let controller = find_controller(&controllers, name)?;
+    controller.explain_named(request).map_err(|near| unknown_request(name, request, near))
+}
+
+/// Explains a request like [`explain`], but yields while it searches.
+pub(super) async fn explain_in_steps(
+    registry: &Runnables,
+    name: &str,
+    request: &str,
+) -> Result<Explanation, ExplainError> {
+    let controllers = registry.controllers();
+    let controller = find_controller(&controllers, name)?;
+    controller.explain_text(request).await.map_err(|near| unknown_request(name, request, near))
+}
+
+/// The controller of this name.
+pub(super) fn find_controller<'c>(
+    controllers: &'c [(Arc<str>, Arc<dyn Explain>)],
+    name: &str,
+) -> Result<&'c Arc<dyn Explain>, ExplainError> {
+    let found = controllers.iter().find(|(known, _)| **known == *name).map(|(_, found)| found);
+    found.ok_or_else(|| {
         let mut known: Vec<_> = controllers.iter().map(|(name, _)| name.to_string()).collect();
         known.sort();
-        return Err(ExplainError::UnknownController { name: name.to_owned(), known });
-    };
-    controller.explain_text(request).map_err(|near| ExplainError::UnknownRequest {
-        controller: name.to_owned(),
-        request: request.to_owned(),
-        near,
+        ExplainError::UnknownController { name: name.to_owned(), known }
     })
+}
+
+fn unknown_request(controller: &str, request: &str, near: Vec<String>) -> ExplainError {
+    ExplainError::UnknownRequest { controller: controller.to_owned(), request: request.to_owned(), near }
 }
 
 /// Answers a request to [`PATH`]. The registry is held weakly, because it holds the server that calls this.

@@ -5,19 +5,28 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use bytes::Bytes;
 use http::header::ACCEPT;
 use http_body_util::BodyExt;
 use k8s_openapi::jiff::Timestamp;
-use kube::client::Body;
+use kube::{client::Body, core::ApiResource};
 use kube_clock::Clock;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::{Duration, Instant, timeout};
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, timeout},
+};
 
-use super::{Manager, cluster::Clusters};
+use super::{
+    Manager,
+    cluster::Clusters,
+    explain_api::{RecentAnswers, Subscriptions},
+};
 use crate::{
     cache::{Cache, Trouble, TroubledObject, WatchState},
     client::Client,
+    error::BoxError,
     findings::{
         Finding,
         client::ClientFindings,
@@ -48,6 +57,12 @@ pub(super) struct Explainer {
     pub(super) webhooks: Webhooks,
     /// Versions of the troubled objects, by UID and version.
     pub(super) versions: Mutex<BTreeMap<(String, String), KnownVersion>>,
+    /// Name of the lease; `None` without leader election.
+    pub(super) lease: Option<String>,
+    /// Whether this process leads.
+    pub(super) leads: watch::Receiver<bool>,
+    pub(super) recent: RecentAnswers,
+    pub(super) subscriptions: Subscriptions,
 }
 
 impl Manager {
@@ -148,29 +163,37 @@ impl Explainer {
         objects::finding(object, known, &self.name, failure.as_ref(), now)
     }
 
-    /// The managed fields of an object, which caches do not have. Read by a list, for which every operator with a cache has the
-    /// permission. Empty if the read fails, or the object has another version now.
+    /// The managed fields of an object, which caches do not have. Empty if the read fails, or the object has another version now.
     async fn managed_fields(&self, object: &TroubledObject) -> Vec<u8> {
-        let read = self.read_metadata(object);
-        let list = timeout(READ_WITHIN, read).await.ok().flatten().unwrap_or_default();
+        let read = self.read_metadata(&object.resource, object.namespace.as_deref(), &object.name).await;
+        let list: Value = read.ok().and_then(|read| serde_json::from_slice(&read).ok()).unwrap_or_default();
         let metadata = &list["items"][0]["metadata"];
         let version = object.version.as_ref().map(ToString::to_string).unwrap_or_default();
         let is_same = metadata["resourceVersion"] == *version;
         if is_same { metadata["managedFields"].to_string().into_bytes() } else { Vec::new() }
     }
 
-    async fn read_metadata(&self, object: &TroubledObject) -> Option<Value> {
-        let TroubledObject { resource, namespace, name, .. } = object;
-        let kind = DynamicKind { resource: (**resource).clone(), is_namespaced: namespace.is_some() };
-        let (path, selector) = (kind.path(namespace.as_deref()), format!("metadata.name={name}"));
+    /// Reads the metadata of an object from the API server: a list with one item or none, for which every operator with a cache has
+    /// the permission.
+    pub(super) async fn read_metadata(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Bytes, BoxError> {
+        let kind = DynamicKind { resource: resource.clone(), is_namespaced: namespace.is_some() };
+        let (path, selector) = (kind.path(namespace), format!("metadata.name={name}"));
         let query =
             form_urlencoded::Serializer::new(String::new()).append_pair("fieldSelector", &selector).finish();
         let request = http::Request::get(format!("{path}?{query}"))
             .header(ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-            .body(Body::empty())
-            .ok()?;
-        let body = self.client.kube().send(request).await.ok()?.into_body().collect().await.ok()?;
-        serde_json::from_slice(&body.to_bytes()).ok()
+            .body(Body::empty())?;
+        let read = async {
+            let response = self.client.kube().send(request).await?;
+            let (code, body) = (response.status(), response.into_body().collect().await?.to_bytes());
+            if code.is_success() { Ok(body) } else { Err(format!("code {}", code.as_u16()).into()) }
+        };
+        timeout(READ_WITHIN, read).await?
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     cache_runnable::CacheRunnable,
     clients::{Clients, Observers, connect, host_of, metered},
     cluster::Clusters,
+    explain_api::{RecentAnswers, Subscriptions},
     explainer::Explainer,
     servers::Servers,
     webhook_setup::ManagerWebhooks,
@@ -156,6 +157,7 @@ impl Manager {
         });
         let (registry, clusters) = (Arc::new(Runnables::new(election.is_some())), Clusters::default());
         let webhooks = ManagerWebhooks::new(&options, &metrics);
+        let leads = watch::Sender::new(false);
         let explainer = Explainer {
             name: Arc::clone(&options.name),
             clock: Clock::new(options.epoch),
@@ -166,6 +168,10 @@ impl Manager {
             findings,
             webhooks: webhooks.registered().clone(),
             versions: Mutex::default(),
+            lease: election.as_ref().map(|election| election.options.id().to_owned()),
+            leads: leads.subscribe(),
+            recent: RecentAnswers::default(),
+            subscriptions: Subscriptions::default(),
         };
         let manager = Self {
             shared: Arc::new(ManagerShared {
@@ -178,7 +184,7 @@ impl Manager {
                 registry,
                 state: watch::Sender::new(State::Built),
                 readiness: watch::Sender::new(Readiness::NotYet),
-                leads: watch::Sender::new(false),
+                leads,
                 overdue: watch::Sender::default(),
                 election,
                 options,

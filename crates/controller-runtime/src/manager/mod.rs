@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod declared;
 mod error;
+mod explain_api;
 mod explain_lookup;
 mod explainer;
 #[cfg(feature = "clap")]

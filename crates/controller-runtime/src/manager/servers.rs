@@ -2,15 +2,18 @@
 
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
+use futures::FutureExt;
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::{Manager, explain_lookup};
+use super::{Manager, explain_api, explain_lookup};
 use crate::{
     error::BoxError,
     health::Checks,
     runnable::{Group, State},
-    serving::{Endpoint, ExtraHandlers, Handler, HttpRequest, HttpServer, Listen, Serving, boxed, text},
+    serving::{
+        Endpoint, ExtraHandlers, Handler, HttpRequest, HttpServer, Listen, ResponseBody, Serving, boxed, text,
+    },
 };
 
 /// Addresses of the manager's servers, and their checks and handlers.
@@ -100,6 +103,23 @@ impl Manager {
                 std::future::ready(answer)
             });
             servers.extra.insert(explain_lookup::PATH.to_owned(), explained);
+            let explainer = Arc::downgrade(&self.shared.explainer);
+            let api = Arc::new(move |request: HttpRequest| {
+                let explainer = explainer.upgrade().filter(|_| guarded);
+                async move {
+                    match explainer {
+                        Some(explainer) => explain_api::answer(explainer, request).await,
+                        // The server may answer a last request while the manager is dropped.
+                        None if guarded => explain_api::dropped().into(),
+                        None => explain_lookup::not_for_everybody().map(ResponseBody::from),
+                    }
+                }
+                .boxed()
+            });
+            servers.extra.insert(explain_api::PREFIX.to_owned(), api);
+            servers
+                .extra
+                .insert_public(explain_api::PAGE, boxed(async |request| explain_api::page(&request)));
             let (metrics, extra) = (self.shared.metrics.clone(), servers.extra.clone());
             let handler = options.metrics.handler(metrics, extra, client, options.rng());
             let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));

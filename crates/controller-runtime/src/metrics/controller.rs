@@ -11,7 +11,7 @@ use prometheus_client::{
 use super::example::Trace;
 use super::{
     Histograms, LabelPairs, of_controller,
-    reasons::{ReasonFamily, Reasons},
+    reasons::{ReasonFamily, Reasons, RunsByCause},
 };
 use crate::reconcile::{Action, Causes, NextRun, Outcome};
 
@@ -161,6 +161,18 @@ impl ControllerMetrics {
             #[cfg(feature = "opentelemetry")]
             trace: None,
         }
+    }
+
+    /// Number of reconciles that have ended, and of those that failed.
+    pub(crate) fn runs(&self) -> (u64, u64) {
+        let errors = self.error.get();
+        let others = [&self.success, &self.requeue, &self.requeue_after];
+        (others.iter().map(|counter| counter.get()).sum::<u64>() + errors, errors)
+    }
+
+    /// Number of reconciles by the source and type of the events that led to them.
+    pub(crate) fn runs_by_cause(&self) -> Vec<RunsByCause> {
+        self.reasons.totals()
     }
 
     /// Counts a panic of a reconcile.

@@ -87,7 +87,8 @@ use prometheus_client::{
 
 pub(crate) use self::{
     certificates::CertificateMetrics, controller::ControllerMetrics, election_metrics::ElectionMetrics,
-    failed_event_metrics::FailedEventMetrics, queue::QueueGauges, webhook::WebhookMetrics,
+    failed_event_metrics::FailedEventMetrics, queue::QueueGauges, reasons::RunsByCause,
+    webhook::WebhookMetrics,
 };
 use self::{
     controller::ControllerFamilies, election_metrics::ElectionFamilies,

@@ -7,6 +7,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
+use serde::Serialize;
 
 use super::LabelPairs;
 use crate::reconcile::{Cause, Causes, ChangeType};
@@ -32,6 +33,14 @@ impl ReasonFamily {
         let labels = [("controller", controller), ("source", source), ("change", change)];
         self.0.get_or_create_owned(&labels.map(|(name, value)| (name, value.to_owned())).to_vec())
     }
+}
+
+/// Number of reconciles with events of one type from one source; without a source, of those without an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct RunsByCause {
+    pub(crate) source: String,
+    pub(crate) change: &'static str,
+    pub(crate) runs: u64,
 }
 
 /// A source and the type of its event, with their counter.
@@ -60,6 +69,18 @@ impl Reasons {
                 self.count_one(cause);
             }
         }
+    }
+
+    /// The counts, those without an event first.
+    pub(super) fn totals(&self) -> Vec<RunsByCause> {
+        let no_event = RunsByCause { source: String::new(), change: "none", runs: self.no_event.get() };
+        let met = self.met.lock();
+        let others = met.iter().map(|(source, change, counter)| RunsByCause {
+            source: source.to_string(),
+            change: change.as_str(),
+            runs: counter.get(),
+        });
+        std::iter::once(no_event).chain(others).collect()
     }
 
     fn count_one(&self, Cause { source, change, .. }: &Cause) {
@@ -111,5 +132,12 @@ mod tests {
         assert_eq!(counted("", "none"), 1);
         assert_eq!((counted("pods", "updated"), counted("pods", "deleted")), (2, 1));
         assert_eq!((counted("secrets", "updated"), counted("secrets", "created")), (1, 0));
+        let totals = reasons.totals();
+        let totals =
+            totals.iter().map(|total| (&*total.source, total.change, total.runs)).collect::<Vec<_>>();
+        assert_eq!(
+            totals,
+            [("", "none", 1), ("pods", "updated", 2), ("pods", "deleted", 1), ("secrets", "updated", 1)]
+        );
     }
 }

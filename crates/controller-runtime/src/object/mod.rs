@@ -345,6 +345,15 @@ impl<K: Object> ObjectKey<K> {
         Some(Self::in_namespace(K::Scope::namespace(namespace)?, name))
     }
 
+    /// The key of a text such as `default/web`, with or without the kind in front; `None` if a namespaced kind has no namespace.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let name = text.rsplit(' ').next().unwrap_or(text);
+        match name.split_once('/') {
+            Some((namespace, name)) => Self::from_parts(Some(&Arc::from(namespace)), name),
+            None => Self::from_parts(None, name),
+        }
+    }
+
     /// The key in the given metadata; `None` if they are those of a cluster-scoped object and the kind is namespaced.
     pub(crate) fn of_meta(meta: &Meta) -> Option<Self> {
         let namespace = K::Scope::namespace(meta.shared_namespace())?;

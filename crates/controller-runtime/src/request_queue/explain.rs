@@ -75,7 +75,7 @@ pub enum RequestState {
 }
 
 /// Rule that delays a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub enum DelayReason {
@@ -95,6 +95,22 @@ pub enum DelayReason {
 /// Serialises a duration in seconds.
 pub(crate) fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(duration.as_secs_f64())
+}
+
+impl DelayReason {
+    /// Names that [`parse`](Self::parse) accepts.
+    pub(crate) const NAMES: &'static str = "delay, rateLimiter, backOffEvents or debounce";
+
+    /// Reads the form that `Serialize` writes.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "delay" => Self::Delay,
+            "rateLimiter" => Self::RateLimiter,
+            "backOffEvents" => Self::BackOffEvents,
+            "debounce" => Self::Debounce,
+            _ => return None,
+        })
+    }
 }
 
 impl From<Reason> for DelayReason {

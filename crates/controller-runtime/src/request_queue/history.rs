@@ -249,6 +249,11 @@ impl<R: Request> History<R> {
         self.slots.iter().map(|slot| &slot.request)
     }
 
+    /// The last run of each request, in no particular order.
+    pub(crate) fn last_runs(&self) -> impl Iterator<Item = &Run> {
+        self.slots.iter().filter_map(|slot| slot.runs.back())
+    }
+
     /// Failing requests, the one with the oldest last run first.
     pub(crate) fn failing(&self) -> impl Iterator<Item = &R> {
         self.slots_of(&self.failed).map(|slot| &slot.request)

@@ -7,6 +7,7 @@ mod failed_events;
 mod history;
 mod near;
 mod overview;
+mod summary;
 mod tracker;
 
 use std::{
@@ -31,6 +32,7 @@ pub(crate) use self::{
     enqueue::EventFailure,
     failed_events::{FailedEvents, FailedEventsOfSource},
     overview::Explain,
+    summary::{Cursor, Detail, RequestFilter, RequestPage, Standing, Summary},
     tracker::{Redelivery, Tracker},
 };
 use crate::{
@@ -64,6 +66,8 @@ pub(crate) struct RequestQueue<R: Request> {
     /// The manager's clock.
     pub(crate) clock: Clock,
     pub(crate) failed_events: FailedEvents,
+    /// Makes a request from its text, if that is possible without a search.
+    parse: Option<fn(&str) -> Option<R>>,
 }
 
 impl<R: Request> RequestQueue<R> {
@@ -84,11 +88,16 @@ impl<R: Request> RequestQueue<R> {
             redelivery: Redelivery::Never,
             clock,
             failed_events: FailedEvents::default(),
+            parse: None,
         }
     }
 
     pub(crate) fn with_failed_events(self, failed_events: FailedEvents) -> Self {
         Self { failed_events, ..self }
+    }
+
+    pub(crate) fn with_parser(self, parse: Option<fn(&str) -> Option<R>>) -> Self {
+        Self { parse, ..self }
     }
 
     /// Returns a handle for one source.
@@ -211,6 +220,7 @@ impl<R: Request> Clone for RequestQueue<R> {
             redelivery: self.redelivery,
             clock: self.clock,
             failed_events: self.failed_events.clone(),
+            parse: self.parse,
         }
     }
 }

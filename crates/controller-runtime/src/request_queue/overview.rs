@@ -7,7 +7,10 @@ use kube_workqueue::{KeyState, Reason};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{RequestQueue, explain::Explanation, failed_events::FailedEvent, name_of, near::near};
+use super::{
+    Detail, RequestFilter, RequestPage, RequestQueue, Summary, explain::Explanation,
+    failed_events::FailedEvent, name_of, near::near,
+};
 use crate::{
     findings::{
         Finding,
@@ -64,9 +67,25 @@ pub(crate) trait Explain: Send + Sync {
     /// Summary of all requests.
     fn overview(&self) -> Overview;
 
+    /// The kind that it reconciles, e.g. `Deployment.apps`; `None` if its requests are of another type.
+    fn kind(&self) -> Option<&str>;
+
+    /// Numbers of the controller. Their cost does not depend on the length of the queue.
+    fn summary(&self) -> Summary;
+
+    /// More about the controller, at a cost that does not depend on the length of the queue either.
+    fn detail(&self) -> Detail;
+
+    /// Lists requests, in no particular order. Yields in between.
+    fn requests<'s>(&'s self, filter: &'s RequestFilter) -> BoxFuture<'s, RequestPage>;
+
     /// Explains the request named by the text. If there is no such request in the queue or among those that ran last, and no
-    /// failed event of an object of that name, returns some with similar names.
-    fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>>;
+    /// failed event of an object of that name, returns some with similar names. Visits the queue only if the requests are of a type
+    /// that cannot be made from a text, and yields in between.
+    fn explain_text<'s>(&'s self, text: &'s str) -> BoxFuture<'s, Result<Explanation, Vec<String>>>;
+
+    /// Like [`explain_text`](Self::explain_text), but does not yield.
+    fn explain_named(&self, text: &str) -> Result<Explanation, Vec<String>>;
 
     /// Names of the controller's sources: those of kinds have the name of the resource.
     fn sources(&self) -> Vec<String>;
@@ -80,41 +99,63 @@ pub(crate) trait Explain: Send + Sync {
 
 impl<R: Request> RequestQueue<R> {
     pub(crate) fn overview(&self) -> Overview {
-        let (mut queued, mut waiting, mut running) = (0, 0, 0);
-        for seen in self.queue.snapshot() {
-            match seen.state {
-                KeyState::Ready { .. } => queued += 1,
-                KeyState::Waiting(_) => waiting += 1,
-                KeyState::Processing { .. } => running += 1,
-                _ => {}
-            }
-        }
+        let gauges = self.queue.gauges();
+        let (queued, waiting) = (gauges.depth.iter().sum(), gauges.waiting.iter().sum());
         let failing = |request: &R| Failing {
             request: format!("{request:?}"),
             error: self.tracker.last_error(request).unwrap_or_default(),
         };
         let failing = self.tracker.failing().iter().map(failing).collect();
         let failed_events = self.failed_events.first(FAILED_EVENTS, None);
-        Overview { controller: self.controller.to_string(), queued, waiting, running, failing, failed_events }
+        let (controller, running) = (self.controller.to_string(), gauges.processing);
+        Overview { controller, queued, waiting, running, failing, failed_events }
+    }
+
+    /// Explains the request named by the text, like [`Explain::explain_text`], but without pauses.
+    pub(crate) fn explain_named(&self, text: &str) -> Result<Explanation, Vec<String>> {
+        let known = match self.parse {
+            Some(parse) => parse(text).filter(|request| self.is_known(request, text)),
+            None => {
+                let queued = self.queue.snapshot().map(|seen| seen.key);
+                queued.chain(self.tracker.ran()).find(|request| is_named(request, text))
+            }
+        };
+        self.explain_known(known, text)
     }
 
     /// See [`Explain::explain_text`].
-    pub(crate) fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
-        let queued = self.queue.snapshot().map(|seen| seen.key).find(|request| is_named(request, text));
-        let known = queued.or_else(|| self.tracker.ran().into_iter().find(|request| is_named(request, text)));
-        match known {
-            Some(request) => Ok(self.explain(&request)),
-            None => {
-                // Its only events may have failed, so that no handler has enqueued it.
-                let failed_events = self.failed_events_of(text);
-                if !failed_events.is_empty() {
-                    return Ok(Explanation::of_failed_events(&self.controller, text, failed_events));
-                }
-                let ran = self.tracker.ran().into_iter();
-                let known = ran.chain(self.queue.snapshot().map(|seen| seen.key));
-                Err(near(text, known.map(|request| format!("{request:?}"))))
-            }
+    pub(crate) async fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
+        if self.parse.is_some() {
+            return self.explain_named(text);
         }
+        let (mut known, mut pace) = (None, Pace::begin());
+        for request in self.queue.snapshot().map(|seen| seen.key).chain(self.tracker.ran()) {
+            if is_named(&request, text) {
+                known = Some(request);
+                break;
+            }
+            pace.step().await;
+        }
+        self.explain_known(known, text)
+    }
+
+    fn is_known(&self, request: &R, text: &str) -> bool {
+        let is_there = self.queue.snapshot_of(request).is_some() || self.tracker.has_run(request);
+        is_there && is_named(request, text)
+    }
+
+    fn explain_known(&self, known: Option<R>, text: &str) -> Result<Explanation, Vec<String>> {
+        if let Some(request) = known {
+            return Ok(self.explain(&request));
+        }
+        // Its only events may have failed, so that no handler has enqueued it.
+        let failed_events = self.failed_events_of(text);
+        if !failed_events.is_empty() {
+            return Ok(Explanation::of_failed_events(&self.controller, text, failed_events));
+        }
+        let ran = self.tracker.ran().into_iter();
+        let known = ran.chain(self.queue.snapshot().map(|seen| seen.key));
+        Err(near(text, known.map(|request| format!("{request:?}"))))
     }
 
     /// Requests that run again and again because of their own writes.

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube_clock::Clock;
 use kube_workqueue::Queue;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::{
     explain::{Explanation, RequestState},
@@ -155,6 +155,21 @@ impl<R: Request> Tracker<R> {
         self.0.lock().history.failing().cloned().collect()
     }
 
+    /// Number of failing requests.
+    pub(crate) fn failing_count(&self) -> usize {
+        self.0.lock().history.failing().count()
+    }
+
+    /// Durations of the last runs of the requests with stored runs.
+    pub(crate) fn durations(&self) -> Vec<Duration> {
+        self.0.lock().history.last_runs().map(|run| run.took).collect()
+    }
+
+    /// Returns whether the request has stored runs.
+    pub(crate) fn has_run(&self, request: &R) -> bool {
+        self.0.lock().history.last(request).is_some()
+    }
+
     /// The requests with stored runs, sorted.
     pub(crate) fn ran(&self) -> Vec<R> {
         let mut ran: Vec<R> = self.0.lock().history.requests().cloned().collect();
@@ -162,7 +177,7 @@ impl<R: Request> Tracker<R> {
         ran
     }
 
-    /// Explains the state of `request`. Visits every request in the queue.
+    /// Explains the state of `request`.
     pub(crate) fn explain(
         &self,
         controller: &str,
@@ -170,8 +185,7 @@ impl<R: Request> Tracker<R> {
         queue: &Queue<R>,
         clock: Clock,
     ) -> Explanation {
-        let state =
-            queue.snapshot().find(|seen| seen.key == *request).map(|seen| (seen.state, seen.priority));
+        let state = queue.snapshot_of(request).map(|seen| (seen.state, seen.priority));
         // `Debug` is user code, which must not run under the lock.
         let (named, attempt) = (format!("{request:?}"), queue.num_requeues(request));
         let inner = self.0.lock();
@@ -237,7 +251,7 @@ mod tests {
         requests.tracker.expect(&Nosy("expected"), cause, Redelivery::NextRun);
         let run = Run {
             ended: Timestamp::UNIX_EPOCH,
-            took: std::time::Duration::ZERO,
+            took: Duration::ZERO,
             attempt: 0,
             causes: Causes::default(),
             result: RunResult::TimedOut,
@@ -248,9 +262,9 @@ mod tests {
         };
         requests.tracker.end(&Nosy("ran"), run, None);
         assert_eq!(requests.explain(&Nosy("ran")).runs.len(), 1);
-        let why = requests.explain_text("ran").expect("it ran");
+        let why = requests.explain_named("ran").expect("it ran");
         assert_eq!((&*why.request, why.runs.len()), ("Nosy ran", 1));
-        assert_eq!(requests.explain_text("run").expect_err("it is spelt differently"), ["ran"]);
+        assert_eq!(requests.explain_named("run").expect_err("it is spelt differently"), ["ran"]);
         assert_eq!(requests.overview().failing.len(), 1);
     }
 

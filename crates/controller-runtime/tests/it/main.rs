@@ -21,6 +21,7 @@ mod clusters;
 mod controller;
 mod events;
 mod explain;
+mod explain_api;
 mod failed_events;
 mod failures;
 mod fault_run;

@@ -258,6 +258,13 @@ impl Cache {
         weak.iter().filter_map(|(_, informer)| informer.upgrade()).collect()
     }
 
+    /// Returns the kind of this resource, in any version, if a cache of it is in use.
+    pub(crate) fn cached_resource(&self, group: &str, plural: &str) -> Option<ApiResource> {
+        let entries = self.shared.entries.lock();
+        let mut resources = entries.watches.values().map(|entry| &entry.watch.query.resource);
+        resources.find(|resource| resource.group == group && resource.plural == plural).cloned()
+    }
+
     /// Returns the contents of all caches, by resource and selection. Text that several Rust types share counts once.
     pub(crate) fn look(&self) -> BTreeMap<String, ResourceStats> {
         let mut all: BTreeMap<String, ResourceStats> = BTreeMap::new();

@@ -1,0 +1,137 @@
+//! Server-sent events of the API.
+//!
+//! Each event holds a whole state, not a change. So a client that reads slowly misses states in between, but never needs to ask
+//! again, and the server stores nothing for it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Duration, Instant, Interval, MissedTickBehavior, interval, sleep},
+};
+
+use super::{Query, Refusal};
+use crate::{
+    manager::{explain_lookup, explainer::Explainer},
+    serving::{ResponseBody, ServerResponse},
+};
+
+/// Largest number of streams of a manager.
+const STREAMS: usize = 8;
+/// Time between two looks for changes.
+const LOOK: Duration = Duration::from_secs(1);
+/// Longest time without a byte, so that proxies keep the connection and the client knows that it works.
+const QUIET: Duration = Duration::from_secs(15);
+
+/// Longest time that a stream lasts, so that the permission of a client is checked again: as long as the metrics server caches it.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Limits the number of streams.
+pub(in crate::manager) struct Subscriptions(Arc<Semaphore>);
+
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(STREAMS)))
+    }
+}
+
+/// One stream, and what it has sent.
+struct Subscription {
+    explainer: Arc<Explainer>,
+    /// Controller and request to explain.
+    request: Option<(String, String)>,
+    looks: Interval,
+    overview: String,
+    explanation: String,
+    spoke: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+pub(super) fn answer(explainer: &Arc<Explainer>, query: &Query<'_>) -> Result<ServerResponse, Refusal> {
+    let request = match (query.get("controller"), query.get("request")) {
+        (Some(controller), Some(request)) => Some((controller.into_owned(), request.into_owned())),
+        (None, Some(_)) => {
+            return Err(Refusal::bad("the parameter controller is missing: give controller=NAME"));
+        }
+        (_, None) => None,
+    };
+    let permit = Arc::clone(&explainer.subscriptions.0).try_acquire_owned().map_err(|_| {
+        let message =
+            format!("{STREAMS} clients receive events already: close one, or ask for /explain/v1/overview");
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, message)
+    })?;
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let subscription = Subscription {
+        explainer: Arc::clone(explainer),
+        request,
+        looks,
+        overview: String::new(),
+        explanation: String::new(),
+        spoke: Instant::now(),
+        _permit: permit,
+    };
+    let events = stream::unfold(subscription, async |mut subscription| {
+        let events = subscription.next().await;
+        Some((events, subscription))
+    });
+    let events = events.take_until(sleep(LONGEST));
+    let mut response = ServerResponse::new(ResponseBody::Stream(events.boxed()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+impl Subscription {
+    /// Waits for a change, and returns the events about it.
+    async fn next(&mut self) -> Bytes {
+        loop {
+            self.looks.tick().await;
+            let overview = json(&*self.explainer.recent_overview().await);
+            let explanation = self.explain().await;
+            let mut events = event("overview", overview, &mut self.overview);
+            events += &event("request", explanation, &mut self.explanation);
+            if events.is_empty() && self.spoke.elapsed() >= QUIET {
+                events += ":\n\n";
+            }
+            if !events.is_empty() {
+                self.spoke = Instant::now();
+                return events.into();
+            }
+        }
+    }
+
+    async fn explain(&self) -> String {
+        let (Some((controller, request)), Some(registry)) =
+            (&self.request, self.explainer.registry.upgrade())
+        else {
+            return String::new();
+        };
+        match explain_lookup::explain_in_steps(&registry, controller, request).await {
+            Ok(explanation) => json(&explanation),
+            Err(error) => json(&serde_json::json!({ "error": error.to_string() })),
+        }
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The event of a state, unless it is the one that was sent last.
+fn event(name: &str, state: String, sent: &mut String) -> String {
+    if state == *sent {
+        return String::new();
+    }
+    let event = format!("event: {name}\ndata: {state}\n\n");
+    *sent = state;
+    event
+}

@@ -1,0 +1,192 @@
+//! Metadata of a cached object, and the requests that it leads to.
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Refusal;
+use crate::{
+    findings::owned_fields::{FieldManager, field_managers, finalizer_manager},
+    manager::explainer::Explainer,
+    request_queue::RequestState,
+};
+
+/// The answer of `/objects/…`. Labels and annotations are left out, because they may contain anything.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectAnswer {
+    kind: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    uid: String,
+    version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleted: Option<Timestamp>,
+    finalizers: Vec<Finalizer>,
+    owners: Vec<Owner>,
+    /// Managers of its fields.
+    managers: Vec<FieldManager>,
+    /// Requests of controllers of its kind, and of the kinds of its owners.
+    requests: Vec<RequestOfObject>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finalizer {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    added_by: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    api_version: String,
+    kind: String,
+    name: String,
+}
+
+#[derive(Debug, Serialize)]
+struct RequestOfObject {
+    controller: String,
+    request: String,
+    standing: RequestState,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    namespace: Option<String>,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    generation: Option<i64>,
+    creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    owner_references: Vec<Owner>,
+    managed_fields: Option<Box<RawValue>>,
+}
+
+/// Reads the metadata of an object of a cached kind from the API server.
+pub(super) async fn object(
+    explainer: &Explainer,
+    group: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<ObjectAnswer, Refusal> {
+    let group = if group == "core" { "" } else { group };
+    let namespace = (namespace != "-").then_some(namespace);
+    // They become part of a URL and of a field selector, with the permissions of the operator.
+    if let Some(wrong) = [Some(name), namespace].into_iter().flatten().find(|name| !is_plain(name)) {
+        return Err(Refusal::bad(format!("{wrong:?} is no name of an object or namespace")));
+    }
+    // Only kinds that the operator reads anyway: this API gives nobody access to others.
+    let resource = explainer.cache.cached_resource(group, resource).ok_or_else(|| {
+        Refusal::not_found(format!("this operator does not cache {resource} of group {group:?}"))
+    })?;
+    let read = explainer.read_metadata(&resource, namespace, name).await.map_err(|error| {
+        Refusal(http::StatusCode::BAD_GATEWAY, format!("the API server did not answer: {error}"))
+    })?;
+    let list: List = serde_json::from_slice(&read).unwrap_or(List { items: Vec::new() });
+    let Some(Item { metadata }) = list.items.into_iter().next() else {
+        return Err(Refusal::not_found(format!("the API server has no {} of this name", resource.kind)));
+    };
+    let managed_fields = metadata.managed_fields.as_ref().map_or("", |raw| raw.get()).as_bytes();
+    let finalizer =
+        |name: &String| Finalizer { name: name.clone(), added_by: finalizer_manager(managed_fields, name) };
+    let mut about = vec![(resource.group.clone(), resource.kind.clone(), metadata.name.clone())];
+    about.extend(metadata.owner_references.iter().map(|owner| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        (group.to_owned(), owner.kind.clone(), owner.name.clone())
+    }));
+    Ok(ObjectAnswer {
+        kind: resource.kind.clone(),
+        finalizers: metadata.finalizers.iter().map(finalizer).collect(),
+        managers: field_managers(managed_fields),
+        requests: requests(explainer, &about, metadata.namespace.as_deref()).await,
+        owners: metadata.owner_references,
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        version: metadata.resource_version,
+        generation: metadata.generation,
+        created: metadata.creation_timestamp,
+        deleted: metadata.deletion_timestamp,
+    })
+}
+
+/// Returns whether the API server may have an object of this name, and the name has no meaning in a path or field selector.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
+    !name.is_empty()
+        && name.len() <= 253
+        && !name.chars().all(|letter| letter == '.')
+        && name.chars().all(is_plain)
+}
+
+/// Requests of the controllers of these kinds for the objects of these names.
+async fn requests(
+    explainer: &Explainer,
+    about: &[(String, String, String)],
+    namespace: Option<&str>,
+) -> Vec<RequestOfObject> {
+    let controllers = explainer.registry.upgrade().map(|registry| registry.controllers()).unwrap_or_default();
+    let mut requests = Vec::new();
+    for (group, kind, name) in about {
+        let dot = if group.is_empty() { "" } else { "." };
+        let wanted = format!("{kind}{dot}{group}");
+        let text = namespace.map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"));
+        for (controller, explains) in &controllers {
+            if explains.kind() == Some(&*wanted)
+                && let Ok(explanation) = explains.explain_text(&text).await
+            {
+                requests.push(RequestOfObject {
+                    controller: controller.to_string(),
+                    request: explanation.request,
+                    standing: explanation.standing,
+                });
+            }
+        }
+    }
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_change_the_request_are_refused() {
+        for name in ["web", "a.b-c", "system:node:1", "1"] {
+            assert!(is_plain(name), "{name}");
+        }
+        let long = "x".repeat(254);
+        for name in
+            ["", ".", "..", "a/b", "a%2fb", "a?b", "a#b", "a,b", "a=b", "a!b", "a b", "a\nb", "\u{e4}", &long]
+        {
+            assert!(!is_plain(name), "{name:?}");
+        }
+    }
+}
