@@ -1,7 +1,6 @@
 //! Defects and figures of Go's controller-runtime, with the tests that show the behaviour of this project.
 //!
-//! Numbers are those of a list of defects and of the acceptance figures (A) that this project is built to. Defects 12 (no
-//! limit of conversion reviews), 17 (status codes of admission) and the webhook part of 10 are open until webhooks exist.
+//! Numbers are those of a list of defects and of the acceptance figures (A) that this project is built to.
 //!
 //! | defect or figure | test |
 //! |---|---|
@@ -19,15 +18,19 @@
 //! | 9. a cache of several namespaces has the version of the last namespace | `parts_are_replaced_and_withdrawn_by_themselves` |
 //! | 10. of two predicates the second one wins | `predicates_given_twice_both_hold` |
 //! | 10. event filters do not apply to raw sources | `an_event_filter_holds_for_all_sources_and_several_add_up` |
+//! | 10. a webhook on a path that is in use is skipped silently | `conflicting_registrations_are_refused_and_leave_nothing_behind` |
 //! | 11. controller names are global to the process | `two_controllers_of_one_name_are_refused_within_a_manager_only` |
 //! | 11. metrics are global to the process | `two_managers_do_not_add_to_each_other` |
 //! | 11. signals can be listened to only once | `signals_can_be_listened_to_any_number_of_times` |
+//! | 12. the bodies of conversion requests have no limit | `a_body_beyond_the_limit_is_refused_with_or_without_a_length` |
+//! | 12. the endpoint of a single check shows the text of its error | `a_single_check_has_a_path_and_keeps_its_reason_to_itself` |
 //! | 13. helpers that set and remove owner references ignore the uid | `one_object_may_have_several_owners_and_lose_them_by_uid` |
 //! | 13. so does the handler of owned objects, also here: a request is a name, and the new owner of the name handles objects that the old one left | `what_an_owner_of_the_same_name_left_is_told_to_the_new_one` |
 //! | 14. an immediate add leaves the delayed one, which causes a second run | `an_immediate_add_ends_the_waiting_without_a_second_run` |
 //! | 14. delayed keys are lost at a drain | `shutdown_gives_up_what_is_not_due_and_says_so` |
 //! | 15. reservations of the bucket are never returned | `a_healed_storm_does_not_delay_an_honest_retry`, `beyond_the_horizon_nothing_is_reserved` |
 //! | 16. an add without effect takes a token | `a_rate_limited_add_of_a_ready_key_counts_nothing` |
+//! | 17. errors of admission requests have HTTP status 200 | `a_request_that_is_no_review_has_an_http_error` |
 //! | 18. values of the context do not reach runnables | `a_span_around_the_run_is_around_all_that_is_logged_in_it` |
 //! | A13. thirteen failures and a success | `thirteen_failures_and_a_success_take_41_seconds_and_are_counted` |
 //! | A14. a key that always fails beside others | `one_that_always_fails_does_not_hold_up_the_others` |
