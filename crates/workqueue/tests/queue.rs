@@ -30,7 +30,9 @@ async fn get_waits_until_a_key_is_added() {
     let queue = Queue::default();
     let mut got = pin!(queue.get());
     assert!(is_pending(got.as_mut()).await);
+    assert!(queue.is_empty());
     queue.add("a");
+    assert!(!queue.is_empty());
     assert_eq!(*got.await.unwrap(), "a");
 }
 
