@@ -1,6 +1,6 @@
 //! Command-line flags of an operator, with the feature `clap`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tracing::level_filters::LevelFilter;
@@ -14,12 +14,13 @@ use crate::{
     client::{self, ConfigError, get_config},
     leader_election,
     serving::{AllowedTo, CertFiles, Endpoint, MetricsServerOptions, Serving},
+    webhook::WebhookOptions,
 };
 
 /// The flags of an operator, with the names and defaults of kubebuilder's scaffold, to flatten into your own.
 ///
-/// Missing from the scaffold's flags are those of webhooks (`--webhook-cert-path` and so on), and zap's flags other than
-/// `--zap-log-level` and, with the feature `logging`, `--zap-encoder`.
+/// Missing from the scaffold's flags are zap's other than `--zap-log-level` and, with the feature `logging`, `--zap-encoder`.
+/// `--webhook-bind-address` is added.
 ///
 /// ```
 /// use clap::Parser;
@@ -60,6 +61,18 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", action = clap::ArgAction::Set, value_parser = http2(cfg!(feature = "http2")))]
     pub enable_http2: bool,
+    /// Address of the webhook server, which runs if there are webhooks
+    #[arg(long, value_name = "ADDRESS", default_value = ":9443")]
+    pub webhook_bind_address: Endpoint,
+    /// Folder with the certificate of the webhook server; by default that of the program's options
+    #[arg(long, value_name = "FOLDER")]
+    pub webhook_cert_path: Option<PathBuf>,
+    /// File name of the certificate in that folder
+    #[arg(long, value_name = "FILE", default_value = "tls.crt")]
+    pub webhook_cert_name: PathBuf,
+    /// File name of the private key in that folder
+    #[arg(long, value_name = "FILE", default_value = "tls.key")]
+    pub webhook_cert_key: PathBuf,
     /// Address of the liveness and readiness probes; `0` to disable them
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: Endpoint,
@@ -98,15 +111,14 @@ impl Flags {
         let metrics = metrics.enable_http2(self.enable_http2);
         let mut metrics = metrics;
         if self.metrics_secure {
-            let files = self.metrics_cert_path.as_ref().map(|folder| {
-                let in_folder = |file| folder.join(file);
-                CertFiles::new(in_folder(&self.metrics_cert_name), in_folder(&self.metrics_cert_key))
-            });
+            let folder = self.metrics_cert_path.as_deref();
+            let files = files(folder, &self.metrics_cert_name, &self.metrics_cert_key);
             let serving = files.map_or(Serving::SelfSigned, Serving::Files);
             metrics = metrics.serving(serving).allowed_to(AllowedTo::Authorized);
         }
         let options = ManagerOptions::new(name)
             .metrics(metrics)
+            .webhooks(self.webhook_options())
             .health_probe_bind_address(self.health_probe_bind_address);
         if !self.leader_elect {
             return options;
@@ -117,6 +129,16 @@ impl Flags {
             Some(namespace) => election.namespace(namespace),
             None => election,
         })
+    }
+
+    /// Options of the webhook server, set from the flags.
+    fn webhook_options(&self) -> WebhookOptions {
+        let options = WebhookOptions::default().bind_address(self.webhook_bind_address);
+        let folder = self.webhook_cert_path.as_deref();
+        match files(folder, &self.webhook_cert_name, &self.webhook_cert_key) {
+            Some(files) => options.serving(Serving::Files(files)),
+            None => options,
+        }
     }
 
     /// Sets up the log of the process from the flags; see [`logging::init`].
@@ -177,6 +199,11 @@ impl Flags {
     pub async fn config(&self, context: Option<&str>) -> Result<kube::Config, ConfigError> {
         get_config(self.kubeconfig.as_deref(), context).await
     }
+}
+
+/// Certificate and key in a folder, if there is one.
+fn files(folder: Option<&Path>, certificate: &Path, key: &Path) -> Option<CertFiles> {
+    folder.map(|folder| CertFiles::new(folder.join(certificate), folder.join(key)))
 }
 
 /// Parses the level of Go's flag.
@@ -279,6 +306,17 @@ mod tests {
         let text =
             certificate("--metrics-cert-path=/certs --metrics-cert-name=a.crt --metrics-cert-key=a.key");
         assert!(text.contains("\"/certs/a.crt\"") && text.contains("\"/certs/a.key\""), "{text}");
+    }
+
+    #[test]
+    fn webhooks_have_a_port_and_files() {
+        let options = |text: &str| format!("{:?}", flags(text).options("test", "id").webhooks);
+        assert!(options("").contains("Port(9443)"), "{}", options(""));
+        let text =
+            options("--webhook-bind-address=127.0.0.1:1 --webhook-cert-path=/certs --webhook-cert-key=a.key");
+        for part in ["At(127.0.0.1:1)", "\"/certs/tls.crt\"", "\"/certs/a.key\""] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
     }
 
     #[cfg(feature = "logging")]

@@ -70,7 +70,7 @@ pub use self::{
 use crate::{
     error::BoxError,
     manager::{Flags, Manager, ManagerOptions},
-    webhook::{SelfManagedCertificates, WebhookOptions, WebhookService},
+    webhook::{SelfManagedCertificates, WebhookService},
 };
 
 /// Exit code of a check that found a difference.
@@ -175,14 +175,17 @@ impl Operator {
         &self.definitions
     }
 
-    /// Options of its manager with these flags, for an operator that runs in `namespace`. Webhooks have self-managed certificates, and
-    /// their configurations are applied when it starts; the Service in front of them is `<name>-webhooks` in the namespace.
+    /// Options of its manager with these flags, for an operator that runs in `namespace`. Webhooks have self-managed certificates unless
+    /// `--webhook-cert-path` names a folder. Their configurations are applied when the operator starts; the Service in front of them is
+    /// `<name>-webhooks` in the namespace.
     pub fn manager_options(&self, flags: &Flags, namespace: &str) -> ManagerOptions {
         let service = WebhookService::new(namespace, format!("{}-webhooks", self.name));
-        let webhooks = WebhookOptions::default()
-            .certificates(SelfManagedCertificates::new(&service))
-            .apply_configurations(&service);
-        let options = flags.options(self.name, self.election_id).webhooks(webhooks);
+        let options = flags.options(self.name, self.election_id);
+        let webhooks = options.webhooks.clone().apply_configurations(&service);
+        let options = options.webhooks(match flags.webhook_cert_path {
+            Some(_) => webhooks,
+            None => webhooks.certificates(SelfManagedCertificates::new(&service)),
+        });
         self.adapt.iter().fold(options, |options, adapt| adapt(options))
     }
 

@@ -35,7 +35,7 @@
 //! # }
 //! ```
 //!
-//! # What follows from what
+//! # Rights of each registration
 //!
 //! | registration | rights |
 //! |---|---|

@@ -115,7 +115,7 @@ impl Roles {
 
 type ByName = BTreeMap<Option<String>, BTreeSet<Cow<'static, str>>>;
 
-/// Verbs by what they act on.
+/// Verbs by object and by URL.
 #[derive(Default)]
 struct Verbs {
     /// By group and resource with subresource; then by name, `None` for all names.

@@ -16,7 +16,7 @@ use crate::{
     Action, Builder, ClientError, ObjectKey, Verb,
     manager::AddError,
     reconcile,
-    webhook::{Defaulter, Validator, Verdict},
+    webhook::{Defaulter, Validator, Verdict, WebhookOptions},
 };
 
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
