@@ -10,7 +10,7 @@ use std::{
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
 use crate::{
-    api, ask,
+    api, ask, dev,
     failure::Failure,
     new,
     shell::{Shell, Verbosity},
@@ -50,6 +50,8 @@ enum Command {
     Api(api::Api),
     /// Add webhooks to a kind: defaults and validation
     Webhook(webhook::Webhook),
+    /// Run the operator on an API server of its own, and again after each change, until Ctrl-C
+    Dev(dev::Dev),
     /// Build the operator and print the objects that deploy it
     Manifests(ask::Ask),
     /// Build the operator and print its CustomResourceDefinitions
@@ -107,6 +109,10 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::New(arguments) => new::run(arguments, &here, shell),
         Command::Api(arguments) => api::run(arguments, &here, shell),
         Command::Webhook(arguments) => webhook::run(arguments, &here, shell),
+        Command::Dev(arguments) => {
+            let flags = flags.iter().map(|flag| flag.to_string_lossy().into_owned()).collect::<Vec<_>>();
+            dev::run(arguments, &flags, &here, shell)
+        }
         Command::Manifests(arguments) => ask::run("manifests", arguments, flags, &here, shell),
         Command::Crds(arguments) => ask::run("crds", arguments, flags, &here, shell),
         Command::Rbac(arguments) => ask::run("rbac", arguments, flags, &here, shell),

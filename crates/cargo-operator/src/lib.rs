@@ -5,11 +5,13 @@
 //!
 //! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
 //! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`project`] (the operator's package and
-//! program), [`api`] and [`webhook`] (further code), [`ask`] (commands that the operator's program carries out).
+//! program), [`api`] and [`webhook`] (further code), [`dev`] (an API server
+//! beside a changing operator), [`ask`] (commands that the operator's program carries out).
 
 pub mod api;
 pub mod ask;
 pub mod cli;
+pub mod dev;
 pub mod edit;
 pub mod failure;
 pub mod library;

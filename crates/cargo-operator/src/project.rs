@@ -103,10 +103,7 @@ impl Selection {
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
         if !output.status.success() {
-            return Err(Failure::new(format!(
-                "{} does not compile, so nothing was changed",
-                project.package
-            )));
+            return Err(Failure::new(format!("{} does not compile", project.package)));
         }
         let messages = Message::parse_stream(&*output.stdout).filter_map(Result::ok);
         let programs = messages.filter_map(|message| match message {

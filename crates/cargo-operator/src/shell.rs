@@ -1,6 +1,6 @@
 //! Output of commands, in cargo's form: `     Created guestbook: 11 files, 300 lines`.
 
-use std::fmt::Display;
+use std::{fmt::Display, io::Write};
 
 use anstream::eprintln;
 use anstyle::{AnsiColor, Style};
@@ -50,6 +50,12 @@ impl Shell {
     /// Reports a next step, or a note.
     pub fn note(&self, word: &str, text: impl Display) {
         self.line(NEXT, word, text);
+    }
+
+    /// Prints a line of a result to standard output.
+    pub fn result(&self, text: impl Display) {
+        // The reader of a pipe may have seen enough.
+        let _ = writeln!(std::io::stdout(), "{text}");
     }
 
     /// Reports the command that runs, if wanted.

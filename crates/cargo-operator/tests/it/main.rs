@@ -2,5 +2,6 @@
 
 mod api;
 mod ask;
+mod dev;
 mod new;
 mod support;

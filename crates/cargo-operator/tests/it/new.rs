@@ -35,6 +35,7 @@ fn new_projects_pass_their_own_tests_and_run() {
     projects.succeed("fmt --check");
 
     crate::ask::programs_print_their_manifests(&projects);
+    crate::dev::the_operator_follows_its_sources(&projects);
     for (package, line) in [
         ("album", "album default/sample  created → configmaps default/album-sample created → Ready"),
         ("dns-policies", "dnspolicy sample  created → configmaps default/dns-policy-sample created → Ready"),

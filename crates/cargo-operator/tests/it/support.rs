@@ -94,6 +94,11 @@ impl Projects {
 
     /// `cargo operator` with these words in a folder of the workspace.
     pub(crate) fn operator(&self, words: &str, folder: &str) -> Output {
+        self.operator_command(words, folder).output().expect("the program runs")
+    }
+
+    /// The command `cargo operator` with these words in a folder of the workspace.
+    pub(crate) fn operator_command(&self, words: &str, folder: &str) -> Command {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-operator"));
         command.arg("operator").args(words.split_whitespace()).current_dir(self.path().join(folder));
@@ -101,7 +106,7 @@ impl Projects {
             .env("CARGO_TARGET_DIR", target)
             .env("CARGO_NET_OFFLINE", "true")
             .env("CARGO_TERM_COLOR", "never");
-        command.output().expect("the program runs")
+        command
     }
 
     /// Runs a cargo command, which succeeds, and returns its output.

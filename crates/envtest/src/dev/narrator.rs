@@ -1,8 +1,7 @@
 //! Lines about the events of a session.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_apiserver_embedded::{ApiServer, Commit};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver},
@@ -18,11 +17,11 @@ pub struct Narrator {
     started: Instant,
     commits: UnboundedReceiver<(Duration, Commit)>,
     /// Lines that are complete and were not returned yet.
-    lines: std::collections::VecDeque<String>,
+    lines: VecDeque<String>,
 }
 
 impl Narrator {
-    pub(super) fn new(server: &ApiServer, known: &[CustomResourceDefinition]) -> Self {
+    pub(super) fn new(server: &ApiServer) -> Self {
         let (sender, commits) = mpsc::unbounded_channel();
         let started = Instant::now();
         let is_first = server.observe_commits(move |commit| {
@@ -30,7 +29,7 @@ impl Narrator {
             let _ = sender.send((started.elapsed(), commit.clone()));
         });
         debug_assert!(is_first, "a server has one session");
-        Self { story: Story::new(known), started, commits, lines: [].into() }
+        Self { story: Story::default(), started, commits, lines: VecDeque::new() }
     }
 
     /// Waits for the next line. Never completes once the server is gone.

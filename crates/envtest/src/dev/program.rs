@@ -3,13 +3,12 @@
 use std::{
     fmt::Display,
     io::{self, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_apiserver_embedded::ApiServer;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,9 +16,6 @@ use super::{DevError, Narrator, Session};
 
 /// Schema of the program's answers in JSON.
 const SCHEMA: &str = "operator/v1";
-
-/// Address of the operator's webhooks: their default port.
-const WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
 /// Runs an operator in this process on an API server of its own, until Ctrl-C. Applies the objects in `samples`, a YAML or JSON file or a
 /// folder of them, relative to the package that cargo runs, and prints a line for each burst of changes to the operator's objects.
@@ -66,16 +62,9 @@ async fn run_with<T: Display, E: Display>(
         Err(error) => Err(error.to_string()),
     };
     let rendered = Rendered::by(answer, &flags).await?;
-    let options = Session::server_options().map_err(text)?;
-    let server = ApiServer::start(
-        rendered
-            .services
-            .iter()
-            .fold(options, |options, (namespace, name)| options.service_address(namespace, name, WEBHOOKS)),
-    );
     let folder = package.join("target/operator");
-    let (mut session, narrator) =
-        Session::start(server, Session::any_address(), folder).await.map_err(text)?;
+    let started = Session::start(&rendered.services, Session::any_address(), folder).await;
+    let (mut session, narrator) = started.map_err(text)?;
     let kubeconfig = session.kubeconfig();
     let shown = kubeconfig.strip_prefix(&package).unwrap_or(&kubeconfig).display();
     let kind = rendered.definitions.first().map_or("all", |crd| &crd.spec.names.plural);

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
 };
 
@@ -27,6 +27,9 @@ use crate::{crd::install_crds, documents::documents_of_text};
 /// Field manager of definitions and rights.
 const MANAGER: &str = "operator-manifests";
 
+/// Address of the operator's webhooks: their default port.
+const WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
+
 /// Lifetime of the operator's token: longer than a day's work, for an operator that runs on while its code does not compile.
 const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
 
@@ -43,38 +46,24 @@ pub struct Session {
 }
 
 impl Session {
-    /// Options of a server for [`Session::start`]: garbage collection, role-based access control, and one administrator with a random
-    /// token.
+    /// Starts a server with garbage collection and role-based access control. It listens with TLS at `address`, with port 0 at a free port,
+    /// calls webhooks of `services`, which are namespaces and names, at port 9443 of loopback, and has one administrator with a random token.
+    /// The administrator's kubeconfig is written to `folder`.
     ///
     /// # Errors
     ///
-    /// The operating system has no random numbers.
-    pub fn server_options() -> Result<Options, DevError> {
-        let mut random = [0; 24];
-        getrandom::fill(&mut random).map_err(|error| DevError::Random(error.to_string()))?;
-        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let admin = UserInfo::new("developer", "", ["system:masters"]);
-        Ok(Options::default().profile(Profile::Dev).tokens(Tokens::new().with(token, admin)))
-    }
-
-    /// Listens with TLS at `address`, with port 0 at a free port, and writes the administrator's kubeconfig to `folder`.
-    ///
-    /// `server` has the options of [`Session::server_options`]. The narrator reports changes from now on.
-    ///
-    /// # Errors
-    ///
-    /// The address is in use, or a file cannot be written.
+    /// The address is in use, a file cannot be written, or the operating system has no random numbers.
     pub async fn start(
-        server: ApiServer,
+        services: &[(String, String)],
         address: SocketAddr,
         folder: impl Into<PathBuf>,
     ) -> Result<(Self, Narrator), DevError> {
         let folder = folder.into();
+        let server = ApiServer::start(options(services)?);
+        let narrator = Narrator::new(&server);
         let listener = server.listen_with(address, ListenOptions::default().tls()).await?;
         let session = Self { server, listener, folder, granted: Vec::new() };
         write_secret(&session.kubeconfig(), &session.listener.kubeconfig())?;
-        let known = Api::<CustomResourceDefinition>::all(session.client()).list(&Default::default()).await;
-        let narrator = Narrator::new(&session.server, &known.map_err(DevError::Request)?.items);
         Ok((session, narrator))
     }
 
@@ -179,6 +168,18 @@ impl std::fmt::Debug for Session {
             .field("folder", &self.folder)
             .finish_non_exhaustive()
     }
+}
+
+/// Options of the server of a session.
+fn options(services: &[(String, String)]) -> Result<Options, DevError> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(|error| DevError::Random(error.to_string()))?;
+    let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let admin = UserInfo::new("developer", "", ["system:masters"]);
+    let options = Options::default().profile(Profile::Dev).tokens(Tokens::new().with(token, admin));
+    Ok(services
+        .iter()
+        .fold(options, |options, (namespace, name)| options.service_address(namespace, name, WEBHOOKS)))
 }
 
 /// Writes a file that only its owner can read, and the folders above it.

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_apiserver_embedded::Commit;
 use serde_json::Value;
 
@@ -37,16 +36,6 @@ struct Line {
 }
 
 impl Story {
-    /// A story about the kinds that `crds` define, and about those that are defined later.
-    pub(super) fn new(crds: &[CustomResourceDefinition]) -> Self {
-        let mut story = Self::default();
-        for crd in crds {
-            let spec = &crd.spec;
-            story.define(&spec.group, &spec.names.plural, &spec.names.kind, &spec.scope);
-        }
-        story
-    }
-
     fn define(&mut self, group: &str, plural: &str, kind: &str, scope: &str) {
         let kind = Kind { kind: kind.to_owned(), is_namespaced: scope == "Namespaced" };
         self.kinds.insert((group.to_owned(), plural.to_owned()), kind);

@@ -1,0 +1,117 @@
+//! `cargo operator dev`.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::Projects;
+
+/// Time for a build on a slow machine.
+const BUILD: Duration = Duration::from_secs(600);
+
+/// A session, with the lines of both its outputs in the order in which they are read.
+struct Session {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Session {
+    fn start(mut command: Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let (sender, lines) = channel();
+        let outputs: [Box<dyn std::io::Read + Send>; 2] =
+            [Box::new(child.stdout.take().expect("a pipe")), Box::new(child.stderr.take().expect("a pipe"))];
+        for output in outputs {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line with this text, from the next one on.
+    #[track_caller]
+    fn wait_for(&mut self, text: &str) {
+        loop {
+            match self.lines.recv_timeout(BUILD) {
+                Ok(line) => self.seen.push(line),
+                Err(error) => panic!("no line has {text:?} ({error}):\n{}", self.seen.join("\n")),
+            }
+            if self.seen.last().is_some_and(|line| line.contains(text)) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // It has ended unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Replaces a text in a file, as an editor does.
+fn edit(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).expect("text");
+    assert!(text.contains(from), "{text}");
+    let beside = file.with_extension("new");
+    fs::write(&beside, text.replace(from, to)).expect("a file is written");
+    fs::rename(&beside, file).expect("a file is replaced");
+}
+
+/// Part of the test of new projects, which are compiled once.
+pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
+    let folder = projects.path().join("album");
+    let mut session = Session::start(projects.operator_command("dev", "album"));
+    session.wait_for("API server https://127.0.0.1:");
+    session.wait_for("album default/sample  created → configmaps default/album-sample created → Ready");
+
+    // A change of the code.
+    let controller = folder.join("src/album/controller.rs");
+    edit(&controller, "the ConfigMap has the greeting", "the ConfigMap is there");
+    session.wait_for("Changed src/album/controller.rs");
+    session.wait_for("Restarted album");
+    session.wait_for("album default/sample  Ready");
+
+    // A compile error does not stop the operator, and neither do changes of samples.
+    edit(&controller, "the ConfigMap is there", "the \"ConfigMap\" is there");
+    session.wait_for("error: album does not compile");
+    session.wait_for("the operator goes on as it was built before");
+    edit(&folder.join("samples/album.yaml"), "greeting: hello", "greeting: good morning");
+    session.wait_for("album default/sample  changed → configmaps default/album-sample changed → Ready");
+    edit(&controller, "the \"ConfigMap\" is there", "the ConfigMap has the greeting");
+    session.wait_for("Restarted album");
+
+    // A right that the manifests do not grant shows at once.
+    edit(&controller, ".owns::<ConfigMap>()", "");
+    session.wait_for("Restarted album");
+    edit(&folder.join("samples/album.yaml"), "greeting: good morning", "greeting: good night");
+    session.wait_for("configmaps");
+    edit(
+        &controller,
+        ".with_predicate(GenerationChanged)",
+        ".with_predicate(GenerationChanged).owns::<ConfigMap>()",
+    );
+    session.wait_for("configmaps default/album-sample changed → Ready");
+
+    kill_process(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
+    let status = session.child.wait().expect("it ends");
+    assert!(status.success(), "{status}: {}", session.seen.join("\n"));
+}
