@@ -63,7 +63,8 @@ impl Manager {
     ///   Guestbook default/mine: no luck
     /// ```
     ///
-    /// The token needs the verb `get` on the `nonResourceURLs` `/explain`.
+    /// The token needs the verb `get` on the `nonResourceURLs` `/explain`. At `/explain/` there is a page for browsers, which asks for a
+    /// token, and below `/explain/v1` a JSON API; they need `/explain/*`. `docs/explain.md` describes both.
     ///
     /// An [unmanaged](crate::manager::UnmanagedController) controller is included from when it is made until it is dropped.
     ///

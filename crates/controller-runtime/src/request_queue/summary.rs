@@ -102,6 +102,14 @@ pub(crate) struct RequestFilter {
     pub(crate) limit: usize,
 }
 
+impl RequestFilter {
+    /// Returns whether a request in this state waits because of the rule, if there is one.
+    fn has_rule_of(&self, state: Option<KeyState>) -> bool {
+        let waits_by = |rule| matches!(state, Some(KeyState::Waiting(waiting)) if DelayReason::from(waiting.why) == rule);
+        self.rule.is_none_or(waits_by)
+    }
+}
+
 /// State of the requests to list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -267,9 +275,9 @@ impl<R: Request> RequestQueue<R> {
             if items.len() == filter.limit {
                 return RequestPage { items, next: Some(format!("0.{place}")) };
             }
-            let text = format!("{request:?}");
-            if filter.contains.as_ref().is_none_or(|part| text.contains(part)) {
-                let seen = self.queue.snapshot_of(request);
+            let (text, seen) = (format!("{request:?}"), self.queue.snapshot_of(request));
+            let is_named = filter.contains.as_ref().is_none_or(|part| text.contains(part));
+            if is_named && filter.has_rule_of(seen.as_ref().map(|seen| seen.state)) {
                 items.push(RequestItem {
                     request: text,
                     failures: self.queue.num_requeues(request),
@@ -283,12 +291,7 @@ impl<R: Request> RequestQueue<R> {
     }
 
     fn item(&self, key: &KeySnapshot<R>, filter: &RequestFilter) -> Option<RequestItem> {
-        if !filter.standing.contains(key.state) {
-            return None;
-        }
-        if let Some(rule) = filter.rule
-            && !matches!(key.state, KeyState::Waiting(waiting) if DelayReason::from(waiting.why) == rule)
-        {
+        if !filter.standing.contains(key.state) || !filter.has_rule_of(Some(key.state)) {
             return None;
         }
         let request = format!("{:?}", key.key);

@@ -145,6 +145,8 @@ async fn requests_are_listed_by_state_rule_and_name_in_pages() {
         ("standing=waiting&rule=rateLimiter", names(&["bad"])),
         ("standing=waiting&rule=debounce", vec![]),
         ("standing=failing", names(&["bad"])),
+        ("standing=failing&rule=rateLimiter", names(&["bad"])),
+        ("standing=failing&rule=delay", vec![]),
         ("standing=recent", names(&["bad", "fine", "later"])),
         ("standing=recent&contains=in", names(&["fine"])),
         ("standing=running", vec![]),

@@ -13,9 +13,9 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "153VptNpZuyh5Y0vB3qUDq/10hfIIgkcbAtfGFBQiIg=";
-const STYLE_SHA: &str = "FyBAVOu2Z3WA9db5X2IKwuaAIBbmZNCfG9U0EA0vBQU=";
-const SCRIPT_SHA: &str = "GMJzy5AulpkDfxD+J4priwnHa5k1eeA6NXIN09ZE/1A=";
+const SHA: &str = "fkSxpzMFrb0KtgUK/knsnA1/5M8M7zYuk4Av6VPTxJ0=";
+const STYLE_SHA: &str = "wXTpgu8Sry+D6hV8Vfjnc8WZ7TZYmsRJLpQYeTaqsS4=";
+const SCRIPT_SHA: &str = "P7daY4GdlXexcMywsTPM1Mzpo82WU6zc0RVS8cUq3mE=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
     if request.method() != Method::GET {
