@@ -523,9 +523,11 @@ impl<'d> Run<'d> {
     /// Moves commits since the last look into the trace, and checks conditions that must always hold.
     fn take_news(&mut self) -> Result<(), End> {
         let news = std::mem::take(&mut self.truth.lock().news);
-        let mut is_visible = false;
+        let (mut is_visible, mut exceeded) = (false, None);
         self.collect_late |= !news.is_empty();
         for change in news {
+            let times = self.limits.exceeded_by(&change.family, &self.truth.lock().counts);
+            exceeded = exceeded.or_else(|| Some((change.family.to_string(), times?)));
             if change.is_visible {
                 is_visible = true;
                 match self.written.values().max() {
@@ -545,7 +547,7 @@ impl<'d> Run<'d> {
                 None => self.others_changed = true,
             }
         }
-        if let Some((object, changes)) = self.limits.exceeded(&self.truth.lock().counts) {
+        if let Some((object, changes)) = exceeded {
             let changes = self.last_changes(&object, changes);
             return Err(End::WritesAgain { object, changes });
         }

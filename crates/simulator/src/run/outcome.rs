@@ -115,14 +115,12 @@ impl Limits {
         })
     }
 
-    /// Returns an object that is changed too often, and how often.
-    pub(crate) fn exceeded(&self, counts: &BTreeMap<ObjectId, Counts>) -> Option<(String, u32)> {
+    /// Returns how often an object was changed, if that is too often.
+    pub(crate) fn exceeded_by(&self, id: &ObjectId, counts: &BTreeMap<ObjectId, Counts>) -> Option<u32> {
         let expected = &self.0.as_ref()?.counts;
-        let limit = |id: &ObjectId| {
-            expected.get(id).map_or(0, |counts| counts.changed).saturating_mul(TIMES_AS_MANY) + CHANGES
-        };
-        let (id, counts) = counts.iter().find(|(id, counts)| counts.changed > limit(id))?;
-        Some((id.to_string(), counts.changed))
+        let changed = |counts: &BTreeMap<ObjectId, Counts>| counts.get(id).map_or(0, |counts| counts.changed);
+        let limit = changed(expected).saturating_mul(TIMES_AS_MANY) + CHANGES;
+        Some(changed(counts)).filter(|found| *found > limit)
     }
 
     /// Number of changes of an object in the run without faults.
@@ -169,9 +167,9 @@ mod tests {
         let id = ObjectId::new("", "configmaps", "a", "x");
         let counts = |changed| BTreeMap::from([(id.clone(), Counts { changed, ..Counts::default() })]);
         let limits = |expected| Limits(Some(WithoutFaults { counts: counts(expected), most_at_once: 0 }));
-        let exceeds = |expected, found| limits(expected).exceeded(&counts(found)).is_some();
+        let exceeds = |expected, found| limits(expected).exceeded_by(&id, &counts(found)).is_some();
         assert!(exceeds(1, 60) && exceeds(0, 26) && exceeds(20, 200));
         assert!(!exceeds(1, 30) && !exceeds(20, 100));
-        assert!(Limits::default().exceeded(&counts(1000)).is_none());
+        assert!(Limits::default().exceeded_by(&id, &counts(1000)).is_none());
     }
 }
