@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     names::{Actor, ObjectId},
     oracle::Oracle,
-    plan::Plan,
+    plan::{Plan, Until, What},
     run::{End, Outcome},
     similar::{Difference, Learned, compare, normal_form},
-    trace::{Action, Entry},
+    trace::{Action, Entry, Suspect},
     truth::{Change, Counts, Verb},
 };
 
@@ -17,14 +17,21 @@ use crate::{
 pub(crate) struct Violation {
     pub(crate) oracle: Oracle,
     pub(crate) title: String,
+    /// The object that the violation is about.
+    pub(crate) suspect: Suspect,
     /// Further facts, one a line.
     pub(crate) details: Vec<String>,
 }
 
 /// Judges the end of a run alone, by the rules for every run.
 pub(crate) fn judge_end(end: &End) -> Option<Violation> {
+    let suspect = match end {
+        End::WritesAgain { object, .. } => Suspect::about(object),
+        End::CheckFailed { .. } | End::NeverQuiet { .. } | End::Loop { .. } => Suspect::LastChange,
+        _ => Suspect::Unknown,
+    };
     let violation = |oracle, title: String, details: &[String]| {
-        Some(Violation { oracle, title, details: details.to_vec() })
+        Some(Violation { oracle, title, suspect: suspect.clone(), details: details.to_vec() })
     };
     match end {
         End::Quiet => None,
@@ -101,7 +108,8 @@ pub(crate) fn judge_writes(trace: &[Entry]) -> Option<Violation> {
             "{} removes {path} of {}, which {writer} wrote, by replacing the whole object: apply the fields that it owns",
             change.actor, change.id
         );
-        Some(Violation { oracle: Oracle::Trespass, title, details: Vec::new() })
+        let suspect = Suspect::about(&change.family.to_string());
+        Some(Violation { oracle: Oracle::Trespass, title, suspect, details: Vec::new() })
     })
 }
 
@@ -120,7 +128,7 @@ pub(crate) fn judge(
         &|| compare_leads(&reference.without_lead, &outcome.without_lead),
         &|| judge_writes(&outcome.trace),
         &|| compare_worlds(reference, learned, outcome, reaches, may_miss),
-        &|| compare_counts(&reference.counts, &outcome.counts, reaches),
+        &|| compare_counts(&reference.counts, &lasting_counts(outcome, plan), reaches),
         &|| compare_failures(&reference.failing, &outcome.failing),
     ];
     let mut violations = rules.iter().filter_map(|rule| rule());
@@ -168,16 +176,15 @@ fn compare_worlds(
         let mut differences = compare(&normal_form(expected, learned), &normal_form(found, learned));
         differences.retain(|difference| !may_miss || !matches!(difference, Difference::Missing(_)));
         let Some(difference) = differences.first() else { continue };
-        let is_remote = match difference {
-            Difference::Missing(name) | Difference::Extra(name) | Difference::Value { name, .. } => {
-                name.starts_with("remote ")
-            }
-        };
-        let oracle = if is_remote { Oracle::SameRemotes } else { Oracle::SameObjects };
+        let (Difference::Missing(name) | Difference::Extra(name) | Difference::Value { name, .. }) =
+            difference;
+        let is_remote = name.starts_with("remote ");
+        let (oracle, suspect) =
+            (if is_remote { Oracle::SameRemotes } else { Oracle::SameObjects }, Suspect::about(name));
         let when = if *step == last { "at the end".to_owned() } else { format!("after step {step}") };
         let title = format!("{when}, {difference}");
         let details = differences.iter().skip(1).take(3).map(ToString::to_string).collect();
-        return Some(Violation { oracle, title, details });
+        return Some(Violation { oracle, title, suspect, details });
     }
     None
 }
@@ -186,7 +193,7 @@ fn compare_worlds(
 fn compare_leads(expected: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Option<Violation> {
     let (call, processes) = found.iter().find(|(call, _)| !expected.contains_key(*call))?;
     let title = format!("{processes}, and sends: {call}");
-    Some(Violation { oracle: Oracle::OneAtATime, title, details: Vec::new() })
+    Some(Violation { oracle: Oracle::OneAtATime, title, suspect: Suspect::Unknown, details: Vec::new() })
 }
 
 /// Finds a request that still fails although nothing has changed for longer than the longest back-off.
@@ -196,7 +203,34 @@ fn compare_failures(
 ) -> Option<Violation> {
     let (request, error) = found.iter().find(|(request, _)| !expected.contains_key(*request))?;
     let title = format!("{request} fails for ever, and succeeds in the run without faults: {error}");
-    Some(Violation { oracle: Oracle::Succeeds, title, details: Vec::new() })
+    Some(Violation { oracle: Oracle::Succeeds, title, suspect: Suspect::Unknown, details: Vec::new() })
+}
+
+/// Counts of a run without objects that passed by: a process that takes over with an old view may create an object, and delete it again
+/// when it has the news. If no other program has touched the object meanwhile, nothing is lost.
+fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> {
+    let mut counts = outcome.counts.clone();
+    if !plan.deviations.iter().any(|deviation| deviation.what == What::Hold(Until::Leading)) {
+        return counts;
+    }
+    let is_fault = |entry: &Entry| entry.action.is_deviation();
+    let first = outcome.trace.iter().position(is_fault).unwrap_or(outcome.trace.len());
+    let mut created: BTreeMap<&ObjectId, Actor> = BTreeMap::new();
+    for change in changes(&outcome.trace[first..]) {
+        match change.verb {
+            Verb::Created if change.actor.is_operator() => drop(created.insert(&change.id, change.actor)),
+            Verb::Deleted if created.get(&change.id) == Some(&change.actor) => {
+                created.remove(&change.id);
+                if let Some(counts) = counts.get_mut(&change.family) {
+                    counts.created = counts.created.saturating_sub(1);
+                    counts.deleted = counts.deleted.saturating_sub(1);
+                }
+            }
+            _ if created.get(&change.id) != Some(&change.actor) => drop(created.remove(&change.id)),
+            _ => {}
+        }
+    }
+    counts
 }
 
 /// Compares creations and deletions. Fewer are no violation if changes were merged while the operator was down.
@@ -215,7 +249,8 @@ fn compare_counts(
         {
             if differs(expected, found) {
                 let title = format!("{id} {verb} {found} times, {expected} times in the run without faults");
-                return Some(Violation { oracle: Oracle::SameCounts, title, details: Vec::new() });
+                let suspect = Suspect::about(&id.to_string());
+                return Some(Violation { oracle: Oracle::SameCounts, title, suspect, details: Vec::new() });
             }
         }
     }
@@ -257,6 +292,7 @@ mod tests {
                 id: id.clone(),
                 family: id.clone(),
                 revision: 1,
+                after: None,
                 is_visible: true,
                 paths: Vec::new(),
                 trespass: None,
@@ -273,6 +309,49 @@ mod tests {
         assert!(!is_deleted_before_its_first_write(&missed, &missed), "it never has a finalizer");
         assert!(!is_deleted_before_its_first_write(&marked, &marked));
         assert!(!is_deleted_before_its_first_write(&own, &own), "objects of the operator are its own");
+    }
+
+    #[test]
+    fn an_object_that_a_new_leader_creates_and_deletes_itself_does_not_count() {
+        let actor = |replica| {
+            let process = ProcessName { program: OPERATOR, replica, is_tested: true };
+            Actor::Process { process, life: 0 }
+        };
+        let id = ObjectId::new("", "configmaps", "a", "x");
+        let entry = |action| Entry { at: Duration::ZERO, action };
+        let change = |actor, verb| {
+            let (id, family, paths) = (id.clone(), id.clone(), Vec::new());
+            let (revision, after, is_visible, trespass) = (1, None, true, None);
+            entry(Action::Committed(Change {
+                actor,
+                verb,
+                id,
+                family,
+                revision,
+                after,
+                is_visible,
+                paths,
+                trespass,
+            }))
+        };
+        let crash = || entry(Action::Crashed { actor: actor(0), at: String::new() });
+        let counted = |trace: Vec<Entry>, plan: &str| {
+            let counts = BTreeMap::from([(id.clone(), Counts { created: 2, deleted: 2, changed: 0 })]);
+            let outcome = Outcome { trace, counts, ..Outcome::default() };
+            lasting_counts(&outcome, &plan.parse().unwrap())[&id].created
+        };
+        let old_view = "hold until it leads, from tasks ADDED a/x to operator-2 #1";
+        let passes = || vec![crash(), change(actor(1), Verb::Created), change(actor(1), Verb::Deleted)];
+        assert_eq!(counted(passes(), old_view), 1);
+        assert_eq!(counted(passes(), "crash at rest after step #1"), 2);
+        let older = vec![change(actor(1), Verb::Created), crash(), change(actor(1), Verb::Deleted)];
+        assert_eq!(counted(older, old_view), 2);
+        let touched = [
+            change(actor(1), Verb::Created),
+            change(Actor::User, Verb::Changed),
+            change(actor(1), Verb::Deleted),
+        ];
+        assert_eq!(counted(std::iter::once(crash()).chain(touched).collect(), old_view), 2);
     }
 
     #[test]

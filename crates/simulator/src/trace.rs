@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde_json::Value;
 use tokio::time::Duration;
 
 use crate::{
@@ -168,15 +169,16 @@ pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize,
 /// Mark of the guilty write in a story.
 pub(crate) const MARK: char = '←';
 
-/// Writes a run as at most `lines` lines: the changes and faults, numbered. The first change that the run without faults lacks is always among
-/// them, or else the first one that only that run has; then come the deviations, the first difference, the steps, and the lines around all these.
-pub(crate) fn story(run: &[Entry], without_faults: &[Entry], lines: usize) -> Vec<String> {
+/// Writes a run as at most `lines` lines: the changes and faults, numbered. The guilty write is always among them; then come the
+/// deviations, the first difference, the steps, and the lines around all these.
+pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, lines: usize) -> Vec<String> {
     let notable = |trace: &[Entry]| -> Vec<Action> {
         let actions = trace.iter().map(|entry| &entry.action);
         actions.filter(|action| action.is_notable()).cloned().collect()
     };
     let (run, without_faults) = (notable(run), notable(without_faults));
-    let guilty = guilty(&run, &without_faults);
+    let found = guilty(&run, &without_faults, suspect);
+    let guilty = found.and_then(Guilty::place);
     let pairs = run.iter().zip(&without_faults);
     let shared = pairs.take_while(|(one, other)| one.to_string() == other.to_string()).count();
     let deviations: Vec<usize> = (0..run.len()).filter(|place| run[*place].is_deviation()).collect();
@@ -194,19 +196,103 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], lines: usize) -> Ve
     };
     let mut places: Vec<usize> = (0..run.len()).collect();
     places.sort_by_key(|place| (importance(*place), *place));
-    let missing = if guilty.is_none() { missing(&run, &without_faults) } else { None };
+    let missing = if let Some(Guilty::Missing(place)) = found { without_faults.get(place) } else { None };
     places.truncate(lines.saturating_sub(usize::from(missing.is_some())));
     places.sort_unstable();
     let line = |place: usize| {
-        let mark = if guilty == Some(place) {
-            format!("   {MARK} not in the run without faults")
-        } else {
-            String::new()
+        let mark = match found {
+            Some(Guilty::Extra(guilty)) if guilty == place => {
+                format!("   {MARK} not in the run without faults")
+            }
+            Some(Guilty::Last(guilty)) if guilty == place => {
+                format!("   {MARK} the last write before the violation")
+            }
+            _ => String::new(),
         };
         format!("{:>3}  {}{mark}", place + 1, run[place])
     };
     let missing = missing.map(|action| format!("  –  {action}   {MARK} only in the run without faults"));
     places.into_iter().map(line).chain(missing).collect()
+}
+
+/// Object of a violation, by which the guilty write is looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Suspect {
+    /// An object or family, such as `configmaps default/page-*`, or a remote system, such as `remote cloud`.
+    About(String),
+    /// The state after the last change.
+    LastChange,
+    #[default]
+    Unknown,
+}
+
+impl Suspect {
+    /// The object that a difference between two worlds names, such as `configmaps default/page-*#2`.
+    pub(crate) fn about(name: &str) -> Self {
+        Self::About(name.split('#').next().unwrap_or_default().to_owned())
+    }
+
+    /// Whether an action concerns it.
+    fn has(&self, action: &Action) -> bool {
+        match (self, action) {
+            (Self::About(name), Action::Committed(change)) => change.family.to_string() == *name,
+            (Self::About(name), Action::CarriedOut { name: call, .. }) => {
+                name.strip_prefix("remote ").is_some_and(|remote| call.target == format!("at {remote}"))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The write that a violation is blamed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guilty {
+    /// Place of an action that the run without faults does not have as often, or with other content.
+    Extra(usize),
+    /// Place of an action of the run without faults that the run does not have as often.
+    Missing(usize),
+    /// Place of the last action about the object of the violation.
+    Last(usize),
+}
+
+impl Guilty {
+    /// Place in the run; `None` if the action is missing there.
+    pub(crate) fn place(self) -> Option<usize> {
+        match self {
+            Self::Extra(place) | Self::Last(place) => Some(place),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+/// Finds the guilty change or effect of an operator: the first about the object of the violation that the run without faults does
+/// not have, or has with other content; or the first about it that only that run has; or the last about it. Without such an action the
+/// object does not count.
+pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspect) -> Option<Guilty> {
+    let last = |is_last: &dyn Fn(&Action) -> bool| {
+        run.iter().rposition(|action| label(action).is_some() && is_last(action)).map(Guilty::Last)
+    };
+    if *suspect == Suspect::LastChange {
+        return last(&|_| true);
+    }
+    let about = |action: &Action| label(action).filter(|_| suspect.has(action));
+    let with_content = |action: &Action| Some(format!("{} {:?}", about(action)?, content(action)));
+    let last_about = last(&|action| suspect.has(action));
+    if without_faults.is_empty() {
+        return last_about;
+    }
+    let extra = |label: &dyn Fn(&Action) -> Option<String>| {
+        first_excess(run, without_faults, label).map(Guilty::Extra)
+    };
+    let missing = |label: &dyn Fn(&Action) -> Option<String>| {
+        first_excess(without_faults, run, label).map(Guilty::Missing)
+    };
+    extra(&about)
+        .or_else(|| missing(&about))
+        .or_else(|| extra(&with_content))
+        .or(last_about)
+        .or_else(|| extra(&label))
+        .or_else(|| missing(&label))
 }
 
 /// Name of a change or effect of an operator, equal in all runs.
@@ -222,18 +308,23 @@ fn label(action: &Action) -> Option<String> {
     }
 }
 
-/// Finds the first change or effect of an operator that the run without faults does not have as often.
-pub(crate) fn guilty(run: &[Action], without_faults: &[Action]) -> Option<usize> {
-    first_excess(run, without_faults)
-}
-
-/// Finds the first change or effect of an operator that only the run without faults has.
-fn missing<'a>(run: &[Action], without_faults: &'a [Action]) -> Option<&'a Action> {
-    first_excess(without_faults, run).map(|place| &without_faults[place])
+/// Content of an object after a change, as far as two runs can have it in common.
+fn content(action: &Action) -> Option<Value> {
+    let Action::Committed(Change { after: Some(after), .. }) = action else { return None };
+    let mut content = (**after).clone();
+    let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata {
+        metadata.retain(|name, _| matches!(&**name, "labels" | "annotations" | "finalizers"));
+    }
+    Some(content)
 }
 
 /// Place of the first labelled action of `one` that `other` does not have as often.
-fn first_excess(one: &[Action], other: &[Action]) -> Option<usize> {
+fn first_excess(
+    one: &[Action],
+    other: &[Action],
+    label: &dyn Fn(&Action) -> Option<String>,
+) -> Option<usize> {
     let mut left: Vec<String> = other.iter().filter_map(label).collect();
     one.iter().position(|action| {
         label(action).is_some_and(|label| match left.iter().position(|known| *known == label) {
@@ -244,4 +335,104 @@ fn first_excess(one: &[Action], other: &[Action]) -> Option<usize> {
             None => true,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+    use crate::names::{OPERATOR, ObjectId, ProcessName};
+
+    /// Actions of an operator from words such as `create x 1`: verb, name of a ConfigMap, content.
+    fn run(text: &str) -> Vec<Entry> {
+        let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
+        let actor = Actor::Process { process, life: 0 };
+        let action = |words: &str| {
+            let mut words = words.split(' ');
+            let verb = match words.next() {
+                Some("create") => Verb::Created,
+                Some("change") => Verb::Changed,
+                _ => Verb::Deleted,
+            };
+            let id = ObjectId::new("", "configmaps", "a", words.next().unwrap_or_default());
+            let after = words.next().map(|content| Arc::new(json!({"data": content})));
+            let (paths, trespass) = (Vec::new(), None);
+            let change = Change {
+                actor,
+                verb,
+                family: id.clone(),
+                id,
+                revision: 1,
+                after,
+                is_visible: true,
+                paths,
+                trespass,
+            };
+            Entry { at: Duration::ZERO, action: Action::Committed(change) }
+        };
+        text.split("; ").filter(|words| !words.is_empty()).map(action).collect()
+    }
+
+    fn check(with: &str, without: &str, suspect: &Suspect, expected: &Expect) {
+        let story = story(&run(with), &run(without), suspect, 10);
+        let marked: Vec<String> = story.into_iter().filter(|line| line.contains(MARK)).collect();
+        expected.assert_eq(marked.join("\n").trim());
+    }
+
+    #[test]
+    fn the_guilty_write_is_about_the_object_of_the_violation() {
+        let x = &Suspect::about("configmaps a/x#2");
+        check(
+            "create y 1; create x 1; create x 1",
+            "create x 1",
+            x,
+            &expect!["3  operator   creates configmaps a/x   ← not in the run without faults"],
+        );
+        check(
+            "create y 1; create x 1",
+            "create x 1; delete x",
+            x,
+            &expect!["–  operator   deletes configmaps a/x   ← only in the run without faults"],
+        );
+        check(
+            "create y 1; create x 2",
+            "create x 1",
+            x,
+            &expect!["2  operator   creates configmaps a/x   ← not in the run without faults"],
+        );
+        check(
+            "create x 1; delete x; create y 1",
+            "create x 1; delete x",
+            x,
+            &expect!["2  operator   deletes configmaps a/x   ← the last write before the violation"],
+        );
+    }
+
+    #[test]
+    fn without_an_object_the_first_other_write_is_guilty_and_without_another_run_the_last() {
+        let unknown = &Suspect::Unknown;
+        check(
+            "create x 1; create y 1",
+            "create x 1",
+            unknown,
+            &expect!["2  operator   creates configmaps a/y   ← not in the run without faults"],
+        );
+        check(
+            "create x 1; delete x",
+            "",
+            &Suspect::LastChange,
+            &expect!["2  operator   deletes configmaps a/x   ← the last write before the violation"],
+        );
+        check(
+            "create x 1; create y 1",
+            "",
+            &Suspect::about("configmaps a/x"),
+            &expect!["1  operator   creates configmaps a/x   ← the last write before the violation"],
+        );
+        check("create x 1", "", unknown, &expect![""]);
+    }
 }

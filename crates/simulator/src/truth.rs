@@ -71,6 +71,8 @@ pub(crate) struct Change {
     /// The id, with a generated name as `prefix*`.
     pub(crate) family: ObjectId,
     pub(crate) revision: u64,
+    /// The object after the commit; `None` if it was deleted.
+    pub(crate) after: Option<Arc<Value>>,
     /// Whether anything changed besides fields that change with every write, and times.
     pub(crate) is_visible: bool,
     /// Fields that differ, for messages; at most three.
@@ -148,12 +150,13 @@ impl Truth {
             differing_paths(before, after, "", &mut paths);
         }
         let objects = if is_masked { &mut self.uncompared } else { &mut self.objects };
-        match &commit.after {
-            Some(after) => drop(objects.insert(id.clone(), Arc::new(after.clone()))),
+        let after = commit.after.clone().map(Arc::new);
+        match &after {
+            Some(after) => drop(objects.insert(id.clone(), Arc::clone(after))),
             None => drop(objects.remove(&id)),
         }
         let (actor, revision) = (origin.actor, commit.revision);
-        self.news.push(Change { actor, verb, id, family, revision, is_visible, paths, trespass });
+        self.news.push(Change { actor, verb, id, family, revision, after, is_visible, paths, trespass });
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     oracle::Oracle,
     plan::Plan,
     run::Outcome,
-    trace::{Entry, MARK, story},
+    trace::{Entry, MARK, Suspect, story},
 };
 
 /// Maximum number of lines of a finding, with the line that names the simulation and those that replay it.
@@ -18,11 +18,13 @@ const LONGEST_ERROR: usize = 160;
 
 /// A run that violates a rule.
 ///
-/// Its text is the story: the violation, the events, the first write that the run without faults lacks, and the plan.
+/// Its text is the story: the violation, the events, the guilty write, and the plan.
 #[derive(Debug, Clone)]
 pub struct Finding {
     oracle: Oracle,
     title: String,
+    /// The object that the violation is about.
+    suspect: Suspect,
     /// Lines between the title and the story: the rule and further facts.
     facts: Vec<String>,
     plan: Plan,
@@ -60,14 +62,18 @@ impl Finding {
         self.saved.as_ref().map(|(path, _)| &**path)
     }
 
-    /// The line of the story with the first write that the run without faults lacks, or else the first that only that run has.
+    /// The line of the story with the guilty write.
     pub(crate) fn guilty(&self) -> Option<String> {
-        let story = story(&self.entries, &self.without_faults, LINES);
+        let story = story(&self.entries, &self.without_faults, &self.suspect, LINES);
         story.into_iter().find(|line| line.contains(MARK))
     }
 
     pub(crate) fn title(&self) -> &str {
         &self.title
+    }
+
+    pub(crate) fn suspect(&self) -> &Suspect {
+        &self.suspect
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
@@ -107,6 +113,7 @@ impl Finding {
         Self {
             oracle: violation.oracle,
             title: violation.title.clone(),
+            suspect: violation.suspect.clone(),
             facts,
             plan: plan.clone(),
             entries: run.trace.clone().into(),
@@ -128,7 +135,8 @@ impl fmt::Display for Finding {
             }
         }
         let other_lines = 1 + self.facts.len() + deviations + if self.saved.is_some() { 2 } else { 0 };
-        for line in story(&self.entries, &self.without_faults, LINES.saturating_sub(other_lines).max(4)) {
+        let lines = LINES.saturating_sub(other_lines).max(4);
+        for line in story(&self.entries, &self.without_faults, &self.suspect, lines) {
             write!(f, "\n  {line}")?;
         }
         for deviation in &self.plan.deviations {

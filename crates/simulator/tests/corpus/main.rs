@@ -37,12 +37,44 @@ enum Variant {
     Twin,
 }
 
+/// Guilty write of each operator, as the stories mark it.
+const GUILTY: [(&str, &str); 24] = [
+    ("create_then_record", "creates configmaps default/welcome-page-"),
+    ("deaf_predicate", "changes tasks.corpus.dev default/t .status.ready"),
+    ("eager_replicas", "creates configmaps default/f-"),
+    ("early_map", "creates configmaps default/t "),
+    ("edge_listener", "deletes configmaps default/t-1-claim"),
+    ("finalizer_first", "delete bucket at cloud photos"),
+    ("forgetful_leader", "creates configmaps default/t-step0-"),
+    ("grave_robber", "deletes configmaps default/x"),
+    ("half_cleaned", "delete at cloud network"),
+    ("heartbeat", "changes tasks.corpus.dev default/t .status.seen"),
+    ("lost_quorum", "changes pods default/t-1 .metadata.deletionGracePeriodSeconds"),
+    ("moving_house", "creates configmaps default/cellar"),
+    ("observed_too_soon", "changes configmaps default/home .data.text"),
+    ("replaced_owner", "creates configmaps default/t-notes"),
+    ("second_hand", "creates persistentvolumeclaims default/t-data"),
+    ("skipped_stage", "changes tasks.corpus.dev default/t .status"),
+    ("stale_secret", "creates configmaps default/site"),
+    ("stubborn_retry", "changes configmaps default/totals .data.mine"),
+    ("time_traveller", "deletes configmaps default/t-data"),
+    ("tug_of_war", "changes deployments.apps default/t .spec.replicas"),
+    ("twins", "creates configmaps default/t-ticket-"),
+    ("two_buckets", "create bucket at cloud photos"),
+    ("whole_update", "changes services default/t .metadata.annotations"),
+    ("wrong_victim", "deletes configmaps default/t-2"),
+];
+
 /// Searches for the bug of an operator, and checks that the finding replays.
 fn find(simulation: Simulation, explore: Explore) -> Finding {
     let explore = explore.budget(Duration::from_secs(60));
     let finding = simulation.clone().find(explore).expect("a simulation finds the bug");
     println!("{finding}");
     assert!(finding.to_string().lines().count() <= 15, "the story is short");
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let (_, guilty) = GUILTY.iter().find(|(module, _)| test.starts_with(module)).expect("each has its write");
+    let marks = |line: &str| line.contains('←') && line.contains(guilty);
+    assert!(finding.to_string().lines().any(marks), "the story marks another write than {guilty:?}");
     let replayed = simulation.replay(&finding.plan().to_string()).expect("a plan").expect("it fails again");
     assert_eq!(replayed.trace(), finding.trace());
     finding
