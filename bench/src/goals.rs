@@ -185,7 +185,8 @@ fn verdict(name: &str, goal: Goal, samples: &Samples) -> Verdict {
         }
     };
     let (TimesAtLeast(.., bound) | TimesAtMost(.., bound) | AtMost(_, bound)) = goal;
-    let text = format!("{text} {}", shown(bound));
+    let bound_text = if unit == "times" { shown(bound) } else { with_unit(bound, unit) };
+    let text = format!("{text} {bound_text}");
     Verdict::new(name, text, unit, summary.map(|summary| (summary, met(summary.median, bound))))
 }
 

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use tokio::time::{Duration, timeout};
 
 use crate::goals::Verdict;
-use crate::number::{shown, with_unit};
+use crate::number::with_unit;
 use crate::process::Grouped;
 use crate::samples::Samples;
 use crate::session::{OURS, Session};
@@ -119,8 +119,12 @@ pub(crate) fn verdicts(samples: &Samples) -> Vec<Verdict> {
         let name = samples.rows().map(|(figure, ..)| figure).find(|figure| figure.starts_with(&begin));
         let summary = samples.summary(name.unwrap_or(&begin), OURS.name);
         let (goal, met): (_, Box<dyn Fn(f64) -> bool>) = match *bound {
-            Bound::AtLeast(least) => (format!("≥ {}", shown(least)), Box::new(move |value| value >= least)),
-            Bound::AtMost(most) => (format!("≤ {}", shown(most)), Box::new(move |value| value <= most)),
+            Bound::AtLeast(least) => {
+                (format!("≥ {}", with_unit(least, unit)), Box::new(move |value| value >= least))
+            }
+            Bound::AtMost(most) => {
+                (format!("≤ {}", with_unit(most, unit)), Box::new(move |value| value <= most))
+            }
         };
         Verdict::new(&begin, goal, unit, summary.map(|summary| (summary, met(summary.median))))
     };
