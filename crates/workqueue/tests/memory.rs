@@ -1,18 +1,18 @@
 //! Memory of a queue after a million keys: within 20 % of the level before. Some tests use fewer keys, to be quick.
 //!
-//! Counts the bytes that the whole process has allocated, so the tests of this file take turns.
+//! Counts the bytes that the whole process has allocated. So the tests run one after the other on the main thread: the usual harness would
+//! start the thread of the next test during a measurement.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use kube_workqueue::{Bucket, Flow, ItemExponentialFailure, ItemFastSlow, Options, Queue, RateLimiter};
+use libtest_mimic::{Arguments, Trial};
 use peak_alloc::PeakAlloc;
-use tokio::sync::Mutex;
 use tokio::time::{Instant, advance};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
-
-static TURN: Mutex<()> = Mutex::const_new(());
 
 const MILLION: u32 = 1_000_000;
 /// Number of keys where a million would take long.
@@ -21,9 +21,34 @@ const MANY: u32 = 100_000;
 const STAY: u32 = 10_000;
 const HOUR: Duration = Duration::from_hours(1);
 
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let tests = vec![
+        test("ready_keys", ready_keys),
+        test("keys_of_many_flows", keys_of_many_flows),
+        test("delayed_keys", delayed_keys),
+        test("keys_that_stay_among_those_that_go", keys_that_stay_among_those_that_go),
+        test("failed_keys", failed_keys),
+        test("exponential_limiter", exponential_limiter),
+        test("fast_slow_limiter", fast_slow_limiter),
+        test("bucket", bucket),
+    ];
+    libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+/// A test in paused time.
+fn test<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        runtime.block_on(body());
+        Ok(())
+    })
+}
+
 /// Runs `storm` on a value, and compares the memory after it with the memory before.
 async fn check<T>(make: impl FnOnce() -> T, storm: impl AsyncFnOnce(&mut T)) {
-    let _turn = TURN.lock().await;
     let empty = ALLOCATOR.current_usage();
     let mut value = make();
     let before = ALLOCATOR.current_usage() - empty;
@@ -54,7 +79,6 @@ async fn drain(queue: &Queue<u32>) {
     }
 }
 
-#[tokio::test(start_paused = true)]
 async fn ready_keys() {
     check(
         || queue(Options::default()),
@@ -66,7 +90,6 @@ async fn ready_keys() {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
 async fn keys_of_many_flows() {
     let options = Options::default().fair_by(|key: &u32| Flow::from(key.to_string()));
     check(
@@ -79,7 +102,6 @@ async fn keys_of_many_flows() {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
 async fn delayed_keys() {
     check(
         || queue(Options::default()),
@@ -95,7 +117,6 @@ async fn delayed_keys() {
 }
 
 /// Keys that wait for a long time are placed between those of the storm, so each of them could hold the memory of others.
-#[tokio::test(start_paused = true)]
 async fn keys_that_stay_among_those_that_go() {
     check(
         || queue(Options::default()),
@@ -116,7 +137,6 @@ async fn keys_that_stay_among_those_that_go() {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
 async fn failed_keys() {
     check(
         || queue(Options::default()),
@@ -152,17 +172,14 @@ async fn check_limiter<L: RateLimiter<u32>>(mut limiter: L) {
     check(make, async |limiter| storm(limiter, now)).await;
 }
 
-#[tokio::test(start_paused = true)]
 async fn exponential_limiter() {
     check_limiter(ItemExponentialFailure::default()).await;
 }
 
-#[tokio::test(start_paused = true)]
 async fn fast_slow_limiter() {
     check_limiter(ItemFastSlow::new(HOUR, HOUR, 1)).await;
 }
 
-#[tokio::test(start_paused = true)]
 async fn bucket() {
     check_limiter(Bucket::try_new(1000.0, 1).expect("a bucket")).await;
 }
