@@ -378,8 +378,12 @@ fn guides_quote_the_example_that_is_tested() {
     let all_tests = format!("{tests}{}", webhooks.concat());
     let mut offences = Offences::default();
     for (guide, whole, rust) in [
-        ("docs/getting-started.md", [("toml", &*manifest), ("rust", &*main)].as_slice(), &*main),
-        ("docs/testing.md", &[], &*all_tests),
+        (
+            "docs/book/src/guides/getting-started.md",
+            [("toml", &*manifest), ("rust", &*main)].as_slice(),
+            &*main,
+        ),
+        ("docs/book/src/guides/testing.md", &[], &*all_tests),
     ] {
         let text = read(&root().join(guide));
         let blocks = |language: &str| -> Vec<String> {

@@ -67,7 +67,7 @@
 //! from the ninth on.
 //!
 //! All logs and spans go through `tracing`. Each reconcile is a span with controller, request, `reconcileID` and attempt, under
-//! the names of controller-runtime's log fields. The feature `opentelemetry` exports them: see `docs/opentelemetry.md`.
+//! the names of controller-runtime's log fields. The feature `opentelemetry` exports them: see `docs/book/src/guides/opentelemetry.md`.
 //!
 //! # Cancellation
 //!
@@ -190,29 +190,29 @@ pub use self::{
     source::{dyn_source::Source, kind::Kind, owns::Owns},
 };
 
-/// Compiles the examples of `docs/opentelemetry.md`.
+/// Compiles the examples of `docs/book/src/guides/opentelemetry.md`.
 #[cfg(all(doctest, feature = "opentelemetry"))]
-#[doc = include_str!("../../../docs/opentelemetry.md")]
+#[doc = include_str!("../../../docs/book/src/guides/opentelemetry.md")]
 struct OpenTelemetry;
 
-/// Compiles the examples of `docs/rights.md`.
+/// Compiles the examples of `docs/book/src/guides/rights.md`.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/rights.md")]
+#[doc = include_str!("../../../docs/book/src/guides/rights.md")]
 struct RightsGuide;
 
-/// Compiles the examples of `docs/from-kube-rs.md`.
+/// Compiles the examples of `docs/book/src/migration/from-kube-rs.md`.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/from-kube-rs.md")]
+#[doc = include_str!("../../../docs/book/src/migration/from-kube-rs.md")]
 struct FromKubeRs;
 
-/// Compiles the examples of `docs/from-controller-runtime.md`, including those with command-line flags.
+/// Compiles the examples of `docs/book/src/migration/from-controller-runtime.md`, including those with command-line flags.
 #[cfg(all(doctest, feature = "clap"))]
-#[doc = include_str!("../../../docs/from-controller-runtime.md")]
+#[doc = include_str!("../../../docs/book/src/migration/from-controller-runtime.md")]
 struct FromControllerRuntime;
 
-/// Compiles the examples of `docs/manifests.md`.
+/// Compiles the examples of `docs/book/src/guides/manifests.md`.
 #[cfg(all(doctest, feature = "clap"))]
-#[doc = include_str!("../../../docs/manifests.md")]
+#[doc = include_str!("../../../docs/book/src/guides/manifests.md")]
 struct ManifestsGuide;
 
 /// Compiles the examples of the README, including the initialization of the log.

@@ -69,7 +69,7 @@
 //! | `WithContext` | a wait ends when its future is dropped |
 //! | Gomega's `Eventually`, `Consistently` | [`eventually`], [`consistently`] |
 //!
-//! The guide `docs/testing.md` of the repository applies all of this to one operator.
+//! The page `docs/book/src/guides/testing.md` of the repository applies all of this to one operator.
 //!
 //! # Cleanup
 //!

@@ -160,7 +160,7 @@ pub use self::{
     user::User,
 };
 
-/// Compiles and runs the examples of `docs/simulation.md`.
+/// Compiles and runs the examples of `docs/book/src/guides/simulation.md`.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/simulation.md")]
+#[doc = include_str!("../../../docs/book/src/guides/simulation.md")]
 struct Guide;

@@ -1,4 +1,4 @@
-//! Tests of the operator, explained in docs/testing.md.
+//! Tests of the operator, explained in docs/book/src/guides/testing.md.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},

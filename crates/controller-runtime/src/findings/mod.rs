@@ -1,6 +1,6 @@
 //! Findings: problems that a manager notices in its own operation, each with its evidence and the next step.
 //!
-//! [`Manager::findings`](crate::Manager::findings) returns them; `docs/explain.md` explains each [`FindingId`].
+//! [`Manager::findings`](crate::Manager::findings) returns them; `docs/book/src/guides/explain.md` explains each [`FindingId`].
 //!
 //! The detectors are state machines that take the time as an argument, with bounded memory. Events feed them: answers of the API
 //! server ([`client`](client::ClientFindings)), runs of controllers, and states of lists and watches.

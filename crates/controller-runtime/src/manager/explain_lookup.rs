@@ -64,7 +64,7 @@ impl Manager {
     /// ```
     ///
     /// The token needs the verb `get` on the `nonResourceURLs` `/explain`. At `/explain/` there is a page for browsers, which asks for a
-    /// token, and below `/explain/v1` a JSON API; they need `/explain/*`. `docs/explain.md` describes both.
+    /// token, and below `/explain/v1` a JSON API; they need `/explain/*`. `docs/book/src/guides/explain.md` describes both.
     ///
     /// An [unmanaged](crate::manager::UnmanagedController) controller is included from when it is made until it is dropped.
     ///

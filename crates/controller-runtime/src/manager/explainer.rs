@@ -68,7 +68,7 @@ pub(super) struct Explainer {
 impl Manager {
     /// The problems that this manager notices in its own operation, the most urgent first: missing permissions, failing watches,
     /// refused writes, fights over a field, endless loops, unreadable objects, stuck deletions, requests that wait for long. Each
-    /// has its evidence and the next step; `docs/explain.md` explains them.
+    /// has its evidence and the next step; `docs/book/src/guides/explain.md` explains them.
     ///
     /// An operator without problems has no findings. Most need some events or a minute to be recognized.
     ///
