@@ -1,7 +1,7 @@
 //! Generated data files: one entry per line, `name SPACE value`. Lines that begin with `#` are comments.
 //!
-//! Splitting a file into lines takes well below a millisecond and parsing its values many times longer, so entries are looked up by
-//! name and parsed on demand.
+//! Splitting a file into lines takes well below a millisecond, parsing all its values many times longer. Therefore an entry is looked up by
+//! its name, and its value is parsed on demand.
 
 /// Entries of a file with lines sorted by name.
 #[derive(Debug)]

@@ -44,12 +44,12 @@ impl<'a> Path<'a> {
         self.with(Step::Index(index))
     }
 
-    /// Whether this is a field of the object itself.
+    /// Whether the path is a field of the object itself.
     pub(crate) fn is_top_level(&self) -> bool {
         self.parent.is_some_and(Path::is_root)
     }
 
-    /// Whether this is the object itself.
+    /// Whether the path is the object itself.
     pub(crate) fn is_root(&self) -> bool {
         matches!(self.step, Step::Root)
     }

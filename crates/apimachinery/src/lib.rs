@@ -1,8 +1,8 @@
 //! Pure transformations of Kubernetes objects, with the results and the messages of Kubernetes' own libraries.
 //!
 //! Kubernetes' `apimachinery` and `structured-merge-diff` decide how objects are defaulted, pruned, validated, patched, applied and
-//! selected. This crate does the same for objects as [`serde_json::Value`]. Each function depends on its arguments alone: nothing
-//! here reads a clock, waits, or does I/O. An API server, a client or a test can use the parts without each other.
+//! selected. This crate makes the same decisions for objects as [`serde_json::Value`]. Each function depends only on its arguments: the
+//! crate reads no clock, never waits, and does no I/O. An API server, a client or a test can use single modules.
 //!
 //! ```
 //! use kube_apimachinery::selector::LabelSelector;
@@ -14,26 +14,26 @@
 //!
 //! # Modules in reading order
 //!
-//! - [`status`]: errors as `Status` objects; [`go`]: texts of Go; [`names`] and [`metadata`]: rules for every object;
+//! - [`status`]: errors as `Status` objects; [`go`]: Go's text formats; [`names`] and [`metadata`]: rules for every object;
 //! - [`selector`]: label and field selectors; [`quantity`]: amounts such as `500m`; [`decode`]: JSON with the errors of Go's decoder;
 //! - `go_struct` (feature `go-struct`): the fields of builtin kinds;
 //! - `schema` (feature `schema`): defaulting, pruning, validation;
 //! - `cel` (feature `cel`): expressions in match conditions;
-//! - `patch` (feature `patch`) and `managed_fields` (feature `apply`): changes of objects, and the owners of their fields;
+//! - `patch` (feature `patch`): JSON patch, merge patch, strategic merge patch; `managed_fields` (feature `apply`): owners of fields,
+//!   server-side apply;
 //! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients;
 //! - `crd_compat` (feature `crd-compat`): changes of a CustomResourceDefinition that break objects or clients;
 //! - `rbac` (feature `rbac`): decisions of role-based access control.
 //!
 //! # Features
 //!
-//! None is a default. Without features the crate needs only `serde` and `serde_json`, so that a user of selectors compiles no
-//! regular expressions, no YAML parser and no data about builtin kinds.
+//! No feature is on by default. Without features the crate depends only on `serde` and `serde_json`, so that a user of selectors compiles
+//! no regular expressions, no YAML parser and no data about builtin kinds.
 //!
 //! # Limitations
 //!
 //! - Data about builtin kinds and all messages are those of Kubernetes 1.36.
 //! - CEL rules (`x-kubernetes-validations`) are not evaluated.
-//! - All versions of a kind are assumed to have the same fields, which holds without a conversion webhook.
 
 #[cfg(feature = "cel")]
 pub mod cel;

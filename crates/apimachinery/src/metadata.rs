@@ -1,4 +1,4 @@
-//! `metadata` of objects: access to its fields, those that an update cannot change, and validation of the others.
+//! `metadata` of objects: access to its fields, restoring of those that an update cannot change, and validation.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::status::FieldError;
 
 /// Maximum size of all annotations of an object, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
-/// Maximum number of reported errors about further controllers, each of which quotes all owners.
+/// Maximum number of reported errors about additional controllers among the owners. Each of these errors quotes all owners.
 const QUOTED_OWNERS: usize = 10;
 
 /// Rules of a kind for the metadata of its objects.
@@ -132,8 +132,8 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
 
 /// Validates the `metadata` of an object's new state.
 ///
-/// kube-apiserver validates most of it twice, alone and against the old state. Builtin kinds then repeat both, and
-/// custom kinds the latter. Each validation reports its errors, so they occur several times.
+/// kube-apiserver validates most metadata twice: alone, and against the old state. For builtin kinds it then repeats both, for custom kinds
+/// the second. Each validation reports its errors, so an error may occur several times.
 #[must_use]
 pub fn validate_new_state(rules: Rules, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = validate_alone(rules, new);
@@ -308,7 +308,7 @@ pub fn restore(old: &Value, new: &mut Value) {
             None => metadata.remove(field),
         };
     }
-    // Once an object is being deleted, its deletion fields are restored. Before, setting them is an error.
+    // Once an object is being deleted, its deletion fields are restored; before that, setting them is an error.
     let fields: &[&str] = if before.get("deletionTimestamp").is_some() {
         &["deletionTimestamp", "deletionGracePeriodSeconds"]
     } else {
@@ -321,7 +321,7 @@ pub fn restore(old: &Value, new: &mut Value) {
         };
     }
     for field in ["uid", "name", "namespace"] {
-        // Omitted ones are restored; different ones are an error in `validate_against`.
+        // An omitted value is restored; a different one is an error of `validate_against`.
         let empty = metadata.get(field).and_then(Value::as_str).is_none_or(str::is_empty);
         if let (true, Some(value)) = (empty, before.get(field)) {
             metadata.insert(field.to_owned(), value.clone());
@@ -363,19 +363,19 @@ pub fn raise_generation(object: &mut Value) {
     }
 }
 
-/// Stage of a write in which duplicate owner references are found.
+/// Stage of a write at which duplicate owner references are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnersFrom {
-    /// The client sent them.
+    /// The object as the client sent it.
     Request,
-    /// They are those of the object after mutating admission.
+    /// The object after mutating admission.
     Admission,
 }
 
 /// Removes duplicate owner references; returns the warning about them.
 pub fn deduplicate_owners(object: &mut Value, from: OwnersFrom) -> Option<String> {
     let owners = of(object).get_mut("ownerReferences")?.as_array_mut().filter(|owners| owners.len() > 1)?;
-    // Keys of a value are sorted, so equal values have equal texts.
+    // Objects are sorted by key, so equal values have equal texts.
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {
@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_of_controllers_are_not_told_one_by_one() {
+    fn errors_about_thousands_of_controllers_are_limited() {
         let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": n.to_string(), "controller": true});
         let owners: Vec<Value> = (0..1_000).map(owner).collect();
         let mut errors = Vec::new();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_owners_are_compared_in_passing() {
+    fn thousands_of_owners_are_compared_quickly() {
         let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": n.to_string()});
         let mut owners: Vec<Value> = (0..20_000).map(owner).collect();
         let mut object = json!({"metadata": {"ownerReferences": owners}});

@@ -67,7 +67,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
 /// Validates an RFC 1123 label.
 #[must_use]
 pub fn label(name: &str) -> Vec<String> {
-    // The text is a subdomain, so the dots are its only error.
+    // If all parts between the dots are labels, only the dots are wrong.
     let message = if name.split('.').all(is_label) { "must not contain dots" } else { LABEL };
     checked(name, 63, message, is_label)
 }

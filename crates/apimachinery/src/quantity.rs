@@ -23,13 +23,13 @@ const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Returns Go's message if `text` is not a quantity.
+/// Returns Go's message if `text` is not a quantity, otherwise `None`.
 #[must_use]
 pub fn refusal(text: &str) -> Option<&'static str> {
     Written::read(text).err()
 }
 
-/// Returns the amount in billionths, for comparisons. `None` if it is not a quantity, or too large.
+/// Returns the amount in billionths, for comparisons. `None` if the value is not a quantity, or too large.
 #[must_use]
 pub fn value(of: &Value) -> Option<i128> {
     let amount = parse(of.as_str()?)?;
@@ -38,8 +38,8 @@ pub fn value(of: &Value) -> Option<i128> {
     Some(if amount.negative { -value } else { value })
 }
 
-/// Returns the form in which an amount is stored: the fewest digits before the largest suffix that needs no fraction. `None`
-/// if it is not a quantity, or too large.
+/// Returns the form in which an amount is stored: the fewest digits before the largest suffix that needs no fraction. `None` if the text is
+/// not a quantity, or too large.
 #[must_use]
 pub fn canonical(text: &str) -> Option<String> {
     write(parse(text)?)
@@ -87,8 +87,8 @@ fn write(amount: Amount) -> Option<String> {
 
 /// An amount for arithmetic, with the notation in which it is shown.
 ///
-/// Like Go's `Quantity`, a sum has the notation of its first operand that is not zero. Amounts are limited to those of 64-bit
-/// integers; larger ones become the limit.
+/// Like Go's `Quantity`, a sum has the notation of its first operand that is not zero. An amount beyond the range of 64-bit integers
+/// becomes the limit of the range.
 ///
 /// ```
 /// # use kube_apimachinery::quantity::Quantity;
@@ -97,13 +97,13 @@ fn write(amount: Amount) -> Option<String> {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Quantity {
-    /// Billionths.
+    /// Amount in billionths.
     nanos: i128,
     suffix: Suffix,
 }
 
 const NANOS: i128 = 1_000_000_000;
-/// Largest amount in billionths.
+/// Largest amount, in billionths.
 const LIMIT: i128 = i64::MAX as i128 * NANOS;
 
 impl Quantity {
@@ -121,7 +121,7 @@ impl Quantity {
     pub fn read(text: &str) -> Option<Self> {
         let written = Written::read(text).ok()?;
         let is_zero = !format!("{}{}", written.whole, written.fraction).contains(|digit| digit != '0');
-        // More digits than an amount within the limit has, or such an exponent.
+        // The number has more digits, or a larger exponent, than an amount within the limit.
         let beyond = match written.scale {
             _ if is_zero => 0,
             Scale::Exponent(..0) => 1,
@@ -201,7 +201,7 @@ impl fmt::Display for Quantity {
             exponent: -9,
             suffix: self.suffix,
         };
-        // Amounts within the limit can be written.
+        // The canonical form exists: amounts are within the limit.
         f.write_str(&write(amount).unwrap_or_default())
     }
 }
@@ -271,7 +271,7 @@ struct Amount {
     suffix: Suffix,
 }
 
-/// Parses an amount; `None` if it is not a quantity, or has more than 18 digits.
+/// Parses an amount; `None` if the text is not a quantity, or has more than 18 digits.
 fn parse(text: &str) -> Option<Amount> {
     amount(Written::read(text).ok()?, 18)
 }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_compare_by_what_they_amount_to() {
+    fn quantities_compare_by_their_amount() {
         for (less, more) in [("999m", "1"), ("1k", "1Ki"), ("-1", "0"), ("1n", "1u"), ("2e3", "2001")] {
             assert!(value(&json!(less)) < value(&json!(more)), "{less} {more}");
         }
@@ -385,14 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_in_the_words_of_go() {
+    fn text_that_is_no_quantity_is_refused_with_gos_message() {
         for text in ["", "lots", "1x", "1.2.3", "{}", "true", "1 Gi", "1Kib", "-3.01e-x"] {
             assert_eq!((refusal(text), canonical(text)), (Some(WRONG_FORMAT), None), "{text}");
         }
         for text in ["1i", "1K", "1mm", "0.1EE", "1e", "1e-", "1ki", "1M3", "1i-", "--1"] {
             assert_eq!((refusal(text), canonical(text)), (Some(WRONG_SUFFIX), None), "{text}");
         }
-        // Go accepts them, and so does this server: many digits are kept as they are, and none are zero.
+        // Go accepts these texts: many digits stay as they are, and no digits are zero.
         for text in ["12345678901234567890123", "1e99"] {
             assert_eq!((refusal(text), canonical(text)), (None, None), "{text}");
         }

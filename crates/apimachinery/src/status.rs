@@ -1,6 +1,6 @@
 //! API errors: a `Status` object and an HTTP code.
 //!
-//! Shapes and messages follow the recorded answers of kube-apiserver v1.36 (`tests/conformance`).
+//! Shapes and messages are those of kube-apiserver v1.36; the API server's conformance tests compare them with recorded answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -31,14 +31,14 @@ struct Inner {
     code: u16,
     reason: Cow<'static, str>,
     message: String,
-    /// `None` omits `details`; an empty map writes `"details":{}`, as some answers have it.
+    /// `None` omits `details`; an empty map is written as `"details":{}`, as in some answers of kube-apiserver.
     details: Option<Map<String, Value>>,
     /// `metadata.continue`; omitted if empty.
     continue_token: String,
 }
 
 impl ApiError {
-    /// Creates an error; an empty `reason` is omitted.
+    /// Creates an error with an HTTP code. An empty `reason` is omitted.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             code,
@@ -177,7 +177,7 @@ impl ApiError {
     }
 }
 
-/// Errors with several callers.
+/// Errors that several modules need.
 impl ApiError {
     /// Builds a 400 without details.
     pub fn bad_request(message: impl Into<String>) -> Self {
@@ -229,7 +229,7 @@ impl ApiError {
     /// Builds the 422 for an object with invalid fields.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
         let mut told = BTreeSet::new();
-        // kube-apiserver lists each message once, but repeats it among the causes.
+        // kube-apiserver lists each message once, but repeats equal ones among the causes.
         let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         texts.retain(|text| told.insert(text.clone()));
         let list = match texts.as_slice() {
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_of_messages_are_told_once_each_in_passing() {
+    fn thousands_of_messages_are_listed_once_each_and_quickly() {
         let error = |n: usize| FieldError::required(format!("spec.f{n}"), "");
         let errors = (0..100_000).chain(0..100_000).map(error).collect();
         let told = ApiError::invalid("", "Pod", "p", errors);

@@ -2,10 +2,10 @@
 
 use super::types::{ObjectType, Type};
 
-/// Question to the authorizer.
+/// Query of an expression to the authorizer: whether a user may perform an action.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AccessQuery {
-    /// Path of a non-resource request; the fields of a resource are empty then.
+    /// Path of a request that belongs to no resource, such as `/metrics`. If it is set, the fields about resources are empty.
     pub path: Option<String>,
     /// API group.
     pub group: String,
@@ -17,16 +17,16 @@ pub struct AccessQuery {
     pub namespace: String,
     /// Name of the object; empty for all.
     pub name: String,
-    /// Verb.
+    /// Verb, such as `get`.
     pub verb: String,
-    /// Namespace and name of the service account that is asked about, instead of the user of the request.
+    /// Namespace and name of a service account; if set, the query is about this account instead of the user of the request.
     pub service_account: Option<(String, String)>,
 }
 
 /// Answer of the authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether the user may do it.
+    /// Whether the action is allowed.
     pub allowed: bool,
     /// Reason of the authorizer; may be empty.
     pub reason: String,

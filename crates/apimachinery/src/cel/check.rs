@@ -8,7 +8,7 @@ use super::{Environment, Issue, authorization, functions};
 /// Returns the type of an expression.
 ///
 /// # Errors
-/// All errors, by their place.
+/// All errors, ordered by their place in the text.
 pub(super) fn check(root: &Node, environment: &Environment) -> Result<Type, Vec<Issue>> {
     let mut checker = Checker { environment, locals: Vec::new(), issues: Vec::new() };
     let of = checker.type_of(root);
@@ -27,7 +27,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Returns the type of a node; after an error it is not known.
+    /// Returns the type of a node; `Dyn` after an error, so that one mistake is reported once.
     fn type_of(&mut self, node: &Node) -> Type {
         match &node.expr {
             Expr::Literal(literal) => of_literal(literal),
@@ -177,7 +177,7 @@ fn of_literal(literal: &Literal) -> Type {
     }
 }
 
-/// Returns the type of elements of these types: that of all, or any.
+/// Returns the type that all elements of a literal can have; `Dyn` if there is none.
 fn joined(types: Vec<Type>) -> Type {
     let mut types = types.into_iter();
     let Some(first) = types.next() else { return Type::Dyn };

@@ -17,7 +17,8 @@ use super::value::Val;
 pub struct Activation<'a> {
     /// Values by name.
     pub variables: Vec<(&'static str, &'a Value)>,
-    /// Answers of the authorizer so far; others are asked for by [`EvaluationError::Unanswered`].
+    /// Answers of the authorizer that are known. An expression that needs another one ends with [`EvaluationError::Unanswered`]; the caller
+    /// asks the authorizer and evaluates again with the answer.
     pub decisions: BTreeMap<AccessQuery, Decision>,
     /// Query of `authorizer.requestResource`, without its verb.
     pub request_resource: AccessQuery,
@@ -151,7 +152,7 @@ impl<'a> Evaluator<'a, '_> {
                 Ok(_) => {
                     failed.get_or_insert_with(no_overload);
                 }
-                // Neither is an error of the term.
+                // Neither error belongs to the term: without a budget or an answer, the whole expression has no value.
                 Err(error @ (EvaluationError::Budget | EvaluationError::Unanswered(_))) => return Err(error),
                 Err(error) => {
                     failed.get_or_insert(error);
@@ -224,7 +225,7 @@ impl<'a> Evaluator<'a, '_> {
                 (FoldKind::All, Ok(Some(Val::Bool(false)))) => return Ok(Val::Bool(false)),
                 (FoldKind::Exists, Ok(Some(Val::Bool(true)))) => return Ok(Val::Bool(true)),
                 (FoldKind::All | FoldKind::Exists, Ok(Some(Val::Bool(_)))) => {}
-                // Like a term of `&&` or `||`.
+                // As in `&&` and `||`, another element may still decide the result.
                 (FoldKind::All | FoldKind::Exists, Err(error)) => {
                     failed.get_or_insert(error);
                 }

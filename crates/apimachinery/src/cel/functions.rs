@@ -17,7 +17,7 @@ pub(super) const TYPES: [&str; 10] =
 /// Functions without a target.
 const GLOBAL: [&str; 11] =
     ["size", "matches", "int", "uint", "double", "string", "bool", "bytes", "dyn", "type", "@in"];
-/// Functions of a target.
+/// Functions that are called on a value: `target.function()`.
 const MEMBER: [&str; 26] = [
     "size",
     "startsWith",
@@ -93,7 +93,7 @@ pub(super) const UNSUPPORTED: [&str; 44] = [
     "orValue",
     "hasValue",
 ];
-/// Limit of the size of a compiled regular expression.
+/// Maximum size of a compiled regular expression, in bytes.
 const REGEX_SIZE: usize = 1 << 20;
 
 pub(super) fn is_known(function: &str, has_target: bool) -> bool {
@@ -373,12 +373,12 @@ fn regex(pattern: &str) -> Result<regex::Regex, EvaluationError> {
     regex.map_err(|_| EvaluationError::Failed(format!("error parsing regexp: {pattern}")))
 }
 
-/// Returns the number of characters before an offset.
+/// Returns the number of characters before an offset in bytes.
 fn characters(text: &str, offset: usize) -> i64 {
     integer(text[..offset].chars().count())
 }
 
-/// Returns the offset of a character.
+/// Returns the offset of a character, in bytes.
 fn offset(text: &str, index: usize) -> usize {
     text.char_indices().nth(index).map_or(text.len(), |(at, _)| at)
 }

@@ -3,9 +3,9 @@
 //! Messages are those of Go's `cel-go`, with the place in the text. The evaluation has a budget, so that no expression of a client
 //! runs for long: each step costs at least 1, and more if it copies or searches a text or a list.
 //!
-//! Supported are all operators, the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`, the functions of the language
-//! except for those of timestamps, and Kubernetes' functions of strings, lists and authorization. Other functions of Kubernetes
-//! (quantities, addresses, URLs, versions, formats, sets) are refused when the expression is compiled, by name.
+//! All operators are supported, the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`, the functions of the language except
+//! for those of timestamps, and Kubernetes' functions of strings, lists and authorization. Expressions with other functions of Kubernetes
+//! (quantities, addresses, URLs, versions, formats, sets) are refused with the name of the function when they are compiled.
 
 mod authorization;
 mod check;
@@ -30,7 +30,7 @@ use self::parse::Node;
 const LENGTH: usize = 100_000;
 /// Maximum nesting of an expression. cel-go allows 250 levels.
 const DEPTH: usize = 100;
-/// Cost that the match conditions of a webhook may have together, as in kube-apiserver.
+/// Budget of all match conditions of one webhook together, as in kube-apiserver.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 
 /// Variables of an expression and their types.

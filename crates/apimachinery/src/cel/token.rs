@@ -20,7 +20,7 @@ pub(super) struct Spanned {
     pub(super) end: usize,
 }
 
-/// Longer signs first.
+/// Operators and brackets. Longer ones come first, so that `<=` is not read as `<`.
 const SIGNS: [&str; 24] = [
     "==", "!=", "<=", ">=", "&&", "||", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ",", ".", "(", ")",
     "[", "]", "{", "}",
@@ -133,7 +133,7 @@ fn integer(value: Option<i128>, is_unsigned: bool, length: usize) -> Scanned {
 
 /// Reads a string or bytes; `None` if the text begins with something else.
 fn quoted(rest: &str) -> Option<Scanned> {
-    // Behind a prefix of at most two letters; a longer search would be repeated for each token.
+    // The quote stands behind a prefix of at most two letters. A longer search would be repeated for each token.
     let prefix = rest.bytes().take(3).position(|byte| matches!(byte, b'"' | b'\''))?;
     let (is_raw, is_bytes) = match rest.get(..prefix)?.to_ascii_lowercase().as_str() {
         "" => (false, false),

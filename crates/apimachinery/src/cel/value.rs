@@ -1,4 +1,4 @@
-//! Values while an expression is evaluated. Those of JSON documents are not copied.
+//! Values during the evaluation of an expression. They borrow from JSON documents instead of copying them.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -38,7 +38,7 @@ pub(super) enum Val<'a> {
     JsonMap(&'a Map<String, Value>),
     /// Name of a type.
     Type(&'static str),
-    /// A question to the authorizer that is not complete.
+    /// An incomplete query to the authorizer.
     Query(Rc<AccessQuery>),
     Decision(Rc<Decision>),
 }

@@ -57,7 +57,7 @@ pub(super) fn compare(report: &mut Report, path: &str, old: &Value, new: &Value)
     multiples(report, path, old, new);
 }
 
-/// Every multiple of the old number must be one of the new number.
+/// Compares `multipleOf`: every multiple of the old number must be a multiple of the new one.
 fn multiples(report: &mut Report, path: &str, old: &Value, new: &Value) {
     let (was, is) = (old["multipleOf"].as_f64(), new["multipleOf"].as_f64());
     let Some(is) = is else { return };
@@ -67,13 +67,13 @@ fn multiples(report: &mut Report, path: &str, old: &Value, new: &Value) {
     }
 }
 
-/// The bound of a keyword; none if it excludes nothing.
+/// Returns the bound of a keyword; `None` if it excludes nothing.
 fn bound(schema: &Value, keyword: &str, side: Side) -> Option<Bound> {
     let limit = schema[keyword].as_f64()?;
     let exclusive = match keyword {
         "maximum" => "exclusiveMaximum",
         "minimum" => "exclusiveMinimum",
-        // No length or number is below zero.
+        // Lengths and counts are never below zero.
         _ if side == Side::Lower && limit <= 0.0 => return None,
         _ => "",
     };

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Report, Rule, schema};
 
-/// Name of a definition.
+/// Returns the name of a definition.
 pub(super) fn name(definition: &Value) -> &str {
     definition["metadata"]["name"].as_str().unwrap_or_default()
 }
@@ -63,12 +63,12 @@ pub(super) fn compare(report: &mut Report, old: &Value, new: &Value) {
     }
 }
 
-/// Versions of a definition.
+/// Iterates over the versions of a definition.
 pub(super) fn versions(spec: &Value) -> impl Iterator<Item = &Value> {
     list(&spec["versions"]).iter()
 }
 
-/// The schema of a version.
+/// Returns the schema of a version.
 pub(super) fn schema_of(version: &Value) -> &Value {
     &version["schema"]["openAPIV3Schema"]
 }
@@ -148,12 +148,12 @@ fn scope(spec: &Value) -> &str {
     spec["scope"].as_str().unwrap_or("Namespaced")
 }
 
-/// Items of a list; none without a list.
+/// Returns the items of a list; empty if the value is no list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A value in a message: text without quotes.
+/// Formats a value for a message: text without quotes, anything else as JSON.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

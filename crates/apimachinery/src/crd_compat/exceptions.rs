@@ -1,4 +1,4 @@
-//! Allowed changes.
+//! Exceptions: changes that a project allows, with the reason.
 
 use std::fmt;
 
@@ -23,12 +23,12 @@ use super::{Change, Level, Rule};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Exception {
-    /// Definition, version and path of the change: `guestbooks/v1 .spec.theme`, with the plural or the full name of the definition; without
-    /// version for a change of the whole definition: `guestbooks spec.scope`.
+    /// Definition, version and path of the change, such as `guestbooks/v1 .spec.theme`. The definition is named by its plural or its full
+    /// name. A change of the whole definition has no version: `guestbooks spec.scope`.
     pub at: String,
-    /// The rule.
+    /// Name of the rule, such as `field-removed`.
     pub rule: String,
-    /// Why no object and no client breaks.
+    /// Reason why no object and no client breaks.
     pub reason: String,
     /// First version of the program for which the change is an error again. Default: never.
     #[serde(default)]
@@ -39,11 +39,11 @@ pub struct Exception {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exceptions(Vec<Exception>);
 
-/// Changes that are divided by [`Exceptions`].
+/// Changes, divided by [`Exceptions::judge`] into allowed and others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Judgement {
-    /// Changes that are not allowed, or no longer.
+    /// Changes that no exception allows, and those of which the exception has ended.
     pub changes: Vec<Change>,
     /// Changes that are allowed, each with the reason.
     pub allowed: Vec<(Change, String)>,
@@ -68,7 +68,7 @@ impl Exceptions {
     ///
     /// # Errors
     ///
-    /// The value is not such a list, a rule is not known, or a reason is missing.
+    /// Names the exception, if the value is not such a list, a rule is not known, or a reason is missing.
     pub fn parse(list: &Value) -> Result<Self, ExceptionError> {
         let exceptions: Vec<Exception> = Vec::deserialize(list).map_err(|error| {
             ExceptionError(format!("the list of allowed changes cannot be read: {error}"))
@@ -91,8 +91,8 @@ impl Exceptions {
         Ok(Self(exceptions))
     }
 
-    /// Divides the changes of the program's version `version`, such as `0.3.1`. A change whose exception has ended keeps its level and
-    /// says so.
+    /// Divides the changes of the program's version `version`, such as `0.3.1`, into allowed and others. If an exception has ended, its
+    /// change counts as an error again, and its advice names the end and the reason.
     #[must_use]
     pub fn judge(&self, changes: Vec<Change>, version: &str) -> Judgement {
         let mut used = vec![false; self.0.len()];
@@ -133,12 +133,12 @@ impl Exception {
     }
 }
 
-/// Whether `version` is at least `until`. A version that cannot be read has not come.
+/// Whether `version` is at least `until`. A version that cannot be parsed counts as older.
 fn has_come(until: &str, version: &str) -> bool {
     numbers(version) >= numbers(until) && numbers(version).is_some()
 }
 
-/// Numbers of a version; a suffix such as `-rc.1` is ignored.
+/// Parses the numbers of a version; a suffix such as `-rc.1` is ignored.
 fn numbers(version: &str) -> Option<[u64; 3]> {
     let release = version.trim_start_matches('v').split(['-', '+']).next()?;
     let mut numbers = [0; 3];

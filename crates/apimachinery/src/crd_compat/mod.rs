@@ -1,8 +1,9 @@
-//! Compatibility of two states of a CustomResourceDefinition: changes that break stored objects or clients, and changes to know about.
+//! Compatibility of two states of a CustomResourceDefinition: changes that break stored objects or clients, and changes that users may
+//! notice.
 //!
-//! [`compare`] takes the definition as it was released and as it is to be. An [error](Level::Error) means that an object or a client that
-//! worked with the old definition may not work with the new one. If there is none, every object that is valid under the old schema of
-//! a version is valid under its new schema.
+//! [`compare`] takes the released definition and the new one. An [error](Level::Error) means that an object or a client that worked with
+//! the old definition may not work with the new one. Without an error, every object that is valid under the old schema of a version is
+//! valid under its new schema.
 //!
 //! ```
 //! use kube_apimachinery::crd_compat::{Level, compare};
@@ -33,12 +34,12 @@
 //!
 //! # Exceptions
 //!
-//! [`Exceptions`] allows changes by place and rule, with a reason and an end.
+//! [`Exceptions`] allow single changes by place and rule, with a reason and optionally until a version of the program.
 //!
 //! # Limitations
 //!
-//! - CEL rules are compared as text. A rule that is new is a warning, because the API server skips it for unchanged values, unless the
-//!   rule uses `oldSelf`; its meaning and its cost are not examined.
+//! - CEL rules are compared as text; neither their meaning nor their cost is examined. A new rule is a warning only: the API server does
+//!   not apply it to unchanged values, unless the rule uses `oldSelf`.
 //! - Patterns are compared as text: a pattern that matches more is an error too.
 //! - `allOf`, `anyOf`, `oneOf` and `not` are compared branch by branch, not by meaning.
 
@@ -66,7 +67,7 @@ pub use self::{
 pub struct Change {
     /// Weight of the change.
     pub level: Level,
-    /// Rule that found it.
+    /// Rule that the change violates.
     pub rule: Rule,
     /// Name of the definition, such as `guestbooks.example.com`.
     pub definition: String,
@@ -80,7 +81,7 @@ pub struct Change {
     pub advice: String,
 }
 
-/// The definition, the version, the path, the change, the rule and the advice.
+/// Formats the definition, the version, the path, the change, the rule and the advice in one line.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.definition)?;
@@ -91,8 +92,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// Compares two states of a definition, as JSON in version `apiextensions.k8s.io/v1`. Changes come in the order of the definition:
-/// errors, warnings and [style](Level::Style) are mixed.
+/// Compares two states of a definition, as JSON in version `apiextensions.k8s.io/v1`. Changes have the order of the definition: errors,
+/// warnings and [style](Level::Style) are mixed.
 #[must_use]
 pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
     let mut report = Report::new(definition::name(old));
@@ -101,7 +102,7 @@ pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
     report.changes
 }
 
-/// Compares the definitions of two releases by name. A definition that is gone is an error; one that is new has [style](Level::Style)
+/// Compares the definitions of two releases by name. A removed definition is an error; a new one is examined for [style](Level::Style)
 /// only. Values of other kinds are ignored.
 #[must_use]
 pub fn compare_all<'v>(

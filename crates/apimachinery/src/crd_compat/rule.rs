@@ -23,10 +23,10 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// Every rule.
+            /// All rules.
             pub const ALL: &[Self] = &[$(Self::$rule),*];
 
-            /// Name of the rule, by which an [`Exception`](super::Exception) allows it.
+            /// Returns the name of the rule, by which an [`Exception`](super::Exception) allows it.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -34,7 +34,7 @@ macro_rules! rules {
                 }
             }
 
-            /// Usual level of its changes.
+            /// Returns the level of changes that violate the rule.
             #[must_use]
             pub fn level(self) -> Level {
                 match self {
@@ -46,79 +46,79 @@ macro_rules! rules {
 }
 
 rules! {
-    /// A definition is gone.
+    /// A definition was removed.
     DefinitionRemoved "definition-removed" Error,
-    /// Objects move between namespaces and the cluster.
+    /// Objects become cluster-scoped instead of namespaced, or the reverse.
     ScopeChanged "scope-changed" Error,
-    /// The group, the kind or the plural has another name.
+    /// The group, the kind or the plural was renamed.
     KindChanged "kind-changed" Error,
-    /// A version is gone, or is not served any more.
+    /// A version was removed, or is not served any more.
     VersionRemoved "version-removed" Error,
-    /// A version that objects may be stored in is gone.
+    /// A version in which objects may be stored was removed.
     StoredVersionRemoved "stored-version-removed" Error,
-    /// A subresource is gone.
+    /// A subresource was removed.
     SubresourceRemoved "subresource-removed" Error,
-    /// A subresource reads other fields.
+    /// A subresource uses another field than before.
     SubresourceChanged "subresource-changed" Error,
     /// `status` becomes a subresource.
     SubresourceAdded "subresource-added" Warning,
-    /// A field cannot be selected any more.
+    /// A field was removed from the selectable fields.
     SelectableFieldRemoved "selectable-field-removed" Error,
-    /// A column of `kubectl get` is gone.
+    /// A column of `kubectl get` was removed.
     PrinterColumnRemoved "printer-column-removed" Warning,
-    /// A short name is gone.
+    /// A short name was removed.
     ShortNameRemoved "short-name-removed" Warning,
-    /// A category is gone.
+    /// A category was removed.
     CategoryRemoved "category-removed" Warning,
-    /// A field is gone, or unknown fields are dropped.
+    /// A field was removed, or unknown fields are dropped from now on.
     FieldRemoved "field-removed" Error,
-    /// A field gets a schema where any value was allowed before.
+    /// A field that allowed any value has a schema.
     OpenFieldRestricted "open-field-restricted" Error,
-    /// A field has another type.
+    /// The type of a field changed.
     TypeChanged "type-changed" Error,
-    /// A format is new, or another one.
+    /// A format was added, or changed.
     FormatChanged "format-changed" Error,
-    /// A field is required.
+    /// A field became required.
     RequiredAdded "required-added" Error,
-    /// The values are limited to a list.
+    /// An enum was added.
     EnumAdded "enum-added" Error,
-    /// A value is not allowed any more.
+    /// A value was removed from an enum.
     EnumValueRemoved "enum-value-removed" Error,
-    /// A value is new.
+    /// A value was added to an enum.
     EnumValueAdded "enum-value-added" Warning,
-    /// Every value is allowed.
+    /// An enum was removed.
     EnumRemoved "enum-removed" Warning,
-    /// An upper bound is new.
+    /// An upper bound was added.
     MaximumAdded "maximum-added" Error,
-    /// An upper bound is lower.
+    /// An upper bound was lowered.
     MaximumLowered "maximum-lowered" Error,
-    /// A lower bound is new.
+    /// A lower bound was added.
     MinimumAdded "minimum-added" Error,
-    /// A lower bound is higher.
+    /// A lower bound was raised.
     MinimumRaised "minimum-raised" Error,
-    /// Numbers must be multiples of another number.
+    /// `multipleOf` was added, or excludes numbers that were allowed.
     MultipleOfChanged "multiple-of-changed" Error,
-    /// A pattern is new.
+    /// A pattern was added.
     PatternAdded "pattern-added" Error,
-    /// A pattern is another one.
+    /// A pattern changed.
     PatternChanged "pattern-changed" Error,
-    /// A pattern is gone.
+    /// A pattern was removed.
     PatternRemoved "pattern-removed" Warning,
     /// Null is not allowed any more.
     NullableRemoved "nullable-removed" Error,
-    /// Null is allowed.
+    /// Null is allowed from now on.
     NullableAdded "nullable-added" Warning,
-    /// A default is another one.
+    /// A default changed.
     DefaultChanged "default-changed" Error,
-    /// A default is gone.
+    /// A default was removed.
     DefaultRemoved "default-removed" Error,
-    /// A default is new.
+    /// A default was added.
     DefaultAdded "default-added" Warning,
-    /// Lists or maps are merged in another way.
+    /// Lists or maps are merged by other rules.
     ListTypeChanged "list-type-changed" Error,
-    /// `allOf`, `anyOf`, `oneOf` or `not` allows less.
+    /// `allOf`, `anyOf`, `oneOf` or `not` changed and may allow less.
     CompositionChanged "composition-changed" Error,
-    /// A CEL rule is new.
+    /// A CEL rule was added.
     CelAdded "cel-added" Warning,
     /// A new field is a boolean.
     NoBools "no-bools" Style,
@@ -128,7 +128,7 @@ rules! {
     NoUnsigned "no-unsigned" Style,
     /// A new field is a map of objects.
     NoMaps "no-maps" Style,
-    /// A new list does not say how it is merged.
+    /// A new list does not define how it is merged.
     ListsHaveType "lists-have-type" Style,
     /// New conditions are not merged by their type.
     ConditionsHaveMapKey "conditions-have-map-key" Style,

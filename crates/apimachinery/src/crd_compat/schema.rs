@@ -9,10 +9,10 @@ use super::{
     definition::{list, text},
 };
 
-/// The schema of a field without one.
+/// Schema of a field that the other definition lacks.
 static EMPTY: Value = Value::Null;
 
-/// Compares two schemas of a version.
+/// Compares the schemas of one version in two definitions.
 pub(super) fn compare(report: &mut Report, old: &Value, new: &Value) {
     Walk { report }.node(old, new, "", Surroundings::default());
 }
@@ -22,12 +22,12 @@ struct Walk<'r> {
     report: &'r mut Report,
 }
 
-/// Keywords above a field that a default below them may violate.
+/// Keywords of the schemas above a field that a new default in it may violate.
 #[derive(Debug, Clone, Copy, Default)]
 struct Surroundings {
-    /// An enum, a set or a composition compares whole values.
+    /// An enum, a set or a composition compares whole values, so a new field makes a value differ.
     compares_values: bool,
-    /// The object with the field has a limited number of fields.
+    /// The number of fields is limited, so a new field may exceed the limit.
     counts_fields: bool,
 }
 
@@ -38,13 +38,13 @@ impl Surroundings {
 }
 
 impl Walk<'_> {
-    /// Compares two schemas of the field at `path`.
+    /// Compares the old and the new schema of the field at `path`.
     fn node(&mut self, old: &Value, new: &Value, path: &str, above: Surroundings) {
         if old == new {
             return;
         }
         if type_of(old) != type_of(new) {
-            // Further differences follow from this one.
+            // Every further difference follows from the other type.
             if type_of(new) != "any value" {
                 let fact = format!("is {} instead of {}", type_of(new), type_of(old));
                 let advice =
@@ -163,7 +163,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A default adds a field to stored objects, which another keyword may forbid.
+    /// Reports a new default. It adds a field to stored objects, which another keyword may forbid.
     fn default_added(&mut self, path: &str, default: &Value, above: Surroundings) {
         let fact = format!("has default {}", text(default));
         if above.is_strict() {
@@ -196,7 +196,7 @@ impl Walk<'_> {
         }
     }
 
-    /// CEL rules.
+    /// Compares CEL rules.
     fn rules(&mut self, old: &Value, new: &Value, path: &str) {
         let key = |rule: &Value| (rule["rule"].clone(), rule["optionalOldSelf"] == true);
         let was: Vec<_> = list(&old["x-kubernetes-validations"]).iter().map(key).collect();
@@ -214,7 +214,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Merging of lists and maps.
+    /// Compares how lists and maps are merged.
     fn merging(&mut self, old: &Value, new: &Value, path: &str) {
         let keys = |schema: &Value| -> BTreeSet<String> {
             list(&schema["x-kubernetes-list-map-keys"]).iter().map(text).collect()
@@ -236,7 +236,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Fields of an object, and values of a map.
+    /// Compares the fields of an object and the values of a map.
     fn fields(&mut self, old: &Value, new: &Value, path: &str, above: Surroundings) {
         let (was_open, is_open) = (keeps_unknown(old), keeps_unknown(new));
         let (was_map, is_map) = (additional(old), additional(new));
@@ -279,7 +279,8 @@ impl Walk<'_> {
                 None if was_open && restricts(new_field) => self.restricted(&path),
                 None => {}
             }
-            // Elsewhere a new field with a default does not affect clients that do not know it.
+            // The default of a new field may violate a keyword above it. Without such a keyword it affects no client: clients do not know
+            // the field yet.
             if was_map.is_none()
                 && above.is_strict()
                 && let Some(default) = new_field.get("default")
@@ -309,7 +310,7 @@ impl Walk<'_> {
     }
 }
 
-/// The type of a field, as a noun.
+/// Returns the type of a field as a noun phrase.
 pub(super) fn type_of(schema: &Value) -> &str {
     if schema["x-kubernetes-int-or-string"] == true {
         return "an integer or a string";
@@ -327,13 +328,13 @@ pub(super) fn type_of(schema: &Value) -> &str {
     }
 }
 
-/// Fields of an object.
+/// Returns the fields of an object.
 pub(super) fn properties(schema: &Value) -> &Map<String, Value> {
     static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
     schema["properties"].as_object().unwrap_or(&NONE)
 }
 
-/// Schema of the values of a map.
+/// Returns the schema of the values of a map.
 pub(super) fn additional(schema: &Value) -> Option<&Value> {
     match schema.get("additionalProperties") {
         Some(Value::Bool(true)) => Some(&EMPTY),
@@ -342,7 +343,7 @@ pub(super) fn additional(schema: &Value) -> Option<&Value> {
     }
 }
 
-/// Path of a field.
+/// Appends the name of a field to a path.
 pub(super) fn field(path: &str, name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.chars().all(is_plain) && !name.is_empty() {
@@ -373,12 +374,12 @@ fn restricts(schema: &Value) -> bool {
         || schema["nullable"] != true
 }
 
-/// Whether a schema compares the whole value, or parts of it in alternatives.
+/// Whether a schema compares whole values, or has alternatives.
 fn compares_values(schema: &Value) -> bool {
     ["enum", "allOf", "anyOf", "oneOf", "not"].iter().any(|keyword| schema.get(keyword).is_some())
 }
 
-/// A keyword with a text.
+/// Returns the text of a keyword.
 fn word<'s>(schema: &'s Value, keyword: &str) -> Option<&'s str> {
     schema[keyword].as_str().filter(|text| !text.is_empty())
 }

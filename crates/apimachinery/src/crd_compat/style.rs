@@ -1,6 +1,7 @@
-//! Properties of new fields that are hard to change later.
+//! Style: properties of new fields that are hard to change later.
 //!
-//! Rules of the API conventions that can be checked without knowing the meaning of a field. Fields of the baseline are exempt.
+//! The rules are those of the API conventions that can be checked without knowing the meaning of a field. Fields of the old definition are
+//! exempt.
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::{
     schema::{additional, field, properties, type_of},
 };
 
-/// Examines fields of `new` that `old` lacks.
+/// Examines the fields of `new` that `old` lacks.
 pub(super) fn examine(report: &mut Report, old: Option<&Value>, new: &Value) {
     for version in versions(&new["spec"]) {
         let was = old.and_then(|old| versions(&old["spec"]).find(|was| was["name"] == version["name"]));

@@ -6,8 +6,7 @@
 /// Maximum depth. Go's limit is 10000; this server's parser stops at 128.
 const MAX_DEPTH: usize = 128;
 
-/// Returns the message for a text that was refused. If its syntax is valid, it has a number too large for a float, or
-/// is too deep.
+/// Returns the message for a refused text. If its syntax is valid, the reason is a number too large for a float, or the depth.
 pub(super) fn explain(text: &str) -> String {
     let mut scanner = Scanner { text, rest: text.chars(), depth: 0, too_large: None };
     match scanner.document() {
@@ -31,7 +30,7 @@ pub(super) fn without_lone_surrogates(text: &str) -> Option<String> {
     while let Some(found) = text[at..].find('\\') {
         at += found;
         match unit(at) {
-            // A surrogate pair is one character and stays.
+            // A pair of surrogates is one character and stays.
             Some(0xd800..=0xdbff) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
             Some(0xd800..=0xdfff) => {
                 mended += &text[copied..at];
@@ -40,7 +39,7 @@ pub(super) fn without_lone_surrogates(text: &str) -> Option<String> {
                 copied = at;
             }
             Some(_) => at += 6,
-            // Skip the escaped character, whichever it is.
+            // Skip the escaped character, even if it is a backslash.
             None => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         }
     }

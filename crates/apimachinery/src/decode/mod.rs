@@ -1,6 +1,6 @@
 //! Decoding of JSON documents, with the errors of Go's decoder.
 //!
-//! Duplicate fields are detected here, because the value no longer contains them; unknown fields are detected by the schema.
+//! Duplicate fields are detected here, because the decoded value no longer contains them; unknown fields are detected by the schema.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ pub struct Decoded {
     pub strict: Vec<String>,
 }
 
-/// Parses JSON. Numbers keep their type, `3.0` stays a float, until the target is known.
+/// Parses JSON. Numbers keep their notation (`3.0` stays a float) until [`normalize_numbers`] or a schema converts them.
 ///
 /// # Errors
 /// Go's message.
@@ -39,7 +39,7 @@ pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
 
 /// Returns the bytes as text, with U+FFFD for those that are not UTF-8.
 fn text_of(bytes: &[u8]) -> Cow<'_, str> {
-    // `from_utf8` checks many bytes at a time, `from_utf8_lossy` each character.
+    // `from_utf8` checks many bytes at a time, `from_utf8_lossy` single characters.
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
@@ -51,9 +51,9 @@ fn read(text: &str) -> Option<Decoded> {
     Some(Decoded { value, strict: found.into_inner() })
 }
 
-/// Returns the errors of strict decoding of a builtin kind in the order of the document: unknown fields by their first
-/// occurrence, duplicate fields by their second. Unknown fields, and fields inside them, are not reported as duplicates. In YAML
-/// the duplicates come first, because its parser finds them.
+/// Returns the errors of strict decoding of a builtin kind in the order of the document: an unknown field at its first occurrence, a
+/// duplicate field at its second. Unknown fields, and fields inside them, are not reported as duplicates. In YAML, duplicates come first,
+/// because Go finds them while it parses the text.
 pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -> Vec<String> {
     let mut places: BTreeMap<String, Place> =
         unknown.iter().map(|path| (path.clone(), Place::unknown())).collect();
@@ -62,7 +62,7 @@ pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -
         places.entry(path).or_insert_with(Place::duplicate);
     }
     if places.is_empty() {
-        // The usual case needs no second pass over the document.
+        // The usual case: no second pass over the document is needed.
         return duplicates;
     }
     let found = RefCell::new((places, 0));
@@ -82,7 +82,7 @@ pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -
             (place.at, format!("{what} field \"{path}\""))
         })
         .collect();
-    // Stable: paths that do not occur in the text stay sorted by name, after the others.
+    // The sort is stable: paths that do not occur in the text stay sorted by name, after the others.
     complaints.sort_by_key(|(at, _)| *at);
     complaints.into_iter().map(|(_, complaint)| complaint).collect()
 }
@@ -94,9 +94,9 @@ const DUPLICATE: &str = "duplicate field \"";
 #[derive(Debug)]
 struct Place {
     is_unknown: bool,
-    /// Occurrences of the path until the error.
+    /// Number of occurrences of the path that come before the error.
     left: usize,
-    /// Number of the error; `usize::MAX` until the path occurs.
+    /// Position of the error among all errors; `usize::MAX` until the path occurs.
     at: usize,
 }
 
@@ -116,7 +116,7 @@ pub fn float_as_sent(bytes: &[u8], value: f64) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut in_text = false;
     let mut escaped = false;
-    // Splits at everything that cannot be part of a number, and inside strings at every character.
+    // Split at everything that cannot be part of a number, and inside strings at every character.
     let words = text.split(|c: char| {
         let was_in_text = in_text;
         if in_text {
@@ -251,12 +251,12 @@ impl<'de> Visitor<'de> for Strict<'_> {
 #[derive(Clone, Copy)]
 struct Order<'a> {
     path: Path<'a>,
-    /// Errors by path, and the next number.
+    /// Errors by path, and the position for the next one.
     found: &'a RefCell<(BTreeMap<String, Place>, usize)>,
 }
 
 impl Order<'_> {
-    /// Numbers the error of a field, if it has one. Returns whether there may be errors below it.
+    /// Assigns a position to the error of a field, if it has one. Returns whether there may be errors below it.
     fn enter(&self, path: &str) -> bool {
         let (places, next) = &mut *self.found.borrow_mut();
         if let Some(place) = places.get_mut(path) {
@@ -340,7 +340,7 @@ pub fn normalize_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_i64().is_none() => {
             let Some(float) = number.as_f64() else { return };
-            // Above 2^53 floats do not represent every integer, and schemas accept no float as an integer.
+            // Above 2^53 not every integer has a float, and schemas accept no float as an integer.
             if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
                 #[expect(clippy::cast_possible_truncation, reason = "the range was checked above")]
                 let integer = float as i64;
@@ -391,7 +391,7 @@ mod tests {
                 r#"unknown field "s.c[0].f""#,
             ],
         );
-        // Paths that do not occur come last.
+        // Paths that do not occur in the text come last.
         check(
             r#"{"b":{"c":1},"":2,"ab":{"c":1}}"#,
             &["", "a", "b.c", "z"],
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_complaints_are_sorted_in_passing() {
+    fn thousands_of_complaints_are_sorted_quickly() {
         let paths: Vec<String> = (0..30_000).map(|n| format!("u{n:05}")).collect();
         let fields: Vec<String> = paths.iter().rev().map(|path| format!("\"{path}\":{{}}")).collect();
         let text = format!("{{{}}}", fields.join(","));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_read_as_what_is_no_character() {
+    fn a_lone_surrogate_is_read_as_the_replacement_character() {
         for (text, expected) in [
             (r#""\ud800""#, "\u{fffd}"),
             (r#""a\uDC00b""#, "a\u{fffd}b"),

@@ -45,7 +45,7 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
             _ => return Err(format!("time: unknown unit {} in duration {}", quote(unit), quote(text))),
         };
         let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
-        // Digits after the eighteenth are less than a nanosecond in any unit.
+        // Digits after the eighteenth amount to less than a nanosecond in every unit.
         let kept = &fraction[..fraction.len().min(18)];
         let part =
             kept.parse::<i128>().unwrap_or(0) * scale / 10i128.pow(u32::try_from(kept.len()).unwrap_or(0));

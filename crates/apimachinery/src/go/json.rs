@@ -1,4 +1,4 @@
-//! JSON as Go's `encoding/json` writes it. Only floats differ from `serde_json`.
+//! JSON as Go's `encoding/json` writes it, which differs from `serde_json` only in floats.
 
 use std::io;
 
@@ -26,7 +26,7 @@ struct GoFloats;
 impl Formatter for GoFloats {
     fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         let size = value.abs();
-        // Go writes an exponent outside of this range only.
+        // Go writes an exponent only outside of this range.
         if size == 0.0 || (1e-6..1e21).contains(&size) {
             return write!(writer, "{value}");
         }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_written_as_always() {
+    fn other_values_are_written_as_serde_json_writes_them() {
         let value = json!({"a": [1, -2, true, null, "\"\u{7f}<é\n"], "b": {}, "c": [], "d": u64::MAX});
         assert_eq!(text(&value), value.to_string());
     }

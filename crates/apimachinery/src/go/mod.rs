@@ -41,7 +41,7 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// Joins the messages of several errors like Go's `errors.NewAggregate`: each once, in brackets if there is more than one.
+/// Joins the messages of several errors like Go's `errors.NewAggregate`: each message once, and brackets around more than one.
 #[must_use]
 pub fn join_errors(messages: &[String]) -> String {
     let mut distinct: Vec<&str> = Vec::new();

@@ -27,9 +27,8 @@ impl Layout {
 /// Parses a time. As in Go, the hour may have one digit, and a comma may replace the decimal point. Digits below
 /// nanoseconds are ignored.
 ///
-/// # Errors
-/// Go's message: the part of the layout that the rest of `text` does not match, or the part that is out of range. Unlike
-/// in Go, a time that its offset moves to a year without four digits is out of range.
+/// Go's message, which names the part of the layout that the rest of `text` does not match, or the part that is out of range. Unlike in Go,
+/// a time is out of range if its offset moves it to a year that has not four digits.
 pub fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {
     let mut reader = Reader { text, layout, rest: text.as_bytes() };
     let year = reader.year()?;
@@ -51,7 +50,7 @@ pub fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {
     if !reader.rest.is_empty() {
         return Err(format!("parsing time {}: extra text: {}", quote(text.as_bytes()), quote(reader.rest)));
     }
-    // Checked last, because the length of a month depends on the year.
+    // The day is checked last, because the length of a month depends on the year.
     let date = Date::new(year, month, day).map_err(|_| reader.out_of_range("day"))?;
     let local = Time::new(hour, minute, second, nanosecond).map(|time| DateTime::from_parts(date, time));
     let moment = local.and_then(|local| TimeZone::UTC.to_timestamp(local)?.checked_sub(offset));
@@ -81,7 +80,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Parses a part of two digits; the hour may have one.
+    /// Parses a part of two digits; an hour may have one digit.
     fn number(&mut self, part: &str, name: &str, range: RangeInclusive<i8>) -> Result<i8, String> {
         let digit = |at: usize| self.rest.get(at).and_then(|byte| value(*byte));
         let (number, length) = match (digit(0), digit(1)) {
@@ -96,7 +95,7 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// Parses an optional fraction; returns nanoseconds.
+    /// Parses an optional fraction of a second; returns nanoseconds.
     fn any_fraction(&mut self) -> i32 {
         let [b'.' | b',', after @ ..] = self.rest else {
             return 0;
@@ -131,7 +130,7 @@ impl Reader<'_> {
         };
         let two = |tens: u8, ones: u8| Some(10 * i64::from(value(tens)?) + i64::from(value(ones)?));
         let hours = two(*h1, *h2).ok_or_else(no)?;
-        // Go accepts 24 hours, and 60 minutes.
+        // Go accepts offsets of 24 hours and of 60 minutes.
         if hours > 24 {
             return Err(self.out_of_range("time zone offset hour"));
         }
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told_as_go_tells_it() {
+    fn text_that_is_no_time_is_refused_with_gos_message() {
         let cannot = |layout: Layout, text: &str, rest: &str, part: &str| {
             let expected = format!(
                 "parsing time \"{text}\" as \"{}\": cannot parse \"{rest}\" as \"{part}\"",
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_named() {
+    fn a_part_out_of_range_is_named() {
         for (text, what) in [
             ("2026-13-02T03:04:05.000000Z", "month out of range"),
             ("2026-00-02T03:04:05.000000Z", "month out of range"),
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_printed_is_quoted_byte_by_byte() {
+    fn bytes_outside_of_printable_ascii_are_escaped_one_by_one() {
         let error = time("\u{e9}\n\"\\", Layout::Seconds).unwrap_err();
         assert!(error.starts_with(r#"parsing time "\xc3\xa9\x0a\"\\" as"#), "{error}");
     }

@@ -12,7 +12,7 @@ static MESSAGES: LazyLock<Vec<Message>> = LazyLock::new(|| {
     messages.sort_by_key(Message::name);
     messages
 });
-/// Views of the metadata of objects, which are in no group's tables.
+/// Messages for the metadata of objects of any kind, which are in no group's tables.
 const METADATA: [(&str, &str); 2] = [
     ("meta.v1.PartialObjectMetadata", r#"{"1":["metadata","meta.v1.ObjectMeta","!"]}"#),
     (

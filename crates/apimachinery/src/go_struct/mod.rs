@@ -24,7 +24,7 @@ pub struct Message {
 pub struct Slot {
     /// The field.
     pub field: &'static Field,
-    /// Place in the order in which protobuf writes the fields.
+    /// Position of the field in the order in which protobuf writes the fields.
     pub place: usize,
 }
 
@@ -33,15 +33,15 @@ pub struct Slot {
 pub struct Field {
     /// Protobuf field number.
     pub number: u64,
-    /// JSON name; empty for an embedded struct, the fields of which belong to this one.
+    /// JSON name; empty for an embedded struct, whose fields belong to the surrounding object.
     pub name: &'static str,
     /// Whether the field is a single value, a list or a map.
     pub count: Count,
     /// Type of the value, or of each element.
     pub kind: Type,
-    /// Whether JSON contains the field even if it is empty.
+    /// Whether JSON contains the field even if it is empty (Go: no `omitempty`).
     pub always: bool,
-    /// Whether Go distinguishes absent from zero; only relevant for single values.
+    /// Whether Go distinguishes an absent value from a zero; only relevant for single values.
     pub pointer: bool,
 }
 
@@ -83,13 +83,13 @@ pub enum Type {
     Json,
     /// A message that contains only a list of strings.
     Strings,
-    /// A schema or an alternative, distinguished by the field number.
+    /// A schema or another value in its place, distinguished by the field number.
     OneOf(Alternative, &'static Message),
     /// Another struct.
     Message(&'static Message),
 }
 
-/// Alternative to a schema.
+/// Values that may stand in the place of a schema, by the name of the Go type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternative {
     /// `JSONSchemaPropsOrArray`.
@@ -100,7 +100,7 @@ pub enum Alternative {
     Strings,
 }
 
-/// Prints the name only, because structs may contain themselves.
+/// Prints only the name, because structs may contain themselves.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
@@ -174,8 +174,8 @@ impl Field {
     }
 }
 
-/// Parses `{"1":["replicas","int32:varint","*"],…}`. The files belong to this crate and a test parses all of them, so
-/// invalid entries are skipped instead of reported.
+/// Parses `{"1":["replicas","int32:varint","*"],…}`. Invalid entries are skipped instead of reported: the files belong to this crate, and a
+/// test parses all of them.
 fn parse(source: &'static str) -> Vec<Field> {
     let entries: BTreeMap<&str, Vec<&'static str>> = serde_json::from_str(source).unwrap_or_default();
     let mut fields: Vec<Field> = entries

@@ -1,7 +1,7 @@
 //! Completion: the effect of decoding JSON to a typed Go struct and encoding it again. Fields without `omitempty`
 //! appear, empty fields with it disappear, and times, quantities and numbers get their canonical form.
 //!
-//! Values must have the types of the kind, which is checked before. A value of another type is left unchanged.
+//! Validation comes first, so values have the types of the kind. A value of another type is left unchanged.
 
 use serde_json::{Map, Value, json};
 
@@ -67,10 +67,10 @@ fn absent(field: &Field) -> Option<Value> {
     })
 }
 
-/// Whether Go's `omitempty` omits the field: empty and not a pointer.
+/// Whether Go's `omitempty` omits the field: its value is empty and not a pointer.
 fn is_left_out(field: &Field, value: &Value) -> bool {
     match value {
-        // An empty list of managed fields is a request to discard them, and must be visible to the tracking.
+        // An empty list of managed fields is a request to discard all entries, which the tracking of owners must see.
         Value::Array(list) => list.is_empty() && field.name != "managedFields",
         Value::Object(map) => {
             map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != Type::Json))
@@ -121,7 +121,7 @@ fn element(kind: Type, value: &mut Value) {
     single(kind, value);
 }
 
-/// Turns empty lists and maps into null, as storage in protobuf does, which cannot represent them.
+/// Turns empty lists and maps into null, as a round trip through protobuf does: protobuf cannot represent empty ones.
 pub fn forget_empty(message: &Message, object: &mut Value) {
     let Value::Object(fields) = object else {
         return;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_zeros_go_and_pointers_to_zero_stay() {
+    fn plain_zeros_are_dropped_and_pointers_to_zero_stay() {
         check(
             "apps.v1.DeploymentSpec",
             json!({"replicas": 0, "minReadySeconds": 0, "paused": false, "selector": {}, "strategy": null}),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_lists_and_maps_go_unless_they_are_always_written() {
+    fn empty_lists_and_maps_are_dropped_unless_they_are_always_written() {
         check(
             "core.v1.PodSpec",
             json!({"containers": [], "volumes": [], "nodeSelector": {}, "securityContext": {}, "tolerations": null}),

@@ -35,7 +35,7 @@ pub(super) fn micro_time(value: &mut Value) {
     }
 }
 
-/// Whether it is Go's zero time, the beginning of the year 1, which is null in JSON.
+/// Whether a time is Go's zero time, the beginning of the year 1, which is null in JSON.
 fn is_zero(time: Timestamp) -> bool {
     const ZERO: i64 = -62_135_596_800;
     (time.as_second(), time.subsec_nanosecond()) == (ZERO, 0)

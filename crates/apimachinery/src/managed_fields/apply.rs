@@ -19,7 +19,7 @@ use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
 use crate::status::{ApiError, Cause};
 
-/// Manager that owns the existing fields when an object without entries is applied to for the first time.
+/// Manager that owns the existing fields of an object without entries, after the first apply to it.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Merges `applied` into `live` (`None`: a new object) and returns the result with its `managedFields`.
@@ -27,8 +27,8 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The result equals `live` if nothing changes. See [`track_update`](super::track_update) for `reset`.
 ///
 /// # Errors
-/// 400 if `applied` has `managedFields`. 409 if it changes fields that others own, unless `force`. 500 if it does not
-/// have the types of the schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
+/// 400 if `applied` has `managedFields`. 409 if it changes fields that other managers own, unless `force`. 500 if it does not fit the
+/// schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
 pub fn apply(
     schema: &Schema,
     live: Option<&Value>,
@@ -96,7 +96,7 @@ fn apply_in(
     check_types(ty, applied)?;
     let id = Id::new(writer, Operation::Apply);
     let attempt = Attempt { schemas, base: &base, applied, id, writer, reset };
-    // Only `kubectl` may get a second attempt, with force: see `last_applied`.
+    // Only `kubectl` may get a second attempt, with force (see `last_applied`).
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
     let outcome = match (attempt.run(managers, force)?, again) {
         (Err(mut conflicts), Some(managers)) => {
@@ -137,7 +137,7 @@ fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// Converts the merged object to the form of Go's type of a builtin kind. Errors name `applied`.
+/// Converts the merged object to the form of a builtin kind's Go type. Errors name `applied`.
 fn restore(schema: &Schema, applied: &Value, object: &mut Value) -> Result<(), ApiError> {
     if schema.is_custom() {
         return Ok(());
@@ -170,7 +170,7 @@ impl Attempt<'_> {
         force: bool,
     ) -> Result<Result<(Value, Managers), Conflicts>, ApiError> {
         let ty = self.schemas.ty();
-        // The schema may have changed since the entries were written.
+        // Entries may have been written under another schema.
         managers.adjust(|_, owned| reconcile(self.schemas.ty_in(&owned.api_version), &mut owned.set));
         let mut merged = self.base.clone();
         merge(ty, &mut merged, self.applied)
@@ -181,7 +181,7 @@ impl Attempt<'_> {
         for path in self.reset {
             set.remove_field(&path.split('.').collect::<Vec<_>>());
         }
-        // Until the end of the call, the old time stays: an apply without changes must not renew it.
+        // The old time stays until the end of the call, so that an apply without changes keeps it.
         let last = managers.get(&self.id).cloned();
         let owned = Owned {
             set,
@@ -228,7 +228,7 @@ impl Attempt<'_> {
         Ok(Ok((new, managers)))
     }
 
-    /// Whether all entries that decide about removed fields are of the written version, or all versions have the same fields.
+    /// Whether fields can be pruned without conversions: all entries have the written version, or all versions have the same fields.
     fn are_alike(&self, last: &Owned, managers: &Managers) -> bool {
         let is_own = |owned: &Owned| owned.api_version == self.writer.api_version;
         self.schemas.others.is_none() || is_own(last) && managers.iter().all(|(_, owned)| is_own(owned))

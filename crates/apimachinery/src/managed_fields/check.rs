@@ -46,7 +46,7 @@ fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Vec<String>) 
     let expected = match (ty.shape(value), value) {
         (Shape::Map(fields), Value::Object(entries)) => return map(fields, entries, path, errors),
         (Shape::List(elements), Value::Array(items)) => return list(elements, items, path, errors),
-        // The contents of an atomic value must be well-formed too.
+        // The contents of an atomic value must fit the schema too.
         (Shape::Atomic(Composite::Map), Value::Object(entries)) => {
             return map(Fields::of(ty), entries, path, errors);
         }

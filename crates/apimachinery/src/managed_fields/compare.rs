@@ -7,8 +7,7 @@ use serde_json::{Map, Value};
 use super::set::{FieldSet, Node, PathElement};
 use super::typed::{Elements, Fields, Shape, Ty};
 
-/// Fields by kind of change. A structure that was added or removed is a member itself, besides its
-/// leaves.
+/// Changed fields of an object, by kind of change. A structure that was added or removed is a member itself, besides its leaves.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub(super) added: FieldSet,
@@ -27,7 +26,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the fields that have a new value.
+    /// Returns the fields that were added or modified.
     pub(super) fn changed(&self) -> FieldSet {
         let mut changed = self.modified.clone();
         changed.merge(self.added.clone());
@@ -148,8 +147,8 @@ impl Place {
         for (identity, (old, new)) in found {
             let compared = match (&*old, &*new) {
                 ([] | [_], [] | [_]) => place(ty, old.first().copied(), new.first().copied()),
-                // Duplicates count as one element. It is modified, replaced by a single element, or
-                // replaces one.
+                // Elements with one identity count as one element. Such a group is modified, or a single element replaces it, or it
+                // replaces a single element.
                 ([_, _, ..], [_, _, ..]) => {
                     Place { modified: Node { member: old != new, ..Node::default() }, ..Place::default() }
                 }

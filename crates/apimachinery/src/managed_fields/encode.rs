@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::set::{FieldSet, Node, PathElement};
 
-/// Maximum depth. Deeper sets are refused, as the JSON parser refuses deeper bodies.
+/// Maximum depth. Deeper sets are refused, like request bodies that are nested deeper.
 const MAX_DEPTH: usize = 128;
 
 /// Encodes a set as JSON.
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_refused() {
+    fn json_that_is_no_set_is_refused() {
         for fields in
             [json!({"bogus": {}}), json!({"f:a": 1}), json!([]), json!({"k:1": {}}), json!({"i:x": {}})]
         {

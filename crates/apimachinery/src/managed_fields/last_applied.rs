@@ -1,6 +1,6 @@
 //! Compatibility with client-side `kubectl apply`: the last-applied-configuration annotation.
 //!
-//! Only the manager `kubectl` is treated this way, so that other managers never lose or gain fields by it.
+//! Only the manager `kubectl` is treated this way. Other managers neither gain nor lose fields because of the annotation.
 
 use serde_json::Value;
 
@@ -15,11 +15,10 @@ pub(super) const MANAGER: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Size limit of all annotations of an object. A larger annotation is replaced by an empty one.
+/// Maximum size of all annotations of an object, in bytes. If the new annotation would exceed it, it becomes empty.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// Returns the fields that still have the value recorded in the annotation of `live`: `kubectl` may take them
-/// without force.
+/// Returns the fields whose values in `live` equal those in its annotation. `kubectl` may take them without force.
 pub(super) fn agreed_fields(ty: Ty<'_>, live: &Value, api_version: &str) -> FieldSet {
     let recorded = live["metadata"]["annotations"][ANNOTATION].as_str();
     let recorded = recorded.and_then(|text| serde_json::from_str::<Value>(text).ok());

@@ -9,7 +9,7 @@ use super::encode;
 use super::set::FieldSet;
 use crate::go::{self, quote};
 
-/// Maximum number of Update entries. Beyond it the oldest are merged.
+/// Maximum number of Update entries. If there are more, the oldest are merged.
 const MAX_UPDATE_MANAGERS: usize = 10;
 
 /// Manager name of merged entries.
@@ -81,7 +81,7 @@ pub(super) struct Owned {
     pub(super) set: FieldSet,
     /// Version in which the set was written.
     pub(super) api_version: String,
-    /// Whole seconds in UTC, which sort as text; `None` sorts first.
+    /// Time of the last change: whole seconds in UTC, which sort as text; `None` sorts first.
     pub(super) time: Option<String>,
 }
 

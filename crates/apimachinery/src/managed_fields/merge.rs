@@ -1,4 +1,4 @@
-//! Merge of an applied object into the live one: applied values win, all others stay.
+//! Merge of an applied object into the live one: applied values replace live ones, and all other live values stay.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,10 +29,10 @@ pub(super) fn merge(ty: Ty<'_>, live: &mut Value, applied: &Value) -> Result<(),
 }
 
 fn merge_map(fields: Fields<'_>, live: &mut Value, applied: &Value) -> Result<(), String> {
-    // A value that is not an object counts as empty.
+    // Any value that is not an object counts as an empty one.
     let live_is_empty = live.as_object().is_none_or(serde_json::Map::is_empty);
     let (Value::Object(old), Value::Object(new), false) = (&mut *live, applied, live_is_empty) else {
-        // Null asks for a map, but not for an empty one: existing entries stay.
+        // An applied null requires a map, but not an empty one: existing entries stay.
         if live_is_empty {
             live.clone_from(applied);
         }
@@ -61,7 +61,7 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
     let old_ids: Vec<PathElement> = old.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
     let new_ids: Vec<PathElement> = new.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
     let new_index: BTreeMap<&PathElement, usize> = new_ids.iter().zip(0..).collect();
-    // Duplicates are not merged with, because it is undefined which one is meant.
+    // Elements with one identity are not merged with, because it is undefined which of them is meant.
     let mut old_index: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (index, id) in old_ids.iter().enumerate() {
         old_index.entry(id).and_modify(|first| *first = None).or_insert(Some(index));
@@ -75,8 +75,7 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
     let (mut l, mut r) = (0, 0);
     while l < old.len() || r < new.len() {
         if l < old.len() && r < new.len() && old_ids[l] != new_ids[r] {
-            // The element is in both lists, but is not the next shared one in the new order: it comes
-            // later.
+            // The element is in both lists, but another shared element comes first in the new order.
             let waits =
                 new_index.contains_key(&old_ids[l]) && next_shared.is_some_and(|next| *next != old_ids[l]);
             if waits {
@@ -87,13 +86,13 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
         let together = l < old.len() && r < new.len() && old_ids[l] == new_ids[r];
         if l < old.len() && !together {
             match new_index.get(&old_ids[l]) {
-                // Only in the old list: it stays where it is.
+                // Only the old list has the element: it stays in its place.
                 None => {
                     out.extend(old[l].take());
                     l += 1;
                     continue;
                 }
-                // Already in the result, at an earlier place of the new list.
+                // The element is already in the result, because it comes earlier in the new list.
                 Some(index) if merged[*index] => l += 1,
                 Some(_) => {}
             }

@@ -6,8 +6,8 @@
 //! - [`apply()`] merges the applied object into the live one. Fields that the applier applied earlier and no longer
 //!   applies are removed, unless another manager owns them. Changing fields of others is a conflict unless forced.
 //!
-//! All versions of a kind are assumed to have the same fields, which holds for `conversion: None`. For others, [`Schemas`] gives
-//! access to the other versions: [`track_update_across()`] and [`apply_across()`] compare objects in the version of each entry.
+//! [`Schemas`] gives access to the other versions of a kind if their fields differ. [`track_update_across()`] and [`apply_across()`] then
+//! compare objects in the version of each entry; [`track_update()`] and [`apply()`] assume that all versions have the same fields.
 
 mod apply;
 mod check;

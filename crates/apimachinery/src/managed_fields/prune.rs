@@ -12,8 +12,8 @@ use super::typed::Ty;
 use super::versions::{Schemas, failed};
 use crate::status::ApiError;
 
-/// Removes the fields that the applier, whose fields now are `own`, applied `last` time and that no manager has now. All entries
-/// are of the same version.
+/// Removes fields from `merged` that the applier applied `last` time, does not apply now (`own`), and that no manager owns. All entries
+/// have the same version.
 pub(super) fn prune(
     ty: Ty<'_>,
     merged: Value,
@@ -29,7 +29,7 @@ pub(super) fn prune(
         return merged;
     }
     let last = with_declared_parents(ty, last);
-    // Fields of all managers, with the applier's new ones.
+    // Fields of all managers; the applier's entry is already the new one.
     let mut claimed = FieldSet::default();
     for (_, owned) in managers.iter() {
         claimed.merge(owned.set.clone());
@@ -40,17 +40,18 @@ pub(super) fn prune(
         return merged;
     }
     let all = all_fields(ty, &merged);
-    // Fields that disappear together with the fields applied last time, without those that a manager owns.
+    // Fields that disappear with the removal of all fields of last time, except those that a manager owns.
     let mut removed = all.clone();
     removed.subtract(&all_fields(ty, &without(ty, &merged, &last)));
     removed.subtract(&with_declared_parents(ty, &claimed));
-    // They may include fields without an owner inside removed structures. Those stay, so keep only fields of last time.
+    // These may include fields without an owner inside removed structures. Fields without an owner stay, so the removal is limited to
+    // fields of last time.
     let mut dangling = all;
     dangling.subtract(&all_fields(ty, &without(ty, &merged, &removed)));
     without(ty, &merged, &dangling.intersection(&last))
 }
 
-/// Like [`prune`], if entries are of several versions. The result is in the version of `merged`.
+/// Like [`prune`], for entries of several versions. The result has the version of `merged`.
 ///
 /// # Errors
 /// 500 if the object cannot be converted to the version of an entry.
@@ -74,12 +75,13 @@ pub(super) fn prune_across(
     let applied = with_declared_parents(ty, &last.set);
     let then = convert(merged, version)?;
     let mut pruned = without(ty, &then, &applied);
-    // Fields of all managers by version, with the applier's new ones.
+    // Fields of all managers by version; the applier's entry is already the new one.
     let mut claimed: BTreeMap<&str, FieldSet> = BTreeMap::new();
     for (_, owned) in managers.iter() {
         claimed.entry(&owned.api_version).or_default().merge(owned.set.clone());
     }
-    // In the version of last time first, because the conversion to another may need fields that were removed.
+    // The version of last time comes first: fields that managers own in this version are restored before a conversion to another version
+    // may need them.
     let first = claimed.remove_entry(version);
     let mut merged = then.clone();
     for (version, claimed) in first.into_iter().chain(claimed) {

@@ -45,7 +45,7 @@ pub(super) fn remove(ty: Ty<'_>, value: &mut Value, set: &FieldSet) {
     }
 }
 
-/// Adds the declared fields above the members of a set as members: a struct is removed once all its fields are.
+/// Adds to the members of a set the declared fields above them: a struct is removed once all its fields are.
 pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
     let mut all = FieldSet::default();
     for (element, node) in set.iter() {
@@ -60,8 +60,7 @@ pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
     all
 }
 
-/// Follows schema changes since the set was written: owners of parts of a value that is now atomic own the whole
-/// value.
+/// Adapts a set to a schema that changed after the set was written: owners of parts of a value that is now atomic own the whole value.
 pub(super) fn reconcile(ty: Ty<'_>, set: &mut FieldSet) {
     set.retain(|element, node| {
         let Some(ty) = ty.step(element) else {

@@ -1,8 +1,7 @@
-//! Ownership of the replicas, which are one field in an object and another in its `Scale`.
+//! Ownership of the replicas, which have one path in an object and another one in its `Scale`.
 //!
-//! A write to `/scale` is tracked in the scale, and the resulting entries are transferred to the object. Like kube-apiserver,
-//! the transfer loses the times, and moves the replicas out of the entry of a manager that set them through the object into an
-//! entry of their own.
+//! A write to `/scale` is tracked in the scale, and the resulting entries are transferred to the object. As in kube-apiserver, the
+//! transferred entries have no time, and if a manager set the replicas through the object, they move from that entry to one of their own.
 
 use serde_json::{Value, json};
 
@@ -35,7 +34,7 @@ pub fn take_over(object: &mut Value, replicas: &[String], api_version: &str, sca
     let mut of_scale = Managers::decode(scale).unwrap_or_default();
     let mut entries = Vec::new();
     for (id, mut owned) in Managers::decode(object).unwrap_or_default().into_iter() {
-        // Only an applier has the same key in both: the keys of updaters contain the version.
+        // Only appliers have one key in both: the keys of updaters contain the version.
         if has(&owned.set, replicas) && of_scale.remove(&id).is_none() {
             owned.set.remove_field(&replicas.iter().map(String::as_str).collect::<Vec<_>>());
         }

@@ -1,7 +1,7 @@
 //! Field sets: the parts of an object that a manager owns.
 //!
-//! A set is a tree. A node can be a member (its own path is owned) and can have members below it. Nodes that are
-//! neither do not exist, so equal sets are equal trees.
+//! A set is a tree. A node can be a member (its own path is owned) and can have members below it. Nodes without either do not exist, so
+//! equal sets are equal trees.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub(super) enum PathElement {
     Key(Vec<(String, Value)>),
     /// Element of a set with this value.
     Value(Value),
-    /// Element of a list at this index. Clients may send it; the server never creates it.
+    /// Element of a list at this index. Clients may send such steps; the server never creates them.
     Index(i64),
 }
 

@@ -1,4 +1,4 @@
-//! Schemas as structured merge interprets them: objects and lists that merge, or values that are replaced as a whole.
+//! Types of places, as server-side apply interprets schemas: objects and lists that are merged, and values that are replaced as a whole.
 
 use serde_json::Value;
 

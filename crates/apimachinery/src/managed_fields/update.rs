@@ -74,7 +74,7 @@ pub fn track_update_across(
         }
     };
     managers.adjust(|_, owned| reconcile(schemas.ty_in(&owned.api_version), &mut owned.set));
-    // Builtin kinds write some absent fields as null, such as the times of an Event. Those have no manager.
+    // Builtin kinds write some absent fields as null, such as the times of an Event. A null has no owner.
     let without_nulls =
         new.as_object().filter(|fields| !schema.is_custom() && fields.values().any(Value::is_null));
     let without_nulls = without_nulls.map(|fields| {
@@ -101,7 +101,7 @@ pub(super) fn record(
     reset: &[&str],
 ) -> Result<(), ApiError> {
     let comparisons = Comparisons::new(schemas, old, new, managers, writer.api_version, reset)?;
-    // From the writer's entry too; it gets the changed fields back below.
+    // The changes are removed from the writer's entry too, which gets them back below.
     take(managers, &comparisons, None);
     let mut set = comparisons.own.changed();
     strip(&mut set);
@@ -191,7 +191,7 @@ pub(super) fn remove_entries(object: &mut Value) {
     }
 }
 
-/// Restores `old` if `new` differs from it only in the times of `managedFields`: such a write changes nothing.
+/// Restores `old` if `new` differs from it only in the times of `managedFields`, so that the write changes nothing.
 pub fn keep_times_of_no_op(old: &Value, new: &mut Value) {
     let entries = |object: &Value| match &object["metadata"]["managedFields"] {
         Value::Array(entries) => {

@@ -110,7 +110,7 @@ impl Comparisons {
     }
 }
 
-/// Puts the step that failed before the message of an error.
+/// Prefixes the message of an error with the step that failed.
 pub(super) fn failed(step: &str, error: &ApiError) -> ApiError {
     ApiError::internal(format!("{step}: {}", error.message()))
 }

@@ -9,12 +9,12 @@ use crate::go::json_type;
 
 /// Maximum number of operations in a patch.
 const MAX_OPERATIONS: usize = 10_000;
-/// Maximum number of bytes that the `copy` operations of a patch may add.
+/// Maximum total size of the values that the `copy` operations of a patch add, in bytes.
 const MAX_COPIED: usize = 3 << 20;
 /// Maximum nesting that operations may create, equal to the JSON parser's limit.
 const MAX_DEPTH: usize = 128;
-/// Maximum number of values that the operations of a patch may visit: elements of lists that are shifted, and values whose depth is
-/// determined.
+/// Maximum number of values that the operations of a patch may visit. Visited are elements of lists that are shifted, and values whose
+/// depth is determined.
 const MAX_VISITED: usize = 20_000_000;
 
 /// Reason why a patch is refused.
@@ -26,11 +26,11 @@ pub enum AdmissionPatchError {
     Inapplicable(String),
 }
 
-/// Applies the patch of a webhook. `None` if the patch has no operation.
+/// Applies the patch of a webhook. Returns `None` if the patch has no operations.
 ///
 /// # Errors
-/// Go's text for a patch that is malformed or cannot be applied. Also refused are patches with more than 10,000 operations, and
-/// results that are nested more than 128 levels deep.
+/// Go's text for a patch that is malformed or cannot be applied. Also refused are patches with more than 10,000 operations, with too much
+/// work, and with results that are nested more than 128 levels deep.
 pub fn admission(target: &Value, patch: &[u8]) -> Result<Option<Value>, AdmissionPatchError> {
     let patch = decode::json(patch).map_err(AdmissionPatchError::Undecodable)?.value;
     let wrong_type = |value: &Value, of: &str| {
@@ -53,7 +53,7 @@ pub fn admission(target: &Value, patch: &[u8]) -> Result<Option<Value>, Admissio
     let mut patcher = Patcher { document: target.clone(), copied: 0, visited: 0 };
     if operations.len() > MAX_OPERATIONS {
         let why =
-            format!("the patch has {} operations, of which {MAX_OPERATIONS} are allowed", operations.len());
+            format!("the patch has {} operations, more than the {MAX_OPERATIONS} allowed", operations.len());
         return Err(AdmissionPatchError::Inapplicable(why));
     }
     for operation in operations {
@@ -176,7 +176,7 @@ impl Patcher {
         let (parent, key) = self.find(path).ok_or_else(|| {
             format!("replace operation does not apply: doc is missing path: {path}: {MISSING}")
         })?;
-        // A missing member of an object is created, against the RFC.
+        // Against the RFC, a missing member of an object is created.
         get(parent, &key).map_err(|_| {
             format!("replace operation does not apply: doc is missing key: {path}: {MISSING}")
         })?;
@@ -226,7 +226,7 @@ impl Patcher {
         (place.is_object() || place.is_array()).then_some((place, key))
     }
 
-    /// Checks that a value may be put at `path`: that the result is not too deep, and the work not too much.
+    /// Checks that putting a value at `path` neither nests the result too deep nor costs too much work.
     fn admit(&mut self, path: &str, value: Option<&Value>) -> Result<(), String> {
         let levels = path.matches('/').count();
         let mut visited = 0;
@@ -238,7 +238,7 @@ impl Patcher {
         self.shift(path)
     }
 
-    /// Accounts for the elements of a list that an operation at `path` moves.
+    /// Adds the list elements that an operation at `path` moves to the work of the patch.
     fn shift(&mut self, path: &str) -> Result<(), String> {
         let moved = match self.find(path) {
             Some((Value::Array(list), _)) => list.len(),
@@ -252,7 +252,7 @@ impl Patcher {
     }
 }
 
-/// Returns the depth of a value, which is limited wherever values come from, and counts its parts.
+/// Returns the depth of a value and counts its parts. The depth of all values is limited, so the recursion is too.
 fn depth(value: &Value, visited: &mut usize) -> usize {
     *visited += 1;
     match value {
@@ -274,7 +274,7 @@ fn add(parent: &mut Value, key: &str, value: Value) -> Result<(), String> {
         return Ok(());
     }
     let number = number(key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
-    // Negative indices count from the end, where an element can be appended.
+    // Negative indices count from the position behind the last element, where an element can be appended.
     let length = list.len() + 1;
     let index = place(number, length).filter(|index| *index < length).ok_or_else(|| invalid(number))?;
     list.insert(index, value);
@@ -294,7 +294,7 @@ fn remove(parent: &mut Value, key: &str) -> Result<Value, String> {
     }
 }
 
-/// Returns the value of a key; a missing member of an object is no error.
+/// Returns the value of a key; `None` if the key is missing in an object, which is no error.
 fn get<'a>(parent: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
     match parent {
         Value::Array(list) => Ok(Some(&list[index(key, list.len())?])),
@@ -308,7 +308,7 @@ fn index(key: &str, length: usize) -> Result<usize, String> {
     place(number, length).filter(|index| *index < length).ok_or_else(|| invalid(number))
 }
 
-/// Counts negative numbers from the end.
+/// Returns the position that a number stands for; negative numbers count from the end.
 fn place(number: i64, length: usize) -> Option<usize> {
     let from_end = usize::try_from(number.unsigned_abs()).ok()?;
     if number < 0 { length.checked_sub(from_end) } else { Some(from_end) }
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_patch_ends() {
+    fn a_hostile_patch_is_refused_before_it_costs_much() {
         let target = json!({"a": vec![0; 50_000]});
         let refused =
             |operations: Vec<Value>| match admission(&target, json!(operations).to_string().as_bytes()) {

@@ -11,19 +11,17 @@ use crate::status::ApiError;
 /// Maximum number of operations in a patch; each costs a traversal of the object.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// Maximum number of bytes that the `copy` operations of a patch may add. Unlimited copies could double an object
-/// repeatedly.
+/// Maximum total size of the values that the `copy` operations of a patch add, in bytes. Without a limit, each copy could double the
+/// object.
 const MAX_COPIED: usize = 3 << 20;
 
-/// Maximum nesting that operations may create, equal to the JSON parser's limit for bodies, because code that handles
-/// objects recurses.
+/// Maximum nesting that operations may create, equal to the JSON parser's limit for bodies: code that handles objects recurses.
 const MAX_DEPTH: usize = 128;
 
-/// Maximum number of traversals of the object per patch to determine its depth.
+/// Maximum number of traversals of the object to determine its depth, per patch.
 const MAX_WALKS: usize = 32;
 
-/// Maximum number of list elements that a patch may shift to open or close gaps: 10,000 insertions at the front of a list
-/// of 6,000.
+/// Maximum number of list elements that a patch may shift, enough for 10,000 insertions at the front of a list of 6,000.
 const MAX_SHIFTED: usize = 60_000_000;
 
 /// Applies a JSON patch.
@@ -31,8 +29,8 @@ const MAX_SHIFTED: usize = 60_000_000;
 /// # Errors
 /// - 400 if the body is not a list of operations.
 /// - 413 if it has more than 10,000 operations, copies more than 3 MiB, or shifts too many list elements.
-/// - 422 without a cause if an operation is unknown or malformed, its path is missing or a test fails. Also if the result
-///   would be nested more than 128 levels deep, or might be and the exact depth is too expensive to determine.
+/// - 422 without a cause if an operation is unknown or malformed, its path is missing or a test fails; also if the result is nested more
+///   than 128 levels deep, or if it might be and [`MAX_WALKS`] traversals were needed before.
 pub fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch =
         decode::json(patch).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
@@ -95,7 +93,7 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
     Ok(patched)
 }
 
-/// Upper bound of an object's depth that does not need a traversal after each operation.
+/// Upper bound of an object's depth, which makes most traversals unnecessary.
 struct DepthBound {
     deepest: usize,
     /// Number of traversals so far.
@@ -106,7 +104,7 @@ impl DepthBound {
     /// Updates the bound for an operation, or refuses the operation because it would nest too deep.
     fn admit(&mut self, operation: &PatchOperation, patched: &Value) -> Result<(), ApiError> {
         let levels = |path: &Pointer| path.as_str().matches('/').count();
-        // A subtree is less deep than the whole object by the length of its path.
+        // The depth of a subtree is at most that of the object minus the length of its path.
         let below = |from: &Pointer| self.deepest.saturating_sub(levels(from));
         let (path, from, added) = match operation {
             PatchOperation::Add(add) => (&add.path, None, depth(&add.value)),
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_can_neither_grow_nor_nest_without_bound() {
+    fn copies_are_limited_in_size_and_depth() {
         let doubling = vec![json!({"op": "copy", "from": "/spec", "path": "/spec/again"}); 5_000];
         let error = patched(&json!(doubling).to_string()).unwrap_err();
         assert!(error.starts_with("422 "), "{error}");
@@ -262,7 +260,7 @@ mod tests {
         assert!(patched(&json!(chain).to_string()).is_err());
     }
     #[test]
-    fn a_deep_object_is_walked_a_bounded_number_of_times() {
+    fn a_deep_object_is_traversed_a_limited_number_of_times() {
         let mut target = json!({"x": 1});
         for _ in 0..120 {
             target = json!({"d": target});
@@ -271,7 +269,7 @@ mod tests {
             let (from, to) = if n.is_multiple_of(2) { ("/d", "/e") } else { ("/e", "/d") };
             json!({"op": "move", "from": from, "path": to})
         };
-        // Moving back and forth on one level creates no depth, and needs no traversal.
+        // Moves on one level create no depth, and need no traversal.
         let operations: Vec<Value> = (0..10_000).map(deep_move).collect();
         let mut bound = DepthBound { deepest: depth(&target), walks: 0 };
         for operation in &operations {
@@ -280,7 +278,7 @@ mod tests {
         }
         assert_eq!(bound.walks, 0);
         assert!(apply(&target, operations).is_ok());
-        // An operation that might nest too deep causes a traversal, but not each time.
+        // An operation that might nest too deep may cause a traversal, but not each does.
         let copy = json!({"op": "copy", "from": "/d", "path": "/a/b/c/d/e/f/g/h/i/j"});
         let copy: PatchOperation = serde_json::from_value(copy).unwrap();
         let small = json!({"d": 1});
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_moved_along_a_bounded_number_of_times() {
+    fn patches_that_shift_too_many_list_elements_are_413() {
         let target = json!({"list": vec![0; 50_000]});
         let patch = |n: usize| vec![json!({"op": "add", "path": "/list/0", "value": 1}); n];
         let patched = apply(&target, patch(1_000)).unwrap();

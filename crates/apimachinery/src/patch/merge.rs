@@ -1,4 +1,4 @@
-//! Merge patch (RFC 7386): objects are merged, null removes, everything else replaces.
+//! Merge patch (RFC 7386): objects are merged, null removes a field, every other value replaces.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
         } else if let Some(field) = fields.get_mut(name) {
             merge(field, change);
         } else {
-            // New fields go through `merge` too, because nulls inside them must be dropped.
+            // A new field is merged into null, so that nulls inside it are dropped.
             let mut field = Value::Null;
             merge(&mut field, change);
             fields.insert(name.clone(), field);

@@ -1,4 +1,4 @@
-//! Patches that are documents: JSON patch, merge patch and strategic merge patch.
+//! Patches with a body of their own: JSON patch, merge patch, strategic merge patch, and the patches of admission webhooks.
 //!
 //! Server-side apply is in [`crate::managed_fields`].
 
@@ -14,7 +14,7 @@ pub use strategic::strategic;
 
 use crate::status::ApiError;
 
-/// Builds a 422 without a cause.
+/// Builds the 422 for a patch that cannot be applied. Like kube-apiserver's, it has no cause.
 fn rejected() -> ApiError {
     ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request")
         .with_details("", "", "")

@@ -1,8 +1,8 @@
-//! Protobuf responses, byte for byte as a Go server writes them: fields in the order of their numbers, maps in the order
-//! of their keys, plain values always, and pointers and lists only if they are set.
+//! Encoding of responses, byte for byte as a Go server writes them: fields in the order of their numbers, maps in the order of their keys.
+//! Plain values are always written, pointers and lists only if they are set.
 //!
-//! The input has been normalized by [`crate::go_struct::conform`], so each value has the type of its field. A value of
-//! another type is written as the zero of the field's type: encoding never fails and never panics.
+//! The input has been normalized by [`crate::go_struct::conform`], so each value has the type of its field. A value of another type is
+//! written as the zero of that type: encoding never fails and never panics.
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -12,8 +12,8 @@ use super::object::{ValueSeed, Writer};
 use super::output::{put_bytes, put_nested, put_tag, put_varint};
 use crate::go_struct::{Field, Type, message_of_kind};
 
-/// Encodes an object with `apiVersion` and `kind`: `k8s\0` and a `runtime.Unknown` that contains its message. `None` if
-/// the kind has no message, like custom kinds and tables.
+/// Encodes an object with `apiVersion` and `kind`: the prefix `k8s\0`, then a `runtime.Unknown` that contains its message. Returns `None`
+/// if the kind has no message, like custom kinds and tables.
 #[must_use]
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?);
@@ -42,7 +42,7 @@ pub struct ListMessage {
 }
 
 impl ListMessage {
-    /// Returns `None` if the kind of the list has no message.
+    /// Creates the encoder for a kind of list; `None` if the kind has no message.
     #[must_use]
     pub fn of(api_version: &str, kind: &str) -> Option<Self> {
         let message = message_of_kind(api_version, kind)?;
@@ -63,7 +63,7 @@ impl ListMessage {
         *out = writer.into_bytes();
     }
 
-    /// Returns the bytes before and after items that take `size` bytes.
+    /// Returns the bytes before and after the items, which take `size` bytes.
     #[must_use]
     pub fn frame(&self, metadata: &Value, size: usize) -> (Vec<u8>, Vec<u8>) {
         let mut fields = Writer::new(Vec::new());
@@ -95,7 +95,7 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
 /// Field number of the object in a `runtime.Unknown`.
 const OBJECT: u64 = 2;
 
-/// Begins a `runtime.Unknown` up to its type meta. The object follows, then the fields that [`finish`] adds.
+/// Begins a `runtime.Unknown` with its type meta. The object must follow, then the fields that [`finish`] adds.
 fn envelope(api_version: &str, kind: &str, size: usize) -> Writer {
     let mut out = Vec::with_capacity(size);
     out.extend_from_slice(MAGIC);

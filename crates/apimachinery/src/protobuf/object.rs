@@ -1,5 +1,5 @@
-//! Streaming conversion of objects to protobuf. Each value is written as it is read, in JSON's order; at the end of its
-//! message the fields are moved into the order of protobuf's numbers. No tree is built.
+//! Streaming conversion of objects to protobuf. Each value is written when it is read, in JSON's order. At the end of a message its fields
+//! are moved into the order of protobuf's numbers. No tree is built.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -13,20 +13,20 @@ use serde_json::value::RawValue;
 use super::output::{Scalar, put_absent, put_bytes, put_nested, put_number, put_scalar, put_tag, put_varint};
 use crate::go_struct::{Alternative, Count, Field, Message, Slot, Type};
 
-/// Maximum size of a length.
+/// Maximum size of an encoded length, in bytes.
 const LENGTH: usize = 10;
 
-/// Output, and the positions of the fields with open messages.
+/// Output, and the positions of the fields of messages that are not complete.
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Vec<u8>,
     fields: Vec<Written>,
 }
 
-/// A field of an open message.
+/// A field of an incomplete message.
 #[derive(Debug)]
 struct Written {
-    /// Its [place](Slot::place) in the message.
+    /// The field's [place](Slot::place) in the message.
     place: usize,
     bytes: Range<usize>,
 }
@@ -40,7 +40,7 @@ impl Writer {
         self.out
     }
 
-    /// Writes a message with the fields that `write` appends in the right order.
+    /// Writes a message. `write` appends its fields in the right order.
     pub(super) fn message<R>(&mut self, number: u64, write: impl FnOnce(&mut Self) -> R) -> R {
         let start = self.begin(number);
         let body = self.out.len();
@@ -57,7 +57,7 @@ impl Writer {
         start
     }
 
-    /// Writes the length at `start` and moves everything from `body` on behind it. The reserved space is large enough.
+    /// Completes a message: writes the length at `start` and moves the bytes from `body` on behind it. The reserved space is large enough.
     fn end(&mut self, start: usize, body: usize) {
         let end = self.out.len();
         put_varint(&mut self.out, (end - body) as u64);
@@ -97,7 +97,7 @@ impl Writer {
     }
 }
 
-/// Appends the fields of a message in order, copying each from where it was first written, or as absent.
+/// Appends the fields of a message in order: each is copied from its first position, or written as absent.
 fn in_order(
     out: &mut Vec<u8>,
     message: &'static Message,
@@ -144,7 +144,7 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Converts the value of a field; returns whether there is one. A null is no value.
+/// Converts the value of a field; returns whether it has a value. A null counts as none.
 struct FieldSeed<'w> {
     writer: &'w mut Writer,
     field: &'static Field,
@@ -353,7 +353,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                 if other != Alternative::Bool {
                     return writer.object(1, schema, members);
                 }
-                // A schema means that something is allowed.
+                // The alternative is a schema, which means "allowed".
                 put_number(&mut writer.out, 1, 1);
                 writer.object(2, schema, members)
             }),

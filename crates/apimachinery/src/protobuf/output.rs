@@ -8,7 +8,7 @@ use serde_json::Number;
 
 use crate::go_struct::{Alternative, Count, Field, Message, Type};
 
-/// Lenient decoder: stored data cannot be refused any more.
+/// Accepts any padding: stored data can no longer be refused.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -56,7 +56,7 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// Writes a value; a value of another type becomes the zero of the field's type.
+/// Writes a value. A value of another type is written as the zero of the field's type.
 pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Scalar<'_>) {
     let text = value.text();
     match kind {
@@ -91,7 +91,7 @@ pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Sca
         Type::Json => put_nested(out, number, |out| put_bytes(out, 1, value.json().as_bytes())),
         Type::Strings => put_nested(out, number, |_| {}),
         Type::OneOf(Alternative::Bool, _) => put_nested(out, number, |out| {
-            // Without a boolean there is a schema, which means that something is allowed.
+            // Without a boolean the value is a schema, which means "allowed".
             put_number(out, 1, i64::from(value.bool().unwrap_or(true)));
         }),
         Type::OneOf(_, schema) => put_nested(out, number, |out| {
@@ -101,7 +101,7 @@ pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Sca
     }
 }
 
-/// Writes the fields of a struct without any field set.
+/// Writes a struct in which no field is set.
 fn put_empty(out: &mut Vec<u8>, message: &'static Message) {
     for field in message.fields() {
         match field.embedded() {
@@ -111,11 +111,11 @@ fn put_empty(out: &mut Vec<u8>, message: &'static Message) {
     }
 }
 
-/// Writes an unset field as Go does: nothing if Go can distinguish unset from zero, else the zero.
+/// Writes a field that is not set, as Go does: nothing if Go can distinguish unset from zero, otherwise the zero.
 pub(super) fn put_absent(out: &mut Vec<u8>, field: &Field) {
     match field.kind {
         _ if field.pointer || field.count != Count::One => {}
-        // Go's byte slices and string lists are nil without being pointers.
+        // Go's byte slices and string lists can be nil without being pointers.
         Type::Bytes | Type::Strings | Type::OneOf(..) => {}
         // Unset, as opposed to the JSON value null.
         Type::Json => put_bytes(out, field.number, b""),
@@ -133,8 +133,8 @@ fn base64(text: &str) -> Vec<u8> {
     decoded.unwrap_or_default()
 }
 
-/// Writes a small nested message. Its length precedes it but is known only afterwards: one byte is reserved, which is
-/// enough for most messages; otherwise the message is moved.
+/// Writes a small nested message. Its length stands before it but is known only afterwards. One byte is reserved, which is enough for most
+/// messages; longer ones are moved.
 pub fn put_nested(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut Vec<u8>)) {
     put_tag(out, number);
     let place = out.len();

@@ -38,7 +38,7 @@ fn check(object: &Value) {
     assert_eq!(decode(&encode(object).unwrap()).unwrap(), *object);
 }
 
-/// Encodes a message with its fields in the order of a JSON text.
+/// Encodes a message; its fields have the order of the JSON text.
 fn encode_message(message: &'static Message, text: &str) -> Vec<u8> {
     let mut writer = object::Writer::new(Vec::new());
     let seed = object::ValueSeed::new(&mut writer, 1, Type::Message(message));
@@ -122,7 +122,7 @@ fn times_bytes_and_field_sets_become_text() {
 }
 
 #[test]
-fn options_come_under_any_group() {
+fn options_are_decoded_under_any_group() {
     let body = encode(&json!({
         "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
         "propagationPolicy": "Foreground", "preconditions": {"uid": "u"},
@@ -150,7 +150,7 @@ fn packed_and_single_numbers_are_the_same_list() {
 }
 
 #[test]
-fn what_is_not_a_body_says_why() {
+fn a_body_that_is_refused_says_why() {
     assert_eq!(error(b"{}"), "invalid protobuf body: it does not start with the bytes 6b 38 73 00");
     assert_eq!(error(MAGIC), "invalid protobuf body: Object 'Kind' is missing in the type meta");
     assert_eq!(
@@ -189,7 +189,7 @@ fn a_body_nested_too_deep_is_refused() {
 }
 
 #[test]
-fn answers_are_those_of_go() {
+fn encoded_bytes_are_those_of_go() {
     // Written by k8s.io/apimachinery v0.36.3.
     let lease: &[u8] = b"k8s\x00\n\x1f\n\x16coordination.k8s.io/v1\x12\x05Lease\x12Y\nH\n\x01l\x12\x00\x1a\x00\"\x00*\x002\x008\
         \x00B\x08\x08\xa5\xeb\xdc\xca\x06\x10\x00Z\x06\n\x01a\x12\x011Z\x06\n\x01b\x12\x012\x8a\x01\x1c\n\x01m\x12\x00\x1a\x00\
@@ -234,7 +234,7 @@ fn views_of_metadata_and_lists_have_messages_and_custom_kinds_have_none() {
 }
 
 #[test]
-fn what_is_not_of_its_fields_type_is_written_as_zero() {
+fn a_value_of_another_type_is_written_as_zero() {
     let body = encode(&json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": "x", "spec": {"containers": [7], "priority": "x"}, "status": [],
     }));

@@ -9,7 +9,7 @@ use super::wire::{Reader, Result, Wire};
 use super::{bytes, decode_message, utf8};
 use crate::go_struct::{Alternative, Message, Type};
 
-/// Decodes a value; `None` is Go's nil, or an unset time.
+/// Decodes a value; `None` for Go's nil and for an unset time.
 pub(super) fn decode(kind: Type, wire: Wire<'_>, depth: usize) -> Result<Option<Value>> {
     let value = match kind {
         Type::String => Value::from(utf8(bytes(wire)?)?),
@@ -54,7 +54,7 @@ fn varint(wire: Wire<'_>) -> Result<u64> {
     }
 }
 
-/// Converts to 32 bits. Negative numbers are 64-bit two's complement; excess bits are cut off, as Go does.
+/// Converts to 32 bits. Negative numbers are 64-bit two's complement; excess bits are dropped, as in Go.
 #[expect(clippy::cast_possible_truncation, reason = "as protobuf defines it")]
 fn int32(varint: u64) -> i32 {
     varint as i32
@@ -77,7 +77,7 @@ fn double(wire: Wire<'_>) -> Result<Value> {
     Number::from_f64(float).map(Value::Number).ok_or_else(|| "not a finite number".into())
 }
 
-/// Decodes a time: seconds 1, nanoseconds 2; an empty message is the zero time.
+/// Decodes a time: field 1 has the seconds, field 2 the nanoseconds. An empty message is the zero time.
 fn time(buffer: &[u8]) -> Result<Option<Timestamp>> {
     if buffer.is_empty() {
         return Ok(None);
@@ -117,7 +117,7 @@ fn quantity(buffer: &[u8]) -> Result<Value> {
     Ok(Value::from(text))
 }
 
-/// Decodes type 1 (0 integer, 1 string), integer 2, string 3.
+/// Decodes an `IntOrString`: field 1 has the type (0 integer, 1 string), field 2 the integer, field 3 the string.
 fn int_or_string(buffer: &[u8]) -> Result<Value> {
     let (mut is_string, mut number, mut text) = (false, 0, "");
     let mut fields = Reader::new(buffer);
@@ -158,7 +158,7 @@ fn strings(buffer: &[u8]) -> Result<Value> {
     Ok(Value::Array(list))
 }
 
-/// Decodes a schema or its alternative.
+/// Decodes a schema, or the value in its place.
 fn one_of(
     other: Alternative,
     message: &'static Message,

@@ -25,7 +25,7 @@ impl std::fmt::Display for Malformed {
     }
 }
 
-/// Value of a field on the wire. The type of the field determines its meaning.
+/// Value of a field on the wire. The field's type determines how it is decoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Wire<'a> {
     Varint(u64),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_an_error() {
+    fn malformed_bytes_are_an_error() {
         for (buffer, error) in [
             (&[0x08][..], "unexpected end of the body in a varint"),
             (&[0x00, 0x00], "illegal field number 0"),

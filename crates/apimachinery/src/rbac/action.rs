@@ -19,7 +19,7 @@ pub enum Action<'a> {
     },
 }
 
-/// An action on objects of one resource. Its display is `get resource "pods/log" in API group "" in the namespace "a"`.
+/// An action on objects of one resource. Formatted as `get resource "pods/log" in API group "" in the namespace "a"`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceAction<'a> {
     /// API verb such as `list`, or a verb without a request of its own, such as `escalate`.
@@ -67,10 +67,10 @@ impl<'a> Action<'a> {
         }
     }
 
-    /// Builds the 403 for a user without permission for the action. An empty `reason` is omitted.
+    /// Builds the 403 for a user who may not perform the action. An empty `reason` is omitted.
     #[must_use]
     pub fn forbidden(&self, user: &str, reason: &str) -> ApiError {
-        // Go escapes these characters, so that the message never looks like HTML.
+        // Go escapes these characters, so that a browser never takes the message for HTML.
         let attempt = format!("User {} cannot {self}", quote(user));
         let mut why = attempt.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         if !reason.is_empty() {

@@ -6,10 +6,10 @@ use super::rule::PolicyRule;
 use crate::metadata;
 use crate::selector::LabelSelector;
 
-/// Returns the rules of an aggregated ClusterRole: those of all roles that one of its selectors matches, in the order of `roles`, each
-/// rule once. `None` if the role has no `aggregationRule`, or if a selector is invalid.
+/// Returns the rules of an aggregated ClusterRole: those of all roles that at least one of its selectors matches, in the order of `roles`,
+/// each rule once. `None` if the role has no `aggregationRule`, or if a selector is invalid.
 ///
-/// `roles` are all ClusterRoles, sorted by name. Roles that aggregate each other have the same rules after two rounds.
+/// `roles` are all ClusterRoles, sorted by name. If roles aggregate each other, all of them have the same rules after two rounds.
 #[must_use]
 pub fn aggregate(role: &Value, roles: &[Value]) -> Option<Vec<PolicyRule>> {
     let selectors = role["aggregationRule"].as_object()?.get("clusterRoleSelectors");

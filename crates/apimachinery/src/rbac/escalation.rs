@@ -1,4 +1,4 @@
-//! Checks that a user grants no permissions that it does not hold.
+//! Checks that users grant only permissions that they hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +31,8 @@ pub fn missing(held: &[PolicyRule], granted: &[PolicyRule]) -> Vec<PolicyRule> {
     missing
 }
 
-/// Returns the refusal of a role or binding that grants more than the user holds; `None` if it does not. `errors` are bindings of
-/// the user that could not be evaluated; `plural` is the resource of the request.
+/// Returns the message that refuses a role or binding which grants more than the user holds; `None` if the user holds all of it. `errors`
+/// are bindings of the user that could not be evaluated; `plural` is the resource of the request.
 #[must_use]
 pub fn refusal(
     user: Identity<'_>,
@@ -60,7 +60,7 @@ pub fn refusal(
     Some(message)
 }
 
-/// Number of single permissions of a rule.
+/// Returns the number of single permissions of a rule.
 fn permissions(rule: &PolicyRule) -> usize {
     let names = rule.resource_names.len().max(1);
     let objects = rule.api_groups.len().saturating_mul(rule.resources.len()).saturating_mul(names);
@@ -99,7 +99,7 @@ fn divided(rule: &PolicyRule) -> impl Iterator<Item = PolicyRule> {
     objects.chain(paths)
 }
 
-/// Whether `owner` permits everything that `rule` permits.
+/// Whether `owner` permits every action that `rule` permits.
 fn covers(owner: &PolicyRule, rule: &PolicyRule) -> bool {
     let all = |owner: &[String], rule: &[String]| rule.iter().all(|one| contains(owner, one));
     all(&owner.verbs, &rule.verbs)
@@ -114,7 +114,7 @@ fn covers(owner: &PolicyRule, rule: &PolicyRule) -> bool {
                 && rule.resource_names.iter().all(|name| owner.resource_names.contains(name)))
 }
 
-/// Whether resources of a rule include one: by `*`, by its name, or `pods/log` by `*/log`.
+/// Whether resources of a rule include a resource: by `*`, by its name, or `pods/log` by `*/log`.
 fn covers_resource(owner: &[String], resource: &str) -> bool {
     let any_parent = resource.split_once('/').map(|(_, subresource)| format!("*/{subresource}"));
     contains(owner, resource) || any_parent.is_some_and(|pattern| owner.contains(&pattern))

@@ -56,13 +56,13 @@ impl Decision {
     }
 }
 
-/// Binding and rule that permit an action. Its display is `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
+/// Binding and rule that permit an action. Formatted as `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     binding: Arc<Binding>,
     /// Position of the subject in the binding.
     subject: usize,
-    /// Rules of the role that is bound.
+    /// Rules of the role to which the binding refers.
     rules: Arc<[PolicyRule]>,
     /// Position of the rule that permits the action.
     rule: usize,
@@ -92,12 +92,12 @@ impl fmt::Display for Grant {
 }
 
 impl Policy {
-    /// Adds a role, or replaces the one with its name.
+    /// Adds a role, or replaces the role of the same name.
     pub fn put_role(&mut self, role: Role) {
         self.roles.entry(role.namespace).or_default().insert(role.name, role.rules);
     }
 
-    /// Adds a binding, or replaces the one with its name.
+    /// Adds a binding, or replaces the binding of the same name.
     pub fn put_binding(&mut self, binding: Binding) {
         self.remove_binding(&binding.namespace, &binding.name);
         let name: Arc<str> = Arc::from(binding.name.as_str());
@@ -114,7 +114,7 @@ impl Policy {
         by_name.insert(name, Arc::new(binding));
     }
 
-    /// Removes a role or a binding; does nothing if there is none with this name.
+    /// Removes a role or a binding; does nothing if no object has this name.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         match kind {
             Kind::Role | Kind::ClusterRole => {
@@ -150,7 +150,7 @@ impl Policy {
         }
     }
 
-    /// Decides whether a user may perform an action: with a role that is bound in the cluster, or in the namespace of the action.
+    /// Decides whether a user may perform an action. Bindings of the cluster count, and those in the namespace of the action.
     #[must_use]
     pub fn decide(&self, user: Identity<'_>, action: &Action<'_>) -> Decision {
         let mut errors = Vec::new();
@@ -172,8 +172,8 @@ impl Policy {
         Decision::Denied { errors }
     }
 
-    /// Returns all rules of a user in a namespace, those of the cluster first, and the bindings that could not be evaluated. An
-    /// empty namespace means the cluster alone.
+    /// Returns all rules of a user in a namespace, those of ClusterRoleBindings first, and the bindings that could not be evaluated. An
+    /// empty namespace stands for ClusterRoleBindings alone.
     #[must_use]
     pub fn rules_for(&self, user: Identity<'_>, namespace: &str) -> (Vec<PolicyRule>, Vec<Unresolved>) {
         let (mut found, mut errors) = (Vec::new(), Vec::new());
@@ -195,7 +195,7 @@ impl Policy {
     /// [`Unresolved`] if there is no such role.
     pub fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<&Arc<[PolicyRule]>, Unresolved> {
         let (resource, namespace) = match role.kind.as_str() {
-            // Only a ClusterRole is in no namespace.
+            // A ClusterRoleBinding, which is in no namespace, cannot refer to a Role.
             "Role" if namespace.is_empty() => ("role", None),
             "Role" => ("role", Some(namespace)),
             "ClusterRole" => ("clusterrole", Some("")),
@@ -205,7 +205,7 @@ impl Policy {
         rules.ok_or_else(|| Unresolved::NotFound { resource, name: role.name.clone() })
     }
 
-    /// Returns the bindings of the cluster and those of a namespace.
+    /// Returns the ClusterRoleBindings and the bindings of a namespace.
     fn scopes(&self, namespace: &str) -> impl Iterator<Item = &Bindings> {
         let local = (!namespace.is_empty()).then(|| self.bindings.get(namespace)).flatten();
         self.bindings.get("").into_iter().chain(local)

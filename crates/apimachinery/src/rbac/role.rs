@@ -11,7 +11,7 @@ use crate::go::quote;
 use crate::metadata;
 use crate::status::ApiError;
 
-/// A user of access control.
+/// A user, as access control sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity<'a> {
     /// Name of the user.
@@ -20,7 +20,7 @@ pub struct Identity<'a> {
     pub groups: &'a [String],
 }
 
-/// Kinds of objects that make a policy.
+/// Kinds of objects of which a policy consists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Rules in a namespace.
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind with this resource; `None` if it is not part of a policy.
+    /// Returns the kind of this resource; `None` if it is not part of a policy.
     #[must_use]
     pub fn of(group: &str, plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| group == GROUP && kind.plural() == plural)
@@ -62,7 +62,7 @@ pub struct Role {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// What the role permits.
+    /// Rules of the role.
     pub rules: Arc<[PolicyRule]>,
 }
 
@@ -78,7 +78,7 @@ impl Role {
     }
 }
 
-/// Reference to the role of a binding.
+/// Reference of a binding to its role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleRef {
     /// `Role` or `ClusterRole`; other kinds do not resolve.
@@ -125,7 +125,7 @@ impl Subject {
             "Group" => Some(Principal::Group(self.name.clone())),
             "ServiceAccount" => {
                 let namespace = self.account_namespace(namespace);
-                // The account has no name that a user could have.
+                // Without a namespace the account has no user name.
                 (!namespace.is_empty()).then(|| Principal::User(service_account_name(namespace, &self.name)))
             }
             _ => None,
@@ -133,7 +133,7 @@ impl Subject {
     }
 }
 
-/// User or group, by which bindings are found.
+/// User or group, as a key of the index of bindings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Principal {
     User(String),
@@ -211,7 +211,7 @@ impl Binding {
     }
 }
 
-/// Reason why the role of a binding has no rules.
+/// Reason why the role of a binding cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unresolved {
@@ -222,13 +222,13 @@ pub enum Unresolved {
         /// Name of the role.
         name: String,
     },
-    /// The reference names a kind that is no role.
+    /// The reference names a kind other than `Role` and `ClusterRole`.
     UnknownKind(String),
 }
 
 impl Unresolved {
-    /// Builds the error of a request that needs the role. `plural` is the resource of the request: kube-apiserver names it instead
-    /// of the role's.
+    /// Builds the error for a request that needs the role. `plural` is the resource of the request, which kube-apiserver names instead of
+    /// the role's resource.
     #[must_use]
     pub fn into_error(self, plural: &str) -> ApiError {
         match self {

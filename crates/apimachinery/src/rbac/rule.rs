@@ -12,7 +12,7 @@ const ALL: &str = "*";
 
 /// A rule of a role: verbs on resources, or on paths that belong to no resource.
 ///
-/// Its display is that of escalation errors: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+/// Formatted as in escalation errors: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyRule {
     /// Verbs; `*` is all of them.
@@ -23,12 +23,12 @@ pub struct PolicyRule {
     pub resources: Vec<String>,
     /// Names of the objects; empty allows all. Actions without a name, such as a create, need a rule without names.
     pub resource_names: Vec<String>,
-    /// Paths, of which the last character may be `*`. A rule has either paths or resources.
+    /// Paths; the last character may be `*`. A rule has either paths or resources.
     pub non_resource_urls: Vec<String>,
 }
 
 impl PolicyRule {
-    /// Reads an element of `rules`. Values of other types than a list of texts count as empty, and grant nothing.
+    /// Reads an element of `rules`. A list that is missing or has another type counts as empty, and grants nothing.
     #[must_use]
     pub fn from_value(rule: &Value) -> Self {
         let texts = |field: &str| {
@@ -90,7 +90,7 @@ pub(super) fn contains(list: &[String], value: &str) -> bool {
     list.iter().any(|one| one == ALL || one == value)
 }
 
-/// Whether a resource of a rule is that of the action: `*`, `pods`, `pods/log` or `*/log`.
+/// Whether a resource of a rule includes that of the action: `*`, `pods`, `pods/log` or `*/log`.
 fn resource_matches(rule: &str, action: &ResourceAction<'_>) -> bool {
     if rule == ALL {
         return true;
@@ -98,7 +98,7 @@ fn resource_matches(rule: &str, action: &ResourceAction<'_>) -> bool {
     if action.subresource.is_empty() {
         return rule == action.resource;
     }
-    // Without an allocation for the combined name.
+    // Compared in parts, which avoids an allocation for the combined name.
     let parent = rule.strip_suffix(action.subresource).and_then(|parent| parent.strip_suffix('/'));
     parent.is_some_and(|parent| parent == ALL || parent == action.resource)
 }

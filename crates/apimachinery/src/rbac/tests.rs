@@ -47,7 +47,7 @@ fn action(text: &str) -> Action<'_> {
 }
 
 #[test]
-fn a_rule_allows_what_each_of_its_lists_has() {
+fn a_rule_allows_actions_that_match_each_of_its_lists() {
     for (rule_text, allowed, denied) in [
         (
             "get,list core:pods",
@@ -133,7 +133,7 @@ fn errors_of_the_owners_own_bindings_are_part_of_the_refusal() {
 }
 
 #[test]
-fn a_huge_rule_is_not_divided() {
+fn a_rule_with_too_many_permissions_is_not_divided() {
     let many: Vec<String> = (0..1000).map(|index| index.to_string()).collect();
     let huge = PolicyRule {
         verbs: many.clone(),
@@ -302,7 +302,7 @@ fn an_aggregated_role_has_each_rule_of_the_selected_roles_once() {
     assert_eq!(aggregate(&invalid, &roles), None);
 }
 
-// Property tests: small alphabets, so that rules and actions meet often.
+// Property tests use small alphabets, so that rules and actions often match.
 
 fn words(words: &'static [&'static str], most: usize) -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(prop::sample::select(words).prop_map(str::to_owned), 0..=most)
@@ -483,7 +483,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_missing_is_held(
+    fn permissions_that_are_not_missing_are_held(
         held in prop::collection::vec(any_rule(), 0..3),
         granted in prop::collection::vec(any_rule(), 0..3),
     ) {

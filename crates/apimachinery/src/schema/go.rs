@@ -1,4 +1,4 @@
-//! Go's representation of JSON, where clients see it: decoding errors, the empty struct, numbers.
+//! Traces of Go's types in JSON that clients see: decoding errors, the empty struct, the form of numbers.
 
 use std::borrow::Cow;
 
@@ -28,13 +28,13 @@ pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<Str
 struct Decoder<'a> {
     owner: &'a str,
     path: Vec<&'a str>,
-    /// Text from which messages quote numbers.
+    /// Text of the request, from which messages quote numbers.
     sent: &'a [u8],
-    /// First mismatch of a type without a decoder of its own. Decoding continues after it.
+    /// First mismatch of a type that Go decodes by default. Decoding continues after such a mismatch.
     mismatch: Option<String>,
 }
 
-/// Error of a type with its own decoder. It ends decoding and replaces an earlier mismatch.
+/// Error of a type with its own decoder. It ends the decoding and replaces an earlier mismatch.
 struct Refusal(String);
 
 impl<'a> Decoder<'a> {
@@ -117,7 +117,7 @@ impl<'a> Decoder<'a> {
         schema.additional().map_or(Ok(()), |schema| self.check(schema, value))
     }
 
-    /// Checks for a string, or else a 32-bit integer.
+    /// Checks that a value is a string or a 32-bit integer.
     fn int_or_string(&self, value: &Value) -> Result<(), Refusal> {
         let found = match value {
             Value::Null | Value::String(_) => return Ok(()),
@@ -128,7 +128,7 @@ impl<'a> Decoder<'a> {
         Err(Refusal(self.mismatch("int32", &found)))
     }
 
-    /// Formats as `number 3.0`.
+    /// Quotes a number for a message: `number 3.0`.
     fn quoted(&self, number: &Number) -> String {
         let sent = number
             .as_f64()
@@ -157,7 +157,7 @@ pub(super) fn fits(number: &Number, bits: u32) -> bool {
     number.as_i64().is_some_and(|number| bits == 64 || i32::try_from(number).is_ok())
 }
 
-/// Checks the text of any value, because quantities decode from the JSON text.
+/// Checks the JSON text of a value, because quantities decode from JSON text, of whatever type.
 pub(super) fn quantity_refusal(value: &Value) -> Option<&'static str> {
     let text = match value {
         Value::Null => return None,
@@ -167,7 +167,7 @@ pub(super) fn quantity_refusal(value: &Value) -> Option<&'static str> {
     quantity::refusal(&text)
 }
 
-/// Returns the layout of times. Two Go types share the format `date-time`.
+/// Returns the layout of a time. Two Go types share the format `date-time`.
 pub(super) fn layout(schema: Cursor<'_>) -> Layout {
     if schema.definition_name().is_some_and(|name| type_name(name) == "MicroTime") {
         Layout::Micros
@@ -199,7 +199,7 @@ pub(super) fn illegal_base64(text: &str) -> Option<usize> {
         }
         return bytes.next().map(|(at, _)| at);
     }
-    // Go reports an incomplete last group at its first digit.
+    // Go reports an incomplete last group at its first character.
     (in_group > 0).then(|| text.len() - in_group)
 }
 
@@ -233,12 +233,12 @@ pub(super) fn go_type(schema: Cursor<'_>) -> String {
     }
 }
 
-/// Returns the JSON of an empty Go struct: nested structs, and the strings, numbers and lists that are written even if
-/// empty; such lists are null.
+/// Returns the JSON of an empty Go struct: nested structs, and the strings, numbers and lists that Go writes even if they are empty. Empty
+/// lists are null.
 pub(super) fn empty(schema: Cursor<'_>) -> Value {
     let mut fields = Map::new();
     for (name, property) in schema.properties() {
-        // Required, but omitted by Go if it is empty.
+        // OpenAPI says that the field is required, but Go omits it if it is empty.
         if name == "validationActions" {
             continue;
         }

@@ -70,8 +70,8 @@ pub(super) fn is_type_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind")
 }
 
-/// Adds the fields that every object has. A custom schema may restrict `metadata.name`; this applies to validation
-/// only and does not replace the schema of `metadata`.
+/// Adds the fields that every object has. A custom schema may restrict `metadata.name`; the restriction only affects validation and does
+/// not replace the schema of `metadata`.
 pub(super) fn declare(node: &mut Node) {
     for name in ["apiVersion", "kind"] {
         node.properties.entry(name.to_owned()).or_insert_with(|| Child::inline(Arc::clone(&STRING)));
@@ -126,7 +126,7 @@ fn coerce(schema: Cursor<'_>, value: &mut Value, resource: bool, path: &Path<'_>
     Ok(())
 }
 
-/// Converts the metadata of an object at `path` inside of another.
+/// Converts the metadata of an object at `path` inside another object.
 fn coerce_embedded(fields: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), String> {
     for name in ["apiVersion", "kind"] {
         if let Some(value) = fields.get(name).filter(|value| !value.is_string()) {
@@ -157,7 +157,7 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
     };
     fields.retain(|name, value| match value {
         Value::Null => false,
-        // An empty list is kept, because it asks to discard all entries.
+        // An empty list asks to discard all entries, so it is kept.
         Value::Array(_) if name == "managedFields" => true,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),

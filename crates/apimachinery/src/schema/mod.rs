@@ -1,10 +1,10 @@
 //! Schemas, and the operations that only depend on a schema: pruning, defaulting, unknown fields, validation.
 //!
 //! One tree serves builtin kinds (from kube-apiserver's OpenAPI definitions, which refer to one another) and custom kinds (from
-//! `openAPIV3Schema`, which is self-contained). Everything here is a pure function of a schema and a JSON value. Recursion is
-//! bounded by the depth of that value, which the JSON parser limits.
+//! `openAPIV3Schema`, which is self-contained). All operations are pure functions of a schema and a JSON value. They recurse at most as
+//! deep as the value, whose depth the JSON parser limits.
 //!
-//! CEL rules (`x-kubernetes-validations`) are not evaluated: such schemas are accepted and the rules ignored.
+//! CEL rules (`x-kubernetes-validations`) are accepted but not evaluated.
 
 mod builtin;
 mod default;
@@ -58,14 +58,14 @@ impl Schema {
         Arc::new(Self { definitions, root, custom: true, has_rules: mentions_rules(open_api_v3_schema) })
     }
 
-    /// Returns the errors of the schema of a custom kind. Their fields begin with `path`, as in
+    /// Returns the errors of a custom kind's schema. Their fields begin with `path`, as in
     /// `spec.validation.openAPIV3Schema.properties[spec].type`.
     #[must_use]
     pub fn check_crd(open_api_v3_schema: &Value, path: &str) -> Vec<FieldError> {
         structural::check(open_api_v3_schema, path)
     }
 
-    /// Returns the formats in the schema of a custom kind that values are not checked for.
+    /// Returns the formats in a custom kind's schema that are not known. Values are not checked for them.
     #[must_use]
     pub fn unrecognized_formats(open_api_v3_schema: &Value) -> Vec<String> {
         let mut found = Vec::new();
@@ -73,20 +73,20 @@ impl Schema {
         found
     }
 
-    /// Returns the name of a keyword at the root that a schema may not have if `status` is a subresource, because only the schema
-    /// of `status` is then applied to it.
+    /// Returns a keyword at the root that is forbidden if `status` is a subresource: writes of the status are only validated with the
+    /// schema of `status`, so restrictions at the root would not apply to them.
     #[must_use]
     pub fn forbidden_with_status(open_api_v3_schema: &Value) -> Option<RootKeyword> {
         structural::forbidden_with_status(open_api_v3_schema)
     }
 
-    /// Returns the schema of a custom kind as kube-apiserver shows it in messages.
+    /// Returns a custom kind's schema as kube-apiserver shows it in messages.
     #[must_use]
     pub fn shown(open_api_v3_schema: &Value) -> String {
         structural::go_struct(open_api_v3_schema)
     }
 
-    /// Returns a pattern in the schema of a custom kind that is too large to be checked, if there is one.
+    /// Returns a pattern in a custom kind's schema that is too large to be checked, if there is one.
     #[must_use]
     pub fn unchecked_pattern(open_api_v3_schema: &Value) -> Option<String> {
         structural::unchecked_pattern(open_api_v3_schema)
@@ -99,7 +99,7 @@ impl Schema {
         self.custom
     }
 
-    /// Returns the root, at which a walk along an object begins.
+    /// Returns the root, where walks along an object begin.
     #[must_use]
     pub fn root(&self) -> Cursor<'_> {
         Cursor {
@@ -120,12 +120,13 @@ impl Schema {
         prune::prune(self.root(), object);
     }
 
-    /// Sets defaults where the parent exists. A null that is not allowed becomes the default, or is dropped.
+    /// Sets defaults of absent fields whose parent exists. A null that is not allowed becomes the default, or is dropped.
     pub fn default(&self, object: &mut Value) {
         default::default(self.root(), object, default::Nulls::Drop);
     }
 
-    /// Sets defaults in the result of an apply, where a null without a default stays and is reported as an error.
+    /// Sets defaults in the result of an apply. Unlike in [`default`](Self::default), a null without a default stays, and validation
+    /// refuses it.
     pub fn default_applied(&self, object: &mut Value) {
         default::default(self.root(), object, default::Nulls::Keep);
     }
@@ -136,7 +137,7 @@ impl Schema {
         self.note_unchecked_rules(validate::validate(self.root(), object, None))
     }
 
-    /// Validates the new state of an object; unchanged parts are skipped.
+    /// Validates the new state of an object. Unchanged parts are skipped.
     #[must_use]
     pub fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         self.note_unchecked_rules(validate::validate(self.root(), new, Some(old)))
@@ -190,7 +191,7 @@ impl Schema {
         restore::restore(self.root(), object)
     }
 
-    /// Returns an object without content, to which a create is compared. For a builtin kind it is the JSON of Go's empty struct.
+    /// Returns an empty object, with which the object of a create is compared. For a builtin kind it is the JSON of Go's empty struct.
     #[must_use]
     pub fn empty_object(&self) -> Value {
         if self.custom { Value::Object(Map::new()) } else { go::empty(self.root()) }
@@ -282,7 +283,7 @@ impl<'a> Cursor<'a> {
         self.node.nullable
     }
 
-    /// Returns the admitted values.
+    /// Returns the values that the schema admits.
     #[must_use]
     pub fn kind(self) -> Kind {
         self.node.kind
@@ -300,7 +301,7 @@ impl<'a> Cursor<'a> {
         self.format() == Some("byte")
     }
 
-    /// Returns the name of the type for messages, such as `PodSpec`; empty if it has none.
+    /// Returns the name of the type for messages, such as `PodSpec`; empty if the type has no name.
     pub fn type_name(self) -> &'a str {
         self.definition_name().map_or("", go::type_name)
     }
@@ -311,12 +312,12 @@ impl<'a> Cursor<'a> {
         self.node.preserve_unknown
     }
 
-    /// Whether objects are whole Kubernetes objects.
+    /// Whether values are whole Kubernetes objects (`x-kubernetes-embedded-resource`).
     fn is_embedded_resource(self) -> bool {
         self.node.embedded_resource
     }
 
-    /// Whether the schema declares properties, or a schema for other names.
+    /// Whether the schema declares properties, or a schema for other names (`additionalProperties`).
     #[must_use]
     pub fn declares_fields(self) -> bool {
         !self.node.properties.is_empty() || self.node.additional.is_some() || self.node.additional_any

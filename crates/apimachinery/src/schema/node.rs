@@ -64,28 +64,28 @@ pub enum Kind {
     Opaque,
 }
 
-/// Merge and ownership rule of an array.
+/// Rule by which an array is merged, and its fields are owned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ListType {
-    /// One value.
+    /// The array is one value.
     #[default]
     Atomic,
-    /// A set, with each element as its own identity.
+    /// A set: each element is its own identity.
     Set,
-    /// A list of elements that these properties identify.
+    /// A list whose elements these properties identify.
     Map(Vec<String>),
 }
 
 /// `x-kubernetes-patch-strategy` and `x-kubernetes-patch-merge-key`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PatchStrategy {
-    /// Whether lists are merged, by key or as a set of scalars, instead of replaced.
+    /// Whether lists are merged (by key, or as a set of scalars) instead of replaced.
     pub merge: bool,
-    /// Whether objects lose the fields that `$retainKeys` does not name.
+    /// Whether the directive `$retainKeys` applies to objects: fields that it does not name are removed.
     pub retain_keys: bool,
     /// Whether objects are replaced instead of merged.
     pub replace: bool,
-    /// Property that identifies elements.
+    /// Property that identifies the elements of a list.
     pub merge_key: Option<String>,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Node {
     pub(super) rules: Option<Box<Rules>>,
 }
 
-/// A reference to a schema, with attributes that the place of the reference adds.
+/// A reference to a schema, and the attributes that the referring place adds.
 #[derive(Debug, Clone)]
 pub(super) struct Child {
     target: Target,
@@ -172,8 +172,8 @@ struct Definition {
 }
 
 impl Definitions {
-    /// Creates the definitions from (name, JSON), sorted by name: `components.schemas` of an OpenAPI v3 document in
-    /// the program's data.
+    /// Creates the definitions from pairs of name and JSON, sorted by name. They are `components.schemas` of an OpenAPI v3 document in the
+    /// program's data.
     #[must_use]
     pub fn new(sources: &[(&'static str, &'static str)]) -> Self {
         let entries = sources.iter().map(|(name, source)| Definition { name, source, node: OnceLock::new() });
@@ -188,7 +188,7 @@ impl Definitions {
         self.entries.binary_search_by(|entry| entry.name.cmp(name)).ok()
     }
 
-    /// Parses a definition. A malformed one becomes null, which a test of the data rules out.
+    /// Parses a definition. A malformed one becomes null; a test ensures that the data has none.
     pub(super) fn source(&self, name: &str) -> Option<Value> {
         let entry = &self.entries[self.index(name)?];
         Some(serde_json::from_str(entry.source).unwrap_or_default())

@@ -1,7 +1,7 @@
 //! Parser from OpenAPI JSON to nodes.
 //!
-//! Malformed parts count as absent: builtin definitions are the program's own data, and custom schemas were
-//! validated before ([`super::structural`]).
+//! Malformed parts count as absent: builtin definitions are the program's own data, and custom schemas have been validated
+//! ([`super::structural`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::validate::Rules;
 pub(super) fn definition(name: &str, definitions: &Definitions) -> Node {
     let parser = Parser { definitions: Some(definitions), patterns: RefCell::default() };
     match name.rsplit('.').next() {
-        // These types declare `type: object` or nothing, but hold arbitrary JSON.
+        // These types declare `type: object` or no type, but hold arbitrary JSON.
         Some("RawExtension" | "FieldsV1" | "JSON" | "JSONSchemaPropsOrStringArray") => {
             Node { kind: Kind::Opaque, preserve_unknown: true, ..Node::default() }
         }
-        // A schema, or something other than an object.
+        // The value is a schema, or something other than an object.
         Some(kind @ ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray")) => {
             let schema = name.split("Or").next().unwrap_or_default();
             let node = definitions.source(schema).map(|schema| parser.node(&schema)).unwrap_or_default();
@@ -44,7 +44,7 @@ pub(super) fn standalone(source: &Value) -> Node {
     Parser::new().node(source)
 }
 
-/// Parses one schema with all its subschemas. Their patterns share the bounds.
+/// Parses one schema with all its subschemas, whose patterns share the bounds.
 pub(super) struct Parser<'a> {
     definitions: Option<&'a Definitions>,
     patterns: RefCell<Patterns>,

@@ -78,9 +78,9 @@ fn find(schema: Option<Cursor<'_>>, value: &Value, path: &Path<'_>, found: &mut 
 
 /// Meaning of a field name in an object.
 enum Step<'a> {
-    /// Declared: continue with its schema; `None` prunes all objects inside.
+    /// A declared field: continue with its schema. With `None`, all objects inside are pruned.
     Into(Option<Cursor<'a>>),
-    /// Undeclared, but kept unchanged.
+    /// An undeclared field that is kept unchanged.
     Keep,
     Unknown,
 }
@@ -99,7 +99,7 @@ fn step<'a>(schema: Cursor<'a>, name: &str, root: bool) -> Step<'a> {
     }
 }
 
-/// Whether this is an array of unknown shape under a schema that preserves unknown fields.
+/// Whether a schema preserves unknown fields and does not describe the elements of an array.
 fn keeps_everything(schema: Cursor<'_>) -> bool {
     schema.preserves_unknown_fields() && schema.items().is_none()
 }

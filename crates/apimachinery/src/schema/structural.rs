@@ -26,8 +26,8 @@ use crate::status::FieldError;
 pub use field_path::{Brackets, find as find_field};
 pub(super) use go_struct::show as go_struct;
 
-/// Bytes of all errors of one schema. Further errors are left out: a path may be as long as the body, and each error of the schemas
-/// below has it.
+/// Maximum size of all errors of one schema, in bytes. Further errors are omitted. Without a maximum, a single long name could make them
+/// huge, because each error contains the path of its schema.
 const ERRORS: usize = 1 << 20;
 
 /// Returns the errors of `schema`, which is at `path`.
@@ -43,7 +43,7 @@ pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
         let before = checker.errors.len();
         invariants::check(&mut checker, schema);
         if checker.errors.len() == before {
-            // Parsed once, not at each default.
+            // Parsed once instead of at each default.
             let definitions = Definitions::none();
             let root = Child::inline(Arc::new(parser.node(schema)));
             let cursor = Cursor { definitions: &definitions, child: &root, node: definitions.resolve(&root) };
@@ -115,7 +115,7 @@ pub(super) fn unchecked_pattern(schema: &Value) -> Option<String> {
     parser.unchecked_pattern()
 }
 
-/// Collects the formats in `schema` that values are not checked for.
+/// Collects the formats in `schema` that are not known.
 pub(super) fn unrecognized_formats(schema: &Value, found: &mut Vec<String>) {
     for_each(schema, &mut |schema| {
         let format = source::text(schema, "format");
@@ -131,7 +131,7 @@ pub(super) fn unrecognized_formats(schema: &Value, found: &mut Vec<String>) {
     });
 }
 
-/// Calls `f` for `schema` and all schemas inside.
+/// Calls `f` for `schema` and for all schemas inside.
 fn for_each(schema: &Value, f: &mut dyn FnMut(&Value)) {
     f(schema);
     if let Some(item) = source::item(schema) {
@@ -154,12 +154,12 @@ struct Checker<'a> {
     prefix: &'a str,
     errors: &'a mut Vec<FieldError>,
     parser: &'a Parser<'a>,
-    /// Bytes that further errors may have.
+    /// Bytes that are left for further errors.
     room: usize,
 }
 
 impl Checker<'_> {
-    /// Returns a path with the prefix.
+    /// Returns a path with the prefix of the schema.
     fn place(&self, path: &Path<'_>) -> String {
         match path.to_string() {
             path if path.is_empty() => self.prefix.to_owned(),
@@ -186,7 +186,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Like [`invalid`](Self::invalid), with a value as kube-apiserver shows it.
+    /// Like [`invalid`](Self::invalid), but `shown` is the value as kube-apiserver prints it.
     fn invalid_shown(&mut self, path: &Path<'_>, shown: &str, why: &str) {
         if self.room > 0 {
             self.push(FieldError::invalid(self.place(path), shown, why));
@@ -199,7 +199,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports a type: as missing if it is empty.
+    /// Reports a wrong type; an empty one is reported as missing.
     fn must_be(&mut self, path: &Path<'_>, kind: &str, why: &str) {
         if kind.is_empty() {
             self.required(path, why);

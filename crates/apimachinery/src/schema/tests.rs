@@ -119,7 +119,7 @@ fn defaults_fill_what_is_absent_where_the_parent_exists() {
 }
 
 #[test]
-fn a_null_becomes_the_default_or_goes_unless_nullable() {
+fn a_null_becomes_the_default_or_is_dropped_unless_nullable() {
     let schema = fields(&json!({
         "plain": {"type": "string"},
         "defaulted": {"type": "string", "default": "d"},
@@ -148,7 +148,7 @@ fn check_metadata(metadata: &Value, expected: Result<Value, &str>) {
 }
 
 #[test]
-fn metadata_is_what_go_keeps_of_it() {
+fn metadata_is_converted_as_by_go() {
     check_metadata(
         &json!({"name": "e", "annotations": {"k": null}, "labels": null, "finalizers": []}),
         Ok(json!({"name": "e", "annotations": {"k": ""}})),
@@ -185,7 +185,7 @@ fn numbers_without_fraction_are_integers() {
 }
 
 #[test]
-fn integers_beyond_64_bits_with_a_sign_are_floats() {
+fn integers_beyond_the_range_of_i64_are_floats() {
     let mut value = json!([i64::MIN, i64::MAX, u64::MAX]);
     normalize_numbers(&mut value);
     assert_eq!(value, json!([i64::MIN, i64::MAX, 18_446_744_073_709_551_615.0]));
@@ -251,7 +251,7 @@ fn a_builtin_object_that_does_not_decode_is_reported_as_go_does() {
 
 /// Expectations are kube-apiserver 1.36.3's answers to applied and strategically merged objects.
 #[test]
-fn what_is_restored_without_json_is_held_to_less() {
+fn restored_values_are_checked_less_strictly_than_decoded_ones() {
     let check = |api_version: &str, kind: &str, fields: Value, expected: Result<Value, &str>| {
         let schema = schema_of_kind(api_version, kind).unwrap();
         let mut restored = fields.clone();
@@ -290,7 +290,7 @@ fn what_is_restored_without_json_is_held_to_less() {
 }
 
 #[test]
-fn builtin_values_are_held_to_the_types_of_go() {
+fn builtin_values_must_have_the_types_of_go() {
     let check = |api_version: &str, kind: &str, object: Value, expected: Option<&str>| {
         let schema = schema_of_kind(api_version, kind).unwrap();
         assert_eq!(schema.decode_error(&object, &[]).as_deref(), expected, "{object}");
@@ -339,7 +339,7 @@ fn builtin_values_are_held_to_the_types_of_go() {
         check("v1", "Pod", limits(bad), Some(why));
     }
     check("v1", "Pod", limits(json!("1Kii")), Some("unable to parse quantity's suffix"));
-    // An error of a type with its own decoder ends decoding and replaces earlier ones.
+    // An error of a type with its own decoder ends the decoding and replaces earlier errors.
     deployment(
         json!({"minReadySeconds": "x", "template": {"spec": {"overhead": {"cpu": "lots"}}}}),
         Some(why),
@@ -404,7 +404,7 @@ fn a_schema_that_is_not_structural_is_refused() {
 
 #[test]
 fn the_errors_of_a_schema_are_bounded_in_bytes() {
-    // Each error has the path of its property, which is as long as its names.
+    // Each error contains the path of its property, which is as long as the names in it.
     let parts: Map<String, Value> = (0..20_000).map(|n| (format!("p{n}"), json!({}))).collect();
     let schema = json!({
         "type": "object", "properties": {"a".repeat(100_000): {"type": "object", "properties": parts}},

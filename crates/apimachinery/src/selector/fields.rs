@@ -12,9 +12,9 @@ use crate::status::ApiError;
 pub struct SelectableField {
     /// Name in selectors: `involvedObject.kind`.
     pub label: String,
-    /// Paths of the value; the first that leads to anything but the empty string wins.
+    /// Paths of the value. The first path that leads to anything but the empty string counts.
     pub paths: Vec<Vec<String>>,
-    /// Value if no path leads to one: `""`, or Go's zero (`0`, `false`) for typed values.
+    /// Value if all paths are absent: `""`, or Go's zero (`0`, `false`) for typed values.
     pub absent: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub struct SelectableField {
 pub struct Selectable<'a> {
     /// Fields that the kind declares.
     pub fields: &'a [SelectableField],
-    /// Whether objects of the kind are in namespaces.
+    /// Whether the kind is namespaced.
     pub namespaced: bool,
     /// Whether a CustomResourceDefinition defines the kind, which changes the message for an unsupported field.
     pub custom: bool,
@@ -38,7 +38,7 @@ pub struct FieldSelector {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     label: String,
-    /// Index into the kind's selectable fields; `None` for name and namespace.
+    /// Index into the kind's selectable fields; `None` for `metadata.name` and `metadata.namespace`.
     index: Option<usize>,
     equal: bool,
     value: String,
@@ -72,7 +72,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Whether the terms about name and namespace match, which are known from the object's key.
+    /// Whether the terms about `metadata.name` and `metadata.namespace` match, for which the key of an object suffices.
     #[must_use]
     pub fn matches_place(&self, namespace: &str, name: &str) -> bool {
         self.terms.iter().all(|term| match term.label.as_str() {
@@ -82,13 +82,13 @@ impl FieldSelector {
         })
     }
 
-    /// Whether all terms are about name and namespace.
+    /// Whether all terms are about `metadata.name` and `metadata.namespace`.
     #[must_use]
     pub fn is_about_place(&self) -> bool {
         self.terms.iter().all(|term| term.index.is_none())
     }
 
-    /// Whether the other terms match an object with these [`values`].
+    /// Whether the other terms match an object whose selectable fields have these [`values`].
     #[must_use]
     pub fn matches_values(&self, values: &[String]) -> bool {
         self.terms.iter().all(|term| {
@@ -100,30 +100,30 @@ impl FieldSelector {
     }
 }
 
-/// Returns the values of the kind's selectable fields. `object` must be in the version of `resource`.
+/// Returns the values of the selectable fields `fields`, in their order. `object` must be in the version that declares them.
 #[must_use]
 pub fn values(fields: &[SelectableField], object: &Value) -> Vec<String> {
     fields.iter().map(|field| value_of(field, object).into_owned()).collect()
 }
 
-/// Whether selectors cannot use `metadata.namespace`: cluster-scoped kinds that declare fields of their own, and custom ones.
-/// Other cluster-scoped kinds accept it and match nothing.
+/// Whether selectors cannot use `metadata.namespace`: this applies to custom cluster-scoped kinds, and to cluster-scoped kinds that declare
+/// fields of their own. Other cluster-scoped kinds accept the term and match nothing.
 fn has_no_namespace(selectable: Selectable<'_>) -> bool {
     !selectable.namespaced && (selectable.custom || !selectable.fields.is_empty())
 }
 
-/// Condition on one field, whatever the kind.
+/// A condition on one field of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldTerm {
     /// Name of the field: `spec.nodeName`.
     pub label: String,
     /// Value with which the field is compared.
     pub value: String,
-    /// Whether the field must have the value, or must not have it.
+    /// Whether the field must equal the value (`=`), instead of differ from it (`!=`).
     pub equal: bool,
 }
 
-/// Returns the terms of a selector in Go's order, or the error of the first that cannot be understood.
+/// Returns the terms of a selector in Go's order, or the error of the first invalid one.
 pub fn field_terms(text: &str) -> impl Iterator<Item = Result<FieldTerm, String>> {
     let mut parts = split(text);
     // Go sorts the terms, so it reports the error of the smallest one.
@@ -139,7 +139,7 @@ pub fn field_terms(text: &str) -> impl Iterator<Item = Result<FieldTerm, String>
     terms.filter(|term| !term.as_ref().is_ok_and(|term| term.label.is_empty() && term.value.is_empty()))
 }
 
-/// `spec.nodeName=a`, with the characters escaped that have a meaning in a selector.
+/// Formats as `spec.nodeName=a`; characters with a meaning in selectors are escaped.
 impl fmt::Display for FieldTerm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.label, if self.equal { "=" } else { "!=" })?;
@@ -171,7 +171,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Splits a term at its first operator into field, whether it means equality, and value.
+/// Splits a term at its first operator into the field, whether the operator is `=` or `==`, and the value.
 fn term(part: &str) -> Option<(&str, bool, &str)> {
     part.char_indices().find_map(|(at, _)| {
         let (label, rest) = part.split_at(at);
@@ -194,7 +194,7 @@ fn unescape(value: &str) -> Result<String, String> {
                 }
                 None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
             },
-            // Go prints the character as a number. Commas cannot occur here: they end a term.
+            // Go prints the character as a number. Commas do not occur here, because they end a term.
             '=' => return Err("invalid field selector: unescaped character in value: 61".to_owned()),
             other => plain.push(other),
         }
@@ -286,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_is_no_field_of_cluster_scoped_kinds_with_fields_of_their_own() {
+    fn cluster_scoped_kinds_with_own_fields_have_no_namespace_field() {
         let why = "field label not supported: metadata.namespace";
         assert_eq!(error("nodes", "metadata.namespace=x"), why);
         assert!(!selects("persistentvolumes", "metadata.namespace=x", &json!({})));
     }
 
     #[test]
-    fn name_and_namespace_are_told_by_the_place() {
+    fn name_and_namespace_are_matched_by_the_key() {
         let parsed = parse("configmaps", "metadata.name=a,metadata.namespace!=b").unwrap();
         assert!(parsed.is_about_place());
         assert!(parsed.matches_place("c", "a"));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_says_so_in_the_servers_words() {
+    fn invalid_selectors_are_refused_with_the_servers_message() {
         assert_eq!(error("configmaps", "bogus"), "invalid selector: 'bogus'; can't understand 'bogus'");
         assert_eq!(
             error("configmaps", "data.k=v"),

@@ -14,7 +14,7 @@ pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-/// Condition on one label.
+/// A condition on one label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Requirement {
     pub(super) key: String,
@@ -24,14 +24,14 @@ pub(super) struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Condition {
     Equals(String),
-    /// Also matches if the label is absent.
+    /// Matches objects without the label too.
     NotEquals(String),
     In(BTreeSet<String>),
-    /// Also matches if the label is absent.
+    /// Matches objects without the label too.
     NotIn(BTreeSet<String>),
     Exists,
     Absent,
-    /// Only matches labels that are integers.
+    /// Matches only labels that are integers.
     Greater(i64),
     Less(i64),
 }
@@ -45,8 +45,8 @@ impl LabelSelector {
         parse::requirements(text).map(|requirements| Self { requirements }).map_err(ApiError::bad_request)
     }
 
-    /// Reads a `LabelSelector` object of a builtin kind. `None` if an operator is unknown or has the wrong number of
-    /// values: such a selector matches nothing.
+    /// Reads a `LabelSelector` object of a builtin kind. Returns `None` if an operator is unknown or has the wrong number of values; such a
+    /// selector matches nothing.
     #[must_use]
     pub fn from_object(selector: &Value) -> Option<Self> {
         let mut requirements = Vec::new();
@@ -71,7 +71,7 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
-    /// Returns a selector with sorted requirements, each once. Selectors with the same requirements are then equal.
+    /// Sorts the requirements and drops repeated ones, so that selectors with the same requirements are equal.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         self.requirements.sort_unstable();
@@ -79,7 +79,7 @@ impl LabelSelector {
         self
     }
 
-    /// Returns a normalized selector of the objects that both match.
+    /// Returns a normalized selector for objects that both selectors match.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.requirements.extend(other.requirements);
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the names of the matching objects out of the four below.
+    /// Compares the names of those objects out of the four below that a selector matches.
     fn check(selector: &str, expected: &str) {
         let objects = [
             ("a", json!({"app": "web", "tier": "front", "n": "5"})),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_object_that_makes_no_sense_selects_nothing() {
+    fn an_invalid_selector_object_selects_nothing() {
         for expression in [
             json!({"key": "a", "operator": "Nope"}),
             json!({"key": "a", "operator": "In", "values": []}),

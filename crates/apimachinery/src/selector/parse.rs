@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_understood_says_so_in_the_servers_words() {
+    fn invalid_selectors_are_refused_with_the_servers_message() {
         for (text, error) in [
             ("app in web", "unable to parse requirement: found 'web' expected: '('"),
             ("=web", "found '=', expected: !, identifier, or 'end of string'"),

@@ -29,7 +29,7 @@ pub fn lasting(seconds: i64) -> String {
     human(seconds)
 }
 
-/// Formats with two units while the second one is significant, then with one.
+/// Formats a duration with two units while the second one matters, then with one.
 fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let days = hours / 24;

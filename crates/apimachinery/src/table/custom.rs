@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{AGE_DESCRIPTION, Cell, Column, JsonPath, age, name_column};
 
-/// Returns the columns of a version (an element of `spec.versions`): `Name`, then its own, or the age.
+/// Returns the columns of a version (an element of `spec.versions`): `Name`, then the declared columns, or `Age` if there are none.
 pub fn columns(version: &Value) -> Vec<Column> {
     let mut columns = vec![name_column()];
     match version.get("additionalPrinterColumns").and_then(Value::as_array) {
@@ -41,12 +41,12 @@ fn column(definition: &Value) -> Column {
     }
 }
 
-/// Parses a path. Definitions are accepted with invalid paths, which give empty cells.
+/// Parses a path. Definitions with invalid paths are accepted; the cells are then empty.
 fn path(text: &str) -> Cell {
     JsonPath::parse(text).map_or(Cell::Builtin(|_, _| Value::Null), Cell::Path)
 }
 
-/// Returns the cell of a column of the given type; null if there is no value, or a value of another type.
+/// Returns the cell of a column of the given type; null if the value is missing or has another type.
 pub(super) fn cell(kind: &str, path: &JsonPath, object: &Value, now: Timestamp) -> Value {
     let Some(value) = path.first(object) else {
         return Value::Null;

@@ -4,20 +4,20 @@
 //! `[?(@.type=="Ready")]`. A missing key silently ends a branch. Only the first value is used, so evaluation stops
 //! there.
 //!
-//! Paths come from clients, with their definitions. Bounds: a path has at most [`LENGTH`] bytes and [`DEPTH`] nested filters, and
-//! an evaluation visits at most [`VISITS`] values, after which it finds nothing. Evaluation recurses at most twice per level of
-//! the object, whose depth the JSON parser limits.
+//! Paths come from clients, with their definitions. A path has at most [`LENGTH`] bytes and [`DEPTH`] nested filters. An evaluation visits
+//! at most [`VISITS`] values; then it ends without a value. It recurses at most twice per level of the object, whose depth the JSON parser
+//! limits.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// Bytes of a path. The longest paths of well-known definitions have about 200.
+/// Maximum size of a path, in bytes. The longest paths of well-known definitions have about 200.
 const LENGTH: usize = 4 << 10;
-/// Nested filters.
+/// Maximum number of nested filters.
 const DEPTH: usize = 16;
-/// Values that one evaluation visits. Each `..` multiplies the visits of the steps after it.
+/// Maximum number of values that one evaluation visits. Each `..` multiplies the visits of the steps after it.
 const VISITS: u32 = 10_000;
 
 /// A parsed path.
@@ -46,7 +46,7 @@ enum Step {
 #[derive(Debug, Clone, PartialEq)]
 struct Filter {
     left: Operand,
-    /// `None` only tests whether the left side exists.
+    /// Operator and right side; `None` only tests whether the left side exists.
     compare: Option<(Operator, Operand)>,
 }
 
@@ -84,7 +84,7 @@ impl JsonPath {
         Ok(Self { steps })
     }
 
-    /// Returns the first value at the path; `None` also if it is not among the first [`VISITS`] values visited.
+    /// Returns the first value at the path. `None` if there is none, or if finding it needs more than [`VISITS`] visits.
     #[must_use]
     pub fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         Visits(Cell::new(VISITS)).first(&self.steps, object)
@@ -102,7 +102,7 @@ impl Visits {
             return Some(value);
         };
         let any = |mut values: Box<dyn Iterator<Item = &'a Value> + '_>, steps: &[Step]| {
-            // Without visits left, the rest of a long list is not tried.
+            // The rest of a long list is not tried once the visits are used up.
             values.by_ref().take_while(|_| self.0.get() > 0).find_map(|value| self.first(steps, value))
         };
         match step {
@@ -144,7 +144,7 @@ impl Visits {
     }
 
     fn operand<'a>(&self, operand: &'a Operand, element: &'a Value) -> Option<&'a Value> {
-        // A literal counts as a visit too: it may be compared with each element of a long list.
+        // A literal counts as a visit too, because it may be compared with each element of a long list.
         match operand {
             Operand::Path(path) => self.first(&path.steps, element),
             Operand::Literal(value) => self.first(&[], value),
@@ -206,7 +206,7 @@ impl<'a> Parser<'a> {
                     steps.push(self.name_or_star()?);
                 }
             } else if self.eat(".") {
-                // A lone dot is the object itself, and `.['a']` equals `['a']`.
+                // A lone dot stands for the object itself, and `.['a']` equals `['a']`.
                 if !self.rest.is_empty() && !self.rest.starts_with('[') {
                     steps.push(self.name_or_star()?);
                 }
@@ -285,7 +285,7 @@ impl<'a> Parser<'a> {
         let from = self.integer();
         if !self.eat(":") {
             let from = from.ok_or_else(|| self.error())?;
-            // -1 is the last element. Its end would be 0, which is a position of its own.
+            // -1 is the last element. Its end, 0, would be read as the first position.
             let to = (from != -1).then(|| from.saturating_add(1));
             return Ok(Step::Slice { from: Some(from), to, step: 1 });
         }
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_nothing() {
+    fn a_missing_key_has_no_value() {
         let object = json!({"spec": {"list": []}});
         for path in
             [".spec.size", ".a.b.c", ".spec.list[0]", ".spec.list[*]", ".spec.list[?(@.a==1)].b", ".spec[0]"]
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_says_where() {
+    fn an_invalid_path_is_refused_with_its_position() {
         for (path, error) in [
             (".spec.list[", r#"unexpected "" at position 11 of ".spec.list[""#),
             (".spec.list[a]", r#"unexpected "a]" at position 11 of ".spec.list[a]""#),
@@ -452,19 +452,19 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_bounds_and_one_beyond_them_is_none() {
+    fn paths_beyond_the_bounds_are_refused() {
         let nested = |depth: usize| format!(".a{}{}", "[?(@.a".repeat(depth), ")]".repeat(depth));
         JsonPath::parse(&nested(DEPTH)).unwrap();
         let error = JsonPath::parse(&nested(DEPTH + 1)).unwrap_err();
         assert_eq!(error, "more than 16 filters inside one another");
-        // As long as a request body allows. Without the bound the parser overflows the stack.
+        // These paths are as long as a request body allows. Without the bound the parser would overflow the stack.
         for text in [nested(100_000), format!(".a{}", "[?(@.a".repeat(100_000)), ".a".repeat(100_000)] {
             JsonPath::parse(&text).unwrap_err();
         }
     }
 
     #[test]
-    fn an_evaluation_ends_however_much_it_would_visit() {
+    fn an_evaluation_ends_after_its_visits() {
         let mut deep = json!(1);
         for _ in 0..100 {
             deep = json!({"a": deep});

@@ -1,4 +1,4 @@
-//! Tables: output of kubectl that the server formats.
+//! Tables: the form in which `kubectl get` requests lists. The server formats the cells.
 
 pub mod age;
 pub mod custom;
@@ -16,13 +16,13 @@ pub use jsonpath::JsonPath;
 pub struct Column {
     /// Heading.
     pub name: String,
-    /// `string`, `integer`, `number`, `boolean` or `date`.
+    /// Type of the values: `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: String,
-    /// `name` for the object's name; usually empty.
+    /// Format of the values; `name` for the object's name, otherwise usually empty.
     pub format: String,
-    /// Description in the column definitions.
+    /// Description of the column.
     pub description: String,
-    /// 0 is always shown, higher values only by `kubectl get -o wide`.
+    /// Priority: columns with 0 are always shown, higher ones only by `kubectl get -o wide`.
     pub priority: i64,
     /// Source of the values.
     pub cell: Cell,
@@ -33,11 +33,11 @@ pub struct Column {
 pub enum Cell {
     /// A function of the object and the current time.
     Builtin(fn(&Value, Timestamp) -> Value),
-    /// A JSONPath; the column's type determines the format.
+    /// A JSONPath; the type of the column determines how its value is formatted.
     Path(JsonPath),
 }
 
-/// Object in a row, besides its cells.
+/// Part of the object that a row contains besides its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeObject {
     /// Nothing.
@@ -70,18 +70,18 @@ impl IncludeObject {
 /// Options of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Object in each row, besides its cells.
+    /// Part of the object that each row contains besides its cells.
     pub include: IncludeObject,
-    /// Current time, for ages.
+    /// Current time, from which ages are computed.
     pub now: Timestamp,
-    /// Whether to include the column definitions; only the first event of a watch does.
+    /// Whether to include the column definitions. In a watch, only the first event has them.
     pub with_columns: bool,
     /// API version of the metadata in the rows: `meta.k8s.io/v1` or `v1beta1`.
     pub api_version: &'static str,
 }
 
-/// Builds the table of objects in their own version, each with `apiVersion` and `kind`. `metadata` is that of the
-/// list, or of a single object; only fields of list metadata are copied.
+/// Builds the table of objects in their own version, each with `apiVersion` and `kind`. `metadata` is that of the list, or of a single
+/// object; only the fields of list metadata are copied.
 pub fn table<'a>(
     columns: &[Column],
     objects: impl IntoIterator<Item = &'a Value>,

@@ -13,7 +13,8 @@ use crate::decode::{self, Decoded, normalize_numbers};
 /// # Errors
 /// Go's message.
 pub fn read(bytes: &[u8]) -> Result<Decoded, String> {
-    // Most clients send JSON, which parses several times faster. Duplicates need the YAML parser, which reports their lines.
+    // Most clients send JSON, which parses several times faster. A body with duplicate keys is parsed as YAML, because its parser reports
+    // their lines.
     if let Ok(mut body) = decode::json(bytes)
         && body.value.is_object()
         && body.strict.is_empty()
@@ -37,8 +38,8 @@ fn first_document(text: &str) -> Result<Node, String> {
     first.unwrap_or_else(|| Ok(Node::default())).map_err(|error| explain(&error, text))
 }
 
-/// Runs the parser in a thread of its own. It recurses to its limit of 64 levels, which overflows a stack of the default size
-/// in builds without optimization.
+/// Runs the parser in a thread of its own. It recurses up to its limit of 64 levels, which overflows a stack of the default size in builds
+/// without optimization.
 fn with_room<T: Send>(parse: impl FnOnce() -> T + Send) -> Result<T, String> {
     const ROOM: usize = 16 << 20;
     std::thread::scope(|scope| {
@@ -50,7 +51,7 @@ fn with_room<T: Send>(parse: impl FnOnce() -> T + Send) -> Result<T, String> {
     })
 }
 
-/// Formats the errors of strict decoding: repeated YAML keys, and duplicate and unknown fields.
+/// Formats the errors of strict decoding: repeated YAML keys, duplicate fields and unknown fields.
 pub fn strict_error(complaints: &[String]) -> String {
     let (lines, others): (Vec<&str>, Vec<&str>) =
         complaints.iter().map(String::as_str).partition(|text| text.starts_with("line "));
@@ -68,7 +69,7 @@ fn explain(error: &serde_saphyr::Error, text: &str) -> String {
     let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
     let line = error.location().map_or(0, |location| location.line());
     let (problem, line) = match said.strip_prefix("unclosed bracket '") {
-        // Go reports the missing bracket at the end of the text.
+        // Go reports a missing bracket at the end of the text.
         Some("{'") => ("did not find expected ',' or '}'", text.lines().count() as u64),
         Some(_) => ("did not find expected ',' or ']'", text.lines().count() as u64),
         None if said.starts_with("while parsing") => (problem(said), line.saturating_sub(1)),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_keys_are_told_with_their_lines_and_the_last_one_counts() {
+    fn repeated_keys_are_reported_with_their_lines_and_the_last_one_counts() {
         check(
             "a: 1\nb:\n  c: 1\n  c: 2\na: 3\n",
             &json!({"a": 3, "b": {"c": 2}}),

@@ -1,4 +1,5 @@
-//! YAML in the layout of `sigs.k8s.io/yaml`: block style, lists not indented, keys sorted. Optionally with short collections on one line.
+//! YAML in the layout of `sigs.k8s.io/yaml`: block style, lists without indentation, sorted keys. Optionally, short collections stand on
+//! one line.
 
 use std::fmt::Write;
 
@@ -10,8 +11,8 @@ pub fn write(value: &Value) -> String {
     write_with(value, 0)
 }
 
-/// Like [`write()`], but a list or map of scalars stands in brackets on one line if the line has at most `width` bytes, as in files
-/// that are written by hand.
+/// Like [`write()`], but a list or map of scalars stands in brackets on one line if that line has at most `width` bytes. The result
+/// resembles files that are written by hand.
 #[must_use]
 pub fn write_compact(value: &Value, width: usize) -> String {
     write_with(value, width)
@@ -123,7 +124,7 @@ fn on_one_line(value: &Value, room: usize) -> Option<String> {
     (line.len() <= room).then_some(line)
 }
 
-/// Writes a scalar; text that brackets would cut is quoted.
+/// Writes a scalar inside brackets. A text that contains characters with a meaning there is quoted.
 fn write_in_brackets(out: &mut String, value: &Value) {
     match value {
         Value::String(text) if is_plain(text) && text.contains([',', '[', ']', '{', '}', '?']) => {
@@ -159,7 +160,7 @@ fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
     } else if is_plain(text) {
         out.push_str(text);
     } else if needs_escapes(text) || resolves_to_other_type(text) {
-        // JSON strings are valid in YAML once the characters that JSON does not escape are.
+        // A JSON string is valid in YAML if the special characters that JSON leaves unescaped are escaped.
         for c in Value::from(text).to_string().chars() {
             if is_special(c) {
                 // Writing into a String cannot fail.
@@ -196,7 +197,7 @@ fn needs_escapes(text: &str) -> bool {
     text.chars().any(is_special)
 }
 
-/// Whether YAML gives a character a special meaning or forbids it. Each of them has four hex digits.
+/// Whether YAML forbids a character or gives it a special meaning. Each of these characters has four hex digits.
 fn is_special(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_values_are_read_back() {
         for text in [
             "a",
             "- b",
@@ -369,7 +370,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_written_is_read_back(
+        fn any_written_value_is_read_back(
             text in proptest::prelude::any::<String>(),
             odd in "[-a:#'\"\n \t,?&*!|>%@`{}\\[\\]~\u{80}-\u{a0}\u{2020}-\u{2030}\u{fef0}-\u{ffff}]{0,8}",
         ) {

@@ -1,4 +1,4 @@
-//! Generated schemas, edits of them, and objects.
+//! Generated schemas, random edits of them, and objects.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::schema::Schema;
 
-/// Schemas and edits that are tried.
+/// Number of schemas, each with an edit.
 const SEEDS: u64 = 3_000;
-/// Objects that are tried with each.
+/// Number of objects for each schema.
 const OBJECTS: usize = 30;
 
-/// Whatever edit changes a schema: if no error is reported, an object that the old schema accepts is accepted by the new one.
+/// For every edit that reports no error, the new schema accepts each object that the old schema accepts.
 #[test]
 fn without_an_error_valid_objects_stay_valid() {
     let (mut silent, mut objects) = (0, 0);
@@ -61,7 +61,7 @@ fn without_an_error_valid_objects_stay_valid() {
     assert!(silent > 300 && objects > 3_000, "{silent} edits without an error, {objects} objects");
 }
 
-/// Whether all fields of an object are in another one.
+/// Whether `new` has all fields of `old`.
 fn keeps(old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {

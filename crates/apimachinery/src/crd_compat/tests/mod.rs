@@ -73,7 +73,7 @@ fn edited(Edit(place, value): &Edit<'_>) -> Value {
 
 const PROPERTIES: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
 
-/// Edits that break objects or clients, with rule and path of the error.
+/// Edits that break objects or clients, with rule and path of the expected error.
 const BREAKING: [(&str, &str, &str); 70] = [
     ("/spec/scope", r#""Cluster""#, "scope-changed spec.scope"),
     ("/spec/group", r#""example.org""#, "kind-changed spec.group"),
@@ -186,7 +186,7 @@ const BREAKING_MERGES: [(&str, &str, &str); 19] = [
     ("place properties zip", r#"{"type": "string", "default": "a"}"#, "default-added .spec.place.zip"),
 ];
 
-/// Edits that break nothing, with rule and path of the warning, or nothing.
+/// Edits that break nothing, with rule and path of the expected warning, if there is one.
 const HARMLESS: [(&str, &str, &str); 67] = [
     ("/spec/names/shortNames", "[]", "short-name-removed spec.names.shortNames"),
     ("/spec/names/shortNames", r#"["gb", "book"]"#, ""),
@@ -277,7 +277,7 @@ const HARMLESS: [(&str, &str, &str); 67] = [
     ("seats", r#"{"type": "integer", "minimum": 1, "default": 4}"#, ""),
 ];
 
-/// Rule and path of the changes of a level.
+/// Returns rule and path of the changes of a level.
 fn found(changes: &[Change], level: Level) -> Vec<String> {
     let found = changes.iter().filter(|change| change.level == level);
     found.map(|change| format!("{} {}", change.rule, change.path)).collect()
@@ -309,7 +309,7 @@ fn harmless_changes_are_no_errors() {
 fn each_rule_about_changes_is_in_a_table() {
     let rows = BREAKING.iter().chain(&BREAKING_MERGES).chain(&HARMLESS);
     let named: BTreeSet<&str> = rows.filter_map(|(_, _, expected)| expected.split(' ').next()).collect();
-    // A definition that is gone, a new status, and style have tests of their own.
+    // Other tests cover removed definitions, a new status, and style.
     let others = [Rule::DefinitionRemoved, Rule::SubresourceAdded];
     for rule in Rule::ALL.iter().filter(|rule| rule.level() != Level::Style && !others.contains(rule)) {
         assert!(named.contains(rule.as_str()), "{rule} is in no row");

@@ -71,7 +71,7 @@ fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Versions with the same fields, of which an object only changes its apiVersion.
+/// Versions with the same fields: conversion only changes the `apiVersion`.
 struct SameFields;
 
 impl Versions for SameFields {
@@ -104,7 +104,7 @@ fn contains(whole: &Value, part: &Value) -> bool {
         (Value::Object(whole), Value::Object(part)) => {
             part.iter().all(|(name, part)| match whole.get(name) {
                 Some(whole) => contains(whole, part),
-                // An empty value may disappear with the last field of another manager in it.
+                // An empty structure may disappear together with the last field of another manager in it.
                 None => is_hollow(part),
             })
         }
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_applied_is_there_and_owned(a in spec(), b in spec()) {
+    fn applied_fields_are_in_the_object_and_owned(a in spec(), b in spec()) {
         let live = applied(None, "a", &a, NOW);
         let object = applied(Some(&live), "b", &b, NOW);
         prop_assert!(contains(&object["spec"], &b), "{}", object);
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn what_one_leaves_the_other_keeps(a in spec(), b in spec()) {
+    fn a_shared_field_stays_when_one_owner_leaves_it(a in spec(), b in spec()) {
         let first = applied(None, "a", &a, NOW);
         let both = applied(Some(&first), "b", &b, NOW);
         let rest = applied(Some(&both), "a", &json!({}), NOW);
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn versions_with_the_same_fields_are_as_one(a in spec(), b in spec(), c in spec()) {
+    fn versions_with_the_same_fields_give_the_same_result_as_one_version(a in spec(), b in spec(), c in spec()) {
         let of = |versions: [&str; 4]| {
             let first = applied_in(versions[0], None, "a", &a);
             let second = applied_in(versions[1], Some(&first), "b", &b);

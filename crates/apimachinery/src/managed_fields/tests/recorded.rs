@@ -63,7 +63,7 @@ impl Player {
             else {
                 continue;
             };
-            // Scenarios watch for a second to let time pass.
+            // A watch of a scenario lasts a second of recorded time.
             self.seconds += u32::from(query.contains("watch=1"));
             let mut body = match &request["body"] {
                 Value::String(text) => match serde_json::from_str::<Value>(text) {
@@ -91,7 +91,7 @@ impl Player {
         if write.query.contains("dryRun") {
             return;
         }
-        // Ownership by way of another kind, and of controllers' writes, is tested with a server.
+        // Tests of the API server cover ownership through a scale and after writes of controllers.
         if write.path.ends_with("/scale") || write.path.contains("/customresourcedefinitions/") {
             if ok {
                 self.objects.remove(&key(write.path.trim_end_matches("/scale")));
@@ -222,7 +222,7 @@ impl Player {
                     self.fail(write.index, &json!("no error"), &after["message"]);
                 }
             }
-            // A request may fail before apply is reached.
+            // The request may have failed for a reason that the server finds before apply.
             Err(error)
                 if [400, 404, 415].contains(&response["status"].as_u64().unwrap()) && error.code() != 409 => {
             }

@@ -68,7 +68,7 @@ fn show(object: &Value) -> String {
 }
 
 #[test]
-fn an_applier_owns_what_it_gives_and_not_the_structures_around_it() {
+fn an_applier_owns_its_fields_and_not_the_structures_around_them() {
     check(
         &[
             r#"a applies {"size":1,"deep":{"a":1},"map":{"k":"v"},"ports":[{"port":80}],"set":["x"],"list":["x"]}"#,
@@ -123,7 +123,7 @@ fn force_takes_ownership() {
 }
 
 #[test]
-fn what_an_applier_no_longer_gives_goes_unless_somebody_else_has_it() {
+fn fields_no_longer_applied_are_removed_unless_another_manager_owns_them() {
     check(
         &[
             r#"a applies {"size":1,"set":["x","y"],"ports":[{"port":1},{"port":2,"label":"l"}]}"#,
@@ -138,7 +138,7 @@ fn what_an_applier_no_longer_gives_goes_unless_somebody_else_has_it() {
 }
 
 #[test]
-fn who_applies_nothing_leaves() {
+fn applying_an_empty_spec_removes_the_entry() {
     check(
         &[r#"a applies {"size":1}"#, r#"b applies {"color":"red"}"#, "a applies {}"],
         &expect![[r#"
@@ -149,7 +149,7 @@ fn who_applies_nothing_leaves() {
 }
 
 #[test]
-fn an_update_takes_what_it_changes() {
+fn an_update_takes_the_fields_that_it_changes() {
     check(
         &[r#"a applies {"size":1,"color":"red","deep":{"a":1}}"#, r#"b patches {"size":2,"deep":null}"#],
         &expect![[r#"
@@ -181,7 +181,7 @@ fn lists_take_the_order_of_the_last_applier() {
 }
 
 #[test]
-fn what_is_atomic_has_one_owner() {
+fn an_atomic_value_has_one_owner() {
     check(
         &[r#"a applies {"atomic":{"x":"1"},"list":["x"]}"#, r#"b applies {"atomic":{"y":"1"},"list":["y"]}"#],
         &expect![[r#"
@@ -231,7 +231,7 @@ fn malformed_entries_are_ignored() {
 }
 
 #[test]
-fn the_oldest_updaters_become_one() {
+fn the_oldest_update_entries_are_merged() {
     let steps: Vec<String> =
         (0..12).map(|n| format!(r#"u{n:02} patches {{"map":{{"k{n:02}":"v"}}}}"#)).collect();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
@@ -253,7 +253,7 @@ fn the_oldest_updaters_become_one() {
 }
 
 #[test]
-fn what_does_not_fit_the_schema_is_refused() {
+fn a_value_that_does_not_fit_the_schema_is_refused() {
     let refused = |spec: &str, expected: Expect| check(&[&format!("a applies {spec}")], &expected);
     refused(
         r#"{"bogus":1}"#,

@@ -137,16 +137,16 @@ fn a_conflict_names_the_field_in_the_version_of_its_owner() {
 }
 
 #[test]
-fn fields_that_were_applied_in_another_version_are_removed_unless_somebody_else_has_them() {
+fn fields_applied_in_another_version_are_removed_unless_another_manager_owns_them() {
     let kind = Renamed::new();
     let first = kind.apply("v1", "one", None, &json!({"size": 1, "name": "x"}), false).unwrap();
-    // The applier goes to v2 and drops a field.
+    // The applier changes to v2 and drops a field.
     let second = kind.apply("v2", "one", Some(&first), &json!({"amount": 1}), false).unwrap();
     assert_eq!(
         (&second["spec"], owners(&second)),
         (&json!({"amount": 1}), vec![r#"one v2 {"f:amount":{}}"#.to_owned()])
     );
-    // Another one has the field in v1.
+    // Another manager has the field in v1.
     let shared = kind.apply("v1", "other", Some(&second), &json!({"size": 1}), false).unwrap();
     let kept = kind.apply("v2", "one", Some(&shared), &json!({"name": "y"}), false).unwrap();
     assert_eq!(kept["spec"], json!({"amount": 1, "name": "y"}));

@@ -27,7 +27,7 @@ pub(super) fn merge(
     let key = Keyed(strategy.merge_key.as_deref());
     let are_objects = original.first().or(patch.first()).is_some_and(Value::is_object);
     if !are_objects {
-        // Scalars are their own identity: keep the first of each value.
+        // The identity of a scalar is its value: keep the first element of each value.
         let mut seen = BTreeSet::new();
         let merged: Vec<Value> =
             original.iter().chain(&patch).filter(|item| seen.insert(Identity::of(item))).cloned().collect();
@@ -63,7 +63,7 @@ pub(super) fn merge(
     key.arrange(merged, &patch, &original)
 }
 
-/// Applies the elements that are directives, and returns both lists without directives.
+/// Applies the elements that are directives, and returns both lists without them.
 fn take_special(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -88,7 +88,7 @@ fn take_special(
             Some(directive) => return Err(unknown_directive(directive, fields)),
         }
     }
-    // All deletions in one pass, because both lists may be long.
+    // All elements are removed in one pass, because both lists may be long.
     remove(&mut original, &deleted, Keyed(Some(key)));
     Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
 }

@@ -2,8 +2,8 @@
 //!
 //! The algorithm is that of `k8s.io/apimachinery/pkg/util/strategicpatch`:
 //!
-//! - Objects are merged; null removes. `$patch: replace` replaces, `$patch: delete` empties, `$retainKeys` removes the
-//!   fields that it does not name.
+//! - Objects are merged; null removes a field. `$patch: replace` replaces the object, `$patch: delete` empties it, and `$retainKeys`
+//!   removes all fields that it does not name.
 //! - Lists with the strategy `merge` are merged: objects by their merge key, scalars as a set. Other lists are
 //!   replaced. An element with `$patch: delete` removes the element with its key; `$patch: replace` keeps only the
 //!   elements of the patch. `$deleteFromPrimitiveList/<field>` removes scalars; `$setElementOrder/<field>` orders the
@@ -31,9 +31,8 @@ type Fields = Map<String, Value>;
 
 /// Applies a strategic merge patch.
 ///
-/// # Errors
-/// 400 if a directive has the wrong form, 422 for lists of lists, and 500 for other errors, such as a missing merge
-/// key, as kube-apiserver answers them.
+/// As in kube-apiserver: 400 if a directive has the wrong form, 422 for lists of lists, and 500 for other errors, such as a missing merge
+/// key.
 pub fn strategic(schema: &Schema, target: &Value, patch: &Value) -> Result<Value, ApiError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(ApiError::bad_request("Invalid JSON document"));
@@ -56,9 +55,9 @@ fn merge_fields(
         Some(directive) if directive == "delete" => return Ok(Fields::new()),
         Some(directive) => return Err(unknown_directive(directive, &patch)),
     }
-    // Before the merge, so that a field of the patch is never removed by it.
+    // `$retainKeys` comes before the merge, so that it never removes a field of the patch.
     retain_keys(&mut original, &mut patch)?;
-    // First the lists with an order. They leave the patch, and the loop below merges the other fields.
+    // Lists with an order come first. They are removed from the patch, and the loop below merges the other fields.
     let orders: Vec<String> = patch.keys().filter(|key| key.starts_with(ORDER)).cloned().collect();
     for key in orders {
         if let Some(order) = patch.remove(&key) {
@@ -170,7 +169,7 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError
     let retained = retained.as_array().ok_or_else(malformed)?;
     let retained: BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
     let is_retained = |key: &String| retained.contains(key.as_str());
-    // A field that the patch sets but does not retain would be lost, so the patch is refused.
+    // A field that the patch sets and does not retain would be lost. Such a patch is refused.
     let fits = patch.iter().all(|(key, value)| {
         value.is_null() || key.starts_with(DELETE_FROM) || key.starts_with(ORDER) || is_retained(key)
     });

@@ -1,7 +1,6 @@
 //! Order of merged lists.
 //!
-//! Elements of the patch come in the patch's order. Elements that only the server has keep their place relative to
-//! elements that both have.
+//! Elements of the patch have the patch's order. Elements that only the server has keep their place relative to shared elements.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,7 +11,7 @@ use super::{DIRECTIVE, no_merge_key};
 use crate::go;
 use crate::status::ApiError;
 
-/// Identity of list elements: a field, or the whole value.
+/// Rule for the identity of list elements: the field with this name, or the whole value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keyed<'a>(pub(super) Option<&'a str>);
 
@@ -40,8 +39,8 @@ impl PartialOrd for Identity {
     }
 }
 
-/// Index of a list by identity. Both lists come from clients and may be as long as a body, so neither is scanned once per
-/// element of the other.
+/// Index of a list by identity. Both lists come from clients and may be as long as a body, so neither is searched once per element of the
+/// other.
 pub(super) struct Places(BTreeMap<Identity, usize>);
 
 impl Places {
@@ -91,7 +90,7 @@ impl Keyed<'_> {
             }
         }
         let (in_order, in_live) = (self.places(order), self.places(live));
-        // Elements with their place in `live`; those in `given` also with their place in `order`.
+        // Elements with their place in `live`; elements of `order` also have their place in `order`.
         let (mut given, mut others) = (Vec::new(), Vec::new());
         for item in merged {
             let identity = self.identity(&item);

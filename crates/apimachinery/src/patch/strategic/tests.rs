@@ -53,7 +53,7 @@ fn objects_merge_and_null_removes() {
 }
 
 #[test]
-fn lists_merge_by_key_and_what_is_new_comes_first() {
+fn lists_merge_by_key_and_new_elements_come_first() {
     let containers =
         json!({"containers": [{"name": "c", "image": "c:1", "env": [{"name": "A", "value": "1"}]}]});
     check_pod(
@@ -132,7 +132,7 @@ fn directives_replace_and_delete() {
 }
 
 #[test]
-fn retained_keys_are_all_that_stays() {
+fn retain_keys_removes_all_other_fields() {
     check(
         &json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}),
         &json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}),
@@ -146,7 +146,7 @@ fn retained_keys_are_all_that_stays() {
 }
 
 #[test]
-fn lists_take_the_order_that_is_demanded() {
+fn lists_take_the_requested_order() {
     let containers = json!({"containers": [{"name": "a"}, {"name": "server"}, {"name": "b"}]});
     check_pod(
         &containers,
@@ -166,7 +166,7 @@ fn lists_take_the_order_that_is_demanded() {
 }
 
 #[test]
-fn what_is_wrong_with_a_patch_is_said_as_the_server_says_it() {
+fn errors_of_a_patch_are_those_of_the_server() {
     let target = json!({"spec": {"strategy": {}, "template": {"spec": {"containers": [{"name": "c"}]}}}});
     let refused = |patch: Value, expected: Expect| check(&target, &patch, &expected);
     let pod = |spec: Value| json!({"spec": {"template": {"spec": spec}}});
@@ -238,7 +238,7 @@ proptest! {
 }
 
 #[test]
-fn the_work_grows_with_the_length_of_the_lists_and_not_with_its_square() {
+fn the_work_grows_linearly_with_the_length_of_the_lists() {
     const LONG: usize = 20_000;
     let names = |from: usize| (from..from + LONG).rev().map(|n| format!("E{n}")).collect::<Vec<_>>();
     let env = |from: usize, directive: Option<&str>| -> Vec<Value> {

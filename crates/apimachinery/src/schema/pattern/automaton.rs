@@ -1,9 +1,9 @@
 //! Matching with a bounded number of steps.
 //!
-//! The automaton is a lazy DFA: it computes a transition when it is first taken, and remembers it. A remembered transition
-//! takes a few nanoseconds. A new one takes time in proportion to the states of the pattern that it visits, up to all of them,
-//! and a text can be made such that each of its characters needs one. No bound on the length of a text separates the two, so
-//! the matcher counts its steps.
+//! The automaton is a lazy DFA: it computes a transition when it is first taken, and remembers it. Taking a remembered transition costs a
+//! few nanoseconds. A new one costs time in proportion to the states of the pattern that it visits, which may be all of them, and a text
+//! can be constructed so that each of its characters needs a new one. No bound on the length of a text excludes such texts without
+//! excluding usual ones, so the matcher counts steps.
 
 use std::cell::Cell;
 
@@ -15,14 +15,14 @@ use regex_automata::nfa::thompson::{self, NFA, State, WhichCaptures};
 
 use super::Match;
 
-/// Steps for all matches of an object, about 20 ms. The largest text that fits into a request body takes 3 million of them
-/// with a pattern of the usual kind.
+/// Steps for all matches of an object, about 20 ms. A usual pattern needs 3 million of them for the largest text that fits into a request
+/// body.
 const STEPS: usize = 6_000_000;
-/// Steps of a new transition. A remembered one is 1 step.
+/// Steps for a new transition. A remembered one costs 1 step.
 const NEW: usize = 512;
-/// Steps of a new transition for each state of the pattern that it visits.
+/// Additional steps for a new transition, for each state of the pattern that it visits.
 const PER_STATE: usize = 8;
-/// Bytes of remembered transitions of a pattern. They are forgotten when there are more.
+/// Maximum memory of the remembered transitions of a pattern, in bytes. When it is full, all are forgotten.
 const REMEMBERED: usize = 256 << 10;
 /// Number of states after which the search for [`Automaton::detour`] gives up.
 const FAR: usize = 64;
@@ -52,16 +52,15 @@ pub(super) struct Automaton {
     dfa: DFA,
     /// Number of states of the pattern.
     states: usize,
-    /// Largest number of states without a character of their own, such as the branches of `?`, on the way from one character
-    /// to the next ones.
+    /// Largest number of states that consume no character, such as the branches of `?`, between one character and the next.
     detour: usize,
-    /// Bytes of a remembered state, without the states of the pattern that it consists of.
+    /// Bytes of a remembered state, not counting the states of the pattern that it contains.
     frame: usize,
-    /// Remembered transitions, while no match uses them.
+    /// Remembered transitions; `None` while a match uses them.
     idle: Mutex<Option<Box<Remembered>>>,
 }
 
-/// Transitions that are known.
+/// Transitions that were computed before.
 #[derive(Debug)]
 struct Remembered {
     cache: Cache,
@@ -95,12 +94,12 @@ impl Automaton {
                 *self.idle.lock() = Some(remembered);
                 if found { Match::Yes } else { Match::No }
             }
-            // The transitions are forgotten, so that a second attempt has the same result.
+            // Forget the transitions, so that a second attempt has the same result.
             None => Match::Unknown,
         }
     }
 
-    /// Returns `None` when the budget is used up.
+    /// Searches for the pattern; `None` if the budget is exhausted.
     fn search(&self, remembered: &mut Remembered, text: &str, budget: &Budget) -> Option<bool> {
         let mut state = self.dfa.start_state_forward(&mut remembered.cache, &Input::new(text)).ok()?;
         for byte in text.bytes() {
@@ -115,7 +114,7 @@ impl Automaton {
                 None => self.new_transition(remembered, state, byte, budget)?,
             };
             if state.is_tagged() {
-                // A match is reported one byte late.
+                // The automaton reports a match one byte late.
                 if state.is_match() {
                     return Some(true);
                 }
@@ -158,7 +157,7 @@ fn detour(nfa: &NFA) -> usize {
     let targets = states.iter().flat_map(|state| match state {
         State::ByteRange { trans } => std::slice::from_ref(trans),
         State::Sparse(sparse) => &*sparse.transitions,
-        // The compiler makes no dense states.
+        // The compiler creates no dense states.
         _ => &[],
     });
     let starts = [nfa.start_anchored(), nfa.start_unanchored()];

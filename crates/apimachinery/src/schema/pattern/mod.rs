@@ -1,11 +1,11 @@
 //! Regular expressions of schemas, with the syntax of Go's `regexp`.
 //!
-//! Definitions come from clients, and a few characters can describe an automaton of gigabytes. Therefore a pattern is parsed
-//! with its definition, which finds every error, but compiled only when it is first matched. Its size is estimated from its syntax.
+//! Definitions come from clients, and a few characters can describe an automaton of gigabytes. Therefore a pattern is only parsed with its
+//! definition, which finds every error. It is compiled when it is first matched; until then its size is estimated from its syntax.
 //!
-//! Bounds for the distinct patterns of one schema: [`TEXT`] bytes of source and [`SIZE`] bytes of automata, at most [`LARGEST`]
-//! for one. A pattern beyond the bounds is accepted, because kube-apiserver accepts it, but not checked, and the response has a
-//! warning. All matches of an object share a [`Budget`]; an object that needs more is refused.
+//! Bounds for the distinct patterns of one schema: [`TEXT`] bytes of source, and [`SIZE`] bytes of automata with at most [`LARGEST`] for
+//! one. A pattern beyond the bounds is accepted, as by kube-apiserver, but not checked, and the response has a warning. All matches of an
+//! object share a [`Budget`]; an object that needs more is refused.
 
 mod automaton;
 mod refusal;
@@ -22,18 +22,18 @@ use automaton::Automaton;
 pub(super) use automaton::Budget;
 use translate::translate;
 
-/// Bytes of pattern sources that are parsed, about 20 ms.
+/// Maximum size of all pattern sources that are parsed, in bytes. Parsing them takes about 20 ms.
 const TEXT: usize = 128 << 10;
-/// Estimated bytes of all automata, about 25 ms.
+/// Maximum estimated size of all automata, in bytes. Compiling them takes about 25 ms.
 const SIZE: usize = 1 << 20;
-/// Estimated bytes of one automaton.
+/// Maximum estimated size of one automaton, in bytes.
 const LARGEST: usize = 512 << 10;
 /// A pattern of a schema.
 #[derive(Debug)]
 pub(super) struct Pattern {
     source: String,
     translated: String,
-    /// The text that the pattern stands for, if it is a plain text. It is searched for without an automaton, which would take
+    /// The text to search for, if the pattern has no special characters. Such a text is found without an automaton, which would take
     /// quadratic time for `aaa…`.
     literal: Option<String>,
     /// Compiled at the first match; `None` if that fails.
@@ -45,7 +45,7 @@ pub(super) struct Pattern {
 pub(super) enum Match {
     Yes,
     No,
-    /// The budget is used up.
+    /// The budget was exhausted before the result was known.
     Unknown,
 }
 
@@ -59,7 +59,7 @@ impl Pattern {
         if let Some(literal) = &self.literal {
             return if text.contains(literal.as_str()) { Match::Yes } else { Match::No };
         }
-        // Compiling fails only if the estimated size is badly wrong.
+        // Compiling fails only if the estimate is far too low.
         let automaton = self.automaton.get_or_init(|| Automaton::new(&self.translated, 10 * LARGEST));
         automaton.as_ref().map_or(Match::Yes, |automaton| automaton.matches(text, budget))
     }
@@ -101,7 +101,7 @@ impl Patterns {
         let translation = translate(source);
         let ast = match regex_syntax::ast::parse::Parser::new().parse(&translation.text) {
             Ok(ast) => ast,
-            // Go accepts four times the nesting of this parser.
+            // Go allows four times the nesting of this parser.
             Err(error) if matches!(error.kind(), ErrorKind::NestLimitExceeded(_)) => return Ok(None),
             Err(error) => return Err(refusal::of_syntax(&error, source, &translation)),
         };
@@ -111,7 +111,7 @@ impl Patterns {
             return Ok(None);
         };
         self.size = left;
-        // Finds unknown Unicode classes.
+        // The translation finds unknown Unicode classes.
         let hir = regex_syntax::hir::translate::Translator::new()
             .translate(&translation.text, &ast)
             .map_err(|error| refusal::of_meaning(&error, source, &translation))?;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_special_to_one_library_alone_is_itself() {
+    fn characters_special_only_to_the_regex_crate_are_literals() {
         check(r"^a{,5}$", &["a{,5}"], &["aaa"]);
         check(r"^a{2,3}$", &["aa"], &["a"]);
         check(r"^\{a}$", &["{a}"], &["a"]);
@@ -182,7 +182,7 @@ mod tests {
 
     /// Observed with kube-apiserver v1.36.3.
     #[test]
-    fn what_is_no_pattern_is_refused_in_the_words_of_go() {
+    fn invalid_patterns_are_refused_with_gos_message() {
         for (source, why) in [
             ("(a", "missing closing ): `(a`"),
             ("a)", "unexpected ): `a)`"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_accepts_is_accepted() {
+    fn patterns_that_go_accepts_are_accepted() {
         check(r"^\p{Greek}\PL\x{3b1}$", &["\u{3b1}1\u{3b1}"], &["a1a"]);
         check(r"^\Qa.b\E$", &["a.b"], &["axb"]);
         check(r"^(a{2}){3}$", &["aaaaaa"], &["aa"]);
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_beyond_the_bounds_is_none_and_the_others_are_checked() {
+    fn a_pattern_beyond_the_bounds_is_not_checked_and_the_others_are() {
         let mut patterns = Patterns::default();
         assert!(patterns.get(r"(\pL{50}){20}").unwrap().is_none(), "its automaton has 16 MB");
         assert_eq!(patterns.unchecked(), Some(r"(\pL{50}){20}"));
         assert!(patterns.get(&"a".repeat(TEXT)).unwrap().is_none());
         let small = patterns.get("^[a-z]{1,253}$").unwrap().unwrap();
         assert_eq!((matches(&small, "abc"), matches(&small, "ABC")), (Match::Yes, Match::No));
-        // Each is small enough, but not all together.
+        // Each pattern is small enough, but all together are not.
         let many = (0..100).filter(|n| patterns.get(&format!(r"\pL{n}{{10}}")).unwrap().is_some()).count();
         assert!((1..100).contains(&many), "{many}");
         // A known pattern is not counted again.

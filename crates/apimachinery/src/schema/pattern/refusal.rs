@@ -4,7 +4,7 @@ use regex_syntax::ast::{Ast, Error, ErrorKind, RepetitionKind, RepetitionRange, 
 
 use super::translate::Translation;
 
-/// Go's limit on repetitions; nested repetitions multiply.
+/// Go's limit of repetitions; the counts of nested repetitions multiply.
 const REPETITIONS: u32 = 1000;
 
 /// Returns the message for a syntax error.

@@ -2,18 +2,18 @@
 
 use regex_syntax::ast::{Ast, ClassSet, ClassSetItem, GroupKind, RepetitionKind, RepetitionRange};
 
-/// Bytes of the automaton of a character, or of a class of ASCII characters.
+/// Estimated bytes for a character, or for a class of ASCII characters.
 const CHARACTER: usize = 40;
-/// Bytes of the automaton of nearly all characters, in UTF-8.
+/// Estimated bytes for a class of nearly all characters, in UTF-8.
 const ALL: usize = 320;
-/// Bytes of the automaton of a class of Unicode such as `\pL`; the largest have some 16 KiB.
+/// Estimated bytes for a Unicode class such as `\pL`; the largest classes take some 16 KiB.
 const UNICODE: usize = 16 << 10;
 
-/// Estimates the bytes of the automaton. The parser limits the nesting, and with it the recursion.
+/// Estimates the bytes of the automaton. The parser limits the nesting of a pattern, which bounds the recursion.
 pub(super) fn of(ast: &Ast) -> usize {
     match ast {
         Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => CHARACTER,
-        // Case-insensitive, a character may stand for three.
+        // If case is ignored, a character may stand for three.
         Ast::Literal(_) => 3 * CHARACTER,
         Ast::Dot(_) => ALL,
         Ast::ClassUnicode(_) => UNICODE,

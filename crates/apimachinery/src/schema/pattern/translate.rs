@@ -1,7 +1,7 @@
 //! Translation of Go's syntax of regular expressions to that of the `regex` crate.
 //!
-//! The syntaxes differ in few points. In Go, `\d`, `\w`, `\s` and `\b` only match ASCII; a brace that begins no repetition is a
-//! literal, and so are `[`, `&` and `~` inside brackets; `\Q…\E` quotes.
+//! The syntaxes differ in few points. In Go, `\d`, `\w`, `\s` and `\b` match only ASCII; a brace that begins no repetition is a literal, as
+//! are `[`, `&` and `~` inside brackets; `\Q…\E` quotes text.
 
 /// A pattern in the syntax of the `regex` crate.
 pub(super) struct Translation {
@@ -40,9 +40,9 @@ pub(super) fn translate(source: &str) -> Translation {
             continue;
         }
         let (piece, length): (&str, usize) = match next {
-            // Several groups may have the same name, which does not matter here.
+            // Go allows several groups of one name. Names do not matter here, so groups lose them.
             '(' if !in_class && named_group(rest).is_some() => ("(", named_group(rest).unwrap_or(1)),
-            // Two dashes are no operator: the second is a literal, as is one in the first place.
+            // Two dashes are no operator in Go: the second one is a literal, as is a dash in the first place.
             '-' if in_class && (out.ends_with('[') || out.ends_with("[^")) && !out.ends_with("\\[") => {
                 ("\\-", 1)
             }
@@ -99,7 +99,7 @@ pub(super) fn translate(source: &str) -> Translation {
 fn octal(text: &str) -> Option<(u32, usize)> {
     let digits = text.strip_prefix('\\')?.bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte));
     let digits: Vec<u8> = digits.collect();
-    // A single other digit is a reference to a group.
+    // A single digit other than 0 is a reference to a group.
     if digits.is_empty() || digits.len() == 1 && digits[0] != b'0' {
         return None;
     }
@@ -132,8 +132,7 @@ fn escape(escape: &str, in_class: bool) -> &str {
     }
 }
 
-/// Bytes in which a class name or a repetition ends, if the text begins with one. Without the bound the translation would be
-/// quadratic.
+/// Maximum length of a class name or a repetition, in bytes. Without a maximum the translation would take quadratic time.
 const SHORT: usize = 64;
 
 /// Returns the length of a class name such as `[:alpha:]` at the start of a text.

@@ -13,21 +13,21 @@ use crate::status::FieldError;
 /// Part of the message about a value that is neither an integer nor a string.
 const INT_OR_STRING: &str = " must be of type integer,string: ";
 
-/// A way from an object to a part of its metadata.
+/// A step from an object to a part of its metadata.
 enum Step<'a> {
     Field(&'a str),
     Element,
 }
 
-/// Where a schema stands inside the nearest object with metadata.
+/// Position of a schema in the nearest object with metadata.
 struct Place<'a> {
-    /// Whether the schema itself is that of such an object.
+    /// Whether the schema describes such an object.
     is_object: bool,
-    /// The way from that object, if it leads through `apiVersion`, `kind` or `metadata`.
+    /// Steps from that object to the schema, if they lead through `apiVersion`, `kind` or `metadata`.
     in_metadata: Option<Vec<Step<'a>>>,
 }
 
-/// Adds the errors of the defaults of the root and inside. `cursor` is the parsed `schema`.
+/// Checks the defaults of the root and of all schemas inside. `cursor` is the parsed `schema`.
 pub(super) fn check(checker: &mut Checker<'_>, schema: &Value, cursor: Cursor<'_>) {
     let mut root = Place { is_object: true, in_metadata: None };
     walk(checker, schema, cursor, &mut root, &Path::root());
@@ -89,7 +89,7 @@ fn inside<'a>(
     place.is_object = was_object;
 }
 
-/// Checks a default outside of metadata.
+/// Checks a default outside metadata.
 fn value(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, is_object: bool, path: &Path<'_>) {
     let mut pruned = default.clone();
     if is_object {
@@ -124,7 +124,7 @@ fn value(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, is_obje
     }
 }
 
-/// Checks a default inside of metadata, with the object that it results in.
+/// Checks a default inside metadata, in an object that contains nothing else.
 fn in_metadata(
     checker: &mut Checker<'_>,
     default: &Value,

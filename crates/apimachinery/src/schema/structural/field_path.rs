@@ -1,4 +1,4 @@
-//! Paths to fields of an object, as selectable fields and CEL rules have them: `.spec.color`, `.spec.labels['a.b']`.
+//! Field paths in definitions, as selectable fields and CEL rules use them: `.spec.color`, `.spec.labels['a.b']`.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub enum Brackets {
     Forbidden,
 }
 
-/// Field that a path leads to.
+/// The field at a path.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// Path in messages: `spec.labels[a.b]`.
@@ -27,7 +27,7 @@ pub struct Found<'a> {
 /// Finds the field of `schema` at `path`.
 ///
 /// # Errors
-/// Why the path is invalid.
+/// kube-apiserver's reason why the path is invalid.
 pub fn find<'a>(path: &str, schema: &'a Value, brackets: Brackets) -> Result<Found<'a>, String> {
     let mut found = Found { path: String::new(), root: String::new(), schema: Some(schema) };
     let mut rest = path;

@@ -91,7 +91,7 @@ fn check_type(checker: &mut Checker<'_>, schema: &Value, level: Level, path: &Pa
     }
 }
 
-/// Checks `apiVersion`, `kind` and `metadata`, which are implied and which a schema may hardly restrict.
+/// Checks `apiVersion`, `kind` and `metadata`. Every object has them, and a schema may restrict only names.
 fn object_fields(checker: &mut Checker<'_>, schema: &Value, level: Level, properties: &Path<'_>) {
     let is_object = level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {
@@ -140,7 +140,8 @@ fn is_int_or_string(any_of: &[Value]) -> bool {
     matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
 }
 
-/// Checks the parts of a schema that restrict values. `skip_any_of` and `skip_first` accept the two forms of an integer or string.
+/// Checks the parts of a schema that restrict values. `skip_any_of` and `skip_first` exempt the two forms in which `anyOf` describes an
+/// integer or string.
 fn restrictions(
     checker: &mut Checker<'_>,
     schema: &Value,

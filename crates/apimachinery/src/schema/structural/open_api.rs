@@ -1,5 +1,5 @@
-//! Keywords that custom schemas may not use, and the combinations that they may not have
-//! (`ValidateCustomResourceDefinitionOpenAPISchema` of `k8s.io/apiextensions-apiserver`).
+//! Keywords and combinations of keywords that custom schemas may not use (`ValidateCustomResourceDefinitionOpenAPISchema` of
+//! `k8s.io/apiextensions-apiserver`).
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -19,13 +19,13 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// What applies to a schema because of the schemas that contain it.
+/// Rules for a schema that follow from the schemas around it.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     is_root: bool,
-    /// Whether the value is `apiVersion`, `kind` or `metadata` of an object, or inside.
+    /// Whether the value is `apiVersion`, `kind` or `metadata` of an object, or a part of them.
     in_metadata: bool,
-    /// Reason why there may be no defaults.
+    /// Reason why defaults are forbidden.
     no_defaults: Option<NoDefaults<'a>>,
 }
 
@@ -200,7 +200,7 @@ fn merging(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
     }
 }
 
-/// Checks that the elements of a set are compared as a whole.
+/// Checks that each element of a set is one value: a scalar, or atomic.
 fn atomic_element(checker: &mut Checker<'_>, item: &Value, path: &Path<'_>) {
     let list_type = &item["x-kubernetes-list-type"];
     let name = match text(item, "type") {

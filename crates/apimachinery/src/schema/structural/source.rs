@@ -1,4 +1,4 @@
-//! Access to a custom schema as `apiextensions-apiserver` reads it: absent, null and zero values are the same.
+//! Access to a custom schema as `apiextensions-apiserver` reads it: absent, null and zero values are equal.
 
 use serde_json::Value;
 
@@ -88,11 +88,11 @@ pub(super) fn additional_schema(schema: &Value) -> Option<&Value> {
     }
 }
 
-/// Whether a field of a schema has the value that an absent one has.
+/// Whether a field's value equals that of an absent field.
 pub(super) fn is_zero(name: &str, value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => {
-            // A pointer to `false` is not absent.
+            // A pointer to `false` differs from an absent one.
             !matches!(name, "additionalProperties" | "additionalItems" | "default" | "example")
                 && name != "x-kubernetes-preserve-unknown-fields"
                 || value.is_null()
@@ -108,7 +108,8 @@ pub(super) fn is_zero(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether the structure of a schema can be checked: neither it nor a schema inside has a keyword that no structural schema can have.
+/// Whether the structure of a schema can be checked: neither the schema nor a schema inside has a keyword that no structural schema can
+/// have.
 pub(in super::super) fn is_convertible(schema: &Value) -> bool {
     let unsupported = !text(schema, "id").is_empty()
         || !text(schema, "$schema").is_empty()

@@ -43,7 +43,7 @@ pub(in super::super) fn is_known(format: &str) -> bool {
     FORMATS.contains(&format.replace('-', "").as_str())
 }
 
-/// Returns the format of a schema, if it is one of the formats of its type.
+/// Returns the format of a schema, if its type has this format.
 pub(super) fn of(node: &Node) -> Option<&str> {
     let format = node.format.as_deref()?;
     let known = match node.kind {
@@ -103,7 +103,7 @@ static DATE_TIME: LazyLock<Regex> = LazyLock::new(|| {
         r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d(:([0-5]\d|60)(\.\d+)?)?([Zz]|[+-]\d{2}:?\d{2})?$",
     )
 });
-/// Go durations, and the additional unit names and days of the library.
+/// Durations of Go, and further names of units and days that the library accepts.
 static DURATION: LazyLock<Regex> = LazyLock::new(|| {
     let unit = "(ns|nano|us|µs|μs|micro|ms|milli|s|sec|m|min|h|hr|hour|d|day|w|wk|week)s?";
     pattern(&format!(r"^(0|[+-]?(\d+(\.\d*)?|\.\d+)\s*{unit}(\s*(\d+(\.\d*)?|\.\d+)\s*{unit})*)$"))
@@ -115,7 +115,7 @@ fn is_hex(text: &str) -> bool {
 
 fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else {
-        // An absolute path is a valid request URI.
+        // An absolute path is a valid request URI too.
         return text.starts_with('/') && !text.contains(|c: char| c.is_control());
     };
     let mut letters = scheme.bytes();
@@ -142,7 +142,8 @@ fn is_email(text: &str) -> bool {
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-zA-Z0-9\p{S}\p{L}]*$"));
 static LETTERS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-zA-Z\p{L}]*$"));
 
-/// Whether this is a single label, with a dash in the second place at most, or labels and a top-level domain of letters.
+/// Whether the text is a single label, in which only the second character may be a dash, or several labels before a top-level domain of
+/// letters.
 fn is_hostname(text: &str) -> bool {
     let count = |text: &str| text.chars().count();
     let is_word = |text: &str| WORD.is_match(text);
@@ -188,7 +189,7 @@ fn is_mac(text: &str) -> bool {
 }
 
 fn is_uuid(text: &str, version: Option<char>) -> bool {
-    // The library's pattern has optional dashes at their usual places.
+    // In the library's pattern, the dashes at their usual places are optional.
     let compact: String = text.chars().filter(|c| *c != '-').collect();
     let dashes_in_place =
         text.match_indices('-').all(|(at, _)| [8, 13, 18, 23].contains(&at) || text.len() < 36);

@@ -23,9 +23,10 @@ use super::pattern::Budget;
 use crate::field_path::Path;
 use crate::status::FieldError;
 
-/// Errors after which the rest of an object is not validated.
+/// Number of errors after which the rest of an object is not validated.
 const ERRORS: usize = 1000;
-/// Bytes of errors after which the rest of an object is not validated: each error has a path, which may be as long as the object.
+/// Total size of errors, in bytes, after which the rest of an object is not validated. Each error has a path, which may be as long as the
+/// object.
 const TEXT: usize = 1 << 20;
 
 /// Errors of an object.
@@ -33,7 +34,7 @@ const TEXT: usize = 1 << 20;
 struct Errors {
     list: Vec<FieldError>,
     bytes: usize,
-    /// Steps for patterns, shared with the alternatives of `anyOf` and its kind.
+    /// Steps that are left for patterns, shared with alternatives of `anyOf` and similar keywords.
     budget: Rc<Budget>,
 }
 
@@ -48,7 +49,7 @@ impl Errors {
         self.list.extend(errors.list);
     }
 
-    /// Returns an empty list for an alternative of the same object.
+    /// Returns an empty list with the same budget, for an alternative.
     fn alternative(&self) -> Self {
         Self { budget: Rc::clone(&self.budget), ..Self::default() }
     }
@@ -64,14 +65,14 @@ impl Errors {
 
 /// Returns the errors of `object`, up to a limit.
 ///
-/// With the `old` state of an updated object, unchanged parts are skipped: the schema may have become stricter since
-/// they were written.
+/// If `old` is the state before an update, unchanged parts are skipped, because the schema may have become stricter since they were
+/// written.
 pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     node(schema, object, old, &Path::root(), &mut errors);
     let mut duplicates = Errors::default();
     unique::check(schema, object, &Path::root(), &mut duplicates);
-    // As in kube-apiserver, an object that already had duplicates may keep them and get others.
+    // As in kube-apiserver, an object that had duplicates before may keep them and get others.
     if let Some(old) = old.filter(|_| !duplicates.is_empty()) {
         let mut before = Errors::default();
         unique::check(schema, old, &Path::root(), &mut before);
@@ -200,7 +201,7 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Errors) 
     {
         return;
     }
-    // Of a value with a format the library names formats, except for strings and arrays.
+    // For a value with a format, the library names formats instead of types, except for strings and arrays.
     if let (Some(format), false) =
         (formats::of(node), value.is_string() || value.is_array() || value.is_null())
     {
@@ -218,8 +219,7 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Errors) 
 
 fn is_integer(value: &Value) -> bool {
     match value {
-        // Floats with an integer value are stored as integers, up to the limit above which the library does not accept
-        // them as such.
+        // Floats with an integer value are stored as integers, if they are small enough for the library to accept them as integers.
         Value::Number(number) => !number.is_f64(),
         _ => false,
     }
@@ -230,7 +230,7 @@ fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, e
     let none = errors.alternative();
     let attempt = |child: &Child| {
         let mut errors = none.alternative();
-        // Without the old state: an alternative is valid or not for the whole value.
+        // The old state is ignored: an alternative is valid or not for the whole value.
         node(schema.at(child), value, None, path, &mut errors);
         errors
     };

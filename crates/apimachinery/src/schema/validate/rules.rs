@@ -11,7 +11,7 @@ use super::{Errors, text};
 use crate::field_path::Path;
 use crate::status::FieldError;
 
-/// Largest float that is taken for an integer.
+/// Largest float that counts as an integer.
 const LARGEST_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// Value validations of a schema.
@@ -75,7 +75,7 @@ impl Rules {
             multiple_of: source["multipleOf"].as_f64(),
             max_length: count("maxLength"),
             min_length: count("minLength"),
-            // Invalid patterns were refused with the CustomResourceDefinition.
+            // Invalid patterns were refused when the CustomResourceDefinition was written.
             pattern: source["pattern"].as_str().and_then(|pattern| parser.pattern(pattern).ok().flatten()),
             max_items: count("maxItems"),
             min_items: count("minItems"),
@@ -123,7 +123,7 @@ impl Rules {
         };
         let integer = number.as_i64();
         let shown = text::number(number);
-        // A bound that is no integer is an error of every integer.
+        // A bound that is no integer makes every integer invalid.
         let bound = |name: &str, limit: f64, errors: &mut Errors| {
             let misfit = matches!(node.kind, Kind::Of(Type::Integer)) && limit.fract() != 0.0;
             if misfit {
@@ -192,7 +192,7 @@ impl Rules {
     }
 
     pub(super) fn check_enum(&self, value: &Value, path: &Path<'_>, errors: &mut Errors) {
-        // The library converts numbers to the type of the choice, and so loses fractions.
+        // The library converts the number to the type of the choice, which drops its fraction.
         let is = |choice: &Value| match (choice, value) {
             (Value::Number(choice), Value::Number(value)) if choice.is_f64() != value.is_f64() => {
                 choice.as_f64().map(f64::trunc) == value.as_f64().map(f64::trunc)
@@ -206,8 +206,7 @@ impl Rules {
     }
 }
 
-/// Checks that a number is in the range of its format, which the library reports separately from the
-/// type.
+/// Checks that a number is in the range of its format. The library reports this error separately from the type.
 pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors: &mut Errors) {
     let format = node.format.as_deref();
     let fits = match (node.kind, format) {
@@ -227,7 +226,7 @@ pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors:
     }
 }
 
-/// Converts a step without a fraction.
+/// Converts a step to an integer; a fraction is dropped.
 #[expect(clippy::cast_possible_truncation, reason = "beyond the range of integers it is saturated")]
 fn truncated(step: f64) -> i64 {
     step as i64

@@ -16,7 +16,7 @@ fn check(spec: &Value, value: &Value, expected: &Expect) {
 }
 
 #[test]
-fn types() {
+fn wrong_types_are_errors() {
     check(
         &json!({"type": "integer"}),
         &json!("x"),
@@ -51,7 +51,7 @@ fn types() {
 }
 
 #[test]
-fn numbers() {
+fn numbers_must_be_in_their_bounds_and_multiples() {
     check(
         &json!({"type": "integer", "minimum": 3}),
         &json!(2),
@@ -101,7 +101,7 @@ fn numbers() {
 }
 
 #[test]
-fn strings() {
+fn strings_must_have_their_length_pattern_and_format() {
     check(
         &json!({"type": "string", "maxLength": 3}),
         &json!("four"),
@@ -151,7 +151,7 @@ fn strings() {
 }
 
 #[test]
-fn objects_and_lists() {
+fn objects_and_lists_must_have_their_size_fields_and_choices() {
     let item = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 3}}, "required": ["n", "name"]});
     check(
         &json!({"type": "array", "items": item}),
@@ -209,7 +209,7 @@ fn sets_and_keyed_lists_have_no_duplicates() {
 }
 
 #[test]
-fn junctors() {
+fn all_any_one_and_not_combine_schemas() {
     let one = json!({
         "type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
         "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
@@ -268,7 +268,7 @@ fn check_update(spec: &Value, old: &Value, new: &Value, expected: &Expect) {
 }
 
 #[test]
-fn what_an_update_leaves_alone_may_be_wrong() {
+fn an_update_may_leave_invalid_parts_unchanged() {
     let short = json!({"type": "string", "maxLength": 3});
     let spec = json!({"type": "object", "required": ["must"], "properties": {
         "must": short, "plain": {"type": "array", "items": short},
@@ -286,7 +286,7 @@ fn what_an_update_leaves_alone_may_be_wrong() {
     check_update(&spec, &old, &old, &expect![""]);
     check_update(&spec, &old, &with(json!({"note": "x"})), &expect!["spec.must: Required value"]);
     check_update(&spec, &old, &with(json!({"must": "x"})), &expect![""]);
-    // Elements of an atomic list have no identity, so all of them count as new.
+    // Elements of an atomic list have no identity, so each counts as new.
     check_update(
         &spec,
         &old,
@@ -302,7 +302,7 @@ fn what_an_update_leaves_alone_may_be_wrong() {
 }
 
 #[test]
-fn errors_that_keep_rules_from_being_checked_say_so() {
+fn errors_that_prevent_the_check_of_rules_are_mentioned() {
     let spec = json!({
         "type": "object", "properties": {"size": {"type": "integer", "maximum": 10}, "color": {"enum": ["blue"], "type": "string"}},
         "x-kubernetes-validations": [{"rule": "self.size != 50"}],
@@ -324,7 +324,7 @@ fn errors_that_keep_rules_from_being_checked_say_so() {
 }
 
 #[test]
-fn errors_of_a_status_update_leave_out_the_prefix_that_the_validator_does_not_know() {
+fn messages_of_status_errors_begin_below_status() {
     let root = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
         "status": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
@@ -340,7 +340,7 @@ fn errors_of_a_status_update_leave_out_the_prefix_that_the_validator_does_not_kn
 }
 
 #[test]
-fn thousands_of_elements_find_their_counterparts_in_passing() {
+fn thousands_of_elements_find_their_counterparts_quickly() {
     let list = json!({
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
         "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}, "v": {"type": "integer", "maximum": 1}}},

@@ -21,7 +21,7 @@ pub(super) fn should(path: &Path<'_>, value: &str, rule: &str) -> FieldError {
     FieldError::invalid(path.to_string(), value, &format!("{path} in body should {rule}"))
 }
 
-/// Builds an error without a field, which the message names instead.
+/// Builds an error without a field; its message names the field.
 pub(super) fn unplaced(message: &str) -> FieldError {
     FieldError::invalid("<nil>", "\"\"", message)
 }

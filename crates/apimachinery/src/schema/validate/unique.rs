@@ -11,7 +11,7 @@ use super::{Errors, text};
 use crate::field_path::Path;
 use crate::status::FieldError;
 
-/// Reports elements that equal an earlier one, or have its keys.
+/// Reports elements that equal an earlier element, or have its keys.
 pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     match value {
         Value::Array(elements) => {
@@ -42,7 +42,7 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: 
     }
 }
 
-/// Reports the second of equal elements; the library does not report further ones.
+/// Reports the second of equal elements. Like the library, it reports no further ones.
 fn duplicates(schema: Cursor<'_>, elements: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut seen: BTreeMap<String, bool> = BTreeMap::new();
     for (index, element) in elements.iter().enumerate() {
@@ -68,7 +68,7 @@ fn duplicates(schema: Cursor<'_>, elements: &[Value], path: &Path<'_>, errors: &
     }
 }
 
-/// Elements of an old keyed list by their keys. Elements of other lists have no identity.
+/// Elements of an old keyed list, found by their keys. Elements of other lists have no counterparts.
 pub(super) struct Counterparts<'a> {
     keys: &'a [String],
     old: BTreeMap<String, &'a Value>,
