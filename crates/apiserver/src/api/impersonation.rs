@@ -1,10 +1,10 @@
-//! Impersonation: requests that a user sends as another one, with the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…`.
+//! Impersonation: requests with which a user acts as another user, by the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…`.
 //!
-//! There are five modes, tried in this order. The constrained ones need permission for the user to be impersonated (the verb
-//! `impersonate:<mode>` on users, groups, uids, userextras, serviceaccounts or nodes of `authentication.k8s.io`) and for the
-//! request as such (`impersonate-on:<mode>:<verb>`). The legacy mode needs the verb `impersonate` alone. If no mode permits the
-//! request, the response is the refusal of the first that applies. Rules, order and messages follow the constrained
-//! impersonation of Kubernetes 1.36 (KEP 5284).
+//! There are five modes, tried in order. The four constrained modes need two permissions: to impersonate the user (the verb
+//! `impersonate:<mode>` on users, groups, uids, userextras, serviceaccounts or nodes of `authentication.k8s.io`), and to do so for this
+//! kind of request (`impersonate-on:<mode>:<verb>`). The legacy mode needs only the verb `impersonate`. If no mode permits the request, the
+//! response is the refusal of the first mode that applies. Rules, order and messages follow the constrained impersonation of Kubernetes
+//! 1.36 (KEP 5284).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// Number of groups or extra values above which permission for all of them (`*`) is checked first.
+/// Number of groups or extra values above which the permission for all of them (`*`) is checked first.
 const MANY: usize = 4;
-/// Maximum number of users with a remembered mode.
+/// Maximum number of users whose last mode is remembered.
 const REMEMBERED: usize = 10_000;
 
 /// Mode of an impersonation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// A service account impersonates the node that its token is bound to.
+    /// A service account impersonates the node to which its token is bound.
     AssociatedNode,
     ArbitraryNode,
     ServiceAccount,
@@ -55,7 +55,7 @@ impl Mode {
         }
     }
 
-    /// Whether the mode can impersonate `wanted`. Modes of nodes and service accounts derive the groups from the name.
+    /// Whether the mode can impersonate `wanted`. Modes for nodes and service accounts derive the groups from the name.
     fn applies(self, wanted: &UserInfo, requestor: &UserInfo) -> bool {
         let name_only = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let (node, account) = (node(&wanted.name), account(&wanted.name));
@@ -77,12 +77,12 @@ impl Mode {
 /// Resolves impersonation headers.
 #[derive(Debug, Default)]
 pub(crate) struct Impersonation {
-    /// Mode that last permitted an impersonation, by requestor; it is tried first, and its refusal is reported.
+    /// Mode that last permitted an impersonation, by requestor. It is tried first, and its refusal is the one that is reported.
     last: Mutex<BTreeMap<String, Mode>>,
 }
 
 impl Impersonation {
-    /// Returns the user that the headers of a request name, and removes them; `None` if they name none.
+    /// Returns the user that the headers of a request name; `None` if they name none.
     ///
     /// # Errors
     /// 400 for headers without a user name, and 403 if `requestor` may not impersonate the user for this action.
@@ -108,7 +108,7 @@ impl Impersonation {
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
-        // The legacy mode always applies.
+        // A mode was tried, because the legacy mode always applies.
         Err(refusal.unwrap_or_else(|| ApiError::internal("all impersonation modes failed")))
     }
 
@@ -121,7 +121,7 @@ impl Impersonation {
     }
 }
 
-/// Removes the headers of an impersonation that has been resolved.
+/// Removes the headers of impersonation after they were evaluated.
 pub(crate) fn remove_headers(headers: &mut HeaderMap) {
     let names: Vec<_> = headers
         .keys()
@@ -133,7 +133,7 @@ pub(crate) fn remove_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Reads the headers. Groups and further attributes are as in the request, without those that the server adds.
+/// Reads the user from the headers. Groups and extra attributes are those of the request, without the groups that the server adds.
 fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, ApiError> {
     if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(None);
@@ -144,7 +144,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, ApiError> {
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            // A key that is not valid percent-encoding is taken as it is.
+            // A key that is not valid percent-encoding is used unchanged.
             let decoded = percent_encoding::percent_decode_str(key).decode_utf8();
             let key = decoded.map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned);
             extra.entry(key).or_default().push(text(value));
@@ -197,7 +197,7 @@ fn account(user: &str) -> Option<(&str, &str)> {
     valid.then_some((namespace, name))
 }
 
-/// Check of one mode.
+/// The check of one mode.
 struct Check<'a> {
     permissions: &'a Permissions,
     requestor: &'a UserInfo,
@@ -238,7 +238,7 @@ impl Check<'_> {
         self.mode.constraint().is_some()
     }
 
-    /// Returns the action on a user or group, which is to be completed with resource and name.
+    /// Returns the action on a user or group. The caller adds resource and name.
     fn subject<'a>(&self, verb: &'a str) -> ResourceAction<'a> {
         let group = if self.is_constrained() { AUTHENTICATION } else { "" };
         ResourceAction { verb, group, ..ResourceAction::default() }
@@ -252,12 +252,12 @@ impl Check<'_> {
         Err(Action::Resource(action).forbidden(&self.requestor.name, why))
     }
 
-    /// Checks the user name, and sets the groups that follow from it.
+    /// Checks the permission for the user name, and sets the groups that follow from the name.
     fn check_name(&self, verb: &str, user: &mut UserInfo) -> Result<(), ApiError> {
         let subject = self.subject(verb);
         if let Some(node) = node(&self.wanted.name).filter(|_| self.is_constrained()) {
             user.groups = vec!["system:nodes".to_owned()];
-            // The permission is for the own node, whichever it is.
+            // The permission is for the service account's own node, whatever its name.
             let name = if self.mode == Mode::AssociatedNode { "*" } else { node };
             return self.authorize(ResourceAction { resource: "nodes", name, ..subject });
         }
@@ -315,7 +315,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns the reason why a further attribute cannot be impersonated in a constrained mode.
+/// Returns the reason why an extra attribute cannot be impersonated in a constrained mode; `None` if it can.
 fn invalid_extra(key: &str, values: &[String]) -> Option<String> {
     const PATH: &str = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
     if key.is_empty() {

@@ -1,4 +1,4 @@
-//! Attributes of an operation, from which plugins decide.
+//! Attributes of an operation, on which plugins base their decisions.
 
 use kube_apimachinery::decode;
 use kube_apimachinery::schema;
@@ -44,7 +44,7 @@ impl<'a> ObjectKind<'a> {
         Self { group, version, kind }
     }
 
-    /// Returns the `apiVersion`, such as `v1` or `apps/v1`.
+    /// Returns the kind's `apiVersion`, such as `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -54,7 +54,7 @@ impl<'a> ObjectKind<'a> {
     }
 }
 
-/// Whether a resource is that of namespaces, each of which counts as being in itself.
+/// Whether this is the resource `namespaces`. Each namespace counts as being in itself.
 pub(crate) fn is_namespace(served: &ServedKind) -> bool {
     let storage = served.storage();
     storage.group.is_empty() && storage.plural == "namespaces"
@@ -66,7 +66,7 @@ pub(crate) enum OperationOptions<'a> {
     Create(&'a WriteOptions),
     Update(&'a WriteOptions),
     Delete(&'a DeleteOptions),
-    /// A connection has none: its parameters are the object under review.
+    /// A connection has no options: its parameters are the object under review.
     Connect,
 }
 
@@ -98,23 +98,22 @@ pub(crate) struct Attributes<'a> {
     pub(crate) served: &'a ServedKind,
     /// Subresource of the request; empty for the object itself.
     pub(crate) subresource: &'a str,
-    /// Kind of the object under review. It is not that of the resource for a `Scale`, a `Binding`, an `Eviction`, a
+    /// Kind of the object under review. It differs from the kind of the resource for a `Scale`, a `Binding`, an `Eviction`, a
     /// `TokenRequest` and the parameters of a connection.
     pub(crate) kind: ObjectKind<'a>,
-    /// Namespace of the object. That of a namespace is its own name.
+    /// Namespace of the object; for a namespace its own name.
     pub(crate) namespace: &'a str,
-    /// Name of the object. Empty in mutating admission of a create whose name is generated, and for each object of a deleted
-    /// collection.
+    /// Name of the object. Empty in mutating admission of a create whose name is generated, and for the objects of a deleted collection.
     pub(crate) name: &'a str,
     /// User of the request.
     pub(crate) user: &'a UserInfo,
-    /// Whether the write is not committed.
+    /// Whether the write is a dry run, which is not committed.
     pub(crate) dry_run: bool,
-    /// Options of the request; [`options`](Self::options) returns them as a webhook gets them.
+    /// Options of the request; [`options`](Self::options) returns them in the form that webhooks receive.
     pub(crate) operation_options: OperationOptions<'a>,
     /// The object before an update or a deletion, of the kind of the object under review.
     pub(crate) old: Option<&'a Value>,
-    /// Decides what the user may do besides the request.
+    /// Answers whether the user may perform actions besides the request.
     pub(crate) permissions: &'a Permissions,
     /// Warnings of the request; see [`warn`](Self::warn).
     pub(crate) warnings: &'a Warnings,
@@ -140,18 +139,18 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Adds a warning for the client, which it gets even if the request is refused.
+    /// Adds a warning, which the client receives even if the request is refused.
     pub(crate) fn warn(&self, text: impl Into<String>) {
         self.warnings.add(text.into());
     }
 
-    /// Whether the object under review is of the kind of the resource.
+    /// Whether the object under review has the kind of the resource.
     pub(crate) fn is_of_resource(&self) -> bool {
         self.kind == ObjectKind::of(self.served)
     }
 
-    /// Completes an object that a webhook has changed: checks that it decodes, removes unknown fields, and sets defaults. Custom
-    /// objects keep unknown fields up to their commit.
+    /// Completes an object that a webhook has changed: checks that it can be decoded, removes unknown fields, and sets defaults. Custom
+    /// objects keep unknown fields until their commit.
     ///
     /// # Errors
     /// 500 with the decoder's message.

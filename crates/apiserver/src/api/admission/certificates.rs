@@ -2,7 +2,7 @@
 //!
 //! - Approving and denying a request needs the permission `approve` for its signer; writing its certificate or its conditions
 //!   needs the permission `sign`. Permission for `<domain>/*` covers all signers of a domain.
-//! - The signer of client certificates of the API server does not sign for members of `system:masters`, which may do everything.
+//! - Client certificates of the API server are not signed for the group `system:masters`, whose members may do everything.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -19,7 +19,7 @@ const GROUP: &str = "certificates.k8s.io";
 const PLURAL: &str = "certificatesigningrequests";
 /// Signer of client certificates of the API server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// Group of users that may do everything.
+/// Group whose members may do everything.
 const MASTERS: &str = "system:masters";
 
 pub(super) struct CertificateSubjectRestriction;
@@ -59,7 +59,7 @@ pub(super) const APPROVAL: SignerPermission = SignerPermission { subresource: "a
 pub(super) const SIGNING: SignerPermission = SignerPermission { subresource: "status", verb: "sign" };
 
 impl SignerPermission {
-    /// Returns the signer of a request, if the write needs a permission. It is that of the old state, because the write could change it.
+    /// Returns the signer of a request, if the write needs a permission. The old state names it, because the write could change the name.
     fn signer<'a>(&self, attributes: &Attributes<'a>, object: &Value) -> Option<&'a str> {
         let old = attributes.old?;
         let applies = attributes.operation == Operation::Update

@@ -1,7 +1,7 @@
 //! Plugins `DefaultStorageClass` and `DefaultIngressClass`: claims and Ingresses that name no class get the default one.
 //!
-//! A class is the default if an annotation marks it. Of several, the newest is used, and of several of that age the first by name.
-//! An empty name is a choice, not a missing one.
+//! A class is the default if an annotation marks it. Of several marked classes the newest is used, and of several newest the first by name.
+//! An empty class name is a choice of the user, so it stays.
 
 use std::cmp::Reverse;
 
@@ -18,11 +18,11 @@ pub(super) struct DefaultClass {
     plural: &'static str,
     /// Field of the spec with the name of the class.
     field: &'static str,
-    /// Annotation with the name of the class, from before the field existed.
+    /// Annotation with the name of the class, which clients used before the field existed.
     legacy: &'static str,
     /// Group and plural of the classes.
     classes: (&'static str, &'static str),
-    /// Annotations of the default class, with the value `true`.
+    /// Annotations that mark the default class with the value `true`.
     marks: &'static [&'static str],
 }
 

@@ -1,6 +1,6 @@
 //! Plugin `DefaultTolerationSeconds`: pods tolerate a node that is not ready or unreachable for five minutes.
 //!
-//! A pod that tolerates one of the taints already, for a time of its own or with all others, is left unchanged in this respect.
+//! A pod that already tolerates one of the two taints, alone or with all others, gets no second toleration for it.
 
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};

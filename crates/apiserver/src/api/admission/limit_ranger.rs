@@ -1,10 +1,10 @@
 //! Plugin `LimitRanger`: applies the LimitRanges of a namespace to new pods and claims, and to resized pods.
 //!
-//! - Containers without a limit or a request get the default of a limit of type `Container`. The annotation
-//!   `kubernetes.io/limit-ranger` records which ones.
+//! - Containers without a limit or a request get the default of the limits of type `Container`. The annotation `kubernetes.io/limit-ranger`
+//!   records the defaults that were set.
 //! - Each container must be within the limits of type `Container`, the sum of a pod within those of type `Pod`, and the request of
 //!   a claim within those of type `PersistentVolumeClaim`: the minimum, the maximum, and the ratio of limit to request.
-//! - The first LimitRange that is violated refuses the write, with all its violations.
+//! - If a write violates a LimitRange, it is refused with all violations of that LimitRange; further LimitRanges are not checked.
 //!
 //! Amounts are compared in thousandths, rounded up.
 
@@ -20,7 +20,7 @@ use super::{Attributes, Operation};
 use crate::kinds::builtin::amounts::Amounts;
 use crate::kinds::builtin::pod_resources::{self, Bound};
 
-/// Annotation with the amounts that were set.
+/// Annotation that records which amounts were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 pub(super) struct LimitRanger;
@@ -52,14 +52,14 @@ impl Rule for LimitRanger {
     }
 }
 
-/// Objects with limits.
+/// Objects to which limits apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limited {
     Pod,
     Claim,
 }
 
-/// Returns whether limits apply to a write. Resources of a pod do not change, except by `resize`.
+/// Returns the limits that apply to a write. The resources of a pod change only by `resize`.
 fn limited(attributes: &Attributes<'_>) -> Option<Limited> {
     if attributes.old.is_some_and(metadata::is_terminating) {
         return None;
@@ -165,7 +165,7 @@ fn pod_violations(range: &Value, pod: &Value) -> Vec<String> {
     violations
 }
 
-/// Returns the violations of a LimitRange by a claim, of which only the request counts.
+/// Returns the violations of a LimitRange by a claim. Only the requests of a claim count.
 fn claim_violations(range: &Value, claim: &Value) -> Vec<String> {
     let requests = Amounts::read(&claim["spec"]["resources"]["requests"]);
     let mut violations = Vec::new();
@@ -186,7 +186,7 @@ fn outside(limit: &Value, requests: &Amounts, limits: &Amounts) -> Vec<String> {
     violations
 }
 
-/// Requests and limits that are compared with a limit.
+/// Requests and limits to compare with a limit of a LimitRange.
 struct Check<'a> {
     limit: &'a Value,
     requests: &'a Amounts,
@@ -194,7 +194,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Compares each amount of a field of the limit.
+    /// Compares each amount in a field of the limit.
     fn each(&self, field: &str, compare: impl Fn(&Self, &str, Quantity) -> Option<String>) -> Vec<String> {
         let amounts = Amounts::read(&self.limit[field]);
         amounts.iter().filter_map(|(name, amount)| compare(self, name, amount)).collect()
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_lacks_nothing_stays_as_it_is() {
+    fn a_pod_with_all_amounts_is_unchanged() {
         let mut pod = json!({"metadata": {}, "spec": {"containers": [{"name": "a", "resources": {}}]}});
         let before = pod.clone();
         set_defaults(&range(&json!({"type": "Pod", "max": {"cpu": "1"}})), &mut pod);

@@ -11,20 +11,19 @@
 //! 7. validating admission: [`Admission::validate`];
 //! 8. the commit, with a guard that repeats the checks that concurrent writes may have invalidated.
 //!
-//! [`authorization`](crate::api::authorization) has a part in the middle, too: after stage 5, a role or binding may grant no more than
-//! its writer has; after stage 6, a PUT or PATCH that creates its object needs the permission to create it; and after its review, a
-//! stream to a pod needs the permission to create that.
+//! Three more checks of [`authorization`](crate::api::authorization) come later. After stage 5, the writer of a role or binding must hold
+//! all permissions that it grants. After stage 6, a PUT or PATCH that creates its object needs the permission to create it. After the
+//! review of a stream to a pod, its user needs the permission to create the stream.
 //!
-//! A write that is repeated, because its object changed meanwhile, starts again at stage 3. Plugins see the object of the
-//! request, which is not always that of the resource: a `Scale`, a `Binding`, an `Eviction`, a `TokenRequest`, the parameters of a
-//! connection, or a review that is answered and not stored. What a binding or an eviction then does to its pod is not reviewed
-//! again. A deletion has no object of its own; it is reviewed with the object that it deletes, each object of a collection alone.
+//! If the object changed meanwhile, the write starts again at stage 3. Plugins see the object of the request, which is not always the
+//! object of the resource: it may be a `Scale`, a `Binding`, an `Eviction`, a `TokenRequest`, the parameters of a connection, or a review
+//! that is answered and not stored. The resulting change of a pod by a binding or an eviction is not reviewed again. A deletion is reviewed
+//! with the object to be deleted; of a collection, each object is reviewed on its own.
 //!
-//! Not reviewed are writes of the server itself: garbage collection, the deletion of the contents of a namespace, and the objects of a
-//! new cluster. A webhook for deletions does therefore not see those of dependents, which the controllers of a genuine cluster send
-//! as requests.
+//! Writes of the server itself are not reviewed: garbage collection, the deletion of the contents of a namespace, and the objects of a new
+//! cluster. Therefore webhooks do not see deletions of dependents, which in a genuine cluster are requests of the controllers.
 //!
-//! Plugins may wait; the timeout of the request covers all stages.
+//! Plugins may wait; the timeout of the request limits all stages together.
 
 mod attributes;
 mod certificates;
@@ -65,19 +64,19 @@ use crate::kind::resource::StorageKey;
 use crate::state::SideChange;
 use crate::store::Store;
 
-/// Result of a plugin: whether it lets the request pass.
+/// Result of a plugin: the request passes, or is refused with an error.
 pub(crate) type Verdict<'a> = BoxFuture<'a, Result<(), ApiError>>;
 
 /// A plugin that can change the object of a write.
 pub(crate) trait MutatingPlugin: Send + Sync {
-    /// Changes or refuses the object; a deletion has none. Structures that the plugin adds must include their default values, because
-    /// defaults are not set again.
+    /// Changes or refuses the object; `None` for a deletion. The plugin must add the defaults of structures that it adds, because defaults
+    /// are not set again.
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a>;
 }
 
 /// A plugin that can refuse a write.
 pub(crate) trait ValidatingPlugin: Send + Sync {
-    /// Checks the object in its final form; a deletion has none.
+    /// Checks the object in its final form; `None` for a deletion.
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a>;
 }
 
@@ -86,13 +85,13 @@ pub(crate) struct Admission {
     plugins: Vec<Plugin>,
     /// Whether namespaces are checked again at the commit.
     checks_namespaces: bool,
-    /// Whether writes are charged to quotas.
+    /// Whether writes are counted against quotas.
     charges: bool,
 }
 
 /// A plugin by the interface that it implements.
 enum Plugin {
-    /// Decides at once, about creates and updates.
+    /// Decides about creates and updates without waiting.
     Rule(Box<dyn Rule>),
     Mutating(Box<dyn MutatingPlugin>),
     Validating(Box<dyn ValidatingPlugin>),
@@ -101,11 +100,11 @@ enum Plugin {
 }
 
 impl Admission {
-    /// Returns the plugins that run, in the order of kube-apiserver: those that charge come last.
+    /// Returns the plugins for which `runs` is true, in the order of kube-apiserver: plugins that charge quotas come last.
     pub(crate) fn new(runs: impl Fn(AdmissionPlugin) -> bool) -> Self {
         let plugin = |plugin| match plugin {
             plugin if runs(plugin) => Plugin::of(plugin),
-            // Audits record the permissions that it would require.
+            // The plugin that is off still records for audits the permissions that it would require.
             AdmissionPlugin::OwnerReferencesPermissionEnforcement => {
                 vec![Plugin::Rule(Box::new(OwnerReferences::Noted))]
             }
@@ -128,7 +127,7 @@ impl Admission {
         })
     }
 
-    /// Returns the configurations of the webhooks, which have to observe the commits of the cluster.
+    /// Returns the configurations of the webhooks. The caller must register them as observers of commits.
     pub(crate) fn webhook_configurations(&self) -> Vec<Arc<Configurations>> {
         let configurations = |plugin: &Plugin| match plugin {
             Plugin::MutatingWebhooks(webhooks) => Some(webhooks.configurations()),
@@ -146,8 +145,8 @@ impl Admission {
         self
     }
 
-    /// Runs the mutating chain: stage 5. If a webhook changes the object, the plugins run once more, and then the webhooks that have
-    /// not seen the change and ask for it.
+    /// Runs the mutating chain: stage 5. If a webhook changes the object, the plugins run a second time, and then those webhooks that ask
+    /// for it and have not seen the change.
     ///
     /// # Errors
     /// The error of the first plugin that refuses.
@@ -158,13 +157,13 @@ impl Admission {
     ) -> Result<(), ApiError> {
         let first = self.run_mutating(attributes, object.as_deref_mut(), None).await?;
         if let Some(first) = first.filter(Round::changed) {
-            // On the heap, because it is rare.
+            // Boxed, because a second round is rare and its future large.
             Box::pin(self.run_mutating(attributes, object, Some(first))).await?;
         }
         Ok(())
     }
 
-    /// Runs the mutating plugins, for the second time if `first` is the first round of the webhooks. Returns the first round.
+    /// Runs the mutating plugins. `first` is the first round of the webhooks if this is the second one. Returns the first round.
     async fn run_mutating(
         &self,
         attributes: &Attributes<'_>,
@@ -179,7 +178,7 @@ impl Admission {
                 }
                 (Plugin::Mutating(plugin), object) => plugin.mutate(attributes, object).await,
                 (Plugin::MutatingWebhooks(webhooks), object) if webhooks.review(attributes) => {
-                    // On the heap, because most requests have no webhook.
+                    // Boxed, because most requests have no webhook and the future is large.
                     match first.take() {
                         None => Box::pin(webhooks.mutate(attributes, object)).await.map(|done| {
                             round = Some(done);
@@ -219,8 +218,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Repeats the checks that writes since the validation may have invalidated, under the lock of the store: stage 8. Returns the
-    /// changes with which the write is committed: the usage of the quotas that it is charged to.
+    /// Repeats the checks whose result other writes may have changed since the validation, under the lock of the store: stage 8. Returns
+    /// the changes to commit with the write: the new usage of its quotas.
     ///
     /// # Errors
     /// 404 or 403 if the namespace no longer takes objects; 403 if the write exceeds a quota.
@@ -284,8 +283,8 @@ impl Plugin {
     }
 }
 
-/// Restores `metadata.managedFields` if a webhook left them in a state that cannot be decoded; `before` are the entries before it
-/// was called. Returns the warning for the client.
+/// Restores `metadata.managedFields` if a webhook made them undecodable; `before` are the entries before the call. Returns the warning for
+/// the client.
 pub(crate) fn restore_managed_fields(before: &Value, object: &mut Value) -> Option<String> {
     let why = managed_fields::validate(object).err()?;
     let fields = metadata::of(object);

@@ -40,7 +40,7 @@ impl MutatingPlugin for NamespaceLifecycle {
     }
 }
 
-/// Whether the state of the namespace matters. Not for reviews of access, because their answers would reveal it.
+/// Whether the write depends on the state of its namespace. Reviews of access do not, because their answers would reveal it.
 fn is_in_namespace(attributes: &Attributes<'_>) -> bool {
     let resource = &attributes.served.resource;
     resource.namespaced

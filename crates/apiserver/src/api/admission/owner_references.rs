@@ -1,7 +1,8 @@
 //! Plugin `OwnerReferencesPermissionEnforcement`: permissions for owner references.
 //!
-//! - Changing the owner references of an object needs the permission to delete it, because the garbage collector then may.
-//! - A new reference with `blockOwnerDeletion` needs the permission to update the finalizers of the owner, whose deletion it delays.
+//! - Changing the owner references of an object needs the permission to delete it, because the garbage collector may delete it then.
+//! - A new reference with `blockOwnerDeletion` delays the deletion of the owner. It needs the permission to update the finalizers of the
+//!   owner.
 //!
 //! The plugin is off by default, as in kube-apiserver; OpenShift turns it on. While it is off, an audit records the permissions that it
 //! would require, so that tests can tell whether an operator has them.
@@ -14,7 +15,7 @@ use super::rules::Rule;
 use super::{Attributes, ObjectKind, Operation};
 use crate::kind::resource::Resource;
 
-/// The plugin, or a record of the permissions that it would require.
+/// The plugin, or the recorder that replaces it while it is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OwnerReferences {
     Enforced,
@@ -32,7 +33,7 @@ impl Rule for OwnerReferences {
         if old == new || is_status_of_pod {
             return Ok(());
         }
-        // A user who creates an object could also have left it alone.
+        // A create needs no permission: instead of leaving the object to the garbage collector, its user could also not create it.
         if attributes.operation != Operation::Create {
             let resource = &attributes.served.resource;
             let delete = ResourceAction {
@@ -104,7 +105,8 @@ impl OwnerReferences {
         })
     }
 
-    /// Whether the user may update all finalizers, so that owners need not be looked up. A record names the owners instead.
+    /// Whether the user may update all finalizers, so that owners need not be looked up. The recorder looks them up in any case, to name
+    /// them.
     fn may_finalize_anything(self, attributes: &Attributes<'_>) -> bool {
         let anything = ResourceAction {
             verb: "update",
@@ -118,7 +120,7 @@ impl OwnerReferences {
         self == Self::Enforced && authorizer.decide(attributes.user, &Action::Resource(anything)).is_allowed()
     }
 
-    /// Refuses the write without a permission, or records the permission.
+    /// Refuses the write if the user lacks the permission. The recorder only records it.
     fn require(
         self,
         attributes: &Attributes<'_>,

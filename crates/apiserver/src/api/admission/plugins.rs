@@ -5,36 +5,35 @@ use std::str::FromStr;
 
 /// An admission plugin, by its name in kube-apiserver.
 ///
-/// All are on, except [`OwnerReferencesPermissionEnforcement`](Self::OwnerReferencesPermissionEnforcement), and except
-/// [`ServiceAccount`](Self::ServiceAccount), which is on only in profile [`Dev`](crate::Profile::Dev): without a controller that
-/// creates service accounts it would refuse every pod.
-/// [`Options::disable_admission_plugin`](crate::Options::disable_admission_plugin) and
-/// [`Options::enable_admission_plugin`](crate::Options::enable_admission_plugin) change that.
+/// All plugins are on, with two exceptions. [`OwnerReferencesPermissionEnforcement`](Self::OwnerReferencesPermissionEnforcement) is off, as
+/// in kube-apiserver. [`ServiceAccount`](Self::ServiceAccount) is on only in profile [`Dev`](crate::Profile::Dev): without a controller
+/// that creates service accounts it would refuse every pod. [`Options::disable_admission_plugin`](crate::Options::disable_admission_plugin)
+/// and [`Options::enable_admission_plugin`](crate::Options::enable_admission_plugin) override the defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AdmissionPlugin {
     /// Refuses new objects in namespaces that do not exist or are being deleted, and deletions of the namespaces of the system.
     NamespaceLifecycle,
-    /// Sets and enforces the limits of LimitRanges.
+    /// Sets defaults of LimitRanges and enforces their limits.
     LimitRanger,
     /// Sets the service account of new pods, its token and its image pull secrets.
     ServiceAccount,
-    /// Sets the taint of new nodes.
+    /// Adds the taint `node.kubernetes.io/not-ready` to new nodes.
     TaintNodesByCondition,
     /// Sets the priority of new pods.
     Priority,
-    /// Lets pods tolerate failed nodes for a time.
+    /// Lets pods tolerate failed nodes for five minutes.
     DefaultTolerationSeconds,
     /// Sets the storage class of claims that name none.
     DefaultStorageClass,
-    /// Sets finalizers that protect volumes and claims in use.
+    /// Adds finalizers that protect volumes and claims in use.
     StorageObjectInUseProtection,
     /// Checks permissions for owner references: to delete the object, and to update the finalizers of an owner whose deletion it
     /// blocks. Off by default.
     OwnerReferencesPermissionEnforcement,
     /// Lets claims grow only if their storage class allows it.
     PersistentVolumeClaimResize,
-    /// Sets what the runtime class of a pod defines.
+    /// Sets the fields of a pod that its runtime class defines.
     RuntimeClass,
     /// Checks the permission to approve certificates.
     CertificateApproval,
@@ -73,7 +72,7 @@ impl AdmissionPlugin {
         Self::CertificateSubjectRestriction,
         Self::DefaultIngressClass,
         Self::PodTopologyLabels,
-        // kube-apiserver evaluates policies before each of these two.
+        // kube-apiserver evaluates admission policies before each of these two plugins.
         Self::MutatingAdmissionWebhook,
         Self::ValidatingAdmissionWebhook,
         Self::ResourceQuota,
@@ -88,7 +87,7 @@ impl fmt::Display for AdmissionPlugin {
     }
 }
 
-/// A name that is not one of an admission plugin.
+/// Name that is not an admission plugin's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown admission plugin \"{name}\"; known are {}", known())]
 pub struct UnknownAdmissionPlugin {

@@ -1,6 +1,6 @@
-//! Plugin `PodTopologyLabels`: a pod has the zone and the region of its node as labels.
+//! Plugin `PodTopologyLabels`: pods get the zone and the region of their node as labels.
 //!
-//! They are copied from the node to a new pod that names it, and to a binding, which hands them to the pod.
+//! The labels are copied to a new pod that names its node, and to a binding, which passes them on to its pod.
 
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
@@ -34,7 +34,7 @@ impl Rule for PodTopologyLabels {
     }
 }
 
-/// Copies the labels of a node, over those of the object.
+/// Copies the labels of a node, replacing those of the object.
 fn copy_labels(node: &Value, object: &mut Value) {
     for label in LABELS {
         let value = &node["metadata"]["labels"][label];

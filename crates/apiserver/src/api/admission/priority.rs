@@ -1,5 +1,5 @@
-//! Plugin `Priority`: priority and preemption policy of new pods from their PriorityClass, and a single default class. An update
-//! that omits the two keeps them.
+//! Plugin `Priority`: new pods get priority and preemption policy from their PriorityClass; an update that omits the two fields keeps them.
+//! Only one class can be the default.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ fn stored(cluster: &ClusterState, name: &str) -> Option<Value> {
     value(cluster, &stored)
 }
 
-/// Returns the class of pods that name none. Of several, which concurrent writes can create, it is the one with the lowest value.
+/// Returns the class of pods that name none. Concurrent writes can create several default classes; the one with the lowest value is used.
 fn default_class(cluster: &ClusterState) -> Option<Value> {
     const MARK: &[u8] = b"\"globalDefault\":true";
     let snapshot = cluster.read(|store| store.snapshot(&table()));

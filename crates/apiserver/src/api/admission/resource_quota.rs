@@ -1,9 +1,9 @@
-//! Plugin `ResourceQuota`: refuses writes with which a namespace would use more than its quotas allow.
+//! Plugin `ResourceQuota`: refuses writes that would make a namespace exceed its quotas.
 //!
-//! The plugin checks a write before it is committed. [`charges`] repeats the check at the commit, under the lock of the store, and
-//! returns the new usage of the quotas, which is committed together with the object. Therefore concurrent writes never exceed a
-//! quota together, and a write that fails uses nothing. (kube-apiserver writes the usage first; its quota controller corrects it
-//! if the write fails.)
+//! The plugin checks a write before it is committed. [`charges`] repeats the check at the commit, under the lock of the store. It returns
+//! the new usage of the quotas, which is committed together with the object. So concurrent writes never exceed a quota together, and a
+//! write that fails uses nothing. (kube-apiserver writes the usage before the object; if the write then fails, its quota controller
+//! corrects the usage.)
 //!
 //! A quota limits only what its status lists. Without the controller that counts existing objects (profile `dev`) a new quota has
 //! no status, and allows everything, as with a kube-apiserver alone. Writes of the server's own controllers are not checked.
@@ -21,7 +21,7 @@ use crate::kinds::builtin::quota::{self, Counter, Quota};
 use crate::state::{SideChange, writer};
 use crate::store::{Key, Store, Stored};
 
-/// Field manager of the usage.
+/// Field manager of writes of the usage.
 const MANAGER: &str = "kube-apiserver";
 
 pub(super) struct ResourceQuota;
@@ -33,10 +33,10 @@ impl Rule for ResourceQuota {
     }
 }
 
-/// Returns the changes of the quotas' usage with which a write is committed.
+/// Returns the changes of quotas, their new usage, to commit with a write.
 ///
 /// # Errors
-/// 403 if the write exceeds a quota by now.
+/// 403 if the write exceeds a quota now.
 pub(super) fn charges(
     attributes: &Attributes<'_>,
     object: &Value,
@@ -67,9 +67,9 @@ fn table() -> StorageKey {
     StorageKey { group: String::new(), plural: "resourcequotas".to_owned() }
 }
 
-/// Returns the quotas that a write may concern. Most namespaces have none.
+/// Returns the quotas that may count a write. Most namespaces have none.
 fn in_namespace(store: &Store<StorageKey>, attributes: &Attributes<'_>) -> Vec<(Key, Arc<Stored>)> {
-    // A namespace counts as being in itself for other plugins.
+    // For other plugins, a namespace counts as being in itself.
     if attributes.namespace.is_empty() || !attributes.served.resource.namespaced {
         return Vec::new();
     }
@@ -78,7 +78,7 @@ fn in_namespace(store: &Store<StorageKey>, attributes: &Attributes<'_>) -> Vec<(
     quotas.map(|(key, stored)| (key.clone(), Arc::clone(stored))).collect()
 }
 
-/// Returns the new usage of the quotas that a write charges, with their indices.
+/// Returns the new usage of the quotas that count a write, with their indices.
 fn usage(
     attributes: &Attributes<'_>,
     object: &Value,

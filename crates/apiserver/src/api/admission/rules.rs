@@ -1,4 +1,4 @@
-//! Plugins that decide at once: rules that neither wait nor run for deletions.
+//! Rules: plugins that decide without waiting, and only about creates and updates.
 
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
@@ -8,12 +8,12 @@ use super::{Attributes, Operation};
 use crate::kind::resource::StorageKey;
 use crate::store::Key;
 
-/// A plugin that decides at once. Both methods are called for creates and updates.
+/// A plugin that decides without waiting. Both methods are called for creates and updates.
 pub(super) trait Rule: Send + Sync {
     /// Changes or refuses the object of a write.
     ///
     /// # Errors
-    /// The reason for which the write is refused.
+    /// The reason why the write is refused.
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         let _ = (attributes, object);
         Ok(())
@@ -22,7 +22,7 @@ pub(super) trait Rule: Send + Sync {
     /// Checks the object of a write in its final form.
     ///
     /// # Errors
-    /// The reason for which the write is refused.
+    /// The reason why the write is refused.
     fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
         let _ = (attributes, object);
         Ok(())
@@ -30,22 +30,22 @@ pub(super) trait Rule: Send + Sync {
 }
 
 impl Attributes<'_> {
-    /// Whether an object is written, so that rules apply.
+    /// Whether the operation is a create or an update, so that rules apply.
     pub(super) fn is_write(&self) -> bool {
         matches!(self.operation, Operation::Create | Operation::Update)
     }
 
-    /// Whether the write is about objects of a resource, not one of their subresources.
+    /// Whether the operation is about objects of a resource, not one of its subresources.
     pub(super) fn is_of(&self, group: &str, plural: &str) -> bool {
         self.subresource.is_empty() && self.is_below(group, plural)
     }
 
-    /// Whether the write is about objects of a resource or their subresources.
+    /// Whether the operation is about objects of a resource or its subresources.
     pub(super) fn is_below(&self, group: &str, plural: &str) -> bool {
         self.served.resource.group == group && self.served.resource.plural == plural
     }
 
-    /// Builds the 403 of a plugin. `object` provides the name of a new object, which may be only a prefix yet.
+    /// Builds the 403 of a plugin. `object` provides the name of a new object, or `generateName` if the name is not generated yet.
     pub(super) fn forbidden(&self, object: &Value, why: &str) -> ApiError {
         let names = [self.name, metadata::text(object, "name"), metadata::text(object, "generateName")];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");

@@ -1,7 +1,7 @@
 //! Plugin `RuntimeClass`: a new pod with a runtime class gets the class's overhead, node selector and tolerations.
 //!
-//! Only the class may set the overhead. A node selector that contradicts the class's is refused. Of tolerations of which one
-//! covers the other, the wider one stays.
+//! Only the class may set the overhead. A node selector of the pod that contradicts the class is refused. If one toleration covers another
+//! one, the wider one stays.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::status::ApiError;
@@ -107,7 +107,7 @@ fn apply(class: &Value, pod: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Drops tolerations that another one covers. Of equal ones the first stays.
+/// Drops tolerations that another one covers. Of equal tolerations the first stays.
 fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (index, toleration) in all.iter().enumerate() {
@@ -120,7 +120,7 @@ fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether one toleration tolerates everything that another does.
+/// Whether a toleration tolerates everything that another one does.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_gets_what_its_class_defines() {
+    fn a_pod_gets_the_fields_that_its_class_defines() {
         let class = json!({
             "overhead": {"podFixed": {"cpu": "10m"}},
             "scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "x", "operator": "Exists"}]},

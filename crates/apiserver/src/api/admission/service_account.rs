@@ -1,14 +1,15 @@
 //! Plugin `ServiceAccount`: the identity of new pods.
 //!
-//! - A pod without a service account gets the account `default` of its namespace. The account must exist; because a controller
-//!   creates `default` in new namespaces, the plugin waits a second for it.
-//! - Every container gets a volume with a token of the account at [`MOUNT_PATH`], unless the pod, or else the account, turns that
-//!   off, or the container mounts another volume there.
+//! - A pod without a service account gets the account `default` of its namespace. The account must exist. A controller creates `default` in
+//!   new namespaces, so the plugin waits up to a second for it.
+//! - In every container, a volume with a token of the account is mounted at [`MOUNT_PATH`], unless the container mounts another volume
+//!   there. The pod, or else the account, can turn this off.
 //! - A pod without image pull secrets gets those of its account.
 //! - If an annotation of the account limits the secrets of its pods, a pod can only refer to secrets that the account lists.
 //! - Mirror pods, which show the static pods of a node, refer neither to accounts nor to secrets.
 //!
-//! On in profile `dev`, where controllers create the accounts; off in profile `envtest`, as in controller-runtime's envtest.
+//! The plugin is on in profile `dev`, where a controller creates the accounts. It is off in profile `envtest`, as in controller-runtime's
+//! envtest.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,7 @@ const DEFAULT: &str = "default";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Prefix of the name of the token's volume.
 const VOLUME: &str = "kube-api-access-";
-/// Lifetime of the token in seconds: an hour, and time for the kubelet to renew it.
+/// Lifetime of the token in seconds: an hour and seven seconds, as in kube-apiserver.
 const TOKEN_SECONDS: i64 = 3607;
 /// Annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -70,7 +71,7 @@ async fn complete(attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Ap
     }
     if account_name(pod).is_empty() {
         pod["spec"]["serviceAccountName"] = json!(DEFAULT);
-        // The older name of the field.
+        // `serviceAccount` is the older name of the field.
         pod["spec"]["serviceAccount"] = json!(DEFAULT);
     }
     let name = account_name(pod).to_owned();
@@ -119,7 +120,7 @@ fn missing(attributes: &Attributes<'_>, pod: &Value) -> ApiError {
     attributes.forbidden(pod, &why)
 }
 
-/// Adds the volume with the token, and mounts it in the containers that mount nothing at its path.
+/// Adds the volume with the token, and mounts it in the containers that mount no other volume at its path.
 fn mount_token(pod: &mut Value, new_name: impl FnOnce() -> String) {
     let existing = elements(&pod["spec"]["volumes"])
         .filter_map(|volume| volume["name"].as_str())
@@ -209,7 +210,7 @@ fn check_ephemeral(attributes: &Attributes<'_>, pod: &Value) -> Result<(), ApiEr
         .into_iter()
         .find_map(|one| unlisted_in_container("ephemeral container", one, &listed, name));
     match why {
-        // Not a 403, as in kube-apiserver.
+        // kube-apiserver answers with 500 here, not with 403.
         Some(why) if is_enforced(&account) => Err(ApiError::internal(why)),
         _ => Ok(()),
     }
@@ -217,7 +218,7 @@ fn check_ephemeral(attributes: &Attributes<'_>, pod: &Value) -> Result<(), ApiEr
 
 fn is_enforced(account: &Value) -> bool {
     let value = account["metadata"]["annotations"][ENFORCE].as_str().unwrap_or_default();
-    // The spellings that Go's `ParseBool` accepts.
+    // The list contains all spellings of true for Go's `ParseBool`.
     ["1", "t", "T", "true", "TRUE", "True"].contains(&value)
 }
 
@@ -225,7 +226,7 @@ fn listed<'a>(account: &'a Value, field: &str) -> BTreeSet<&'a str> {
     elements(&account[field]).filter_map(|secret| secret["name"].as_str()).collect()
 }
 
-/// Returns why the first secret is refused that the account does not list.
+/// Returns the refusal of the first secret that the account does not list; `None` if it lists all.
 fn unlisted_secret(account: &Value, pod: &Value) -> Option<String> {
     let name = metadata::text(account, "name");
     let (secrets, spec) = (listed(account, "secrets"), &pod["spec"]);
@@ -281,7 +282,7 @@ fn unlisted_in_container(
         })
 }
 
-/// Whether a pod refers to a secret anywhere: in its volumes, in the variables of containers, or to pull images.
+/// Whether a pod refers to a secret: in its volumes, in the variables of containers, or to pull images.
 fn refers_to_secrets(spec: &Value) -> bool {
     let has_reference = |value: &Value| {
         // Fields of volumes and containers that name a secret.
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn references_to_secrets_are_found_wherever_they_are() {
+    fn references_to_secrets_are_found_in_volumes_variables_and_pull_secrets() {
         for (spec, refers) in [
             (json!({"containers": [{"env": [{"valueFrom": {"configMapKeyRef": {"name": "x"}}}]}]}), false),
             (json!({"containers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "x"}}}]}]}), true),

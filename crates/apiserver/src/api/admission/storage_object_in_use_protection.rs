@@ -1,5 +1,5 @@
-//! Plugin `StorageObjectInUseProtection`: new volumes, claims and volume attributes classes get a finalizer, which a controller
-//! removes when they are deleted and no longer in use.
+//! Plugin `StorageObjectInUseProtection`: new volumes, claims and volume attributes classes get a finalizer. A controller removes it from a
+//! deleted object that is no longer in use.
 
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
@@ -31,7 +31,7 @@ impl Rule for StorageObjectInUseProtection {
     }
 }
 
-/// Adds a finalizer, unless it is there.
+/// Adds a finalizer, unless the object has it.
 fn protect(object: &mut Value, finalizer: &str) {
     let fields = metadata::of(object);
     let list = fields.entry("finalizers").or_insert_with(|| json!([]));

@@ -97,7 +97,7 @@ async fn a_write_goes_through_its_stages_in_order() {
     assert!(!owned.contains("f:mutated"), "fields that a plugin sets have no owner: {owned}");
     said(&[r#"mutate Create {"k":"v"}"#, r#"validate Create {"k":"v","mutated":"yes"}, uid"#]);
 
-    // Validating plugins do not see objects that fail validation.
+    // Validating plugins are not called for objects that fail validation.
     let (code, _, _) = send(&server, Method::POST, MAPS, &map("b", &json!({"k": "!"}))).await;
     assert_eq!(code, 422);
     said(&[r#"mutate Create {"k":"!"}"#]);
@@ -120,7 +120,7 @@ async fn a_write_goes_through_its_stages_in_order() {
     assert_eq!(send(&server, Method::DELETE, &one, &Value::Null).await.0, 200);
     said(&["mutate Delete -", "validate Delete -"]);
 
-    // The first plugin that refuses ends the request.
+    // After a plugin refuses, no further plugin is called.
     let elsewhere = "/api/v1/namespaces/nowhere/configmaps";
     assert_eq!(send(&server, Method::POST, elsewhere, &map("a", &Value::Null)).await.0, 404);
     said(&[]);
@@ -161,7 +161,7 @@ impl Recorder {
             let fields = options.as_object_mut().unwrap();
             assert_eq!(fields.remove("apiVersion"), Some(json!("meta.k8s.io/v1")));
             let kind = fields.remove("kind").unwrap();
-            // Of a namespace: its UID.
+            // The preconditions of a namespace contain its generated UID.
             fields.remove("preconditions");
             if fields.is_empty() { kind.as_str().unwrap().to_owned() } else { format!("{kind}{options}") }
         });
@@ -194,7 +194,7 @@ impl ValidatingPlugin for Recorder {
     }
 }
 
-/// The attributes of kube-apiserver's recorded reviews.
+/// The expectations are the attributes in recorded reviews of kube-apiserver.
 #[tokio::test]
 async fn plugins_get_the_object_of_the_request_and_its_options() {
     let recorder = Recorder::default();
@@ -360,7 +360,7 @@ async fn plugins_get_the_object_of_the_request_and_its_options() {
         let code = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let noted = std::mem::take(&mut *recorder.0.lock());
-        // Generated names differ.
+        // Generated names differ between runs.
         let noted: Vec<String> = noted
             .iter()
             .map(|line| match line.split_once("default/g-") {
@@ -372,10 +372,10 @@ async fn plugins_get_the_object_of_the_request_and_its_options() {
     }
 }
 
-/// Plugins that let foreign code change an object complete it, and restore its ownership.
+/// An object that foreign code changes is completed, and its ownership restored.
 #[tokio::test]
 async fn a_changed_object_is_completed_and_its_broken_ownership_restored() {
-    /// A plugin that replaces the data by that of an annotation, as a webhook might.
+    /// A plugin that replaces the data by the value of an annotation, as a webhook might.
     #[derive(Clone)]
     struct Foreign;
 
@@ -417,9 +417,9 @@ async fn a_changed_object_is_completed_and_its_broken_ownership_restored() {
     );
 }
 
-/// A plugin is no way around the check for escalation: users grant only permissions that they have.
+/// The check for escalation sees rules that a plugin adds: users grant only permissions that they hold.
 #[tokio::test]
-async fn what_a_plugin_adds_to_a_role_is_checked_as_well() {
+async fn rules_that_a_plugin_adds_to_a_role_are_checked_for_escalation() {
     const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
     const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -7,9 +7,9 @@ use crate::api::authorization::{AccessCheck, Record};
 use crate::request::info::{RequestInfo, RequestTarget};
 use crate::user::UserInfo;
 
-/// A request, its user, and how it was answered.
+/// A request, its user, and its outcome.
 ///
-/// Its display is `jane: update deployments.apps/status default/web: 200`; `jane as operator: …` if `jane` impersonates `operator`.
+/// Formatted as `jane: update deployments.apps/status default/web: 200`, or as `jane as operator: …` if `jane` impersonates `operator`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AuditEvent {
@@ -17,17 +17,17 @@ pub struct AuditEvent {
     pub user: Arc<UserInfo>,
     /// User that the request acts as, if it impersonates one.
     pub impersonated: Option<Arc<UserInfo>>,
-    /// HTTP method in lower case, for requests without a resource.
+    /// HTTP method in lower case.
     pub method: String,
     /// Path of the URL, without query.
     pub path: String,
-    /// What the request asks for; `None` for a path without a resource, such as `/version`. The name of a created object is that of
-    /// the object.
+    /// Verb, resource and name of the request; `None` for a path without a resource, such as `/version`. For a create, the name is that of
+    /// the created object.
     pub request: Option<RequestInfo>,
     /// Status code of the response; `None` if the client dropped the request before it was answered.
     pub code: Option<u16>,
-    /// Answers of access control, in order: about the request itself, then about permissions that it needs besides. Questions that a
-    /// client asks by access reviews are not among them.
+    /// Decisions of access control, in order: about the request itself, then about further permissions that it needs. Queries that a client
+    /// sends as access reviews are not included.
     pub checks: Vec<AccessCheck>,
 }
 
@@ -44,7 +44,7 @@ impl AuditEvent {
         }
     }
 
-    /// Adds what the request noted while it was processed.
+    /// Adds the users, decisions and names that were recorded while the request was processed.
     pub(super) fn completed(mut self, record: &Record) -> Self {
         self.user = record.user().unwrap_or(self.user);
         self.impersonated = record.impersonated();
@@ -57,7 +57,7 @@ impl AuditEvent {
         self
     }
 
-    /// Returns the user whose permissions count: the impersonated one, if there is one.
+    /// Returns the user whose permissions count: the impersonated one, or else the authenticated one.
     #[must_use]
     pub fn acting_user(&self) -> &UserInfo {
         self.impersonated.as_ref().unwrap_or(&self.user)

@@ -11,10 +11,10 @@ use super::{AuditEvent, AuditSink};
 /// Number of events that a log keeps.
 const CAPACITY: usize = 100_000;
 
-/// The requests of a server, in the order in which they were answered. Returned by [`ApiServer::audit`](crate::ApiServer::audit).
+/// The requests of a server, in the order of their responses. Returned by [`ApiServer::audit`](crate::ApiServer::audit).
 ///
-/// Clones share one log, which records until the last of them is dropped. It keeps the last 100,000 events, and counts those that it
-/// dropped. Its display has a line for each event.
+/// Clones share one log, which records until the last clone is dropped. The log keeps the last 100,000 events, and counts the events that
+/// it dropped. Formatted with a line for each event.
 #[derive(Clone, Default)]
 pub struct AuditLog(Arc<Events>);
 

@@ -1,4 +1,4 @@
-//! Audit: who did what, in order, and which permissions each request needed.
+//! Audit: users, requests and responses in order, and the permissions that each request needed.
 //!
 //! [`ApiServer::audit`](crate::ApiServer::audit) returns a log of the requests from then on, for tests:
 //!
@@ -25,9 +25,9 @@
 //! # }
 //! ```
 //!
-//! An [`AuditEvent`] is recorded when the response of a request starts, before the client receives it. It contains the answers of
-//! access control: for the request itself, and for permissions that it needed besides, such as `create` for an apply of a new
-//! object. The server's own controllers make no requests, and requests that a [fault](crate::faults) answers never arrive.
+//! An [`AuditEvent`] is recorded when the response of a request starts, before the client receives it. The event contains the decisions of
+//! access control about the request itself, and about further permissions that the request needed, such as `create` for an apply of a new
+//! object. The server's own controllers make no requests, and a request that a [fault](crate::faults) answers is not recorded.
 //!
 //! Without a log or another [`AuditSink`] a request costs one atomic load.
 
@@ -55,7 +55,7 @@ pub trait AuditSink: Send + Sync {
 #[derive(Default)]
 pub(crate) struct Audit {
     sinks: RwLock<Vec<Weak<dyn AuditSink>>>,
-    /// Whether there may be a sink.
+    /// Whether there may be a sink. Read without the lock, so that requests of a server without sinks cost little.
     is_armed: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ impl Audit {
         if sinks.is_empty() {
             let mut sinks = self.sinks.write();
             sinks.retain(|sink| sink.strong_count() > 0);
-            // Under the lock, so that a sink that is added meanwhile is not forgotten.
+            // Cleared under the lock, so that a sink that is added at the same time stays known.
             self.is_armed.store(!sinks.is_empty(), Ordering::Release);
             return None;
         }
@@ -99,7 +99,7 @@ impl PendingEvent {
         self.event.code = Some(code);
     }
 
-    /// Returns where users and decisions of the request are noted.
+    /// Returns the record in which users and decisions of the request are noted.
     pub(crate) fn record(&self) -> Arc<Record> {
         Arc::clone(&self.record)
     }

@@ -23,7 +23,8 @@ const ELLIPTIC_CURVE: Oid<'static> = oid!(1.2.840.10045.2.1);
 const P256: Oid<'static> = oid!(1.2.840.10045.3.1.7);
 const P384: Oid<'static> = oid!(1.3.132.0.34);
 
-/// Keys of service account tokens. Without them the server signs tokens with a secret of its own, and they end with it.
+/// Keys of service account tokens. Without such keys the server signs tokens with a secret of its own, and they become invalid when it
+/// ends.
 #[derive(Clone)]
 pub struct ServiceAccountKeys {
     issuer: String,
@@ -55,8 +56,8 @@ pub enum InvalidServiceAccountKey {
 }
 
 impl ServiceAccountKeys {
-    /// Reads the private key (PEM) that signs tokens. Its public key also verifies them. `issuer` is the issuer of the tokens and
-    /// their audience unless a request names others, such as `https://kubernetes.default.svc`.
+    /// Reads the private key (PEM) that signs tokens. Its public key also verifies them. `issuer` is the issuer of the tokens, such as
+    /// `https://kubernetes.default.svc`. It is also their audience unless a request names others.
     ///
     /// # Errors
     /// [`InvalidServiceAccountKey`] names the supported forms.
@@ -77,7 +78,7 @@ impl ServiceAccountKeys {
         Self::from_pem(issuer, &read(path)?)
     }
 
-    /// Also accepts tokens that other keys have signed: public keys, certificates or private keys (PEM).
+    /// Adds keys that verify tokens: public keys, certificates or private keys (PEM).
     ///
     /// # Errors
     /// [`InvalidServiceAccountKey`] names the supported forms.
@@ -113,7 +114,7 @@ impl ServiceAccountKeys {
         self.signing.sign(message)
     }
 
-    /// Whether one of the keys of this algorithm has signed the message.
+    /// Whether one of the keys of this algorithm signed the message.
     pub(super) fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
         let keys = self.verifying.iter().filter(|key| key.algorithm == algorithm);
         keys.into_iter().any(|key| {
@@ -122,7 +123,7 @@ impl ServiceAccountKeys {
     }
 }
 
-/// Omits the keys, which are secrets.
+/// Omits the keys, because private keys are secret.
 impl fmt::Debug for ServiceAccountKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServiceAccountKeys").field("issuer", &self.issuer).finish_non_exhaustive()
@@ -133,7 +134,7 @@ fn read(path: &Path) -> Result<Vec<u8>, InvalidServiceAccountKey> {
     std::fs::read(path).map_err(|source| InvalidServiceAccountKey::Read { path: path.to_owned(), source })
 }
 
-/// Returns the PEM blocks up to the first malformed one.
+/// Returns the PEM blocks of a text up to the first malformed block.
 fn blocks(text: &[u8]) -> Vec<Pem> {
     Pem::iter_from_buffer(text).map_while(Result::ok).collect()
 }
@@ -196,7 +197,7 @@ impl SigningKey {
     }
 }
 
-/// A public key, and the only algorithm of tokens that it verifies.
+/// A public key, and the only algorithm for which it verifies tokens.
 #[derive(Clone)]
 struct VerifyingKey {
     algorithm: &'static str,
@@ -205,7 +206,7 @@ struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// Reads the key of a PEM block; `None` for blocks of other kinds, such as the parameters of a curve.
+    /// Reads the key of a PEM block; `None` for other blocks, such as the parameters of a curve.
     fn read(block: &Pem) -> Result<Option<Self>, InvalidServiceAccountKey> {
         let der = &block.contents;
         let key = match block.label.as_str() {
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_verifies_what_it_signed() {
+    fn a_key_verifies_tokens_that_it_signed() {
         for (algorithm, name) in [(&PKCS_ECDSA_P256_SHA256, "ES256"), (&PKCS_ECDSA_P384_SHA384, "ES384")] {
             let pair = key(algorithm);
             let keys = keys(&pair);
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn text_without_a_usable_key_is_refused() {
         let told = |pem: &str| ServiceAccountKeys::from_pem("i", pem.as_bytes()).unwrap_err().to_string();
         assert_eq!(told(""), "service account key: has no private key in PEM");
         let broken = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";

@@ -1,9 +1,9 @@
-//! Requests of websites to a server that needs no credentials.
+//! Refusal of requests from websites to a server that needs no credentials.
 //!
-//! A website can make its visitor's browser send requests to a server on the visitor's machine, where every client is admin. Such a
-//! request names the website in `Origin`, or, if the website's domain name leads to this machine (DNS rebinding), in `Host`.
-//! Requests are refused if their `Host` is a name other than those of this machine and of the Service `kubernetes`, or if their
-//! `Origin` is not the server itself. Addresses are accepted in `Host`, because they lead to no other server than this one.
+//! A website can make its visitor's browser send requests to a server on the visitor's machine, where every client is admin. Such a request
+//! names the website in `Origin`, or in `Host` if the website's domain name resolves to this machine (DNS rebinding). A request is refused
+//! if its `Host` is a name other than those of this machine and of the Service `kubernetes`, or if its `Origin` is not the server itself.
+//! Every IP address is accepted in `Host`, because no domain name of a website can stand behind it.
 
 use std::net::IpAddr;
 
@@ -30,12 +30,12 @@ pub(crate) fn refuse_foreign(head: &Parts) -> Result<(), ApiError> {
     };
     let host = text(&head.headers, header::HOST)
         .map_or_else(|| head.uri.authority().map(ToString::to_string).unwrap_or_default(), str::to_owned);
-    // HTTP/1.0 needs no host; browsers always send one.
+    // HTTP/1.0 needs no `Host`; browsers always send it.
     if !host.is_empty() && !is_local(&host) {
         return refuse("Host", &host);
     }
     match text(&head.headers, header::ORIGIN) {
-        // Clients of WebSockets send the address of the server.
+        // Clients of WebSockets may send the address of the server as the origin.
         Some(origin) if origin.split_once("://").is_none_or(|(_, origin)| origin != host) => {
             refuse("Origin", origin)
         }
@@ -55,7 +55,7 @@ fn is_local(host: &str) -> bool {
         || address.parse::<IpAddr>().is_ok()
 }
 
-/// Returns a header; a value that is no text counts as foreign.
+/// Returns the text of a header. A value that is no text counts as foreign.
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }

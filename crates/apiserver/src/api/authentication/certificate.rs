@@ -1,7 +1,7 @@
 //! Users of client certificates: the common name of the subject is the user, its organizations are the groups.
 //!
-//! As in kube-apiserver, a certificate that is invalid does not end the connection: its requests are answered with 401 unless
-//! they have a token that is valid. Certificates are compared with the time of the server's clock.
+//! As in kube-apiserver, an invalid certificate does not end the connection. Its requests are answered with 401, unless they have a valid
+//! token. Validity is checked against the server's clock.
 
 use std::fmt;
 use std::io;
@@ -79,7 +79,7 @@ impl ClientAuthority {
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        // Fails without a certificate only.
+        // Building the verifier only fails if there is no certificate.
         verifier.map(Self).map_err(|_| InvalidClientAuthority::Empty)
     }
 
@@ -88,8 +88,8 @@ impl ClientAuthority {
         &self.0
     }
 
-    /// Verifies the certificates that a client presented in a handshake, the own one first. `None` if there are none, or if the
-    /// subject has no common name.
+    /// Verifies the certificates that a client presented in a handshake, its own first. Returns `None` if there are none, or if the subject
+    /// has no common name.
     pub(crate) fn verify(
         &self,
         presented: &[CertificateDer<'_>],
@@ -130,7 +130,7 @@ enum Refused {
 fn user_of(certificate: &CertificateDer<'_>) -> Result<Option<ClientCertificate>, Refused> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| Refused::Unparsed)?;
     let subject = parsed.subject();
-    // As in Go, the last of several counts.
+    // As in Go, the last of several names counts.
     let names = texts(subject.iter_common_name())?;
     let Some(name) = names.into_iter().next_back().filter(|name| !name.is_empty()) else {
         return Ok(None);
@@ -222,7 +222,7 @@ mod tests {
         );
         check(&trusted, &[], "2026-05-05", expect!["nobody"]);
         check(&trusted, &[client(&issuer, &[group], usage)], "2026-05-05", expect!["nobody"]);
-        // Expired, not valid yet, for servers, of another authority, not a certificate.
+        // The certificates are expired, not valid yet, for servers, of another authority, and no certificate at all.
         check(&trusted, std::slice::from_ref(&jane), "2027-05-05", expect!["invalid"]);
         check(&trusted, std::slice::from_ref(&jane), "2025-05-05", expect!["invalid"]);
         let server = client(&issuer, std::slice::from_ref(&name), ExtendedKeyUsagePurpose::ServerAuth);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_has_a_certificate() {
+    fn an_authority_without_a_certificate_is_refused() {
         let told = |pem: &[u8]| ClientAuthority::from_pem(pem).unwrap_err().to_string();
         assert_eq!(told(b""), "client CA: has no certificate: write one or more PEM blocks CERTIFICATE");
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

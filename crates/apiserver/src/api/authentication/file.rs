@@ -36,11 +36,11 @@ pub enum InvalidTokenFile {
 }
 
 impl Tokens {
-    /// Reads a file of comma-separated values: token, user name, user UID, and groups, in quotes if there are several. Empty
+    /// Reads a file of comma-separated values: token, user name, user UID, and optionally groups, in quotes if there are several. Empty
     /// lines are skipped.
     ///
-    /// The format is kube-apiserver's, parsed more strictly. A fifth column (groups without quotes), an empty token and a
-    /// repeated token are errors here, where kube-apiserver ignores all groups but the first, the line, or the first user.
+    /// The format is kube-apiserver's, parsed more strictly. A fifth column (groups without quotes), an empty token and a repeated token
+    /// are errors here. kube-apiserver then ignores all groups but the first, the line, or the first user.
     ///
     /// # Errors
     /// [`InvalidTokenFile`] names the file and the line.
@@ -55,7 +55,7 @@ impl Tokens {
     }
 }
 
-/// Parses the tokens of a text; the error is the invalid line and the problem.
+/// Parses the tokens of a text. The error is the number of the invalid line, and the problem.
 fn parse(text: &[u8]) -> Result<Tokens, (u64, String)> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
     let mut tokens = Tokens::default();
@@ -83,7 +83,7 @@ fn parse(text: &[u8]) -> Result<Tokens, (u64, String)> {
     }
 }
 
-/// Returns the line of a record. The parser reports a position before the empty lines that precede the record.
+/// Returns the line of a record. The parser reports the position before the empty lines that precede the record.
 fn first_line(text: &[u8], start: &csv::Position) -> u64 {
     let rest = usize::try_from(start.byte()).ok().and_then(|start| text.get(start..)).unwrap_or_default();
     let empty = rest.iter().take_while(|byte| b"\r\n".contains(byte)).filter(|byte| **byte == b'\n');
@@ -108,7 +108,9 @@ fn user(record: &csv::StringRecord) -> Result<(String, UserInfo), String> {
         return Err("has an empty token".to_owned());
     }
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("has a token that no header can carry: use letters, digits and punctuation".to_owned());
+        return Err(
+            "has a token that cannot be sent in a header: use letters, digits and punctuation".to_owned()
+        );
     }
     if name.is_empty() {
         return Err("has an empty user name".to_owned());
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_users() {
+    fn each_line_is_a_user() {
         check("t,jane,u1", expect!["t: jane u1 system:authenticated; preferred t"]);
         check(
             "t,jane,u1,devs\n\nq,\"Bob \"\"B\"\"\",,\"system:masters,ops\"\r\nz,root,,system:masters\n",
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_named() {
+    fn invalid_lines_are_named_with_their_problem() {
         check(
             "t,jane,u1\n\n\nx,bob\n",
             expect!["line 4: must have at least 3 columns (token, user name, user uid), found 2"],
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_tokens_is_no_file() {
+    fn a_file_without_tokens_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.csv");
         let absent = Tokens::from_file(&path).unwrap_err();

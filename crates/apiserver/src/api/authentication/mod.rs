@@ -1,16 +1,16 @@
 //! Authentication: determines the user of a request.
 //!
-//! Without [`Tokens`] every client is admin; over a socket only if its requests come from this machine and not from a website
-//! ([`browser`]). With them, a request over a socket has the user of its bearer token. An unknown token is refused, and a
-//! request without a token comes from `system:anonymous`.
+//! Without [`Tokens`] every client is admin. Over a socket, this holds only for requests that come from this machine and not from a website
+//! ([`browser`]). With [`Tokens`], a request over a socket has the user of its bearer token. An unknown token is refused, and a request
+//! without a token has the user `system:anonymous`.
 //!
-//! The bearer of a service account token is that account, with and without [`Tokens`]. A token that has expired, or that
-//! belongs to a deleted account, is refused: it must not make its bearer admin. Without [`Tokens`] all other tokens are
-//! ignored, so that clients configured with some token work unchanged.
+//! The user of a request with a service account token is that account, with and without [`Tokens`]. A token that has expired, or that
+//! belongs to a deleted account, is refused, because otherwise its bearer would become admin. Without [`Tokens`] all other tokens are
+//! ignored, so that clients that are configured with any token work unchanged.
 //!
-//! With [`ClientAuthority`] the user of a connection over TLS is that of its client certificate.
+//! With [`ClientAuthority`], requests over a TLS connection have the user of its client certificate, unless they have a token.
 //!
-//! Messages and order follow kube-apiserver: its bearer token authenticator and the groups that it adds.
+//! Messages and order follow kube-apiserver: its bearer token authenticator, and the groups that it adds.
 
 #[cfg_attr(not(feature = "tls"), path = "no_account_keys.rs")]
 mod account_keys;
@@ -51,13 +51,13 @@ pub(crate) use service_account::{Bound, Claims, Found, Issuer, Objects, Referenc
 /// Bearer tokens and their users.
 #[derive(Clone, Default)]
 pub struct Tokens {
-    /// Users by the digest of their token. The time of a lookup depends on the digest, from which no token can be guessed.
+    /// Users by the digest of their token. The time of a lookup depends on the digest only, so no token can be guessed from it.
     users: BTreeMap<[u8; 32], Arc<UserInfo>>,
     /// Token of the first user in `system:masters`, or else of the first user.
     preferred: Option<String>,
 }
 
-/// Omits the tokens, which are secrets.
+/// Omits the tokens, because they are secret.
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Tokens").field(&self.users.len()).finish()
@@ -71,7 +71,7 @@ impl Tokens {
         Self::default()
     }
 
-    /// Adds a token. A token that is added twice belongs to the later user.
+    /// Adds a token and its user. A token that is added twice belongs to the later user.
     #[must_use]
     pub fn with(mut self, token: impl Into<String>, user: UserInfo) -> Self {
         self.insert(&token.into(), user);
@@ -107,8 +107,8 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Without [`Tokens`] the key of service account tokens is derived from the seed, because no client has to prove its
-    /// identity.
+    /// Creates an authenticator. Without [`Tokens`] the key of service account tokens is derived from the seed, because no client has to
+    /// prove its identity.
     pub(crate) fn new(tokens: Option<Tokens>, seed: u64) -> Self {
         let issuer = if tokens.is_some() { Issuer::random() } else { Issuer::from_seed(seed) };
         Self { tokens, client_authority: None, admin: Arc::new(UserInfo::admin()), issuer }
@@ -117,14 +117,14 @@ impl Authenticator {
     /// Accepts client certificates of an authority.
     pub(crate) fn with_client_authority(mut self, authority: Option<ClientAuthority>) -> Self {
         if authority.is_some() {
-            // Clients have to prove their identity.
+            // Clients have to prove their identity, so the key must not be known.
             self.issuer = Issuer::random();
         }
         self.client_authority = authority;
         self
     }
 
-    /// Signs and verifies tokens of service accounts with given keys.
+    /// Signs and verifies tokens of service accounts with the given keys.
     pub(crate) fn with_account_keys(mut self, keys: Option<ServiceAccountKeys>) -> Self {
         if let Some(keys) = keys {
             self.issuer = Issuer::Keys(keys);
@@ -143,7 +143,7 @@ impl Authenticator {
         self.tokens.as_ref()
     }
 
-    /// Whether clients over sockets need credentials to be more than anonymous.
+    /// Whether clients over sockets are anonymous without credentials.
     pub(crate) fn requires_credentials(&self) -> bool {
         self.tokens.is_some() || self.client_authority.is_some()
     }
@@ -153,7 +153,7 @@ impl Authenticator {
         &self.issuer
     }
 
-    /// Returns the user of a bearer token, and the members of `audiences` that it is valid for.
+    /// Returns the user of a bearer token, and those `audiences` for which the token is valid.
     ///
     /// # Errors
     /// The reason why the token is invalid, as a message for a TokenReview.
@@ -165,7 +165,7 @@ impl Authenticator {
         objects: &impl Objects,
     ) -> Result<(Arc<UserInfo>, Vec<String>), String> {
         if let Some(user) = self.tokens.as_ref().and_then(|tokens| tokens.user(token)) {
-            // Static tokens are valid for the API server's audience only.
+            // A static token is valid only for the API server's own audience.
             let both: Vec<String> =
                 audiences.iter().filter(|audience| *audience == self.issuer.name()).cloned().collect();
             return if both.is_empty() { Err(INVALID.to_owned()) } else { Ok((Arc::clone(user), both)) };
@@ -177,8 +177,8 @@ impl Authenticator {
         found.map(|(user, both)| (Arc::new(user), both)).map_err(|why| format!("[{INVALID}, {why}]"))
     }
 
-    /// Returns the user of a request. `is_remote` means that it came over a socket. Without credentials a caller in the process
-    /// is admin, unless it [says](Caller) which user it is, and any other client is anonymous.
+    /// Returns the user of a request. `is_remote` means that the request came over a socket. Without credentials, a caller in the process
+    /// is admin unless it [names](Caller) its user, and any other client is anonymous.
     ///
     /// # Errors
     /// 401 for an unknown or invalid token.
@@ -199,7 +199,7 @@ impl Authenticator {
             None => {}
         }
         match bearer(&head.headers) {
-            // Other tokens are ignored if no tokens are configured. Those of this server must be verified: an expired
+            // Without configured tokens, tokens are ignored. The exception are tokens of this server, which must be verified: an expired
             // one must not make its bearer admin.
             Some(token) if !self.requires_credentials() && !self.issuer.claims_to_be_ours(token) => {
                 Ok(self.without_credentials(head, is_remote))
@@ -211,7 +211,7 @@ impl Authenticator {
                     Err(unauthorized())
                 }
             },
-            // An invalid certificate does not make its bearer anonymous.
+            // A request with an invalid certificate is refused; it does not become anonymous.
             None if is_refused => Err(unauthorized()),
             None => Ok(self.without_credentials(head, is_remote)),
         }

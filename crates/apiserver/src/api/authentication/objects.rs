@@ -1,4 +1,4 @@
-//! Lookup of the objects that service account tokens depend on, in the state of the cluster.
+//! Lookup of the objects to which service account tokens are bound, in the state of the cluster.
 
 use super::{Found, Objects};
 use crate::state::ClusterState;

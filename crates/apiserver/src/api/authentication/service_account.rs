@@ -1,8 +1,8 @@
-//! Service account tokens: how they are issued and verified.
+//! Service account tokens: issuing and verification.
 //!
-//! A token is a JSON Web Token with the claims of kube-apiserver. Without [`ServiceAccountKeys`] it is signed by HMAC with a key of
-//! this server, so other servers cannot verify it and use TokenReview instead. Claims, messages and tolerances follow
-//! Kubernetes' `pkg/serviceaccount`.
+//! A token is a JSON Web Token with the claims of kube-apiserver. Without [`ServiceAccountKeys`] it is signed by HMAC with a key of this
+//! server; other servers cannot verify it and use TokenReview instead. Claims, messages and tolerances follow Kubernetes'
+//! `pkg/serviceaccount`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -14,15 +14,15 @@ use sha2::{Digest, Sha256};
 use super::UserInfo;
 use super::account_keys::ServiceAccountKeys;
 
-/// Issuer of tokens that this server signs with a key of its own, and their audience unless the request names others.
+/// Issuer of tokens that this server signs with a key of its own. Also their audience, unless the request names others.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
-/// Tolerated clock difference.
+/// Tolerated difference between clocks.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
-/// Maximum length; a longer text is not a token of this server.
+/// Maximum length in bytes. A longer text is not a token of this server.
 const MAX_LENGTH: usize = 16 << 10;
 const INVALIDATED: &str = "service account token has been invalidated";
 
-/// Lookup of the objects that a token is bound to, which must exist when it is used.
+/// Lookup of the objects to which a token is bound. They must exist when the token is used.
 pub(crate) trait Objects {
     /// Returns the object of the core group with this name; `None` if there is none.
     fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Found>;
@@ -32,11 +32,11 @@ pub(crate) trait Objects {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) uid: String,
-    /// Deletion timestamp: the time at which the object was, or will be, removed.
+    /// Deletion timestamp: the time at which the object was removed, or will be.
     pub(crate) deleted: Option<Timestamp>,
 }
 
-/// A reference to an object by name and UID, which distinguishes it from later objects of that name.
+/// A reference to an object by name and UID. The UID distinguishes it from later objects of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reference {
     pub(crate) name: String,
@@ -60,7 +60,7 @@ pub(crate) struct Claims {
     pub(crate) sub: String,
 }
 
-/// Objects that a token is bound to. It becomes invalid with any of them.
+/// Objects to which a token is bound. The token becomes invalid when one of them is removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bound {
     pub(crate) namespace: String,
@@ -91,7 +91,7 @@ impl Claims {
         }
     }
 
-    /// Checks time and bound objects; the error says why the token is not valid.
+    /// Checks the time and the bound objects. The error says why the token is not valid.
     fn check(&self, now: Timestamp, objects: &impl Objects) -> Result<(), String> {
         let leeway = LEEWAY.as_secs();
         if now.as_second() > self.exp.saturating_add(leeway) {
@@ -107,7 +107,7 @@ impl Claims {
             check_object(objects, now, "secrets", "secret", namespace, secret)?;
         }
         if let Some(pod) = &bound.pod {
-            // The node of a pod may be removed before the pod.
+            // Only the pod is checked: its node may be removed before it.
             return check_object(objects, now, "pods", "pod", namespace, pod);
         }
         bound.node.as_ref().map_or(Ok(()), |node| check_object(objects, now, "nodes", "node", "", node))
@@ -177,7 +177,8 @@ impl Issuer {
         Self::with_key(&Sha256::digest(format!("tokens of service accounts {seed}")))
     }
 
-    /// Creates an issuer with a secret key. A seed would not do, because all UIDs of the server are derived from it.
+    /// Creates an issuer with a random key. A key derived from the seed could be guessed, because the UIDs of all objects are derived from
+    /// the seed too.
     ///
     /// # Panics
     /// If the operating system has no random bytes.
@@ -228,7 +229,7 @@ impl Issuer {
         }
     }
 
-    /// Returns the user of a token, and the members of `audiences` that it is valid for.
+    /// Returns the user of a token, and those `audiences` for which the token is valid.
     ///
     /// # Errors
     /// The reason why the token is invalid, as a message for a TokenReview.
@@ -245,7 +246,7 @@ impl Issuer {
         }
         let (signed, signature) = token.rsplit_once('.').ok_or_else(invalid)?;
         let signature = BASE64.decode(signature).map_err(|_| invalid())?;
-        // Verified before the claims are parsed.
+        // The signature is verified before the claims are parsed.
         if !self.is_signed(signed, &signature) {
             return Err(invalid());
         }

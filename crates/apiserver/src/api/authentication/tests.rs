@@ -37,7 +37,7 @@ fn check(request: &str, authorization: &str, expected: Expect) {
 }
 
 #[tokio::test]
-async fn a_token_tells_who_asks() {
+async fn a_token_determines_the_user() {
     let path = "GET /api/v1/pods";
     check(path, "Bearer t", expect!["jane devs+system:authenticated"]);
     check(path, " bEARER t and more", expect!["jane devs+system:authenticated"]);
@@ -46,7 +46,7 @@ async fn a_token_tells_who_asks() {
 }
 
 #[tokio::test]
-async fn without_a_token_little_is_public() {
+async fn without_a_token_only_health_and_version_are_readable() {
     for public in ["/healthz", "/livez", "/readyz", "/version"] {
         check(&format!("GET {public}"), "", expect!["system:anonymous system:unauthenticated"]);
     }
@@ -86,7 +86,7 @@ async fn without_a_token_little_is_public() {
 }
 
 #[test]
-fn a_token_that_says_it_is_of_this_server_must_be() {
+fn a_token_with_the_issuer_of_this_server_must_be_valid() {
     let claims = base64::Engine::encode(
         &base64::engine::general_purpose::URL_SAFE_NO_PAD,
         r#"{"iss":"https://kubernetes.default.svc"}"#,
@@ -108,7 +108,7 @@ fn a_token_that_says_it_is_of_this_server_must_be() {
 }
 
 #[test]
-fn callers_in_the_process_and_everybody_without_tokens_are_admin() {
+fn callers_in_the_process_and_all_clients_without_tokens_are_admin() {
     let head = http::Request::get("/api/v1/pods").body(()).unwrap().into_parts().0;
     for (tokens, is_remote) in [(Some(Tokens::new()), false), (None, false), (None, true)] {
         let user = Authenticator::new(tokens, 0)
@@ -120,7 +120,7 @@ fn callers_in_the_process_and_everybody_without_tokens_are_admin() {
 }
 
 #[test]
-fn a_caller_in_the_process_may_say_who_it_is() {
+fn a_caller_in_the_process_may_name_its_user() {
     let jane = UserInfo::new("jane", "", ["devs"]);
     let mut head = http::Request::get("/api/v1/pods").body(()).unwrap().into_parts().0;
     head.extensions.insert(Caller(Arc::new(jane.clone())));

@@ -1,8 +1,8 @@
-//! Writes of roles and bindings: users can grant only permissions that they have.
+//! Writes of roles and bindings: users may grant only permissions that they hold.
 //!
-//! A user may write a role with permissions that it holds, or any role with the verb `escalate` on it; and a binding to a role whose
-//! permissions it holds, or to any role with the verb `bind` on it. Owner references and finalizers may always be changed, so
-//! that garbage collection works. Order and messages follow the storage of roles in Kubernetes 1.36.
+//! A user may write a role if it holds the role's permissions, or has the verb `escalate` on the role. It may write a binding if it holds
+//! the permissions of the bound role, or has the verb `bind` on that role. Owner references and finalizers may always be changed, so that
+//! garbage collection works. Order and messages follow the storage of roles in Kubernetes 1.36.
 
 use kube_apimachinery::rbac::{Action, GROUP, Kind, PolicyRule, ResourceAction, RoleRef, escalation};
 use kube_apimachinery::status::ApiError;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Permissions;
 use crate::user::UserInfo;
 
-/// A write of an object, as it is requested.
+/// A write of an object, as the client requested it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write<'a> {
     pub(crate) user: &'a UserInfo,
@@ -49,7 +49,7 @@ pub(crate) fn check(permissions: &Permissions, write: &Write<'_>) -> Result<(), 
             if let Some(why) = refuse(&PolicyRule::list(&write.new["rules"])) {
                 return Err(write.forbidden(&why));
             }
-            // Selectors can add any role later, and removing them keeps the rules.
+            // The selectors of an aggregation rule can add any role later. Removing them keeps the rules.
             let aggregates = |role: &Value| {
                 let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array();
                 selectors.is_some_and(|selectors| !selectors.is_empty())
@@ -100,7 +100,7 @@ fn everything() -> [PolicyRule; 2] {
 }
 
 impl Write<'_> {
-    /// Whether the write changes nothing but what garbage collection needs.
+    /// Whether the write changes only owner references and finalizers, which garbage collection needs.
     fn is_for_collector(&self) -> bool {
         let strip = |object: &Value| {
             let mut object = object.clone();

@@ -1,7 +1,7 @@
 //! Authorization: the stage after authentication, and checks of further permissions that a request needs.
 //!
-//! Members of `system:masters` may do everything. The permissions of other users come from roles and bindings
-//! ([`RoleIndex`]), unless the server runs in mode [`AlwaysAllow`](AuthorizationMode::AlwaysAllow).
+//! Members of `system:masters` may perform every action. The permissions of other users come from roles and bindings ([`RoleIndex`]),
+//! unless the server runs in mode [`AlwaysAllow`](AuthorizationMode::AlwaysAllow).
 
 mod escalation;
 mod permissions;
@@ -23,15 +23,15 @@ use crate::user::{ANONYMOUS, UserInfo};
 /// Reason in access reviews of a server that does not restrict its users.
 const NOT_ENFORCED: &str = "access control is not enforced: every user may do everything";
 
-/// What users may do, like kube-apiserver's `--authorization-mode`.
+/// Restriction of users, like kube-apiserver's `--authorization-mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum AuthorizationMode {
-    /// What roles and bindings grant them. Members of `system:masters` may do everything, and every client without
-    /// credentials is one of them if the server requires none.
+    /// Users have the permissions that roles and bindings grant them. Members of `system:masters` may do everything. If the server requires
+    /// no credentials, every client without credentials is a member.
     #[default]
     Rbac,
-    /// Everything. Only anonymous users are limited to what roles grant them: health and version.
+    /// Users may do everything. Only anonymous users are restricted by roles, to health and version.
     AlwaysAllow,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for AuthorizationMode {
     }
 }
 
-/// Text that names no [`AuthorizationMode`].
+/// Name that is not an [`AuthorizationMode`]'s.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("authorization mode {0:?} is not supported: use RBAC or AlwaysAllow")]
 pub struct UnknownAuthorizationMode(String);
@@ -73,9 +73,9 @@ pub(crate) struct Authorizer {
 pub(crate) enum Decision {
     /// The user is a member of `system:masters`.
     Master,
-    /// The server does not restrict the user.
+    /// The mode of the server does not restrict the user.
     NotEnforced,
-    /// Result of the rules of the user's roles.
+    /// The rules of the user's roles decide.
     Rules(rbac::Decision),
 }
 
@@ -118,7 +118,7 @@ impl Authorizer {
         self.mode == AuthorizationMode::AlwaysAllow && user.name != ANONYMOUS
     }
 
-    /// Returns the rules of a user in a namespace, and the reasons why some could not be found.
+    /// Returns the rules of a user in a namespace, and the reasons why the role of a binding could not be found.
     pub(crate) fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<Unresolved>) {
         if self.allows_everything(user) {
             let all = || vec!["*".to_owned()];

@@ -1,4 +1,4 @@
-//! Access control as one request uses it, with a record for the audit.
+//! Access control for one request, with a record for the audit.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,14 +14,14 @@ use crate::user::UserInfo;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AccessCheck {
-    /// Name of the user that it is about.
+    /// Name of the user about whom it decides.
     pub user: String,
-    /// What the user wants to do.
+    /// Action that the user attempts.
     pub action: OwnedAction,
-    /// Whether the user may do it, and why.
+    /// Whether the user may perform the action, and why.
     pub outcome: Outcome,
-    /// Whether the request depends on it. `false` for permissions that this server does not require and others do: those of the
-    /// admission plugin `OwnerReferencesPermissionEnforcement` while it is off.
+    /// Whether the request depends on the decision. `false` for permissions that this server does not require but other servers may: those
+    /// of the admission plugin `OwnerReferencesPermissionEnforcement` while it is off.
     pub is_enforced: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct AccessCheck {
 pub enum Outcome {
     /// A rule of a role permits the action.
     Granted(Grant),
-    /// The user may do everything: it is a member of `system:masters`, or the server does not restrict its users.
+    /// The user may perform every action: it is a member of `system:masters`, or the server does not restrict its users.
     Unrestricted,
     /// No rule permits the action.
     Denied,
@@ -61,7 +61,7 @@ impl fmt::Display for AccessCheck {
     }
 }
 
-/// What a request adds to the audit while it is processed.
+/// Facts that a request adds to its audit event while it is processed.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     user: OnceLock<Arc<UserInfo>>,
@@ -87,13 +87,13 @@ impl Record {
         self.created.get().map(String::as_str)
     }
 
-    /// Returns the decisions so far, and forgets them.
+    /// Returns the recorded decisions, and removes them.
     pub(crate) fn take_checks(&self) -> Vec<AccessCheck> {
         std::mem::take(&mut self.checks.lock())
     }
 }
 
-/// Access control for one request. Decisions on which the request depends are recorded, if the server is audited.
+/// Access control for one request. While the server is audited, decisions on which the request depends are recorded.
 #[derive(Clone)]
 pub(crate) struct Permissions {
     authorizer: Arc<Authorizer>,
@@ -105,7 +105,7 @@ impl Permissions {
         Self { authorizer: Arc::clone(authorizer), record }
     }
 
-    /// Returns access control without a record, for questions on which the request does not depend.
+    /// Returns access control without a record, for queries on which the request does not depend.
     pub(crate) fn authorizer(&self) -> &Authorizer {
         &self.authorizer
     }
@@ -122,14 +122,14 @@ impl Permissions {
         decision
     }
 
-    /// Records whether a user may perform an action that this server does not require, and others do.
+    /// Records whether a user may perform an action that this server does not require, but other servers may.
     pub(crate) fn note_unenforced(&self, user: &UserInfo, action: &Action<'_>) {
         if self.are_audited() {
             self.note(user, action, &self.authorizer.decide(user, action), false);
         }
     }
 
-    /// Refuses an action that the request needs and its user may not perform.
+    /// Refuses an action that the request needs and `user` may not perform.
     ///
     /// # Errors
     /// 403 with the action.
@@ -138,10 +138,10 @@ impl Permissions {
         if decision.is_allowed() { Ok(()) } else { Err(action.forbidden(&user.name, &decision.reason())) }
     }
 
-    /// Notes the user whose credentials the request has, and the one it acts as. Neither changes once it is known.
+    /// Records the user whose credentials the request has, and the user that it acts as. Neither changes once it is known.
     pub(crate) fn note_user(&self, user: &Arc<UserInfo>, impersonated: Option<&Arc<UserInfo>>) {
         if let Some(record) = &self.record {
-            // An error means that there is a user already.
+            // Setting fails only if the user is known already.
             let _ = record.user.set(Arc::clone(user));
             if let Some(impersonated) = impersonated {
                 let _ = record.impersonated.set(Arc::clone(impersonated));
@@ -149,7 +149,7 @@ impl Permissions {
         }
     }
 
-    /// Notes the name of an object that the request created.
+    /// Records the name of an object that the request created.
     pub(crate) fn note_created(&self, name: &str) {
         if let Some(record) = &self.record {
             let _ = record.created.set(name.to_owned());

@@ -11,7 +11,7 @@ use crate::kind::resource::StorageKey;
 use crate::state::{ClusterState, CommitObserver};
 use crate::store::Key;
 
-/// Index of the stored roles and bindings. As an observer of commits it has each change before the response to its request.
+/// Index of the stored roles and bindings. It observes commits, so it contains each change before the client receives the response.
 #[derive(Debug, Default)]
 pub(crate) struct RoleIndex(RwLock<Policy>);
 
@@ -30,7 +30,7 @@ impl RoleIndex {
     /// Reads the current state of one object.
     fn update(&self, cluster: &ClusterState, kind: Kind, storage: &StorageKey, key: &Key) {
         let Some(served) = cluster.registry().get(GROUP, "v1", kind.plural()).cloned() else { return };
-        // Read under the lock: of two commits of an object, the one that gets the lock last finds the later state.
+        // The state is read under the lock: of two commits of an object, the one that takes the lock last reads the later state.
         let mut policy = self.0.write();
         let Some(stored) = cluster.read(|store| store.get(storage, key).cloned()) else {
             return policy.remove(kind, key.namespace(), key.name());

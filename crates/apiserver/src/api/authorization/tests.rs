@@ -38,7 +38,7 @@ fn check(permissions: &Permissions, plural: &str, old: Option<&Value>, new: &Val
 }
 
 #[tokio::test]
-async fn a_role_has_no_more_permissions_than_its_writer() {
+async fn a_role_can_grant_only_permissions_of_its_writer() {
     let (_server, permissions) = cluster(&[rule(&["get", "list"], "", "configmaps")]);
     let role = |rules: Value| json!({"metadata": {"name": "r"}, "rules": rules});
     let held = role(json!([rule(&["get"], "", "configmaps")]));

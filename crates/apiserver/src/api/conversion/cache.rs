@@ -1,24 +1,24 @@
-//! Converted objects that are kept for later reads in the same version.
+//! Cache of converted objects, for later reads in the same version.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::store::Stored;
 
-/// Identifies a converted object: the [id](crate::kind::registry::ServedKind::id) of the version in which it is read, and the revision
-/// of its commit. Neither is ever used again, so a kept object is never out of date.
+/// Identifies a converted object by the [id](crate::kind::registry::ServedKind::id) of the version in which it is read, and the revision of
+/// its commit. Neither is ever reused, so a kept object never becomes stale.
 pub(super) type Id = (u64, u64);
 
-/// Maximum size of the kept objects in bytes.
+/// Maximum total size of the kept objects, in bytes.
 const BYTES: usize = 32 << 20;
-/// Estimated size of an entry without its object.
+/// Estimated size of an entry without its object, in bytes.
 const ENTRY: usize = 256;
 
-/// Converted objects. The oldest make room for new ones.
+/// Converted objects. When the cache is full, the oldest are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     objects: BTreeMap<Id, Arc<Stored>>,
-    /// In the order in which they were added.
+    /// Keys in the order in which the objects were added.
     order: VecDeque<Id>,
     bytes: usize,
 }
@@ -55,7 +55,7 @@ mod tests {
     use crate::store::Document;
 
     #[test]
-    fn the_oldest_objects_make_room() {
+    fn the_oldest_objects_are_dropped_first() {
         let mut cache = Cache::default();
         let text = "x".repeat(1 << 20);
         let object = |revision| {

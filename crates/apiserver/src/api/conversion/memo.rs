@@ -1,9 +1,8 @@
-//! Conversions in the midst of a computation that cannot wait, such as the merge of an apply.
+//! Conversions inside a computation that cannot wait, such as the merge of an apply.
 //!
-//! The computation runs with the conversions that are known so far. If one is missing, the computation records the object and the
-//! version, and fails; the caller calls the webhook and starts the computation again. Each round adds the conversions that the round
-//! before recorded, and the computation is a pure function of them, so there are at most as many rounds as an apply needs different
-//! conversions.
+//! The computation runs with the conversions that are known so far. If one is missing, the computation records the object and the version,
+//! and fails. The caller then calls the webhook and starts the computation again. Each round adds the conversions that the previous round
+//! recorded. The computation is a pure function of them, so an apply takes at most as many rounds as it needs different conversions.
 
 use kube_apimachinery::managed_fields::{Schemas, Versions};
 use kube_apimachinery::schema::Schema;
@@ -16,7 +15,7 @@ use crate::kind::registry::ServedKind;
 use crate::kind::webhook_conversion::WebhookConversion;
 use crate::state::ClusterState;
 
-/// Maximum number of conversions of one write. Its `managedFields` decide how many versions are compared.
+/// Maximum number of conversions for one write. The entries in `managedFields` determine how many versions are compared.
 const CONVERSIONS: usize = 256;
 
 /// Conversions of one write.
@@ -29,14 +28,14 @@ struct State {
     wanted: Vec<Wanted>,
 }
 
-/// An object, and the apiVersion that it is wanted in.
+/// An object, and the apiVersion to which it must be converted.
 #[derive(Debug, PartialEq)]
 struct Wanted {
     object: Value,
     api_version: String,
 }
 
-/// Versions of a kind with a webhook, as far as they are known.
+/// Versions of a kind with a webhook, and the conversions that are known.
 pub(crate) struct KnownVersions<'a> {
     webhook: &'a WebhookConversion,
     memo: &'a Memo,
@@ -48,7 +47,7 @@ impl Memo {
         served.webhook.as_deref().map(|webhook| KnownVersions { webhook, memo: self })
     }
 
-    /// Makes the conversions that a computation wanted. Returns `false` if it wanted none, or too many.
+    /// Performs the conversions that a computation recorded as missing. Returns `false` if there are none, or too many.
     pub(crate) async fn fill(&self, cluster: &ClusterState, served: &ServedKind) -> bool {
         let wanted = std::mem::take(&mut self.0.lock().wanted);
         let Some(webhook) = &served.webhook else { return false };
@@ -91,7 +90,7 @@ impl Versions for KnownVersions<'_> {
             let why = format!("request to convert CR to an invalid group/version: {api_version}");
             return Err(ApiError::internal(why));
         }
-        // An empty object is empty in every version.
+        // An empty object is empty in every version, and needs no call.
         let is_type = |name: &String| name == "apiVersion" || name == "kind";
         if object.as_object().is_some_and(|fields| fields.keys().all(is_type)) {
             let mut object = object.clone();

@@ -1,16 +1,16 @@
 //! Conversion of custom objects by webhooks.
 //!
-//! Objects are stored in the storage version of their definition. A verb that reads them in another version converts them first:
-//! [`Converter::read`] returns them as if they were stored in the version of the request, and the rest of the verb knows nothing of
-//! webhooks. A verb that writes calls [`Converter::document`] before the commit. Server-side apply and the tracking of field owners
-//! compare objects in further versions, as [`Memo`] explains. Kinds without a webhook take none of these ways.
+//! Objects are stored in the storage version of their definition. A verb that reads them in another version calls [`Converter::read`],
+//! which returns them as if they were stored in the version of the request; the rest of the verb does not depend on webhooks. A verb that
+//! writes calls [`Converter::document`] before the commit. Server-side apply and the tracking of field owners compare objects in further
+//! versions (see [`Memo`]). Kinds without a webhook need none of this.
 //!
-//! No lock is held during a call. Controllers of the server itself never convert: they read and write metadata, which is the same
-//! in all versions, in the version in which an object is stored. So a broken webhook stops neither garbage collection nor the
-//! deletion of namespaces and definitions.
+//! No lock is held during a call. Controllers of the server never convert: they read and write metadata, which is equal in all versions, in
+//! the version in which an object is stored. So a broken webhook stops neither garbage collection nor the deletion of namespaces and
+//! definitions.
 //!
-//! Bounds: a review has at most [`OBJECTS`] objects and about [`BYTES`] bytes of them; a call takes at most [`TIMEOUT`]; converted
-//! objects are kept up to 32 MiB.
+//! Bounds: a review has at most [`OBJECTS`] objects with about [`BYTES`] bytes; a call takes at most [`TIMEOUT`]; at most 32 MiB of
+//! converted objects are kept.
 
 mod cache;
 mod memo;
@@ -40,7 +40,7 @@ use crate::webhook_client::TimeoutQuery;
 
 /// Maximum number of objects of a review.
 const OBJECTS: usize = 500;
-/// Size of the objects of a review after which another one begins. One object may be larger.
+/// Size in bytes after which no further object is added to a review. A single object may be larger.
 const BYTES: usize = 512 << 10;
 /// Maximum duration of a call, equal to the longest timeout of an admission webhook. kube-apiserver has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,9 +48,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Whether a read accepts an object that was converted earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// As for lists and watches, which kube-apiserver serves from its watch cache of converted objects.
+    /// For lists and watches, which kube-apiserver serves from its watch cache of converted objects.
     Accepted,
-    /// As for a GET of the current state, which kube-apiserver reads from etcd and converts each time.
+    /// For a GET of the current state, which kube-apiserver reads from etcd and converts each time.
     Ignored,
 }
 
@@ -58,13 +58,13 @@ pub(crate) enum Kept {
 #[derive(Default)]
 pub(crate) struct Converter {
     cache: Mutex<Cache>,
-    /// Objects that are being converted. A receiver is notified when its call ends, successfully or not.
+    /// Objects whose conversion is in progress. The receivers are notified when the call ends, successfully or not.
     underway: Mutex<BTreeMap<Id, watch::Receiver<()>>>,
 }
 
 impl Converter {
-    /// Returns objects in the version of `served`, in the same order. Those that are in this version are returned as they are, and
-    /// those that are kept from an earlier conversion without a call.
+    /// Returns objects in the version of `served`, in the same order. Objects that are stored in this version are returned unchanged.
+    /// Objects that are kept from an earlier conversion need no call.
     ///
     /// Dropping the future ends the call.
     ///
@@ -83,7 +83,7 @@ impl Converter {
         if !calls.is_empty() {
             let deadline = Instant::now() + TIMEOUT;
             for mut call in calls {
-                // An error means that the call ended. It is not awaited for longer: its caller may have stopped polling it.
+                // An error means that the call ended. Waiting has a deadline, because the task of the other call may no longer be polled.
                 let _ = timeout_at(deadline, call.changed()).await;
             }
             self.find(served, objects, &mut converted);
@@ -125,7 +125,7 @@ impl Converter {
         let mut cache = self.cache.lock();
         let kept = objects.iter().zip(documents).map(|(stored, document)| {
             let object = Arc::new(Stored::new(stored.revision, document));
-            // Objects that are not stored have no revision.
+            // Revision 0 means that the object is not stored.
             if stored.revision != 0 {
                 cache.insert((served.id, stored.revision), &object);
             }
@@ -154,13 +154,13 @@ impl Converter {
         metadata::of(&mut object).remove("resourceVersion");
         let documents = Self::call(cluster, webhook, storage, iter::once(Ok(object)), |mut converted| {
             storage.schema.prune(&mut converted);
-            // Written with no schema: a reader in the storage version sets its defaults.
+            // The document is written without a schema: a reader in the storage version sets its defaults.
             Document::new(&converted, 0, version_number(&storage.name))
         });
         Ok(documents.await?.pop().expect("the answer has as many objects as the review"))
     }
 
-    /// Returns one object in the version of `served`; see [`read`](Self::read). [`Kept::Ignored`] always calls the webhook.
+    /// Returns one object in the version of `served`, like [`read`](Self::read). With [`Kept::Ignored`] the webhook is always called.
     ///
     /// # Errors
     /// Like [`read`](Self::read).
@@ -181,8 +181,8 @@ impl Converter {
         Ok(converted.into_iter().next().unwrap_or(stored))
     }
 
-    /// Returns an object of a request in the version of `to`, with its defaults. For admission webhooks, which see objects in the
-    /// version that their rules name.
+    /// Returns an object of a request in the version of `to`, with its defaults. For admission webhooks, which receive objects in the
+    /// version of their rules.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -197,7 +197,7 @@ impl Converter {
         else {
             return Ok(object);
         };
-        // Reviews of conversions have no revision.
+        // Reviews of conversions contain no revision.
         let revision = metadata::of(&mut object).remove("resourceVersion");
         let converted = Self::call(cluster, webhook, version, iter::once(Ok(object)), |mut converted| {
             version.schema.prune(&mut converted);
@@ -210,7 +210,7 @@ impl Converter {
         Ok(converted.await?.pop().expect("the answer has as many objects as the review"))
     }
 
-    /// Returns an object that is not stored as a reader would see it after it was: converted to its stored form and back.
+    /// Returns an object that is not stored as a reader would see it after storing: converted to its stored form and back.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -237,8 +237,8 @@ impl Converter {
         Ok(shown)
     }
 
-    /// Converts objects of other versions to a version, with one call, and returns the result of `keep` for each, in their order. Yields
-    /// in between.
+    /// Converts objects of other versions to one version, with one call. Returns the result of `keep` for each object, in order. Yields
+    /// between the objects.
     ///
     /// # Errors
     /// The first error of `objects`, or 500 if the webhook fails.
@@ -266,7 +266,7 @@ impl Converter {
         Ok(kept)
     }
 
-    /// Fills in the objects that need no conversion, and those that are kept.
+    /// Fills `converted` with the objects that need no conversion, and with kept ones.
     fn find(&self, served: &ServedKind, objects: &[Arc<Stored>], converted: &mut [Option<Arc<Stored>>]) {
         let cache = self.cache.lock();
         for (stored, converted) in objects.iter().zip(converted).filter(|(_, converted)| converted.is_none())
@@ -279,7 +279,7 @@ impl Converter {
         }
     }
 
-    /// Returns the calls that convert missing objects at the moment.
+    /// Returns the calls of other tasks that currently convert missing objects.
     fn calls_of_others(
         &self,
         served: &ServedKind,
@@ -299,8 +299,8 @@ impl Converter {
         calls
     }
 
-    /// Records that this caller converts objects, until the result is dropped. Objects that another caller converts stay recorded
-    /// as its own.
+    /// Records that this caller converts objects, until the result is dropped. Objects that another caller already converts stay recorded
+    /// for that caller.
     fn begin(&self, served: &ServedKind, objects: &[(usize, &Arc<Stored>)]) -> Underway<'_> {
         let (sender, receiver) = watch::channel(());
         let mut underway = self.underway.lock();
@@ -316,7 +316,7 @@ impl Converter {
     }
 }
 
-/// Objects that a caller converts. Dropping it wakes the callers that wait for them.
+/// Objects that a caller converts. Dropping it wakes the callers that wait for these objects.
 struct Underway<'a> {
     converter: &'a Converter,
     ids: Vec<Id>,
@@ -332,7 +332,7 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// Splits objects into those of one review each.
+/// Splits objects into batches for one review each.
 fn batches<'a, 'b>(objects: &'a [(usize, &'b Arc<Stored>)]) -> Vec<&'a [(usize, &'b Arc<Stored>)]> {
     let mut batches = Vec::new();
     let (mut first, mut bytes) = (0, 0);
@@ -349,7 +349,7 @@ fn batches<'a, 'b>(objects: &'a [(usize, &'b Arc<Stored>)]) -> Vec<&'a [(usize, 
     batches
 }
 
-/// Returns an object as a review contains it: in its stored version, with the defaults of that version, without a revision.
+/// Returns an object as a review contains it: in the version in which it is stored, with the defaults of that version, without a revision.
 fn original(webhook: &WebhookConversion, stored: &Stored) -> Result<Value, ApiError> {
     let version = webhook.version_of_stored(stored).ok_or_else(|| {
         ApiError::internal(

@@ -1,7 +1,7 @@
-//! Reviews of conversion webhooks: their text, and the checks of the answer. Messages are those of kube-apiserver.
+//! Reviews of conversion webhooks: their text, and the checks of the response. Messages are those of kube-apiserver.
 //!
-//! Objects are written to the body and read from the answer one at a time, so that the caller can yield in between. Of the objects that
-//! were sent only type and metadata are kept.
+//! Objects are written to the body and read from the response one at a time, so that the caller can yield in between. Of the sent objects,
+//! only type and metadata are kept.
 
 use bytes::Bytes;
 use kube_apimachinery::decode;
@@ -18,29 +18,29 @@ use crate::kind::webhook_conversion::ReviewVersion;
 use crate::webhook_client::decode_review;
 
 const KIND: &str = "ConversionReview";
-/// Maximum size of all annotations of an object.
+/// Maximum total size of all annotations of an object, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
-/// A review, and what its answer is checked against.
+/// A review, and the data with which its response is compared.
 pub(super) struct Review<'a> {
     version: ReviewVersion,
     uid: String,
     /// apiVersion of the converted objects.
     desired: &'a str,
     body: Vec<u8>,
-    /// Type and metadata of the objects, in their order.
+    /// Type and metadata of the sent objects, in order.
     originals: Vec<Value>,
-    /// Names the webhook in errors about the whole review.
+    /// Name of the webhook in errors about the whole review.
     subject: String,
 }
 
-/// An object of an answer, unchecked.
+/// An object of a response, which is not checked yet.
 pub(super) enum Converted<'a> {
     Text(&'a RawValue),
     Parsed(Value),
 }
 
-/// An answer with objects that are not parsed yet.
+/// A response, whose objects are not parsed yet.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(default, rename = "apiVersion")]
@@ -89,7 +89,7 @@ impl<'a> Review<'a> {
         self.originals.push(object);
     }
 
-    /// Ends the review and returns the body of the request. The response is empty, as a Go client sends it.
+    /// Completes the review and returns the body of the request. It contains an empty response, like the body of a Go client.
     pub(super) fn body(&mut self) -> Bytes {
         let mut body = std::mem::take(&mut self.body);
         body.extend_from_slice(
@@ -98,10 +98,10 @@ impl<'a> Review<'a> {
         Bytes::from(body)
     }
 
-    /// Returns the objects of an answer, each with its original, in the order of the request.
+    /// Returns the objects of a response, each with its original, in the order of the request.
     ///
     /// # Errors
-    /// The webhook failed, or lost or added objects.
+    /// The reason why the webhook failed, or that objects are missing or were added.
     pub(super) fn objects<'b>(&mut self, answer: &'b [u8]) -> Result<Vec<(Value, Converted<'b>)>, String> {
         let converted = self.converted(answer).map_err(|why| self.failed(&why))?;
         if converted.len() != self.originals.len() {
@@ -116,10 +116,10 @@ impl<'a> Review<'a> {
         format!("{} failed: {why}", self.subject)
     }
 
-    /// Returns the objects of an answer.
+    /// Returns the objects of a response.
     fn converted<'b>(&self, answer: &'b [u8]) -> Result<Vec<Converted<'b>>, String> {
         let api_version = self.version.api_version();
-        // An answer in YAML, or with a mistake, is parsed as a whole, which finds the text of its error.
+        // A response in YAML, or with a syntax error, is parsed as a whole, which gives the text of the error.
         let Some((head, objects)) = skim(answer) else {
             let mut review = decode_review(answer, api_version, KIND)?;
             self.check_result(&review["response"])?;
@@ -132,13 +132,13 @@ impl<'a> Review<'a> {
         Ok(objects.into_iter().map(Converted::Text).collect())
     }
 
-    /// Checks that the response is the one to this review, and a success.
+    /// Checks that the response belongs to this review, and is a success.
     fn check_result(&self, response: &Value) -> Result<(), String> {
         if !response.is_object() {
             return Err("no response provided".to_owned());
         }
         let uid = response["uid"].as_str().unwrap_or_default();
-        // Reviews of v1beta1 have never been checked.
+        // kube-apiserver does not check the UID in v1beta1.
         if self.version == ReviewVersion::V1 && uid != self.uid {
             return Err(format!("expected response.uid={}, got {}", go::quote(&self.uid), go::quote(uid)));
         }
@@ -154,10 +154,10 @@ impl<'a> Review<'a> {
         })
     }
 
-    /// Parses and checks a converted object, and restores its metadata except for labels and annotations.
+    /// Parses and checks a converted object. Restores its metadata except for labels and annotations.
     ///
     /// # Errors
-    /// It is another object, or its metadata is invalid.
+    /// The reason why the object differs from the original or has invalid metadata.
     pub(super) fn check(&self, original: Value, converted: Converted<'_>) -> Result<Value, String> {
         match converted {
             Converted::Parsed(converted) => self.check_value(original, converted),
@@ -201,10 +201,10 @@ impl<'a> Review<'a> {
     }
 }
 
-/// Splits an answer into its review without objects, and the texts of these. Returns `None` if it is not a JSON object of the expected
-/// structure.
+/// Splits a response into the review without objects, and the texts of the objects. Returns `None` if the response is not a JSON object of
+/// the expected structure.
 fn skim(answer: &[u8]) -> Option<(Value, Vec<&RawValue>)> {
-    // serde reads structures from arrays, too.
+    // serde also reads structures from arrays, which are not accepted here.
     let is_object = |text: &[u8]| text.trim_ascii_start().starts_with(b"{");
     let answer: Answer<'_> = is_object(answer).then(|| serde_json::from_slice(answer).ok()).flatten()?;
     let response = answer.response.get();
@@ -219,7 +219,7 @@ fn skim(answer: &[u8]) -> Option<(Value, Vec<&RawValue>)> {
     Some((head, response.converted.unwrap_or_default()))
 }
 
-/// Names the webhook by the object that it was to convert.
+/// Names the webhook by the type of the object to convert.
 fn subject(object: &Value) -> String {
     format!("conversion webhook for {}, Kind={}", text(object, "apiVersion"), text(object, "kind"))
 }
@@ -261,7 +261,7 @@ fn restore_metadata(mut original: Value, converted: &mut Value) -> Result<(), St
     Ok(())
 }
 
-/// Checks labels or annotations. Their syntax is checked only if they changed.
+/// Checks labels or annotations. The syntax of unchanged entries is not checked.
 fn check_entries(field: &str, entries: &Map<String, Value>, before: Option<&Value>) -> Result<(), String> {
     if let Some((key, value)) = entries.iter().find(|(_, value)| !value.is_string()) {
         let of = go::type_of(value);
@@ -280,7 +280,7 @@ fn check_entries(field: &str, entries: &Map<String, Value>, before: Option<&Valu
             errors.extend(names::qualified(key).iter().map(|why| at(key, why)));
             errors.extend(names::label_value(value).iter().map(|why| at(value, why)));
         } else {
-            // kube-apiserver writes this field without the final letter.
+            // kube-apiserver writes this field without the final "s".
             let at = |why: &String| FieldError::invalid("metadata.annotation", &go::quote(key), why);
             errors.extend(names::qualified(&key.to_ascii_lowercase()).iter().map(at));
             size += key.len() + value.len();
@@ -340,7 +340,7 @@ mod tests {
         })
     }
 
-    /// Changes the answered object at a JSON pointer and returns the error.
+    /// Changes the object in a response at a JSON pointer, and returns the error.
     fn refused(place: &str, value: Value) -> String {
         let mut object = converted();
         *object.pointer_mut(place).unwrap() = value;

@@ -1,7 +1,7 @@
 //! Matching rules of flow schemas, as documented by Kubernetes under "API Priority and Fairness".
 //!
-//! Among the schemas that match a request, the one with the lowest precedence wins, then the first by name. A schema matches
-//! if one of its rules matches both the user and the request. A schema without an existing priority level matches nothing.
+//! Among the schemas that match a request, the one with the lowest precedence wins; of equal ones, the first by name. A schema matches if
+//! one of its rules matches both the user and the request. A schema whose priority level does not exist matches nothing.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-priorityl
 /// Wildcard in a list of a rule, or in a user or group name.
 const ALL: &str = "*";
 
-/// Flow of a request, as UIDs: names would reveal to users how important others are.
+/// Flow of a request, as UIDs. Names would reveal to users how the server ranks other users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow {
     schema: HeaderValue,
@@ -86,7 +86,7 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// Returns `None` if the object is not a valid schema.
+    /// Reads a flow schema; `None` if it is invalid.
     pub(super) fn read(object: Value) -> Option<Self> {
         let Object { metadata, spec } = serde_json::from_value::<Object<Spec>>(object).ok()?;
         Some(Self {
@@ -137,8 +137,8 @@ struct Rule {
 }
 
 impl Rule {
-    /// Whether the rule matches user and request. Most rules match everything, or only paths; for these the request's facts
-    /// need not be computed.
+    /// Whether the rule matches user and request. The attributes of the request (`RequestInfo`) are computed only if they are needed: most
+    /// rules match everything, or only paths.
     fn takes(&self, user: &UserInfo, target: &RequestTarget) -> bool {
         if !self.subjects.iter().any(|subject| subject.is(user)) {
             return false;
@@ -148,8 +148,8 @@ impl Rule {
         {
             return true;
         }
-        // Path rules apply to requests without a resource, resource rules to all others. The facts, which decide
-        // between them, are read last because they are expensive.
+        // Path rules apply to requests without a resource, resource rules to all others. The attributes, which distinguish the two, are
+        // read last because they are expensive.
         let path = self.path_rules.iter().any(|rule| rule.takes(target));
         if self.resource_rules.is_empty() && !path {
             return false;
@@ -196,7 +196,7 @@ impl Subject {
 struct ResourceRule {
     verbs: Vec<String>,
     api_groups: Vec<String>,
-    /// Plural names, with a subresource where it is meant, such as `pods/log`.
+    /// Plural names, with a subresource if the rule is about one, such as `pods/log`.
     resources: Vec<String>,
     #[serde(default)]
     namespaces: Vec<String>,
@@ -244,7 +244,7 @@ impl PathRule {
     fn takes(&self, target: &RequestTarget) -> bool {
         let path = target.path();
         let is_verb = |verb: &String| verb == ALL || verb.eq_ignore_ascii_case(target.method.as_str());
-        // A path also matches everything below it, with or without a trailing star.
+        // A path also matches all paths below it, with or without a trailing star.
         let is_path = |meant: &String| {
             let above = meant.strip_suffix('*').unwrap_or(meant);
             let above = above.strip_suffix('/').unwrap_or(above);
@@ -256,7 +256,7 @@ impl PathRule {
     }
 }
 
-/// Whether a list of a rule matches an item.
+/// Whether a list of a rule contains an item or the wildcard.
 fn has(list: &[String], item: &str) -> bool {
     list.iter().any(|meant| meant == ALL || meant == item)
 }

@@ -1,11 +1,11 @@
 //! Flow schema and priority level of requests: the part of kube-apiserver's "API Priority and Fairness" that clients see.
 //!
-//! Every response to an authenticated user carries the UIDs of both. Clients such as Flux and cli-utils look for them to
-//! learn whether the server limits requests itself, and then stop limiting their own. Nothing is queued or rejected here:
-//! inject a [fault](crate::faults) to simulate overload.
+//! Every response to an authenticated user carries the UIDs of the flow schema and the priority level. Clients such as Flux and cli-utils
+//! look for these headers to learn whether the server limits requests itself, and then stop limiting their own. This server neither queues
+//! nor rejects requests by priority: inject a [fault](crate::faults) to simulate overload.
 //!
-//! [`classifier`] holds the rules and is pure. It is rebuilt when one of the objects has changed. Other requests cost two
-//! loads and a scan of the rules, which for administrators ends at the first schema.
+//! [`classifier`] holds the rules and is pure. It is rebuilt at the first request after a schema or level has changed. Other requests cost
+//! two atomic loads and a scan of the rules, which for administrators ends at the first schema.
 
 mod classifier;
 
@@ -30,7 +30,7 @@ pub(crate) struct FlowControl {
 }
 
 struct Current {
-    /// Latest changes of schemas and levels when the classifier was built; 0 is before the first.
+    /// Revisions of the latest change of schemas and of levels when the classifier was built; 0 if there was none.
     as_of: (u64, u64),
     classifier: Classifier,
 }
@@ -54,7 +54,7 @@ impl FlowControl {
         user: &UserInfo,
         target: &RequestTarget,
     ) -> Option<Flow> {
-        // Loaded before the objects are read, so that a change in between rebuilds the classifier at the next request.
+        // The revisions are loaded before the objects are read, so that a change in between rebuilds the classifier at the next request.
         let as_of = (self.schemas.latest(), self.levels.latest());
         {
             let current = self.current.read();

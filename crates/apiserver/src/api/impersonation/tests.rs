@@ -51,7 +51,7 @@ fn robot() -> UserInfo {
 }
 
 #[tokio::test]
-async fn an_administrator_impersonates_anybody_and_the_groups_follow() {
+async fn an_administrator_impersonates_any_user_and_groups_are_derived() {
     let all = permissions(&[]);
     let admin = UserInfo::admin();
     check(&all, &admin, &[], expect!["nobody"]);

@@ -16,31 +16,31 @@ use crate::kind::match_condition;
 use crate::kind::registry::ServedKind;
 use crate::user::UserInfo;
 
-/// Maximum number of questions to the authorizer for the conditions of a webhook.
+/// Maximum number of queries to the authorizer for the conditions of a webhook.
 const QUESTIONS: usize = 64;
 
 /// A match condition.
 #[derive(Debug)]
 pub(super) struct Condition {
     expression: String,
-    /// The error of an expression that a data file has, but no validation would accept.
+    /// The compiled expression. Validation refuses expressions that do not compile, but a data file may contain one.
     program: Result<Program, String>,
 }
 
 impl Condition {
     pub(super) fn read(condition: &Value) -> Self {
         let expression = condition["expression"].as_str().unwrap_or_default();
-        // Compiled without the space around it, like its validation, but shown as it is.
+        // As in validation, surrounding whitespace is not compiled; messages show the expression unchanged.
         Self { expression: expression.to_owned(), program: match_condition::compile(expression.trim()) }
     }
 }
 
-/// Whether all conditions of a webhook hold. One that is false decides, even if others fail.
+/// Whether all conditions of a webhook hold. One condition that is false decides, even if others fail.
 ///
-/// `served` is the resource as which the webhook gets the request, and `object` and `old` are in its version.
+/// `served` is the resource as which the webhook receives the request; `object` and `old` are in its version.
 ///
 /// # Errors
-/// 403 if a condition cannot be evaluated, unless the failure policy ignores that: then the webhook is not called.
+/// 403 if a condition cannot be evaluated, unless the failure policy is `Ignore`; then the webhook is not called.
 pub(super) fn hold(
     webhook: &Webhook,
     attributes: &Attributes<'_>,
@@ -102,7 +102,7 @@ pub(super) fn hold(
     Err(ApiError::forbidden(&resource.group, &resource.plural, name, &why))
 }
 
-/// Evaluates a condition. Permissions that it checks are looked up in the authorizer.
+/// Evaluates a condition, and answers its queries about permissions.
 fn evaluate(
     program: &Program,
     attributes: &Attributes<'_>,

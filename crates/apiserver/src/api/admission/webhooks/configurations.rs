@@ -1,4 +1,4 @@
-//! Webhooks of all configurations of a kind, parsed when a configuration changes.
+//! Webhooks of all configurations of a kind. A configuration is parsed when it changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ const GROUP: &str = "admissionregistration.k8s.io";
 /// Webhooks in the order in which they are called.
 pub(super) type Webhooks = Arc<[Arc<Webhook>]>;
 
-/// Observer of the configurations of a kind.
+/// Observer of commits that holds the parsed configurations of a kind.
 pub(crate) struct Configurations {
     table: StorageKey,
     kind: TypeMeta,
     webhooks: RwLock<Webhooks>,
-    /// Parsed configurations by name. Held while the store is read, so that the latest state is parsed last.
+    /// Parsed configurations by name. The lock is held while the store is read, so that the latest state is parsed last.
     parsed: Mutex<BTreeMap<String, Parsed>>,
 }
 

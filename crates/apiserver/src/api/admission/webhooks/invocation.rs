@@ -15,10 +15,10 @@ use crate::kind::registry::ServedKind;
 use crate::metrics::{WebhookLabels, WebhookOutcome};
 use crate::webhook_client::TimeoutQuery;
 
-/// A request as a webhook gets it.
+/// A request in the form in which a webhook receives it.
 pub(super) struct Invocation<'a> {
     pub(super) attributes: &'a Attributes<'a>,
-    /// Resource as which the webhook gets the request.
+    /// Resource as which the webhook receives the request.
     pub(super) served: &'a ServedKind,
     pub(super) object: Option<&'a Value>,
     pub(super) old: Option<&'a Value>,
@@ -27,15 +27,15 @@ pub(super) struct Invocation<'a> {
 /// Reason why a webhook does not allow a request.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The call failed, so that the failure policy decides.
+    /// The call failed; the failure policy decides.
     Call(String),
     /// The webhook denies the request.
     Denied(ApiError),
-    /// The request ends with this error.
+    /// The request is refused with this error, whatever the failure policy.
     Refused(ApiError),
 }
 
-/// Result of a call, and warnings for the client, which it gets in each case.
+/// Result of a call, and warnings, which the client receives in each case.
 pub(super) struct Outcome {
     pub(super) warnings: Vec<String>,
     pub(super) result: Result<Response, Failure>,
@@ -109,7 +109,7 @@ pub(super) fn measure<T>(
     attributes.cluster.metrics.webhooks.observe(labels, outcome, since.elapsed());
 }
 
-/// Returns the error for a request that a webhook does not allow; `None` if the failure is ignored.
+/// Returns the error for a request that a webhook does not allow; `None` if the failure policy ignores the failure.
 pub(super) fn consequence(webhook: &Webhook, failure: Failure) -> Option<ApiError> {
     let why = match failure {
         Failure::Denied(error) | Failure::Refused(error) => return Some(error),

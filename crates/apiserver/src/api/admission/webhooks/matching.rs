@@ -1,4 +1,4 @@
-//! Rules and selectors: whether a webhook is interested in a request.
+//! Matching by rules and selectors: whether a webhook is called for a request, and in which version of the resource.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::kind::registry::ServedKind;
 use crate::kind::resource::Resource;
 use crate::store::{Key, TypeMeta};
 
-/// Kinds that configure admission and are never reviewed.
+/// Kinds that configure admission. Webhooks never review them.
 const EXEMPT: [&str; 6] = [
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -28,13 +28,13 @@ pub(super) fn is_exempt(attributes: &Attributes<'_>) -> bool {
     attributes.kind.group == "admissionregistration.k8s.io" && EXEMPT.contains(&attributes.kind.kind)
 }
 
-/// Requests of some resources.
+/// A rule: operations on resources.
 #[derive(Debug)]
 pub(super) struct Rule {
     operations: Vec<String>,
     groups: Vec<String>,
     versions: Vec<String>,
-    /// Pairs of resource and subresource.
+    /// Pairs of resource and subresource, each of which may be `*`.
     resources: Vec<(String, String)>,
     scope: Scope,
 }
@@ -69,7 +69,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule matches a request, as one for `resource`.
+    /// Whether the rule matches a request if it is seen as a request for `resource`.
     fn matches(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
         let is_cluster_scoped = attributes.namespace.is_empty() || is_namespace(attributes.served);
         let in_scope = match self.scope {
@@ -100,26 +100,27 @@ pub(super) fn operation_name(operation: Operation) -> &'static str {
     }
 }
 
-/// Resource as which a webhook gets the request.
+/// Resource as which a webhook receives the request.
 #[derive(Debug, Clone)]
 pub(super) enum As {
-    /// That of the request.
+    /// The resource of the request.
     Requested,
     /// The same resource in another version, or in another group.
     Equivalent(Arc<ServedKind>),
 }
 
-/// Returns the resource as which a webhook gets the request; `None` if it is not called. Match conditions are not evaluated.
+/// Returns the resource as which a webhook receives the request; `None` if its rules or selectors do not match. Match conditions are not
+/// evaluated here.
 ///
 /// # Errors
-/// 404 if the namespace, whose labels decide, does not exist.
+/// 404 if the namespace, whose labels the selector needs, does not exist.
 pub(super) fn matches(
     webhook: &Webhook,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
     equivalents: &Equivalents,
 ) -> Result<Option<As>, ApiError> {
-    // First, because it costs least and decides most often.
+    // Rules come first, because they cost least and decide most often.
     let Some(form) = matching_form(webhook, attributes, equivalents) else { return Ok(None) };
     if !selects_object(webhook.object_selector.as_ref(), attributes, object) {
         return Ok(None);
@@ -141,7 +142,7 @@ fn matching_form(webhook: &Webhook, attributes: &Attributes<'_>, equivalents: &E
     webhook.rules.iter().find_map(of_rule).map(As::Equivalent)
 }
 
-/// Whether the object before or after the request has the labels.
+/// Whether the object selector matches the object before or after the request.
 fn selects_object(
     selector: Option<&LabelSelector>,
     attributes: &Attributes<'_>,
@@ -159,7 +160,7 @@ fn selects_object(
     objects.into_iter().any(|object| selector.matches(object))
 }
 
-/// Whether the namespace has the labels. Objects without a namespace are always selected, namespaces by their own labels.
+/// Whether the namespace selector matches. Objects without a namespace always match; for a namespace its own labels count.
 fn selects_namespace(
     selector: Option<&LabelSelector>,
     attributes: &Attributes<'_>,
@@ -196,7 +197,7 @@ mod tests {
     use crate::request::query::{DeleteOptions, Write, WriteOptions};
     use crate::testing;
 
-    /// Checks which of the requests `OPERATION path` a rule matches.
+    /// Checks which requests of the form `OPERATION path` a rule matches.
     fn check(rule: &Value, requests: &[(&str, Operation, bool)]) {
         let server = testing::server();
         let rule = Rule::read(rule);

@@ -1,18 +1,20 @@
-//! Plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: calls of the webhooks that MutatingWebhookConfigurations and
-//! ValidatingWebhookConfigurations name.
+//! Plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: calls of the webhooks in MutatingWebhookConfigurations and
+//! ValidatingWebhookConfigurations.
 //!
 //! Rules, in the order in which they apply:
 //!
-//! - Configurations and policies of admission are never reviewed, so that a broken webhook can be removed.
-//! - A webhook is called if one of its rules matches, or, with `matchPolicy: Equivalent`, matches the same resource in another
-//!   version, in which it then gets the objects; and if its selectors and all of its match conditions hold.
-//! - Mutating webhooks are called one after the other, by the name of their configuration and their place in it. If one changes the
+//! - Webhook configurations and admission policies are never reviewed, so that a broken webhook can be removed.
+//! - A webhook is called if one of its rules matches the request, and its selectors and all of its match conditions hold. With
+//!   `matchPolicy: Equivalent`, a rule also matches requests for the same resource in another version; the webhook then receives the
+//!   objects in the version of its rule.
+//! - Mutating webhooks are called one after the other, ordered by the name of their configuration and their place in it. If one changes the
 //!   object, the plugins of the server run once more, and so do earlier webhooks with `reinvocationPolicy: IfNeeded`.
-//! - Validating webhooks are called at the same time. Of several errors the first in that order is returned; kube-apiserver returns
-//!   the one that comes first in time.
+//! - Validating webhooks are called at the same time. Of several errors, the first in that order is returned. (kube-apiserver returns the
+//!   error that arrives first.)
 //! - A call that fails refuses the request with 500, unless the `failurePolicy` is `Ignore`. A denial always refuses it.
 //!
-//! A configuration takes effect with its commit. Audit annotations are accepted and dropped, because there is no audit log.
+//! A configuration takes effect with its commit. Audit annotations of responses are checked and then dropped: audit events have no
+//! annotations.
 
 mod conditions;
 mod configurations;

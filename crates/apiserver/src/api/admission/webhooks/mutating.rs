@@ -18,7 +18,7 @@ use super::webhook::Webhook;
 use crate::api::admission::{Attributes, ObjectKind, restore_managed_fields};
 use crate::kind::registry::ServedKind;
 
-/// Calls mutating webhooks, in one round or two.
+/// Calls mutating webhooks, in one or two rounds.
 pub(in crate::api::admission) struct MutatingWebhooks {
     configurations: Arc<Configurations>,
     equivalents: Equivalents,
@@ -29,7 +29,7 @@ pub(in crate::api::admission) struct Round {
     webhooks: Webhooks,
     /// Whether a webhook changed the object, so that a second round follows.
     changed: bool,
-    /// Webhooks to be called again if the object changes, by their place.
+    /// Called webhooks with `reinvocationPolicy: IfNeeded`, by their place. They are called again if the object changes.
     called: Vec<usize>,
     /// Webhooks that are called in the second round.
     again: Vec<usize>,
@@ -38,12 +38,12 @@ pub(in crate::api::admission) struct Round {
 }
 
 impl Round {
-    /// Whether the plugins of the server and a second round have to follow.
+    /// Whether a webhook changed the object, so that the plugins of the server and a second round must follow.
     pub(in crate::api::admission) fn changed(&self) -> bool {
         self.changed
     }
 
-    /// Calls the webhooks again that were called before a change.
+    /// Schedules the webhooks that were called before a change for the second round.
     fn note_change(&mut self) {
         self.changed = true;
         self.again.append(&mut self.called);
@@ -61,12 +61,12 @@ impl MutatingWebhooks {
         Arc::clone(&self.configurations)
     }
 
-    /// Whether there is a webhook that may have to review a request.
+    /// Whether webhooks exist that may have to review a request.
     pub(in crate::api::admission) fn review(&self, attributes: &Attributes<'_>) -> bool {
         self.configurations.has_webhooks() && !is_exempt(attributes)
     }
 
-    /// Calls the webhooks: the first round.
+    /// Calls the webhooks in a first round.
     ///
     /// # Errors
     /// The error of the first webhook that refuses.
@@ -82,7 +82,7 @@ impl MutatingWebhooks {
         Ok(round)
     }
 
-    /// Calls webhooks a second time, after a change that they have not seen.
+    /// Calls webhooks in a second round, because the object changed after their call.
     ///
     /// # Errors
     /// The error of the first webhook that refuses.
@@ -99,7 +99,7 @@ impl MutatingWebhooks {
         self.run(attributes, object, &mut round, Some(&again)).await
     }
 
-    /// Calls all webhooks, or those of `only`.
+    /// Calls all webhooks, or only those at the places in `only`.
     async fn run(
         &self,
         attributes: &Attributes<'_>,
@@ -181,10 +181,10 @@ async fn call(
 
 /// Result of a webhook that allows a request.
 enum Reply {
-    /// Its match conditions do not hold.
+    /// The match conditions of the webhook do not hold.
     NotCalled,
     Unchanged,
-    /// The object with the patch, in the version of the request.
+    /// The patched object, in the version of the request.
     Patched(Value),
 }
 
@@ -222,7 +222,7 @@ fn patched(
 /// Decodes a patched object of `served`, completes it, and returns it in the version of the request.
 ///
 /// # Errors
-/// 500 if it cannot be decoded or converted, 422 if a custom object changed its type.
+/// 500 if the object cannot be decoded or converted, 422 if a custom object changed its type.
 async fn decoded(
     attributes: &Attributes<'_>,
     served: &ServedKind,
@@ -244,7 +244,7 @@ async fn decoded(
     Ok(object)
 }
 
-/// Checks that a patched object is still of its kind. A missing type is restored.
+/// Checks that a patched object still has its kind. A missing type is restored.
 fn check_type(
     attributes: &Attributes<'_>,
     served: &ServedKind,

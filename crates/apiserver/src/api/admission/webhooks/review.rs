@@ -1,4 +1,4 @@
-//! AdmissionReviews: the request that a webhook gets, and the meaning of its response.
+//! AdmissionReviews: the request that a webhook receives, and its response.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -14,11 +14,11 @@ use crate::api::admission::Attributes;
 use crate::kind::registry::ServedKind;
 use crate::webhook_client::{decode_review, wrong_type};
 
-/// Decoder that accepts, like Go's, unused bits in the last symbol.
+/// Decoder that accepts unused bits in the last symbol, like Go's.
 const GO_BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// The only type of patches.
+/// The only type of patches in Kubernetes.
 pub(super) const JSON_PATCH: &str = "JSONPatch";
 
 /// Version of AdmissionReviews.
@@ -52,7 +52,7 @@ pub(super) enum WebhookKind {
     Validating,
 }
 
-/// Builds a review. `served` is the resource as which the webhook gets the request, and `object` and `old` are in its version.
+/// Builds a review. `served` is the resource as which the webhook receives the request; `object` and `old` are in its version.
 pub(super) fn request(
     attributes: &Attributes<'_>,
     served: &ServedKind,
@@ -69,12 +69,12 @@ pub(super) fn request(
     json!({"kind": "AdmissionReview", "apiVersion": version.api_version(), "request": request})
 }
 
-/// Returns the fields of a request that are short: those that match conditions can use.
+/// Returns the fields of a request except for the objects and the options: those that match conditions can use.
 pub(super) fn fields(attributes: &Attributes<'_>, served: &ServedKind, object: Option<&Value>) -> Value {
     let own = &attributes.served.resource;
     let requested = &attributes.kind;
     let requested = json!({"group": requested.group, "version": requested.version, "kind": requested.kind});
-    // Other kinds, such as `Scale`, are the same for all versions of a resource.
+    // Other kinds, such as `Scale`, are equal for all versions of a resource.
     let kind = if attributes.is_of_resource() {
         let resource = &served.resource;
         json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
@@ -107,7 +107,7 @@ pub(super) fn fields(attributes: &Attributes<'_>, served: &ServedKind, object: O
         "userInfo": user_info,
         "dryRun": attributes.dry_run,
     });
-    // A generated name is only known when the object has it.
+    // A generated name is only known from the object.
     let of_object = object.map_or("", |object| metadata::text(object, "name"));
     let name = if attributes.name.is_empty() { of_object } else { attributes.name };
     for (field, value) in [
@@ -127,19 +127,19 @@ pub(super) fn fields(attributes: &Attributes<'_>, served: &ServedKind, object: O
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Response {
     pub(super) allowed: bool,
-    /// JSON patch; empty if there is none.
+    /// JSON patch; empty without a patch.
     pub(super) patch: Vec<u8>,
-    /// Empty if there is no patch.
+    /// Type of the patch; empty without a patch.
     pub(super) patch_type: String,
-    /// A `Status`, or null.
+    /// Reason of a denial: a `Status`, or null.
     pub(super) status: Value,
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads the review that a webhook answered with.
+/// Reads the review with which a webhook answered.
 ///
 /// # Errors
-/// The reason why the call counts as failed, with its step.
+/// The reason why the call failed, with the step that failed.
 pub(super) fn response(
     body: &[u8],
     version: ReviewVersion,
@@ -157,7 +157,7 @@ pub(super) fn response(
     let warnings = response["warnings"].as_array().into_iter().flatten();
     Ok(Response {
         allowed: response["allowed"] == true,
-        // Of reviews of v1beta1 the type is not read.
+        // The type of the patch is not read from reviews of v1beta1.
         patch_type: match (patch.is_empty(), version) {
             (true, _) => String::new(),
             (false, ReviewVersion::V1) => response["patchType"].as_str().unwrap_or_default().to_owned(),
@@ -213,7 +213,7 @@ fn check_types(review: &Value, version: ReviewVersion) -> Result<(), String> {
     Ok(())
 }
 
-/// Decodes base64 as Go does, which reports the first byte that is not in its alphabet.
+/// Decodes base64 as Go does. The error names the first byte outside the alphabet.
 fn decode_patch(text: &str) -> Result<Vec<u8>, String> {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     GO_BASE64.decode(&text).map_err(|error| {
@@ -225,8 +225,7 @@ fn decode_patch(text: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Checks that the response is one to the request, and that its patch fits the kind of the webhook. Reviews of v1beta1 are hardly
-/// checked.
+/// Checks that the response belongs to the request, and that its patch fits the kind of the webhook. Few rules apply to reviews of v1beta1.
 fn verify(
     review: &Value,
     version: ReviewVersion,
@@ -284,7 +283,7 @@ pub(super) fn denial(webhook: &Webhook, status: &Value) -> ApiError {
         ("", why) | (why, _) => format!("{denied}: {why}"),
     };
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-    // Codes above 999 cannot be sent.
+    // Codes above 999 are not valid in HTTP.
     let code = code.filter(|code| (400..1000).contains(code)).unwrap_or(400);
     ApiError::from_status(status, code, message)
 }
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_has_the_fields_that_fit_its_webhook() {
+    fn a_response_is_refused_unless_its_fields_fit_the_kind_of_webhook() {
         use WebhookKind::{Mutating, Validating};
         let patch = json!({"uid": "u", "allowed": true, "patch": "W10=", "patchType": "JSONPatch"});
         let invalid = |why: &str| format!("received invalid webhook response: {why}");
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_without_a_type_is_none_of_v1() {
+    fn a_review_without_a_type_is_refused_in_v1() {
         let read = |version| response(br#"{"response":{"uid":"u"}}"#, version, WebhookKind::Mutating, "u");
         assert_eq!(
             read(ReviewVersion::V1).unwrap_err(),

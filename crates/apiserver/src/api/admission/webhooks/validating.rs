@@ -37,7 +37,7 @@ impl ValidatingWebhooks {
         Arc::clone(&self.configurations)
     }
 
-    /// Whether there is a webhook that may have to review a request.
+    /// Whether webhooks exist that may have to review a request.
     pub(in crate::api::admission) fn review(&self, attributes: &Attributes<'_>) -> bool {
         self.configurations.has_webhooks() && !is_exempt(attributes)
     }
@@ -45,7 +45,7 @@ impl ValidatingWebhooks {
     /// Calls the webhooks, all at the same time.
     ///
     /// # Errors
-    /// The error of the first webhook, in the order of the configurations, that refuses.
+    /// The error of the first webhook that refuses, in the order of the configurations.
     pub(in crate::api::admission) async fn validate(
         &self,
         attributes: &Attributes<'_>,
@@ -58,7 +58,7 @@ impl ValidatingWebhooks {
                 invoked.push((webhook, form));
             }
         }
-        // Converted once for each version, and not for the version of the request.
+        // Objects are converted once for each version other than that of the request.
         let mut versions: Vec<Version> = Vec::new();
         for (_, form) in &invoked {
             if let As::Equivalent(served) = form
@@ -87,7 +87,7 @@ impl ValidatingWebhooks {
         }
         let calls = invocations.iter().map(|(webhook, invocation)| call(webhook, invocation));
         let calls: Vec<_> = calls.collect();
-        // All are awaited, so that their warnings reach the client.
+        // All outcomes are awaited, so that their warnings reach the client.
         let outcomes: Vec<_> = stream::iter(calls).buffered(PARALLEL).collect().await;
         let mut refused = None;
         for (webhook, outcome) in outcomes {
@@ -102,7 +102,7 @@ impl ValidatingWebhooks {
     }
 }
 
-/// Calls a webhook, and returns the outcome with it.
+/// Calls a webhook. Returns the webhook with the outcome.
 fn call<'a>(webhook: &'a Webhook, invocation: &'a Invocation<'a>) -> BoxFuture<'a, (&'a Webhook, Outcome)> {
     let call = async move {
         let since = Instant::now();
@@ -113,7 +113,7 @@ fn call<'a>(webhook: &'a Webhook, invocation: &'a Invocation<'a>) -> BoxFuture<'
     call.boxed()
 }
 
-/// Objects of a request in another version.
+/// The objects of a request in another version.
 struct Version {
     served: Arc<ServedKind>,
     object: Option<Value>,

@@ -1,4 +1,4 @@
-//! The same resource in other versions and groups, and objects in them.
+//! Other versions and groups of a resource, and conversion of objects to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::state::ClusterState;
 #[derive(Default)]
 pub(super) struct Equivalents(Mutex<Tables>);
 
-/// Resources by the table of their objects, of tables with more than one.
+/// Resources, grouped by the table of their objects. Only tables with several resources are listed.
 #[derive(Default)]
 struct Tables {
-    /// Version of the registry from which they come.
+    /// Version of the registry from which the groups were computed.
     registry: u64,
     resources: Arc<BTreeMap<StorageKey, Vec<Arc<ServedKind>>>>,
 }
 
 impl Equivalents {
-    /// Returns the other resources with the same objects that have the subresource.
+    /// Returns the other resources that share the objects of a resource and have the subresource.
     pub(super) fn of(
         &self,
         cluster: &ClusterState,
@@ -68,8 +68,8 @@ fn has_subresource(served: &ServedKind, subresource: &str) -> bool {
     }
 }
 
-/// Converts an object under review to another version, by the webhook of its definition if there is one. Objects of kinds that are
-/// not those of the resource, such as a `Scale`, are the same in all versions.
+/// Converts an object under review to another version, by the conversion webhook of its definition if there is one. Objects of other kinds
+/// than the resource's, such as a `Scale`, are equal in all versions.
 ///
 /// # Errors
 /// 500 if the conversion webhook fails.

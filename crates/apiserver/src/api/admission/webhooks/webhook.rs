@@ -1,4 +1,4 @@
-//! A webhook of a configuration, parsed.
+//! A parsed webhook of a configuration.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::matching::Rule;
 use super::review::ReviewVersion;
 use crate::webhook_client::ClientConfig;
 
-/// Name and properties of a webhook.
+/// Name and settings of a webhook.
 #[derive(Debug)]
 pub(super) struct Webhook {
     /// Name such as `pods.example.com`.
@@ -20,11 +20,11 @@ pub(super) struct Webhook {
     pub(super) rules: Vec<Rule>,
     pub(super) matches_equivalent: bool,
     pub(super) ignores_failure: bool,
-    /// Whether calls of a dry run are free of side effects.
+    /// Whether the webhook has no side effects in a dry run (`sideEffects`).
     pub(super) supports_dry_run: bool,
     pub(super) reinvoked_if_needed: bool,
     pub(super) timeout: Duration,
-    /// `None` selects nothing: the stored selector is invalid.
+    /// Namespaces of the objects to review; `None` selects none, because the stored selector is invalid.
     pub(super) namespace_selector: Option<LabelSelector>,
     pub(super) object_selector: Option<LabelSelector>,
     /// First version of the list that the server knows.
@@ -33,7 +33,7 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    /// Reads a valid webhook. Connections of the `former` state of the webhook are kept if it is reached in the same way.
+    /// Reads a valid webhook. It takes over the connections of its `former` state if it is still reached in the same way.
     pub(super) fn read(hook: &Value, former: Option<&Self>) -> Self {
         let client = Arc::new(ClientConfig::read(&hook["clientConfig"]));
         let client = match former {

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// Objects, one line each: `plural namespace/name uid`, and the time of deletion.
+/// Objects, one per line: `plural namespace/name uid`, and optionally the time of deletion.
 struct Cluster(&'static str);
 
 impl Objects for Cluster {
@@ -44,7 +44,7 @@ fn at(time: &str) -> Timestamp {
     format!("2026-01-02T{time}Z").parse().unwrap()
 }
 
-/// Compares the user of a token with these claims at a time of its day.
+/// Compares the user of a token with these claims at a time of day.
 #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
 fn check(claims: &Claims, time: &str, cluster: &'static str, expected: Expect) {
     let issuer = Issuer::from_seed(1);
@@ -69,7 +69,7 @@ fn check(claims: &Claims, time: &str, cluster: &'static str, expected: Expect) {
 }
 
 #[test]
-fn a_token_is_that_of_its_account() {
+fn a_token_has_the_user_and_groups_of_its_account() {
     check(
         &claims(bound(), &[]),
         "12:00:00",
@@ -103,7 +103,7 @@ fn a_token_is_that_of_its_account() {
 }
 
 #[test]
-fn a_token_holds_for_its_time_and_a_minute() {
+fn a_token_is_valid_for_its_lifetime_and_a_minute_of_leeway() {
     let token = claims(bound(), &[]);
     let user = expect![[r"
         system:serviceaccount:a:robot u1 system:serviceaccounts+system:serviceaccounts:a+system:authenticated
@@ -115,7 +115,7 @@ fn a_token_holds_for_its_time_and_a_minute() {
 }
 
 #[test]
-fn a_token_ends_with_what_it_belongs_to() {
+fn a_token_becomes_invalid_with_an_object_it_is_bound_to() {
     let gone = || expect!["service account token has been invalidated"];
     check(&claims(bound(), &[]), "12:00:00", "", gone());
     check(
@@ -145,7 +145,7 @@ fn a_token_ends_with_what_it_belongs_to() {
 }
 
 #[test]
-fn what_others_signed_or_changed_is_refused() {
+fn a_token_signed_by_others_or_changed_is_refused() {
     let issuer = Issuer::from_seed(1);
     let token = issuer.sign(&claims(bound(), &[]));
     let ask = |token: &str| issuer.user_of(token, &[ISSUER.to_owned()], at("12:00:00"), &Cluster(ALL));
@@ -170,7 +170,7 @@ fn what_others_signed_or_changed_is_refused() {
 }
 
 #[test]
-fn a_text_is_ours_by_its_issuer_alone() {
+fn a_token_claims_to_be_ours_by_its_issuer_alone() {
     let of = |payload: &str| format!("x.{}.y", BASE64.encode(payload));
     let issuer = Issuer::from_seed(1);
     assert!(issuer.claims_to_be_ours(&of(r#"{"iss":"https://kubernetes.default.svc"}"#)));
@@ -189,10 +189,10 @@ fn a_text_is_ours_by_its_issuer_alone() {
     }
 }
 
-/// Tokens that given keys sign, of another issuer.
+/// Tokens that given keys sign, with an issuer of their own.
 #[cfg(feature = "tls")]
 #[test]
-fn tokens_of_given_keys_are_those_of_their_issuer() {
+fn tokens_of_given_keys_are_valid_only_with_their_issuer() {
     let issuer = |name: &str| {
         let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
         Issuer::Keys(ServiceAccountKeys::from_pem(name, key.as_bytes()).unwrap())
@@ -205,13 +205,13 @@ fn tokens_of_given_keys_are_those_of_their_issuer() {
     let ask = |issuer: &Issuer, token: &str| issuer.user_of(token, &audiences, at("12:00:00"), &Cluster(ALL));
     assert_eq!(ask(&ours, &token).unwrap().0.name, "system:serviceaccount:a:robot");
     assert_eq!(ask(&theirs, &token).unwrap_err(), "invalid signature");
-    // A public key used as a secret, or no key, makes no valid signature.
+    // A signature made with a public key as secret, or with no key, is invalid.
     let secret = Issuer::from_seed(1).sign(&claims);
     assert_eq!(ask(&ours, &secret).unwrap_err(), "invalid signature");
     let parts: Vec<&str> = token.split('.').collect();
     let none = BASE64.encode(r#"{"alg":"none"}"#);
     assert_eq!(ask(&ours, &format!("{none}.{}.", parts[1])).unwrap_err(), "invalid signature");
-    // Another issuer with the same key.
+    // The key signs a token of another issuer.
     let mut other = claims.clone();
     other.iss = "https://b".to_owned();
     assert_eq!(ask(&ours, &ours.sign(&other)).unwrap().1, audiences, "the issuer is not the caller's choice");

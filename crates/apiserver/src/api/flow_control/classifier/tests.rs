@@ -19,7 +19,7 @@ fn classifier(schemas: &[(&str, Value)]) -> Classifier {
     Classifier::new(schemas.iter().map(schema), levels)
 }
 
-/// A rule for all users and these requests.
+/// Builds a rule for all users and these requests.
 fn of_all(resources: &Value, paths: &Value) -> Value {
     json!({
         "subjects": [{"kind": "Group", "group": {"name": "*"}}],
@@ -52,7 +52,7 @@ fn takes(resources: &Value, paths: &Value, method: &str, uri: &str) -> bool {
 }
 
 #[test]
-fn the_lowest_precedence_has_it_then_the_first_name() {
+fn the_lowest_precedence_wins_then_the_first_name() {
     let (resources, paths) = everything();
     let rule = || of_all(&resources, &paths);
     let order = |schemas: &[&str]| {
@@ -66,7 +66,7 @@ fn the_lowest_precedence_has_it_then_the_first_name() {
 }
 
 #[test]
-fn users_are_meant_by_name_by_group_or_as_a_service_account() {
+fn rules_match_users_by_name_group_or_service_account() {
     let (resources, paths) = everything();
     let is = |subject: &Value, user: &UserInfo| {
         let rule = json!({"subjects": [subject], "resourceRules": resources, "nonResourceRules": paths});
@@ -85,7 +85,7 @@ fn users_are_meant_by_name_by_group_or_as_a_service_account() {
 }
 
 #[test]
-fn resources_are_meant_by_verb_group_resource_and_namespace() {
+fn rules_match_resources_by_verb_group_resource_and_namespace() {
     let one = |verb: &str, group: &str, resource: &str, namespaces: &Value, cluster: bool| {
         json!([{
             "verbs": [verb], "apiGroups": [group], "resources": [resource], "namespaces": namespaces,
@@ -111,7 +111,7 @@ fn resources_are_meant_by_verb_group_resource_and_namespace() {
 }
 
 #[test]
-fn paths_stand_for_what_is_below_them() {
+fn a_path_also_matches_paths_below_it() {
     let none = json!([]);
     let path = |path: &str| json!([{"verbs": ["get"], "nonResourceURLs": [path]}]);
     assert!(takes(&none, &path("/healthz"), "GET", "/healthz?verbose"));
