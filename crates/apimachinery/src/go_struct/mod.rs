@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use messages::{has_kind, message, message_of_kind};
-pub use round_trip::{complete, forget_empty};
+pub use round_trip::{complete, forget_empty, recall_empty};
 
 /// A Go struct. Its fields are parsed on first use.
 pub struct Message {

@@ -150,6 +150,25 @@ pub fn forget_empty(message: &Message, object: &mut Value) {
     }
 }
 
+/// Reverses [`forget_empty`]: puts the empty lists and maps of `typed` back where `stored` has null.
+pub fn recall_empty(typed: &Value, stored: &mut Value) {
+    match (typed, stored) {
+        (Value::Array(list), stored @ Value::Null) if list.is_empty() => *stored = Value::Array(Vec::new()),
+        (Value::Object(map), stored @ Value::Null) if map.is_empty() => *stored = json!({}),
+        (Value::Object(typed), Value::Object(stored)) => {
+            for (name, value) in typed {
+                if let Some(stored) = stored.get_mut(name) {
+                    recall_empty(value, stored);
+                }
+            }
+        }
+        (Value::Array(typed), Value::Array(stored)) => {
+            typed.iter().zip(stored).for_each(|(typed, stored)| recall_empty(typed, stored));
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,5 +246,26 @@ mod tests {
             json!({"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": 0.5}}),
             &json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}),
         );
+    }
+
+    #[test]
+    fn forgotten_empty_values_are_recalled_where_they_were() {
+        let role = json!({"metadata": {}, "rules": [], "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {}}]}});
+        let mut stored = role.clone();
+        forget_empty(
+            super::super::message_of_kind("rbac.authorization.k8s.io/v1", "ClusterRole").unwrap(),
+            &mut stored,
+        );
+        assert_eq!((&stored["rules"], stored["metadata"].is_object()), (&Value::Null, true));
+        stored["metadata"]["generation"] = json!(2);
+        recall_empty(&role, &mut stored);
+        let mut expected = role;
+        expected["metadata"]["generation"] = json!(2);
+        assert_eq!(stored, expected);
+        // Values that were set meanwhile stay.
+        stored["rules"] = json!([{"verbs": ["get"]}]);
+        let set = stored.clone();
+        recall_empty(&json!({"rules": []}), &mut stored);
+        assert_eq!(stored, set);
     }
 }

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cluster;
+mod empty_lists;
 mod hostile;
 mod sockets;

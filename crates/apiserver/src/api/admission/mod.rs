@@ -193,6 +193,14 @@ impl Admission {
         Ok(round)
     }
 
+    /// Whether there is a validating webhook that may have to review a request.
+    pub(crate) fn asks_validating_webhooks(&self, attributes: &Attributes<'_>) -> bool {
+        self.plugins.iter().any(|plugin| match plugin {
+            Plugin::ValidatingWebhooks(webhooks) => webhooks.review(attributes),
+            _ => false,
+        })
+    }
+
     /// Runs the validating chain: stage 7.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kube_apimachinery::managed_fields;
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::{ApiError, FieldError};
+use kube_apimachinery::{go_struct, managed_fields};
 use serde_json::Value;
 
 use super::reply::{self, Reply};
@@ -181,13 +181,24 @@ pub(crate) async fn change(
             // metadata is restored.
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
+        let asks_webhooks = matches!(reviewed, Reviewed::Object)
+            && !served.is_custom()
+            && admission.asks_validating_webhooks(&call.attributes(operation, Some(&old)));
+        let typed = asks_webhooks.then(|| new.clone());
         prepare(call, &old, &mut new)?;
         if ownership == Ownership::Tracked {
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         match reviewed {
             Reviewed::Object => {
-                admission.validate(&call.attributes(operation, Some(&old)), Some(&new)).await?;
+                // Webhooks see the empty lists, which are stored as null.
+                let seen = typed.map(|typed| {
+                    let mut seen = new.clone();
+                    go_struct::recall_empty(&typed, &mut seen);
+                    seen
+                });
+                let attributes = call.attributes(operation, Some(&old));
+                admission.validate(&attributes, Some(seen.as_ref().unwrap_or(&new))).await?;
             }
             Reviewed::Part(part) => {
                 let (before, after) = (part.shown(call, &old)?, part.shown(call, &new)?);
