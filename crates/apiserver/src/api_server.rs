@@ -24,11 +24,12 @@ use crate::controllers::event_ttl::EVENT_TTL;
 use crate::faults::{Faults, Injector};
 use crate::http::{ApiService, BodyLimit, Core, Server};
 use crate::kinds::builtin;
+use crate::kinds::builtin::service_pool::ServiceRange;
 use crate::listener::{ListenError, ListenOptions, Listener};
 use crate::state::clock::Clock;
 #[cfg(feature = "persistence")]
 use crate::state::persistence::{DataFile, DataFileError, Journal};
-use crate::state::{ClusterState, Commit, CommitObserver, Contents};
+use crate::state::{ClusterState, Commit, CommitObserver, Contents, Services};
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
 use crate::user::UserInfo;
 use crate::webhook_client::{WebhookClient, WebhookTransport};
@@ -86,6 +87,8 @@ pub struct Options {
     /// Addresses of services by namespace and name, for webhooks that a `clientConfig` names by their service. Nothing routes
     /// cluster IPs here. Services without an entry are reached at their EndpointSlices, or else at their cluster IP.
     pub service_addresses: BTreeMap<(String, String), SocketAddr>,
+    /// Range of the cluster IPs of Services, like kube-apiserver's `--service-cluster-ip-range`. The default is `10.96.0.0/12`.
+    pub service_range: ServiceRange,
     /// Admission plugins that are switched on or off, whatever the [profile](Self::profile) says.
     pub admission_plugins: BTreeMap<AdmissionPlugin, Switch>,
 }
@@ -116,6 +119,7 @@ impl Default for Options {
             event_ttl: EVENT_TTL,
             webhook_transport: None,
             service_addresses: BTreeMap::new(),
+            service_range: ServiceRange::default(),
             admission_plugins: BTreeMap::new(),
         }
     }
@@ -198,6 +202,13 @@ impl Options {
     #[must_use]
     pub fn service_address(mut self, namespace: &str, name: &str, address: SocketAddr) -> Self {
         self.service_addresses.insert((namespace.to_owned(), name.to_owned()), address);
+        self
+    }
+
+    /// Sets the [range](Self::service_range) of cluster IPs.
+    #[must_use]
+    pub fn service_range(mut self, range: ServiceRange) -> Self {
+        self.service_range = range;
         self
     }
 
@@ -322,6 +333,9 @@ impl ApiServer {
         for configurations in &configurations {
             observers.push(Box::new(Arc::clone(configurations)));
         }
+        let services =
+            Arc::new(Services::new(options.service_range, options.seed, options.service_addresses));
+        observers.push(Box::new(Arc::clone(&services)));
         let cluster = Arc::new(ClusterState::new(
             options.seed,
             clock,
@@ -329,11 +343,12 @@ impl ApiServer {
             contents,
             observers,
             WebhookClient::new(options.webhook_transport),
-            options.service_addresses,
+            Arc::clone(&services),
         ));
         // Before the bootstrap and the controllers, which then find all resources served.
         definitions.restore(&cluster);
         roles.restore(&cluster);
+        services.restore(&cluster);
         configurations.iter().for_each(|configurations| configurations.refresh(&cluster));
         bootstrap::create(&cluster);
         let mut controllers = JoinSet::new();

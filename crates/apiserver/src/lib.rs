@@ -104,8 +104,8 @@
 //!
 //! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults. Of its other validation, the rules
 //! that clients meet most often are implemented. Nothing acts on the objects: no pod runs, no certificate is
-//! signed, no policy is evaluated, and no APIService is proxied. Addresses and node ports are not allocated: a Service keeps
-//! those that the client set.
+//! signed, no policy is evaluated, and no APIService is proxied. Services get a cluster IP of [`Options::service_range`] and their
+//! node ports, but nothing answers there.
 //!
 //! Writes pass the [admission plugins](AdmissionPlugin) that kube-apiserver runs by default, without policies. Options
 //! switch them on and off.
@@ -203,6 +203,7 @@ pub use api::authentication::{
 pub use api::authorization::{AuthorizationMode, UnknownAuthorizationMode};
 pub use api_server::{ApiServer, Options, Profile, Switch};
 pub use http::{ApiService, GIT_VERSION};
+pub use kinds::builtin::service_pool::ServiceRange;
 pub use kube_clock::Epoch;
 #[cfg(feature = "tls")]
 pub use listener::{CannotGenerate, GeneratedCertificate, InvalidServingCertificate, ServingCertificate};

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount};
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -310,6 +310,7 @@ async fn the_api_server_gives_each_certificate_the_rights_of_its_user() {
     }
 
     // Tokens are signed with the key of the flags, and name the issuer of the flags.
+    let services = Api::<Service>::default_namespaced(administrator.clone());
     let accounts = Api::<ServiceAccount>::default_namespaced(administrator);
     let account = ServiceAccount {
         metadata: ObjectMeta { name: Some("builder".to_owned()), ..ObjectMeta::default() },
@@ -324,12 +325,16 @@ async fn the_api_server_gives_each_certificate_the_rights_of_its_user() {
     let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
     assert_eq!(claims["iss"], format!("https://127.0.0.1:{port}/"));
 
+    // Services have addresses of the range of the flags.
+    let own = services.get("kubernetes").await.unwrap().spec.unwrap().cluster_ip;
+    assert_eq!(own.as_deref(), Some("10.0.0.1"));
+
     let (succeeded, errors) = running.terminate();
     assert!(succeeded);
     assert_eq!(
         errors,
         "kube-apiserver-embedded in place of kube-apiserver: without effect: --allow-privileged, \
-         --etcd-servers, --service-cluster-ip-range\n"
+         --etcd-servers\n"
     );
 }
 

@@ -4,7 +4,7 @@
 //! listeners they name the one that was opened last, and keep its address when it closes.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
@@ -13,19 +13,18 @@ use crate::state::writer;
 use crate::state::{ClusterState, Refused};
 use crate::store::{Change, Key};
 
-/// Range of Service addresses.
-const RANGE: &str = "10.96.0.0/12";
-/// First address of the range.
-const CLUSTER_IP: &str = "10.96.0.1";
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
 /// Maximum number of attempts to update an object that other writes change meanwhile.
 const ATTEMPTS: usize = 64;
 
 /// Returns the objects that contain the address, as (group, plural, object).
-pub(super) fn objects(address: SocketAddr) -> [(&'static str, &'static str, Value); 3] {
+pub(super) fn objects(
+    cluster: &ClusterState,
+    address: SocketAddr,
+) -> [(&'static str, &'static str, Value); 3] {
     [
-        ("", "services", service(address)),
+        ("", "services", service(cluster.service_range().0, address)),
         ("", "endpoints", endpoints(address)),
         ("discovery.k8s.io", "endpointslices", endpoint_slice(address)),
     ]
@@ -34,20 +33,20 @@ pub(super) fn objects(address: SocketAddr) -> [(&'static str, &'static str, Valu
 /// Publishes a new address.
 pub(super) fn advertise(cluster: &ClusterState, address: SocketAddr) {
     cluster.set_address(address);
-    for (group, plural, object) in objects(address) {
+    for (group, plural, object) in objects(cluster, address) {
         replace(cluster, group, plural, object);
     }
 }
 
 /// The Service by which programs in the cluster find the server.
-fn service(address: SocketAddr) -> Value {
+fn service(cluster_ip: Ipv4Addr, address: SocketAddr) -> Value {
     json!({
         "metadata": {
             "name": NAME, "namespace": NAMESPACE,
             "labels": {"component": "apiserver", "provider": "kubernetes"},
         },
         "spec": {
-            "clusterIP": CLUSTER_IP, "clusterIPs": [CLUSTER_IP], "type": "ClusterIP", "sessionAffinity": "None",
+            "clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "type": "ClusterIP", "sessionAffinity": "None",
             "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": address.port()}],
         },
@@ -55,13 +54,13 @@ fn service(address: SocketAddr) -> Value {
     })
 }
 
-/// The ServiceCIDR of the range.
-pub(super) fn range(now: &str) -> Value {
+/// The ServiceCIDR of the range of cluster IPs.
+pub(super) fn range(cluster: &ClusterState) -> Value {
     json!({
         "metadata": {"name": NAME},
-        "spec": {"cidrs": [RANGE]},
+        "spec": {"cidrs": [cluster.service_range().1.to_string()]},
         "status": {"conditions": [{
-            "type": "Ready", "status": "True", "lastTransitionTime": now,
+            "type": "Ready", "status": "True", "lastTransitionTime": cluster.clock.now_seconds(),
             "reason": "", "message": "Kubernetes default Service CIDR is ready",
         }]},
     })

@@ -39,10 +39,10 @@ pub(crate) fn create(cluster: &ClusterState) {
         put(cluster, "flowcontrol.apiserver.k8s.io", "flowschemas", schema);
     }
     roles::create(cluster);
-    for (group, plural, object) in address::objects(cluster.address()) {
+    for (group, plural, object) in address::objects(cluster, cluster.address()) {
         put(cluster, group, plural, object);
     }
-    put(cluster, "networking.k8s.io", "servicecidrs", address::range(&cluster.clock.now_seconds()));
+    put(cluster, "networking.k8s.io", "servicecidrs", address::range(cluster));
     api_services::create(cluster);
 }
 

@@ -7,4 +7,4 @@ mod strategy;
 pub(crate) mod version;
 pub(crate) mod webhook_conversion;
 
-pub(crate) use strategy::{Strategy, WriteContext};
+pub(crate) use strategy::{Allocator, Strategy, Unallocated, WriteContext};

@@ -4,6 +4,7 @@
 //! only the rules in which it differs.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
 use kube_apimachinery::go;
@@ -29,6 +30,19 @@ impl WriteContext<'_> {
     }
 }
 
+/// Source of cluster IPs and node ports. It keeps what it gave until the write is committed or has failed.
+pub(crate) trait Allocator {
+    /// Takes an address: `wanted`, or a free one.
+    fn address(&mut self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, Unallocated>;
+
+    /// Takes a port: `wanted`, or a free one.
+    fn port(&mut self, wanted: Option<u16>) -> Result<u16, Unallocated>;
+}
+
+/// Reason why an address or a port is not available.
+#[derive(Debug)]
+pub(crate) struct Unallocated(pub(crate) String);
+
 /// Rules of a kind. `served` describes the kind in the version of the request; `subresource` is empty for the object itself.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     /// Sets defaults beyond those of the schema. Idempotent.
@@ -44,6 +58,24 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     /// Reverses [`convert_to_storage`](Self::convert_to_storage). Neither changes `apiVersion` and `kind`.
     fn convert_from_storage(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);
+    }
+
+    /// Whether [`allocate`](Self::allocate) does anything.
+    fn allocates(&self, served: &ServedKind) -> bool {
+        let _ = served;
+        false
+    }
+
+    /// Gives an object the addresses and ports that it needs, before it is prepared; `old` is its former state, `None` for a new
+    /// object. They have no owner.
+    fn allocate(
+        &self,
+        allocator: &mut dyn Allocator,
+        old: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), ApiError> {
+        let _ = (allocator, old, object);
+        Ok(())
     }
 
     /// Sets the server's fields in a new object. They have no owner.

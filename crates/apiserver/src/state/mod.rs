@@ -9,6 +9,7 @@ mod commits;
 pub(crate) mod deletion;
 #[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
 pub(crate) mod persistence;
+mod services;
 mod tap;
 mod turns;
 mod webhooks;
@@ -32,6 +33,7 @@ use self::clock::Clock;
 use self::commits::Commits;
 pub(crate) use self::commits::CommitsSubscription;
 use self::persistence::Journal;
+pub(crate) use self::services::{Reservation, Services};
 pub use self::tap::Commit;
 pub(crate) use self::tap::Tap;
 pub(crate) use self::turns::Turns;
@@ -85,8 +87,8 @@ pub(crate) struct ClusterState {
     webhooks: WebhookClient,
     /// Metrics of requests, watches and webhooks.
     pub(crate) metrics: Metrics,
-    /// Addresses of services by namespace and name, which take precedence over those in the store.
-    service_addresses: BTreeMap<(String, String), SocketAddr>,
+    /// Addresses of Services.
+    services: Arc<Services>,
 }
 
 /// Contents of a server when it starts.
@@ -128,7 +130,7 @@ impl ClusterState {
         Contents { mut store, journal }: Contents,
         observers: Vec<Box<dyn CommitObserver>>,
         webhooks: WebhookClient,
-        service_addresses: BTreeMap<(String, String), SocketAddr>,
+        services: Arc<Services>,
     ) -> Self {
         for storage in registry.tables() {
             store.open(storage);
@@ -151,7 +153,7 @@ impl ClusterState {
             journal,
             webhooks,
             metrics: Metrics::default(),
-            service_addresses,
+            services,
         }
     }
 
@@ -431,6 +433,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::builtin::service_pool::ServiceRange;
     use crate::store::HistoryLimits;
     use crate::testing;
 
@@ -460,7 +463,7 @@ mod tests {
             contents,
             vec![Box::new(Mirror)],
             WebhookClient::new(None),
-            BTreeMap::new(),
+            Arc::new(Services::new(ServiceRange::default(), 0, BTreeMap::new())),
         );
         put(&cluster, "originals");
         let copies = StorageKey { group: String::new(), plural: "copies".to_owned() };

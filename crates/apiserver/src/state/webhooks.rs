@@ -33,7 +33,7 @@ impl ClusterState {
     /// Returns the address of a service, as `host:port`.
     fn resolve(&self, service: &ServiceReference) -> Result<String, String> {
         let ServiceReference { namespace, name, port, .. } = service;
-        if let Some(address) = self.service_addresses.get(&(namespace.clone(), name.clone())) {
+        if let Some(address) = self.services.reachable.get(&(namespace.clone(), name.clone())) {
             return Ok(address.to_string());
         }
         let table = StorageKey { group: String::new(), plural: "services".to_owned() };
@@ -55,10 +55,14 @@ impl ClusterState {
         if let Some(address) = self.endpoint(namespace, name, &entry["name"]) {
             return Ok(address);
         }
-        match text("clusterIP") {
-            "" => Err(format!("service \"{name}\" has neither a ready endpoint nor a cluster IP")),
-            address => Ok(join(address, u64::from(*port))),
+        let address = text("clusterIP");
+        let is_allocated = address.parse().is_ok_and(|address| self.services.range().contains(address));
+        if is_allocated || address.is_empty() {
+            return Err(format!(
+                "service \"{name}\" has no ready endpoint, and nothing routes cluster IPs here"
+            ));
         }
+        Ok(join(address, u64::from(*port)))
     }
 
     /// Returns the first ready endpoint of a service for its port of this name.

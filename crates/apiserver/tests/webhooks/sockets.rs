@@ -223,7 +223,7 @@ async fn a_service_without_an_address_is_an_error() {
         (
             "lonely",
             json!({"ports": [{"port": 443}]}),
-            "service \"lonely\" has neither a ready endpoint nor a cluster IP",
+            "service \"lonely\" has no ready endpoint, and nothing routes cluster IPs here",
         ),
     ] {
         let service = json!({"metadata": {"name": name}, "spec": spec});

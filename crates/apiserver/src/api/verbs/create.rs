@@ -79,6 +79,8 @@ pub(crate) async fn create(
         if let Some(name) = object_meta::generated_name(call, &candidate) {
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
+        // Until the commit, or the end of a dry run.
+        let _reserved = call.cluster.allocate(served, None, &mut candidate)?;
         prepare(call, &mut candidate)?;
         if !call.path.name.is_empty() {
             // A PUT or PATCH, which so far needed permission for its own verb only.

@@ -14,8 +14,8 @@ use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::request::query::{Write, WriteOptions, parse_uint};
-use crate::state::Refused;
 use crate::state::writer;
+use crate::state::{Refused, Reservation};
 use crate::store::{Change, Store, Stored};
 
 /// Ownership of the fields of the new object.
@@ -185,7 +185,8 @@ pub(crate) async fn change(
             && !served.is_custom()
             && admission.asks_validating_webhooks(&call.attributes(operation, Some(&old)));
         let typed = asks_webhooks.then(|| new.clone());
-        prepare(call, &old, &mut new)?;
+        // Until the commit, or the end of a dry run.
+        let _reserved = prepare(call, &old, &mut new)?;
         if ownership == Ownership::Tracked {
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
@@ -272,7 +273,7 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
 }
 
 /// Restores, derives and validates everything before the commit.
-fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Reservation<'a>>, ApiError> {
     let (served, path) = (&call.served, &call.path);
     let subresource = path.subresource.as_str();
     // Plugins may have changed it.
@@ -280,6 +281,7 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
     isolate(served, subresource, old, new);
+    let reserved = if subresource.is_empty() { call.cluster.allocate(served, Some(old), new)? } else { None };
     served.strategy.prepare_update(served, &call.write_context(), old, new, subresource);
     // A binding does not change the generation of its pod.
     if !["status", "binding"].contains(&subresource) {
@@ -293,7 +295,7 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     for warning in served.strategy.warnings(served, new, Some(old), subresource) {
         call.warn(warning);
     }
-    Ok(())
+    Ok(reserved)
 }
 
 /// Restores the parts that the endpoint does not write.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use kube_apiserver_embedded::{
     AdmissionPlugin, ApiServer, AuthorizationMode, ClientAuthority, GIT_VERSION, GeneratedCertificate,
-    ListenOptions, Options, ServiceAccountKeys, ServingCertificate, Tokens,
+    ListenOptions, Options, ServiceAccountKeys, ServiceRange, ServingCertificate, Tokens,
 };
 use tracing_subscriber::filter::LevelFilter;
 
@@ -32,6 +32,7 @@ const PROGRAM: Program = Program {
         ("service-account-issuer", "issuer of service account tokens; the first one counts"),
         ("service-account-key-file", "keys whose tokens are accepted; may be repeated"),
         ("service-account-signing-key-file", "private key that signs tokens of service accounts"),
+        ("service-cluster-ip-range", "range of IPv4 addresses of Services; by default 10.0.0.0/24"),
         ("tls-cert-file", "certificate to present, instead of that in --cert-dir"),
         ("tls-private-key-file", "private key of --tls-cert-file"),
         ("token-auth-file", "users and their tokens: token,user,uid,\"group1,group2\""),
@@ -121,6 +122,8 @@ fn options(flags: &Flags) -> Result<Options, String> {
     if let Some(ttl) = flags.value("event-ttl") {
         options = options.event_ttl(duration(ttl).map_err(|why| format!("--event-ttl {ttl:?}: {why}"))?);
     }
+    let range = service_range(flags.value("service-cluster-ip-range").unwrap_or("10.0.0.0/24"))?;
+    options = options.service_range(range);
     if let Some(path) = flags.value("service-account-signing-key-file") {
         let issuer = flags.values("service-account-issuer").first().map_or(ISSUER, String::as_str);
         let mut keys = ServiceAccountKeys::from_file(issuer, Path::new(path)).map_err(in_full)?;
@@ -130,6 +133,14 @@ fn options(flags: &Flags) -> Result<Options, String> {
         options = options.service_account_keys(keys);
     }
     Ok(options)
+}
+
+/// Reads the range of Services: the one for IPv4, if there are two.
+fn service_range(ranges: &str) -> Result<ServiceRange, String> {
+    let range = ranges.split(',').find(|range| !range.contains(':')).ok_or_else(|| {
+        format!("--service-cluster-ip-range {ranges:?}: there are only IPv4 addresses here: add a range such as 10.0.0.0/24")
+    })?;
+    range.parse().map_err(|why| format!("--service-cluster-ip-range: {why}"))
 }
 
 /// Returns the plugins in a list. Those of kube-apiserver that are absent here are left out, and named on standard error if they

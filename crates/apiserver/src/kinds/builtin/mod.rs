@@ -28,6 +28,8 @@ pub(crate) mod quota;
 mod resource_names;
 mod roles;
 mod service;
+mod service_addresses;
+pub(crate) mod service_pool;
 mod strategy;
 #[cfg(test)]
 mod tests;

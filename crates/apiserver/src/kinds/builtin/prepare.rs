@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{batch, pod, service};
+use super::{batch, pod, service_addresses};
 use crate::kind::resource::Resource;
 
 /// Annotation with a counter of a DaemonSet's templates, a field in older versions.
@@ -25,7 +25,7 @@ pub(super) fn create(resource: &Resource, object: &mut Value) {
         super::conform(resource, object);
     }
     match (resource.group.as_str(), resource.kind.as_str()) {
-        ("", "Service") => service::complete_addresses(object),
+        ("", "Service") => service_addresses::drop_traffic_policy(object),
         ("", "Pod") => pod::prepare_create(object),
         ("", "PersistentVolume") => {
             let now = object["metadata"]["creationTimestamp"].clone();
@@ -43,7 +43,7 @@ pub(super) fn create(resource: &Resource, object: &mut Value) {
 /// Prepares the new state of an object.
 pub(super) fn update(resource: &Resource, old: &Value, new: &mut Value) {
     if resource.group.is_empty() && resource.kind == "Service" {
-        service::complete_addresses(new);
+        service_addresses::drop_unneeded(old, new);
     }
     if is_daemon_set(resource) {
         let changed = old["spec"]["template"] != new["spec"]["template"];

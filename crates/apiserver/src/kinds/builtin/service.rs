@@ -1,6 +1,6 @@
-//! Services: their defaults. Addresses and node ports are not allocated: a Service keeps those that the client
-//! set.
+//! Services: their defaults, and the rules for DNS aliases. [`service_addresses`](super::service_addresses) allocates addresses and node ports.
 
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::defaults::{elements, set, within};
@@ -37,41 +37,41 @@ pub(super) fn default(service: &mut Value) {
         }
         set(spec, "internalTrafficPolicy", json!("Cluster"));
     });
+    if service["spec"]["type"] == "LoadBalancer" {
+        within(service, "status", |status| {
+            within(status, "loadBalancer", |balancer| {
+                for ingress in elements(balancer, "ingress").filter(|ingress| has_text(&ingress["ip"])) {
+                    set(ingress, "ipMode", json!("VIP"));
+                }
+            });
+        });
+    }
 }
 
-/// Completes the addresses of a Service after its fields were tracked, because the fields set here have no manager.
-///
-/// Makes `clusterIP` and `clusterIPs` agree, and derives the IP families. A headless Service without selector and policy gets
-/// both families, because its endpoints may have addresses of either.
-pub(super) fn complete_addresses(service: &mut Value) {
-    let Some(spec) = service.get_mut("spec").filter(|spec| spec.is_object()) else {
-        return;
-    };
-    if spec["type"] == "ExternalName" {
-        return;
+/// Returns the errors of a Service.
+pub(super) fn validate(service: &Value) -> Vec<FieldError> {
+    let spec = &service["spec"];
+    if spec["type"] == "ExternalName" && !has_text(&spec["externalName"]) {
+        return vec![FieldError::required("spec.externalName", "")];
     }
-    let first = spec["clusterIPs"][0].clone();
-    if first.is_string() {
-        set(spec, "clusterIP", first);
+    let kind = spec["type"].as_str().unwrap_or_default();
+    if spec["clusterIP"] == "None" && ["NodePort", "LoadBalancer"].contains(&kind) {
+        let why = format!("may not be set to 'None' for {kind} services");
+        return vec![FieldError::invalid("spec.clusterIPs[0]", "\"None\"", &why)];
     }
-    let address = spec["clusterIP"].as_str().unwrap_or_default().to_owned();
-    if address.is_empty() {
-        return;
-    }
-    set(spec, "clusterIPs", json!([address]));
-    let selects = spec["selector"].as_object().is_some_and(|selector| !selector.is_empty());
-    if address == "None" && !selects && spec["ipFamilyPolicy"].is_null() {
-        spec["ipFamilyPolicy"] = json!("RequireDualStack");
-        set(spec, "ipFamilies", json!(["IPv4"]));
-        let other = if spec["ipFamilies"][0] == "IPv6" { "IPv4" } else { "IPv6" };
-        if let Some(families) = spec["ipFamilies"].as_array_mut().filter(|families| families.len() == 1) {
-            families.push(json!(other));
-        }
-        return;
-    }
-    let family = if address.contains(':') { "IPv6" } else { "IPv4" };
-    set(spec, "ipFamilies", json!([family]));
-    set(spec, "ipFamilyPolicy", json!("SingleStack"));
+    Vec::new()
+}
+
+/// Returns the warnings for an accepted Service.
+pub(super) fn warnings(service: &Value) -> Vec<String> {
+    let spec = &service["spec"];
+    let is_ignored = spec["type"] != "ExternalName" && has_text(&spec["externalName"]);
+    let warning = "spec.externalName is ignored when spec.type is not \"ExternalName\"";
+    is_ignored.then(|| warning.to_owned()).into_iter().collect()
+}
+
+fn has_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -80,13 +80,9 @@ mod tests {
 
     fn check(spec: &Value, expected: &Value) {
         let mut service = json!({ "spec": spec });
-        let complete = |service: &mut Value| {
-            default(service);
-            complete_addresses(service);
-        };
-        complete(&mut service);
+        default(&mut service);
         assert_eq!(service["spec"], *expected);
-        complete(&mut service);
+        default(&mut service);
         assert_eq!(service["spec"], *expected, "defaults change nothing that they set");
     }
 
@@ -105,33 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_keeps_the_address_it_is_given() {
-        let headless = |more: &Value, families: &Value, policy: &str| {
-            let mut spec = json!({"clusterIP": "None"});
-            let mut expected = json!({
-                "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
-                "clusterIP": "None", "clusterIPs": ["None"],
-            });
-            for (name, value) in more.as_object().unwrap() {
-                spec[name] = value.clone();
-                expected[name] = value.clone();
-            }
-            expected["ipFamilies"] = families.clone();
-            expected["ipFamilyPolicy"] = json!(policy);
-            check(&spec, &expected);
-        };
-        headless(&json!({"selector": {"a": "b"}}), &json!(["IPv4"]), "SingleStack");
-        headless(&json!({}), &json!(["IPv4", "IPv6"]), "RequireDualStack");
-        headless(&json!({"ipFamilies": ["IPv4"]}), &json!(["IPv4", "IPv6"]), "RequireDualStack");
-        headless(&json!({"ipFamilyPolicy": "SingleStack"}), &json!(["IPv4"]), "SingleStack");
-        check(
-            &json!({"clusterIP": "10.0.0.77"}),
-            &json!({
-                "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
-                "clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"], "ipFamilies": ["IPv4"],
-                "ipFamilyPolicy": "SingleStack",
-            }),
-        );
+    fn a_dns_alias_has_no_traffic_policy() {
         check(
             &json!({"type": "ExternalName", "externalName": "x.example"}),
             &json!({"type": "ExternalName", "externalName": "x.example", "sessionAffinity": "None"}),

@@ -3,9 +3,9 @@
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
-use super::{certificate_request, certificates, priority_class, quota};
+use super::{certificate_request, certificates, priority_class, quota, service_addresses};
 use crate::kind::registry::ServedKind;
-use crate::kind::{Strategy, WriteContext};
+use crate::kind::{Allocator, Strategy, WriteContext};
 
 /// Strategy of builtin kinds without one of their own.
 pub(crate) static PLAIN: Plain = Plain;
@@ -25,6 +25,19 @@ impl Strategy for Plain {
 
     fn convert_from_storage(&self, served: &ServedKind, object: &mut Value) {
         super::from_storage(&served.resource, object);
+    }
+
+    fn allocates(&self, served: &ServedKind) -> bool {
+        served.resource.group.is_empty() && served.resource.kind == "Service"
+    }
+
+    fn allocate(
+        &self,
+        allocator: &mut dyn Allocator,
+        old: Option<&Value>,
+        service: &mut Value,
+    ) -> Result<(), ApiError> {
+        service_addresses::allocate(allocator, old, service)
     }
 
     fn prepare_create(&self, served: &ServedKind, _context: &WriteContext<'_>, object: &mut Value) {

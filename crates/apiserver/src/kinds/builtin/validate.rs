@@ -8,7 +8,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::{
-    event, immutable_fields, limit_range, node, pod_spec, pod_update, priority_class, quota, roles,
+    event, immutable_fields, limit_range, node, pod_spec, pod_update, priority_class, quota, roles, service,
     webhook_configuration, workload,
 };
 use crate::kind::resource::Resource;
@@ -34,6 +34,11 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
             "admissionregistration.k8s.io",
             "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
         ) => webhook_configuration::validate(new, old),
+        ("", "Service") => {
+            let mut errors = service::validate(new);
+            errors.extend(old.into_iter().flat_map(|old| immutable_fields::validate(resource, old, new)));
+            errors
+        }
         ("", "Pod") => match old {
             Some(old) => pod_update::validate(old, new),
             None => pod_spec::validate(resource, new),
@@ -57,6 +62,9 @@ fn runtime_class(class: &Value) -> Vec<FieldError> {
 
 /// Returns the warnings for an accepted object.
 pub(super) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    if resource.group.is_empty() && resource.kind == "Service" {
+        return service::warnings(object);
+    }
     pod_spec::warnings(resource, object)
 }
 

@@ -1,0 +1,114 @@
+//! Services: addresses and ports in use, and addresses at which webhooks reach them.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use kube_apimachinery::status::ApiError;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::{ClusterState, CommitObserver};
+use crate::kind::registry::ServedKind;
+use crate::kind::resource::StorageKey;
+use crate::kinds::builtin::service_pool::{ServicePool, ServiceRange, Taken};
+use crate::store::{Key, TypeMeta};
+
+/// Separates the random choices of addresses from other random values of a seed.
+const CHOICES: u64 = 0x5e71_1ce5;
+
+/// Addresses of Services.
+pub(crate) struct Services {
+    /// Addresses by namespace and name, which take precedence over those in the store. Webhooks are called there.
+    pub(super) reachable: BTreeMap<(String, String), SocketAddr>,
+    range: ServiceRange,
+    pool: Mutex<ServicePool>,
+}
+
+impl Services {
+    pub(crate) fn new(
+        range: ServiceRange,
+        seed: u64,
+        reachable: BTreeMap<(String, String), SocketAddr>,
+    ) -> Self {
+        Self { reachable, range, pool: Mutex::new(ServicePool::new(range, seed ^ CHOICES)) }
+    }
+
+    /// Returns the range of cluster IPs.
+    pub(crate) fn range(&self) -> ServiceRange {
+        self.range
+    }
+
+    /// Reads all stored Services, as after a restart.
+    pub(crate) fn restore(&self, cluster: &ClusterState) {
+        let table = table();
+        let snapshot = cluster.read(|store| store.snapshot(&table));
+        for (key, _) in snapshot.range("", None) {
+            self.update(cluster, &table, key);
+        }
+    }
+
+    /// Reads the current state of one Service.
+    fn update(&self, cluster: &ClusterState, table: &StorageKey, key: &Key) {
+        // Read under the lock: of two commits of an object, the one that gets the lock last finds the later state.
+        let mut pool = self.pool.lock();
+        let stored = cluster.read(|store| store.get(table, key).cloned());
+        let object =
+            stored.map(|stored| stored.document.to_value(&TypeMeta::new("v1", "Service"), stored.revision));
+        pool.observe(key, object.as_ref());
+    }
+}
+
+fn table() -> StorageKey {
+    StorageKey { group: String::new(), plural: "services".to_owned() }
+}
+
+impl CommitObserver for Arc<Services> {
+    fn committed(&self, cluster: &ClusterState, storage: &StorageKey, key: &Key) {
+        if storage.group.is_empty() && storage.plural == "services" {
+            self.update(cluster, storage, key);
+        }
+    }
+}
+
+/// Addresses and ports that a request takes for its Service. Hold it until the commit, which makes them those of a stored Service, or
+/// failed.
+#[must_use]
+pub(crate) struct Reservation<'a> {
+    services: &'a Services,
+    taken: Taken,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.services.pool.lock().release(&self.taken);
+    }
+}
+
+impl ClusterState {
+    /// Allocates the addresses and ports that the new state of an object needs; `None` for kinds that need none.
+    ///
+    /// # Errors
+    /// 422 with the fields that cannot be satisfied; 500 if nothing is free.
+    pub(crate) fn allocate(
+        &self,
+        served: &ServedKind,
+        old: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<Option<Reservation<'_>>, ApiError> {
+        if !served.strategy.allocates(served) {
+            return Ok(None);
+        }
+        let mut reservation = Reservation { services: &self.services, taken: Taken::default() };
+        let allocated = {
+            let mut pool = self.services.pool.lock();
+            served.strategy.allocate(&mut pool.reserving(&mut reservation.taken), old, object)
+        };
+        allocated.map(|()| Some(reservation))
+    }
+
+    /// Returns the first cluster IP, which is that of the Service `kubernetes`, and the range.
+    pub(crate) fn service_range(&self) -> (Ipv4Addr, ServiceRange) {
+        (self.services.range().first(), self.services.range())
+    }
+}
