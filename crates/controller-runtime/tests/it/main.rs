@@ -43,6 +43,7 @@ mod own_writes;
 mod pieces;
 mod probes;
 mod rights;
+mod rotations;
 mod servers;
 mod signals;
 mod sources;

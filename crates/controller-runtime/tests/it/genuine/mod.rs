@@ -4,6 +4,7 @@ mod cache;
 mod client;
 mod manager;
 mod served;
+mod webhooks;
 
 use std::{
     sync::{Arc, Weak},
