@@ -28,6 +28,27 @@ lint:
 doc:
     cargo doc --workspace --no-deps --features controller-runtime/http2,controller-runtime/logging,controller-runtime/opentelemetry --open
 
+# build the book and open it; needs mdbook (`cargo install mdbook --locked`)
+book:
+    mdbook build docs/book --open
+
+# write the pages of the book that follow from the program
+reference:
+    UPDATE_EXPECT=1 cargo test -p cargo-operator --test it reference
+    UPDATE_EXPECT=1 cargo test -p controller-runtime --lib the_page_of
+
+# package all crates as for a release, and build each from its package; publishes nothing
+packages *options:
+    K8S_OPENAPI_ENABLED_VERSION=1.36 .ci/packages {{options}}
+
+# check licences, sources and advisories of dependencies; needs cargo-deny
+deny:
+    cargo deny check
+
+# compare the public API with a release: `just semver v0.1.0`; needs cargo-semver-checks
+semver revision:
+    cargo semver-checks --workspace --exclude cargo-operator --baseline-rev {{revision}}
+
 # replay recorded scenarios of a kube-apiserver against the embedded one; `just conformance apply/` selects some
 conformance *filter:
     cargo test -p kube-apiserver-embedded --test conformance -- {{filter}}

@@ -1,7 +1,11 @@
 //! Rules for the whole repository that lints cannot check. Each test checks one rule; its documentation states the reason.
 
+#[path = "tidy/book.rs"]
+mod book;
 #[path = "tidy/imports.rs"]
 mod imports;
+#[path = "tidy/packages.rs"]
+mod packages;
 #[path = "tidy/sources.rs"]
 mod sources;
 
@@ -616,11 +620,18 @@ impl Package {
     }
 }
 
-fn packages() -> Vec<Package> {
+/// The packages of this workspace, as `cargo metadata` prints them.
+fn metadata() -> Value {
     let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
     let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output();
     let output = output.expect("cargo, which runs this test, runs");
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "cargo metadata: {reason}");
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn packages() -> Vec<Package> {
+    let metadata = metadata();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let dependency = |value: &Value| Dependency {
@@ -634,7 +645,7 @@ fn packages() -> Vec<Package> {
         dependencies: list(&value["dependencies"]).iter().map(dependency).collect(),
     };
     let packages: Vec<Package> = list(&metadata["packages"]).iter().map(package).collect();
-    assert!(packages.len() > 1, "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(packages.len() > 1, "{} packages", packages.len());
     packages
 }
 
