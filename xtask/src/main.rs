@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask <task>`.
 
+mod book;
 mod columns;
 mod data;
 mod go;
@@ -9,11 +10,13 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
        cargo xtask roles --from DIR
+       cargo xtask book
   data   write crates/{apimachinery,apiserver}/data/ from the recordings in DIR, which are data/ (OpenAPI, discovery and protobuf documents)
          and transcripts/, and from the folders of the Go modules
          k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES
   roles  write crates/apiserver/data/roles.txt from DIR, the folder plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata of the
-         Go module k8s.io/kubernetes";
+         Go module k8s.io/kubernetes
+  book   change links of the book, which mdBook passes on standard input";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +25,9 @@ fn main() -> ExitCode {
         ["data", "--from", from, "--go", modules] => {
             data::write(from.as_ref(), modules.as_ref(), &data::target())
         }
+        // mdBook asks which output formats are supported: all.
+        ["book", "supports", _] => return ExitCode::SUCCESS,
+        ["book"] => book::preprocess(),
         ["roles", "--from", from] => roles::write(from.as_ref(), &data::target()),
         _ => {
             eprintln!("{USAGE}");

@@ -4,4 +4,5 @@ mod api;
 mod ask;
 mod dev;
 mod new;
+mod reference;
 mod support;

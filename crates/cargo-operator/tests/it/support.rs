@@ -86,8 +86,10 @@ impl Projects {
     /// A cargo command in the workspace.
     pub(crate) fn cargo(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO"));
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder");
-        command.args(words.split_whitespace()).current_dir(self.path()).env("CARGO_TARGET_DIR", target);
+        command
+            .args(words.split_whitespace())
+            .current_dir(self.path())
+            .env("CARGO_TARGET_DIR", Self::target());
         command.env("CARGO_NET_OFFLINE", "true").env("CARGO_TERM_COLOR", "never");
         command
     }
@@ -99,11 +101,10 @@ impl Projects {
 
     /// The command `cargo operator` with these words in a folder of the workspace.
     pub(crate) fn operator_command(&self, words: &str, folder: &str) -> Command {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-operator"));
         command.arg("operator").args(words.split_whitespace()).current_dir(self.path().join(folder));
         command
-            .env("CARGO_TARGET_DIR", target)
+            .env("CARGO_TARGET_DIR", Self::target())
             .env("CARGO_NET_OFFLINE", "true")
             .env("CARGO_TERM_COLOR", "never");
         command
@@ -120,7 +121,11 @@ impl Projects {
 
     /// Path of a program that a build made.
     pub(crate) fn program(name: &str) -> PathBuf {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder");
-        target.join("debug").join(name)
+        Self::target().join("debug").join(name)
+    }
+
+    /// The target folder of this repository.
+    pub(crate) fn target() -> &'static Path {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder")
     }
 }

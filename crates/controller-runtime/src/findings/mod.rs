@@ -120,3 +120,33 @@ impl fmt::Display for Finding {
         write!(f, "{id} {text} {next}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds of problems, each with its successor, so that a new one cannot be left out.
+    fn next(id: FindingId) -> Option<FindingId> {
+        match id {
+            FindingId::MissingRight => Some(FindingId::DeadWatch),
+            FindingId::DeadWatch => Some(FindingId::WebhookRefuses),
+            FindingId::WebhookRefuses => Some(FindingId::Fight),
+            FindingId::Fight => Some(FindingId::SelfTrigger),
+            FindingId::SelfTrigger => Some(FindingId::UnreadableObject),
+            FindingId::UnreadableObject => Some(FindingId::StuckFinalizer),
+            FindingId::StuckFinalizer => Some(FindingId::Starved),
+            FindingId::Starved => Some(FindingId::Throttled),
+            FindingId::Throttled => Some(FindingId::LongBackOff),
+            FindingId::LongBackOff => None,
+        }
+    }
+
+    #[test]
+    fn the_book_explains_each_finding() {
+        let page = include_str!("../../../../docs/book/src/guides/explain.md");
+        let (_, findings) = page.split_once("\n## Findings\n").expect("the section of findings");
+        let explained: Vec<&str> = findings.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+        let all = std::iter::successors(Some(FindingId::MissingRight), |id| next(*id));
+        assert_eq!(explained, all.map(FindingId::as_str).collect::<Vec<_>>());
+    }
+}

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect_file;
 use prometheus_client::metrics::{exemplar::HistogramWithExemplars, info::Info};
 
 use super::*;
@@ -313,4 +314,43 @@ fn two_managers_do_not_add_to_each_other() {
     controller.begin(&Causes::default(), None).end(&Outcome::TimedOut, Duration::ZERO);
     let sample = "controller_runtime_reconcile_timeouts_total{controller=\"web\"}";
     assert!(one.encode().contains(&format!("{sample} 1")) && other.encode().contains(&format!("{sample} 0")));
+}
+
+/// Introduction of the page of the book about metrics.
+const PAGE: &str = "# Metrics
+
+<!-- Written by crates/controller-runtime/src/metrics/tests.rs: change the metrics, then update this page with
+`UPDATE_EXPECT=1 cargo test -p controller-runtime --lib metrics`. -->
+
+The metrics of a manager, which its metrics server serves at `/metrics` and `Manager::metrics` returns. Those with a \u{2713} exist in Go's
+controller-runtime with the same name, labels and buckets, so that dashboards and alerts for Go work unchanged. Families without a
+sample yet are absent. Metrics of the process are available on Linux.
+
+| metric | type | labels | Go | meaning |
+|---|---|---|---|---|
+";
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_page_of_metrics_has_all_of_them() {
+    let (metrics, _controller, _gauges) = metrics();
+    let failed = metrics.failed_events("web");
+    failed.count("pods", "panic");
+    failed.count_dropped("pods");
+    failed.add_waiting("pods", 1);
+    let text = metrics.encode_prometheus();
+    let help: BTreeMap<&str, &str> =
+        text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
+    let mut page = PAGE.to_owned();
+    for family in families(&text).lines() {
+        let mut words = family.split(' ');
+        let (name, kind) = (words.next().expect("a name"), words.next().expect("a type"));
+        let labels: Vec<_> =
+            words.filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect();
+        let in_go = GO.lines().any(|line| line.split(' ').next() == Some(name));
+        let mark = if in_go { "\u{2713}" } else { "" };
+        let meaning = help[name].trim_end_matches('.').replace('|', "\\|");
+        page.push_str(&format!("| `{name}` | {kind} | {} | {mark} | {meaning} |\n", labels.join(", ")));
+    }
+    expect_file!["../../../../docs/book/src/reference/metrics.md"].assert_eq(&page);
 }

@@ -12,7 +12,7 @@ use crate::{
     manifests::{Layout, Parameters, Part},
 };
 
-/// The command line of an operator.
+/// Runs the operator, or prints the objects that deploy it
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true, disable_version_flag = true)]
 pub(super) struct Arguments {
@@ -111,15 +111,21 @@ pub(super) enum Format {
 }
 
 impl Arguments {
+    /// Syntax of the command line of `operator`.
+    pub(super) fn command_of(operator: &Operator) -> clap::Command {
+        let command = Self::command().name(operator.name).bin_name(operator.name).display_name(operator.name);
+        match operator.version {
+            "" => command,
+            version => command.version(version).disable_version_flag(false),
+        }
+    }
+
     /// Parses the command line of `operator`.
     pub(super) fn parse(
         operator: &Operator,
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, CommandError> {
-        let mut command = Self::command().bin_name(operator.name).display_name(operator.name);
-        if !operator.version.is_empty() {
-            command = command.version(operator.version).disable_version_flag(false);
-        }
+        let mut command = Self::command_of(operator);
         let arguments = std::iter::once(operator.name.into()).chain(arguments);
         let matches = command.clone().try_get_matches_from(arguments);
         let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));

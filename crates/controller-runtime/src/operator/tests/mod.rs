@@ -3,6 +3,7 @@
 mod chart;
 mod check;
 mod objects;
+mod reference;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
