@@ -51,8 +51,8 @@ impl Reconciler for TeamReconciler {
             cx.client().apply(&map).await?;
         }
         for map in self.config_maps.owned_by(&*team)? {
-            let is_of = |member: &String| map_name(&team, member) == map.name_any();
-            if !team.spec.members.iter().any(is_of) {
+            let is_wanted = team.spec.members.iter().any(|member| map_name(&team, member) == map.name_any());
+            if !is_wanted {
                 cx.client().delete(&*map).await.optional()?; // it may already be gone
             }
         }
