@@ -43,7 +43,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Any other source can enqueue requests of any type that can be compared, ordered and hashed:
+/// Requests need not be keys of objects: any type that can be compared, ordered and hashed will do. Sources enqueue
+/// them:
 ///
 /// ```
 /// # use controller_runtime::{
@@ -138,8 +139,8 @@ impl<'m> Builder<'m> {
     /// # }
     /// ```
     ///
-    /// With [`DynamicKind::metadata`], only the metadata of the kind are watched and cached, unless something else in the manager
-    /// reads whole objects of it.
+    /// With [`DynamicKind::metadata`], only the metadata of the kind are watched and cached, unless another controller
+    /// or cache of the manager reads whole objects of it.
     ///
     /// ```
     /// use kube::core::{DynamicObject, PartialObjectMeta};
@@ -235,7 +236,7 @@ pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     filters: Vec<Box<dyn EventFilter>>,
     sources: Vec<Attach<R>>,
     webhooks: Vec<Registration>,
-    /// Where the controller was begun, if its reconciler may record Events.
+    /// Place in the program where the controller was begun, unless its reconciler records no Kubernetes Events.
     events: Option<Place>,
     needs: Vec<Needed>,
 }
@@ -249,11 +250,11 @@ type Attach<R> = Box<dyn FnOnce(&Attachment<'_>) -> Arc<dyn DynSource<R>> + Send
 /// Marks a controller of kind `K`.
 pub struct ForKind<K: Object> {
     kind: DynamicKind,
-    /// Where the controller was begun.
+    /// Place in the program where the controller was begun.
     place: Place,
-    /// Whether the controller writes the status of the kind, unless that belongs to Kubernetes.
+    /// Whether the controller writes the status of its kind. Ignored for builtin kinds, whose status Kubernetes writes.
     has_status: bool,
-    /// Names of its finalizers.
+    /// Finalizers that the controller adds, with the places of their declarations.
     finalizers: Vec<(String, Place)>,
     own: Kind<K, ObjectKey<K>>,
     owner: ForOwner<K>,
@@ -295,8 +296,8 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
 
     /// Reconciles the controlling `K` of each `C` that changes.
     ///
-    /// The API server sends, and the cache holds, only the metadata of `C`, unless a [`Cached<C>`](crate::Cached) has been
-    /// made before [`complete`](Self::complete). [`owns_with`](Self::owns_with) takes predicates.
+    /// The API server sends, and the cache holds, only the metadata of `C`, unless a [`Cached<C>`](crate::Cached) was
+    /// created before [`complete`](Self::complete). [`owns_with`](Self::owns_with) takes predicates.
     #[doc(alias = "Owns")]
     #[track_caller]
     pub fn owns<C: StaticObject>(self) -> Self
@@ -493,7 +494,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self
     }
 
-    /// Names the controller, in logs, in metrics and as the reporter of events.
+    /// Names the controller in logs and metrics, and as the reporter of its Kubernetes Events.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -512,8 +513,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     ///
     /// # Errors
     ///
-    /// The manager has a controller of that name, or is stopping; the name is empty; there is no source; the number of workers
-    /// is zero or above 10,000; a webhook is refused.
+    /// The manager already has a controller of that name, or is stopping; the name is empty; there is no source; the
+    /// number of workers is zero or above 10,000; or the registration of a webhook is invalid.
     pub fn complete(self, reconciler: impl Reconciler<Request = R>) -> Result<ControllerHandle<R>, AddError> {
         let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
         self.with_webhooks(|builder| {
@@ -523,12 +524,13 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         })
     }
 
-    /// Makes the controller without adding it to the manager: the caller runs it.
+    /// Creates the controller without adding it to the manager. The caller runs it with
+    /// [`UnmanagedController::run`](crate::manager::UnmanagedController::run).
     ///
     /// # Errors
     ///
-    /// Another controller of the manager has the name; it is empty; there is no source; the number of workers is zero or
-    /// above 10,000.
+    /// The manager already has a controller of that name; the name is empty; there is no source; or the number of
+    /// workers is zero or above 10,000.
     pub fn complete_unmanaged(
         self,
         reconciler: impl Reconciler<Request = R>,
@@ -553,7 +555,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     }
 
     fn settle(&self) -> Result<ControllerSettings, AddError> {
-        // Checked before the manager is asked, so that a refused controller leaves nothing behind.
+        // Checked before the manager registers the controller, so that a refused controller leaves nothing behind.
         if self.name.is_empty() {
             return Err(AddError::NoName);
         }
@@ -599,7 +601,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         for needed in needs {
             to.declare_needed(needed);
         }
-        // A gated client would fail on each standby, where a controller without election runs as well.
+        // A controller without leader election also runs on standbys, where a client with a write gate would refuse its
+        // writes.
         let client = if settings.needs_leader_election { manager.client() } else { manager.ungated_client() };
         let parts =
             Parts { name, options, settings, log, parse, filters, sources, clock, reconciler, client };

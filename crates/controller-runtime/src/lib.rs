@@ -48,17 +48,18 @@
 //!
 //! All are off by default:
 //!
-//! - `clap` adds `manager::Flags`, the command-line flags of an operator, and `operator::Operator`, its commands: run, and print the
-//!   manifests and CustomResourceDefinitions; it includes `manifests`;
-//! - `http2` adds `serving::MetricsServerOptions::enable_http2`; talking to the API server does not need it;
+//! - `clap` adds `manager::Flags`, the command-line flags of an operator, and `operator::Operator`, its commands: run
+//!   the operator, and print its manifests, rights and CustomResourceDefinitions; it includes `manifests`;
+//! - `http2` adds `serving::MetricsServerOptions::enable_http2`; the client uses HTTP/2 without this feature;
 //! - `logging` adds the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them;
 //! - `opentelemetry` adds the module `telemetry`, a layer that exports the spans of reconciles and links the attempts of a
 //!   request;
-//! - `manifests` adds the module `manifests`: the objects to deploy an operator, from its registrations.
+//! - `manifests` adds the module `manifests`: the objects that deploy an operator, computed from its registrations.
 //!
-//! With feature `gzip` of `kube`, which your binary chooses, the API server compresses responses of more than 128 KiB, and they
-//! are decoded as they arrive; watches are never compressed. It pays off where the API server is far away. Within a cluster it
-//! costs both sides more time than the network saves, so it is not turned on here, unlike in client-go.
+//! The feature `gzip` requests compressed responses, and so does the feature `gzip` of `kube` for clients that you
+//! create yourself. The API server compresses responses of more than 128 KiB; watches are never compressed. Compression
+//! pays off if the API server is far away. Within a cluster it takes more time on both sides than it saves on the
+//! network, so it is off by default, unlike in client-go.
 //!
 //! # Logs and traces
 //!
@@ -84,9 +85,9 @@
 //! | retries of all requests of a controller | 100 at once, then 10 a second |
 //! | timeout of a reconcile | none |
 //! | a reconcile that panics | counts as a failure and is retried |
-//! | leader election; servers of metrics and probes | none |
+//! | leader election; metrics server and health server | none |
 //! | wait for caches at the start, and for each source of a controller | 2 minutes |
-//! | sources of a controller while its process is on standby | not running |
+//! | sources of a controller on a standby | not running |
 //! | cached objects kept decoded | those read more than once between two changes, up to an estimated 64 MiB; all but the latest are compressed |
 //! | resyncs, which pass every cached object to the handlers again | none |
 //! | wait for running reconciles at the stop | 30 seconds |
@@ -95,10 +96,9 @@
 //!
 //! Parts of controller-runtime for Go that are missing:
 //!
-//! - the flags of webhooks, webhooks for authentication, and certificates managed by the operator: see [`webhook`];
-//! - profiles (`PprofBindAddress`): an extra handler of the metrics server may serve them;
-//! - a cache of your own making (`NewCache`), and `GetControllerOptions`: the manager's options apply to each controller that
-//!   sets none of its own;
+//! - profiles (`PprofBindAddress`): an extra handler of the metrics server can serve them;
+//! - custom cache implementations (`NewCache`), and `GetControllerOptions`: an option of the manager applies to each
+//!   controller that does not set the option itself;
 //! - locks other than leases (`LeaderElectionResourceLockInterface`);
 //! - a scheme and a REST mapper: kinds are types, or are found by [`Client::discover`];
 //! - a fake client: `kube-envtest` has an API server for tests;
@@ -107,7 +107,7 @@
 //! [`cache`], [`client`] and [`metrics`] list their own limitations. Like Go's controller-runtime, this crate neither discovers
 //! clusters ([`Manager::add_cluster`] adds one) nor distributes objects among processes.
 //!
-//! `k8s-openapi` needs a version feature (such as `v1_36`), which your binary chooses, as it chooses the TLS stack of `kube`.
+//! Your binary chooses the version feature of `k8s-openapi` (such as `v1_36`) and the TLS stack of `kube`.
 
 mod brief;
 mod builder;

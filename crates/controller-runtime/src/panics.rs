@@ -69,7 +69,8 @@ impl PanicWatch {
             // The existing hook runs after ours, so that the program's output of panics stays the same.
             let others = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
-                // Skipped on a thread without its locals, or one that panics while recording a place.
+                // Nothing is recorded on a thread whose locals are destroyed, or during a panic while a place is
+                // recorded.
                 if WATCHED.try_with(Cell::get).unwrap_or(false) {
                     let place = info.location().map(ToString::to_string);
                     let _ = PLACE.try_with(|held| held.try_borrow_mut().map(|mut held| *held = place));
@@ -77,7 +78,7 @@ impl PanicWatch {
                 others(info);
             }));
         });
-        // A place that is left over belongs to a panic that other code caught.
+        // A recorded place that was not used belongs to a panic that other code caught.
         PLACE.set(None);
         Self { outer: WATCHED.replace(true) }
     }

@@ -2,8 +2,8 @@
 //!
 //! A manager opens one list and watch per resource and selection, regardless of how many controllers read it and as
 //! which Rust types. Objects are shared as [`Arc`](std::sync::Arc)s, so a read copies nothing and no reader can change
-//! the objects of another. Events and metadata-only reads return [`Lazy`] states: their [`Meta`] is decoded, the object
-//! itself is decoded on demand.
+//! an object that another reader holds. Events and metadata-only reads return [`Lazy`] states: their [`Meta`] is
+//! decoded, the object itself is decoded on demand.
 //!
 //! In reading order: [`Cached`] (reads), [`Caches`] (declares caches), [`Index`], [`Selection`] and [`LabelSelector`]
 //! (find objects).
@@ -24,7 +24,7 @@
 //! - [`CacheOptions`] cannot be set for a single kind that is known only at run time: those for `DynamicObject` apply to all
 //!   such kinds.
 //! - Cached lists have a [limit](Selection::limit), but no continue token.
-//! - Watches always ask for bookmarks, which every API server sends on request.
+//! - Watches always request bookmarks, which every API server supports; there is no option to turn them off.
 
 pub(crate) mod objects;
 mod query;

@@ -29,29 +29,29 @@
 //!
 //! # Mental model
 //!
-//! A method of [`Client`] makes a request; the options of the request are methods on it; awaiting it sends it. The request
-//! first passes the [`Interceptor`]s, then waits for the client's rate limit, if there is one, and a write asks the
-//! [`WriteGate`].
+//! A method of [`Client`] makes a request; the options of the request are methods on it; awaiting it sends it. The
+//! request first passes the [`Interceptor`]s, then waits for the client's rate limit, if there is one; then the
+//! [`WriteGate`] checks it if it is a write.
 //!
-//! A write that was decided from an object that was read applies only to that version of that object: an update, a delete, a
-//! [`Patch::between`] two states of it. If the object has changed since, the request fails with a [`Conflict`]. Applies and
-//! patches written by hand apply to whichever object has the name.
+//! Some writes take an object that was read before: an update, a delete, a [`Patch::between`] two states. They apply
+//! only to this version of this object. If the object has changed since it was read, the request fails with a
+//! [`Conflict`]. Applies and patches written by hand apply to whichever object has the name.
 //!
 //! When the API server answers that it is busy (429, or 503 with `Retry-After`), the client waits and sends the request
-//! again, at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless the
-//! client or the request sets another ([`ClientBuilder::request_timeout`]). A write that exceeds it may or may not have been
-//! carried out ([`ClientError::is_outcome_unknown`]). Cached reads then show the state from before until the watch delivers a
-//! change. So the next attempt should read again before it decides. Objects that it creates should have a fixed name instead
-//! of a `generateName`, which would create a second object.
+//! again, at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless
+//! the client or the request sets another ([`ClientBuilder::request_timeout`]). It is unknown whether a write that
+//! exceeds its deadline was carried out ([`ClientError::is_outcome_unknown`]), and cached reads show the previous state
+//! until the watch delivers the change. So the next attempt should read again before it decides. It should create
+//! objects with a fixed name, because with a `generateName` it would create a second object.
 //!
-//! The reads of this module go to the API server. Cached reads belong to [`Cached`](crate::Cached), a type of its own, so that
-//! code shows where data may be stale. A write through this client is visible in the caches at once, provided the response is
-//! the object: responses to a write of `scale`, an `eviction` or a `binding` are not.
+//! The reads of this module go to the API server. [`Cached`](crate::Cached) reads caches. The two are separate types,
+//! so that the code shows where data may be stale. A write through this client is visible in the caches at once,
+//! provided the response is the object: responses to a write of `scale`, an `eviction` or a `binding` are not.
 //!
 //! The [`kube::Client`] underneath must not repeat requests. With [`default_retry`](kube::Config::default_retry) on, as in
-//! [`kube::Client::try_default`], it would send a create again after a 504, and with a `generateName` create two objects. This
-//! client therefore hands it bodies that cannot be sent twice. [`connect`] makes connections without that retry layer, with
-//! keepalive, pings and HTTP/2.
+//! [`kube::Client::try_default`], it would send a create again after a 504, and with a `generateName` create two
+//! objects. This client therefore sends bodies that `kube` cannot copy, so that the retry layer cannot repeat them.
+//! [`connect`] makes connections without that retry layer, with keepalive, pings and HTTP/2.
 //!
 //! # Limitations
 //!

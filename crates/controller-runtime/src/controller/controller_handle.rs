@@ -44,7 +44,7 @@ pub struct ControllerHandle<R: Request> {
     wanted_workers: Arc<WantedWorkers>,
     metrics: ControllerMetrics,
     cache: Arc<Cache>,
-    /// Its workers, and its warm-up.
+    /// The runnables of its workers and of its warm-up.
     runnables: Vec<RunnableHandle>,
 }
 
@@ -123,7 +123,7 @@ impl<R: Request> ControllerHandle<R> {
     ///
     /// Dropping the future only ends the wait.
     pub async fn remove(self) {
-        // The workers first: the warm-up, which runs the sources, comes after them in the list.
+        // The list has the workers before the warm-up, which runs the sources, so that they are removed in this order.
         for runnable in self.runnables {
             runnable.remove().await;
         }

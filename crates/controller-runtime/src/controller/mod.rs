@@ -83,7 +83,7 @@ pub(crate) struct Parts<R: Request, T> {
     pub(crate) options: ControllerOptions<R>,
     pub(crate) settings: ControllerSettings,
     pub(crate) log: Log<R>,
-    /// Makes a request from its text, if that is possible without a search.
+    /// Parses the text form of a request, if the type of the requests allows that without a search in the queue.
     pub(crate) parse: Option<fn(&str) -> Option<R>>,
     pub(crate) filters: Vec<Box<dyn EventFilter>>,
     pub(crate) sources: Vec<Arc<dyn DynSource<R>>>,

@@ -35,7 +35,7 @@ pub(crate) struct Sources<R: Request> {
 struct SourceEntries<R: Request> {
     all: BTreeMap<u64, Arc<SourceEntry<R>>>,
     next: u64,
-    /// Whether sources that deliver everything again stand still.
+    /// Whether sources that deliver all existing objects in each run are stopped.
     paused: bool,
 }
 
@@ -199,7 +199,7 @@ impl<R: Request> Sources<R> {
                 }
             }
             tokio::select! {
-                // Changes first: the running sources follow the latest list.
+                // Changes of the list come first, so that the running sources follow the latest list.
                 biased;
                 changed = changed.changed() => {
                     let _ = changed; // the sender lives in `self`
@@ -274,7 +274,7 @@ impl<R: Request> SourceRun<R> {
         }
         let mut state = state.subscribe();
         tokio::select! {
-            // The end first: its error is more specific than a timeout.
+            // The end of the source comes first: its error is more specific than a timeout.
             biased;
             ended = &mut run => return ended,
             // The sender lives in the entry.

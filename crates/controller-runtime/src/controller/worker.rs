@@ -80,7 +80,7 @@ impl<R: Request> Worker<R> {
                 }
             };
             let item = tokio::select! {
-                // Draining first: a full queue must not keep a worker from stopping.
+                // Draining is checked first: a full queue must not keep a worker from stopping.
                 biased;
                 () = &mut draining => return Exit::Finished,
                 () = &mut retired => return Exit::Retired(self.number),
@@ -197,7 +197,7 @@ impl<R: Request> Worker<R> {
             Ok(result) => Outcome::Returned(result),
             Err(panic) if self.recover_panic => Outcome::Panicked(panic.text),
             Err(panic) => {
-                // Without an outcome: the controller fails.
+                // The panic is not recovered: the run has no outcome, and the controller fails.
                 self.metrics.panicked();
                 log::observed_panic(&panic.text);
                 panic.resume()

@@ -1,4 +1,4 @@
-//! Finding `fight`: a field that this operator and another manager write in turns. Pure.
+//! Finding `fight`: a field that this operator and another manager alternately overwrite. Pure.
 //!
 //! After a write of this operator, the managed fields in the answer are stored. If a later event shows that the operator has lost a
 //! field, its new manager had a turn; if the next answer shows that the operator has it again, the operator had one. So an object that
@@ -27,7 +27,7 @@ const LONGEST: usize = 4096;
 /// Fields of an object with turns, and stored turns of a field.
 const CONTESTED: usize = 8;
 const TURNS: usize = 16;
-/// Number of turns within the window from which on there is a finding.
+/// Smallest number of turns within the window that is a finding.
 const MANY: usize = 5;
 /// Time between two turns that still belong to one fight.
 const WINDOW: Duration = Duration::from_secs(600);
@@ -35,14 +35,14 @@ const WINDOW: Duration = Duration::from_secs(600);
 /// Objects that this operator has written lately, and fields of them that another manager took.
 #[derive(Debug, Default)]
 pub(super) struct Fights {
-    /// By UID. When `young` is full, it becomes `old`, and the objects that were in `old` are dropped.
+    /// Objects by UID. When `young` is full, it becomes `old`, and the objects that were in `old` are dropped.
     young: BTreeMap<String, Tracked>,
     old: BTreeMap<String, Tracked>,
 }
 
 #[derive(Debug)]
 struct Tracked {
-    /// `Deployment shop/web`
+    /// Kind and key, such as `Deployment shop/web`.
     subject: String,
     /// Whether values must not be shown.
     is_secret: bool,
@@ -83,7 +83,7 @@ impl Fights {
         }
     }
 
-    /// This operator has written an object.
+    /// Records that this operator has written an object.
     pub(super) fn wrote(&mut self, call: &Call, object: &WrittenObject<'_>, now: Instant) {
         let (Some(manager), Ok(version)) = (call.query("fieldManager"), object.version.parse()) else {
             return;
@@ -119,12 +119,12 @@ impl Fights {
         self.young.insert(object.uid.to_string(), tracked);
     }
 
-    /// A watch has reported a version of an object.
+    /// Records that a watch has reported a version of an object.
     pub(super) fn changed(&mut self, object: &WrittenObject<'_>, now: Instant) {
         let (Some(tracked), Ok(version)) = (self.find(&object.uid), object.version.parse::<u64>()) else {
             return;
         };
-        // Not an own write, nor a change that an own write has passed already.
+        // Neither an own write, nor a change that is older than the last own write.
         if version > tracked.version {
             tracked.changed(object, now);
         }
@@ -189,7 +189,7 @@ impl Tracked {
         for turn in turns {
             *writers.entry(&turn.manager).or_default() += 1;
         }
-        // This operator first.
+        // Its own name comes first in the text.
         let ours = writers.remove(&**manager).unwrap_or_default();
         let others: Vec<_> = writers.iter().map(|(other, turns)| format!("{other} ({turns})")).collect();
         let names: Vec<_> = writers.into_keys().collect();
@@ -207,7 +207,7 @@ impl Tracked {
             subject: subject.clone(),
             since: clock.at(first.at),
             text: format!(
-                "{subject}: {field} is written in turns by {manager} ({ours}) and {}, {} times in {}.",
+                "{subject}: {field} is written alternately by {manager} ({ours}) and {}, {} times in {}.",
                 others.join(", "),
                 turns.len(),
                 Span(last.at - first.at)
@@ -330,7 +330,7 @@ mod tests {
         let [finding] = &test.findings(12)[..] else { panic!("{:?}", test.fights) };
         assert_eq!(
             finding.text,
-            "Deployment shop/web: .spec.replicas is written in turns by guestbook (3) and hpa (2), 5 times in 12 s."
+            "Deployment shop/web: .spec.replicas is written alternately by guestbook (3) and hpa (2), 5 times in 12 s."
         );
         assert_eq!(
             finding.next,

@@ -33,7 +33,7 @@ pub struct Finding {
     pub id: FindingId,
     /// How urgent it is.
     pub severity: Severity,
-    /// Object, resource or component that the finding is about, e.g. `Deployment shop/web` or `configmaps`.
+    /// Object, resource or component that has the problem, e.g. `Deployment shop/web` or `configmaps`.
     pub subject: String,
     /// Time at which the problem began, as far as this process knows.
     pub since: Timestamp,
@@ -55,7 +55,7 @@ pub enum FindingId {
     DeadWatch,
     /// An admission webhook refuses the writes of an object.
     WebhookRefuses,
-    /// This operator and another manager write a field in turns.
+    /// This operator and another manager alternately overwrite a field.
     Fight,
     /// A request runs again and again because of its own writes.
     SelfTrigger,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::cache::{Trouble, TroubledObject};
 
-/// Time since its deletion from which on an object with finalizers is a finding.
+/// Shortest time since its deletion for which an object with finalizers is a finding.
 pub(crate) const DELETING: Duration = Duration::from_secs(300);
 /// Largest part of an error message in a finding.
 const LONGEST: usize = 256;

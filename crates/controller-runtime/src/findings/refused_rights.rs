@@ -71,7 +71,7 @@ impl RefusedRights {
         refusals.calls += 1;
     }
 
-    /// A request was answered with anything but a refusal for lack of a right.
+    /// Records that a request was answered with anything but a refusal for lack of a right.
     pub(super) fn allowed(&mut self, call: &Call) {
         if !self.by_request.is_empty() {
             self.by_request.remove(&request_of(call));
@@ -100,14 +100,14 @@ impl RefusedRights {
     }
 }
 
-/// The next step: a sentence made of a rule.
+/// Returns the next step as a sentence, from the text of a rule.
 pub(super) fn next(rule: &str) -> String {
     let mut letters = rule.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())
 }
 
-/// `patch deployments.apps in namespace shop`
+/// Describes a right, as in `patch deployments.apps in namespace shop`.
 fn in_words(right: &RefusedRight<'_>) -> String {
     let RefusedRight { verb, resource, group, namespace } = right;
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));

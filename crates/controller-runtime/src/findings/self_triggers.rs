@@ -19,14 +19,16 @@ use crate::{
     reconcile::{Cause, Causes, ChangeType},
 };
 
-/// Runs in a row from which on there is a finding. A state machine with as many steps would change different fields.
+/// Smallest number of runs in a row that is a finding. A reconciler with as many legitimate steps would change a
+/// different field in each.
 const MANY: u32 = 8;
 /// Longest pause between two runs of a chain.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Run of a chain from which on bodies are compared. Most chains end before: the run after a write finds nothing to do.
+/// First run of a chain whose bodies are compared. Most chains end earlier, because the run after a write finds nothing
+/// to do.
 const COMPARED: u32 = 3;
 
-/// Runs of a request in a row, each of which was caused by the writes of the one before.
+/// Runs of a request in a row, each of which was caused by the writes of the previous one.
 #[derive(Debug)]
 pub(crate) struct Chain {
     runs: u32,
@@ -59,7 +61,7 @@ pub(crate) struct EndedRun<'r> {
 }
 
 impl Chain {
-    /// The chain after a run; `None` if no run can follow in it.
+    /// Returns the chain after a run; `None` if its writes cannot cause another run.
     pub(crate) fn after(before: Option<Box<Self>>, run: &EndedRun<'_>) -> Option<Box<Self>> {
         let writes = run.writes.iter().filter(|write| write.write.code.is_some_and(|code| code < 300));
         let writes: Vec<&RecordedWrite> = writes.collect();
@@ -92,7 +94,7 @@ impl Chain {
         Some(chain)
     }
 
-    /// Returns whether all events that led to a run are those of the writes before.
+    /// Returns whether all events that led to a run are those of the last run's writes.
     fn leads_to(&self, run: &EndedRun<'_>) -> bool {
         let causes = run.causes.first();
         run.began <= self.last + PAUSE

@@ -10,7 +10,7 @@ use super::{
     text::{Count, Span},
 };
 
-/// Time in line from which on there is a finding.
+/// Shortest time in line that is a finding.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// Number of flows that are counted; the rest is one flow.
 const FLOWS: usize = 1024;
@@ -57,7 +57,7 @@ impl Flows {
         clock: Clock,
     ) -> Option<Finding> {
         let (busy, flow) = self.flows.iter().max_by_key(|(_, flow)| (flow.running, flow.in_line))?;
-        // Most workers are busy with it, and most requests in line are its own.
+        // The busy flow occupies most workers, and most requests in line belong to it.
         let in_line: usize = self.flows.values().map(|flow| flow.in_line).sum();
         if flow.running * 4 < workers * 3 || flow.in_line * 2 < in_line {
             return None;
@@ -76,7 +76,7 @@ impl Flows {
             subject: request.clone(),
             since: clock.at(*since),
             text: format!(
-                "{request} is in line for {}: {} of {workers} workers of controller {controller} work for {busy}, which has {} more \
+                "{request} has been in line for {}: {} of {workers} workers of controller {controller} work for {busy}, which has {} more \
                  requests in line.",
                 Span(waits),
                 flow.running,
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             check(&all, 50).as_deref(),
             Some(
-                "Guestbook blog/a is in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 9,412 more \
+                "Guestbook blog/a has been in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 9,412 more \
                  requests in line."
             )
         );

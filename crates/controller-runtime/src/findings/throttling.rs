@@ -17,7 +17,7 @@ use crate::client::Throttling;
 
 /// Time over which answers are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Number of answers within the window from which on there is a finding: fewer pass unnoticed in operation.
+/// Smallest number of answers within the window that is a finding. Fewer are common and have no visible effect.
 const MANY: u64 = 10;
 
 /// Answers with 429 of the last minute, and the runs that wait because of them.

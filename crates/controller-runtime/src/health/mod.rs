@@ -14,11 +14,11 @@
 //! | `/readyz` | `caches` | a cache has not received its initial list, or its list or watch has failed for longer than [`stale_after`](crate::ManagerOptions::stale_after) |
 //! | `/readyz` | `started` | a server does not listen yet, a part of the manager has not started, or the manager is stopping |
 //!
-//! A manager whose webhooks have been used adds `webhooks` to `/readyz`, which fails while webhooks are registered and their
-//! server does not listen.
+//! A manager with webhooks adds the check `webhooks` to `/readyz`. It fails while webhooks are registered and their
+//! server does not listen, or while API servers do not trust a self-managed certificate.
 //!
-//! A standby of a leader election is ready. So is a manager of whose other [clusters](crate::manager::Cluster) one is down:
-//! `?verbose` has a line for that cluster, `warn: cluster east is not up to date: reason withheld`.
+//! A standby of a leader election is ready. So is a manager if one of its other [clusters](crate::manager::Cluster) is
+//! down: `?verbose` has a line for that cluster, `warn: cluster east is not up to date: reason withheld`.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 

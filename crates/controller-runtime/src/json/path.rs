@@ -7,9 +7,9 @@ use std::{fmt, fmt::Write as _};
 
 /// An object or array that encloses the position, and the child that contains it.
 enum Around<'a> {
-    /// With the key of the last field that has begun, escapes included.
+    /// An object, with the key of the last field that has begun, escapes included.
     Object(Option<&'a str>),
-    /// With the index of the last element that has begun.
+    /// An array, with the index of the last element that has begun.
     Array(usize),
 }
 

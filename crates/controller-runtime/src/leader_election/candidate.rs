@@ -116,8 +116,8 @@ impl Candidate {
             let wake = self.elector.next_wake().map(|wake| self.epoch + wake);
             let takes_part = matches!(*self.wishes.borrow(), Wish::Stand(_));
             let input = tokio::select! {
-                // The manager's instructions first, then responses and events, then timers. Each step checks the clock before
-                // anything else.
+                // In this order: the manager's instructions, responses and events, timers. Each step checks the clock
+                // before anything else.
                 biased;
                 Ok(()) = self.wishes.changed() => match *self.wishes.borrow_and_update() {
                     Wish::Wait => continue,

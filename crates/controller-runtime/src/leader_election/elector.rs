@@ -184,7 +184,7 @@ impl Elector {
     /// Processes `input` at time `now`, which never decreases.
     pub(super) fn step(&mut self, input: ElectorInput, now: Moment) -> Output {
         let mut output = Output::default();
-        // Before any input: the permit has expired by now, whatever the input brings.
+        // Checked before the input is handled: if the permit has expired by now, no input can restore it.
         if let ElectionPhase::Leading { until } = self.phase
             && now >= until
         {
@@ -205,14 +205,14 @@ impl Elector {
             ElectorInput::Seen(lease) => self.seen(lease, now, &mut output),
             ElectorInput::Answer(answer) => self.answered(answer, now, &mut output),
         }
-        // One request at a time; `answered` continues the attempt.
+        // Only one request is in flight at a time; `answered` continues the attempt.
         if self.in_flight.is_none() && now >= self.next_attempt {
             self.attempt(0, now, &mut output);
         }
         output
     }
 
-    /// When to step next if nothing happens before.
+    /// Returns when to step next if nothing happens before.
     pub(super) fn next_wake(&self) -> Option<Moment> {
         let attempt = self.in_flight.is_none().then_some(self.next_attempt);
         match self.phase {

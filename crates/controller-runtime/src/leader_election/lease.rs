@@ -45,7 +45,7 @@ impl Lock {
                 lease.metadata.name = Some(self.name.clone());
                 lease.metadata.namespace = Some(self.namespace.clone());
                 lease.metadata.resource_version = Some(version);
-                // An update does not need them, and they may be longer than the rest.
+                // An update does not need managed fields, and they may be longer than the rest of the lease.
                 lease.metadata.managed_fields = None;
                 let spec = lease.spec.get_or_insert_default();
                 spec.holder_identity = Some(holder);
@@ -60,7 +60,7 @@ impl Lock {
         };
         match result {
             Ok(lease) => (LeaseAnswer::Lease(record(&lease)), Some(lease)),
-            // Distinguished from failures, because these responses prove the state of the lease.
+            // These responses are not failures, because they prove the state of the lease.
             Err(kube::Error::Api(status)) if status.code == 404 => (LeaseAnswer::Absent, None),
             Err(kube::Error::Api(status)) if status.code == 409 => (LeaseAnswer::Conflict, None),
             Err(error) => (LeaseAnswer::Failed(describe(&error)), None),

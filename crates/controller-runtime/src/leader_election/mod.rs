@@ -1,4 +1,4 @@
-//! Leader election: of several processes, one at a time leads, by a lease on the API server.
+//! Leader election: a lease on the API server decides which of several processes leads; only one does at a time.
 //!
 //! ```no_run
 //! # fn example(client: kube::Client) {
@@ -16,14 +16,15 @@
 //!
 //! A new leader reconciles every existing object. It also receives deletions of the last ten minutes that this process observed
 //! while on standby, up to 1000 objects of a kind. So a deletion is not lost when the old leader received it and died before
-//! handling it. (In Go it is, unless a controller opts into warm-up, and then its queue grows as long as the process stands
-//! by.) Clean-up that must never be missed needs a finalizer.
+//! handling it. (In Go it is lost, unless a controller opts into warm-up, and then its queue grows as long as the
+//! process is a standby.) Clean-up that must never be missed needs a finalizer.
 //!
 //! # What keeps two processes from leading at once
 //!
 //! Leadership is a permit with an end: the start of the last successful renewal plus [`Timing::renew_deadline`]. Other
-//! candidates take over [`Timing::lease_duration`] after they saw that renewal, which is later, unless their clocks run faster
-//! than the leader's by half. The permit ends by the clock: that needs no running task and no response.
+//! candidates take over [`Timing::lease_duration`] after they saw that renewal. This is later than the end of the
+//! permit, unless their clocks run 1.5 times as fast as the leader's. The permit ends by the clock alone, without a
+//! running task or a response.
 //!
 //! The [client of the manager](crate::Manager::client) asks for the permit before it sends a write, and before each retry, and
 //! interrupts a write in flight when the permit ends. Code that needs no leadership writes through
@@ -33,9 +34,9 @@
 //!
 //! A process may be suspended between checking its permit and sending a request, or a request may travel for a long time. A
 //! request that the API server has accepted is carried out, whichever process leads by then; an interrupted one may have been
-//! carried out. No client can prevent that; only the server can, for writes that depend on the state they replace. So give
-//! writes a precondition (the UID or resourceVersion of their object), and let systems outside of the API server compare
-//! [fencing tokens](crate::runnable::RunContext::fencing_token).
+//! carried out. No client can prevent that. Only the API server can, for writes with a precondition on the state that
+//! they replace. So give writes a precondition (the UID or resourceVersion of their object), and let systems outside of
+//! the API server compare [fencing tokens](crate::runnable::RunContext::fencing_token).
 //!
 //! The permit relies on a clock that runs. When a machine is suspended, or a virtual machine is frozen and thawed later, its
 //! monotonic clock stands still while those of others run on: another process may lead by then. The thawed process considers

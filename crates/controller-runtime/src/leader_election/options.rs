@@ -83,7 +83,7 @@ impl LeaderElectionOptions {
     }
 
     /// Sets whether the lease is released at a shutdown, when everything that leads has stopped, so that another candidate
-    /// leads at once. Default: yes. In Go it is off by default, and may release the lease while reconciles still run.
+    /// leads at once. Default: yes. In Go the release is off by default, and may take place while reconciles still run.
     #[doc(alias = "LeaderElectionReleaseOnCancel")]
     pub fn release_on_cancel(mut self, release: bool) -> Self {
         self.release_on_cancel = release;

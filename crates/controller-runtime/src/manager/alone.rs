@@ -65,7 +65,7 @@ impl Manager {
                 runnable.name()
             );
         }
-        // The failure that the runnable reported comes before its return value, which may be only a consequence.
+        // A failure that the runnable reported takes precedence over its return value, which may be only a consequence.
         let failure = failure.lock().take().or(ended.err());
         failure.map_or(Ok(()), |error| Err(own_or_named(error, &runnable.name())))
     }

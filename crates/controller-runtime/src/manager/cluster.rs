@@ -144,7 +144,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// The client for code without leader election, like [`Manager::ungated_client`].
+    /// The client for code that needs no leader election, like [`Manager::ungated_client`].
     #[must_use]
     pub fn ungated_client(&self) -> Client {
         self.ungated.clone()

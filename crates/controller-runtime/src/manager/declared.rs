@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Manager {
-    /// The [rights](crate::rights) that the operator needs by what has been registered so far: controllers, caches, leader
-    /// election, servers, webhooks, and what [`needs`](Self::needs) and its like declare. It can be called before the manager
-    /// runs, and without any request.
+    /// Returns the [rights](crate::rights) that follow from all registrations so far (controllers, caches, leader
+    /// election, servers, webhooks), and those that [`needs`](Self::needs) and similar methods declare. It can be
+    /// called before the manager runs, and without any request.
     ///
     /// Other clusters have [declarations of their own](crate::manager::Cluster::declarations).
     #[must_use]

@@ -26,8 +26,8 @@ pub enum ManagerError {
         /// Last failure of its list or watch.
         reason: String,
     },
-    /// The API server does not allow the operator to list and watch a cached resource. Waiting would not help, so the start
-    /// fails at once.
+    /// The API server does not allow the operator to list and watch a cached resource. The start fails at once, because
+    /// waiting would not help.
     #[error(transparent)]
     Forbidden(ForbiddenError),
     /// A source of a controller failed, or did not deliver its initial state in time.

@@ -139,7 +139,7 @@ impl Explainer {
             findings.push(self.about_object(&object, &known, controllers, now));
             versions.insert(id, known);
         }
-        // Versions that are gone are dropped.
+        // Versions of objects that are no longer troubled are dropped.
         *self.versions.lock() = versions;
         // Objects of other clusters are not read, because the clients of these clusters are not here.
         for object in self.clusters.troubled_objects(before).await {

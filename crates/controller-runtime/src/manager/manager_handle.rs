@@ -53,8 +53,9 @@ use crate::{
 /// A failed runnable stops the whole manager, in the same order. Runnables can be added until then, and start at once if their
 /// group has started; they can also be [removed](RunnableHandle::remove).
 ///
-/// Two managers, or two successive runs, in one process are independent of each other. Process-wide are only a panic hook,
-/// which records the place of a panic in a reconcile and calls the hook before it, and the signals of [`Signals`].
+/// Two managers, or two successive runs, in one process are independent of each other. Only two things are
+/// process-wide: a panic hook, which records the place of a panic in a reconcile and then calls the previous hook, and
+/// the signals of [`Signals`].
 ///
 /// # Code that does not await
 ///
@@ -245,7 +246,7 @@ impl Manager {
         self.shared.client.clone()
     }
 
-    /// The client for code without leader election, which writes at any time.
+    /// The client for code that needs no leader election: it writes at any time.
     #[must_use]
     pub fn ungated_client(&self) -> Client {
         self.shared.ungated.clone()

@@ -222,8 +222,9 @@ impl ManagerOptions {
         self
     }
 
-    /// Fails readiness while lists or watches of a cache have been failing for longer than this, so that cached reads may be
-    /// that old. `None` is never. Default: 5 minutes, a multiple of the longest wait between two attempts.
+    /// Fails readiness while lists or watches of a cache have been failing for longer than this, so that cached reads
+    /// may be that old. With `None` it never fails. Default: 5 minutes, a multiple of the longest wait between two
+    /// attempts.
     ///
     /// A permission or definition that was removed shows in this way at the latest when the watch is renewed, after up to
     /// 10 minutes. An operator that can do without a kind that comes and goes should use `None`, or read the kind only while it

@@ -166,7 +166,7 @@ impl ManagerRun<'_> {
         let mut shutdown = pin!(shutdown);
         let registry = &self.manager.shared.registry;
         loop {
-            // Effects first: an input of the last iteration, or of another thread, may have produced some.
+            // Effects come first: an input of the last iteration, or of another thread, may have produced some.
             self.carry_out(registry.take_effects());
             if registry.state() == State::Stopped {
                 break; // published when the run ends
@@ -182,11 +182,12 @@ impl ManagerRun<'_> {
                 self.losing.as_ref().filter(|losing| !losing.is_logged).map(|losing| losing.since + ABORT);
             let ElectionHandle { candidate, leadership, .. } = &mut self.election;
             tokio::select! {
-                // Shutdown first: nothing new may begin if it coincides with another event.
+                // The shutdown comes first: nothing new may begin if it coincides with another event.
                 biased;
                 () = &mut shutdown, if self.shutdown_began.is_none() => registry.step(LifecycleInput::Shutdown),
                 leadership = changed(leadership) => self.led(&leadership),
-                // Before the ends of tasks: the failure may belong to one that has ended as well.
+                // Failures come before the ends of tasks, because a task that reported a failure may have ended as
+                // well.
                 Some((id, error)) = self.failures.1.recv() => self.failed(id, error),
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
                 () = registry.changed() => {}
@@ -286,7 +287,7 @@ impl ManagerRun<'_> {
                     pending::<()>().await;
                 }
             };
-            // Aborting first, so that a runnable that ends at the same moment cannot count as failed.
+            // The abort comes first, so that a runnable that ends at the same moment cannot count as failed.
             let end = tokio::select! {
                 biased;
                 () = aborted => End::Aborted,
@@ -324,7 +325,8 @@ impl ManagerRun<'_> {
         registry.step(LifecycleInput::Ended(id, if failed { Err(RunnableFailed) } else { Ok(()) }));
     }
 
-    /// Handles the failure of a controller that still has to finish its running reconciles, within the time of a shutdown.
+    /// Handles the failure of a controller. The controller may still finish its running reconciles, within the time of
+    /// a shutdown.
     fn failed(&mut self, id: Id, error: BoxError) {
         let name = self.name(id);
         let error = own_or_named(error, &name);

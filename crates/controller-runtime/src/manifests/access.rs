@@ -14,7 +14,7 @@ const LEVELS: [(&str, &[&str], &[&str]); 3] = [
     ("admin", &[], &["update", "patch"]),
 ];
 
-/// The namespace, unless every cluster has it.
+/// The namespace, unless it exists in every cluster.
 pub(super) fn namespace(target: &Target<'_>) -> Option<ManifestObject> {
     let name = target.namespace;
     if name == "default" || name.starts_with("kube-") {

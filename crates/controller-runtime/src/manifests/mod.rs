@@ -31,9 +31,9 @@
 //!
 //! # Certificates
 //!
-//! Webhooks with [`SelfManagedCertificates`](crate::webhook::SelfManagedCertificates) need nothing else. A server whose certificate is in
-//! files has the Secret `<name>-metrics-certificate` or `<name>-webhooks-certificate` mounted at their folder; something else, such as
-//! cert-manager, writes the Secret, and `caBundle` of the webhooks.
+//! Webhooks with [`SelfManagedCertificates`](crate::webhook::SelfManagedCertificates) need nothing else. For a server
+//! whose certificate is in files, the Secret `<name>-metrics-certificate` or `<name>-webhooks-certificate` is mounted
+//! at their folder. Another tool, such as cert-manager, writes the Secret, and the `caBundle` of the webhooks.
 
 mod access;
 mod check;

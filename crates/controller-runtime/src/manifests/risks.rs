@@ -100,7 +100,7 @@ fn has_verb(declared: &Declaration, verb: &str) -> bool {
     declared.right.verbs.iter().any(|has| has == verb)
 }
 
-/// Whether the right is on all objects of a resource, or, where names do not matter, on some.
+/// Whether the right covers all objects of a resource, or, for a rule that ignores names, at least some.
 fn is_resource(declared: &Declaration, group: &str, resource: &str, subresource: &str, named: bool) -> bool {
     match &declared.right.target {
         Target::Objects { group: g, resource: r, subresource: s, names } => {

@@ -26,7 +26,8 @@ pub(super) fn definition(definition: &CustomResourceDefinition) -> ManifestObjec
     object(Part::Definitions, definition)
 }
 
-/// The webhook configurations, also if the program applies them itself: they are to be deleted with it.
+/// The webhook configurations. They are rendered even if the program applies them itself, so that they are deleted
+/// together with it.
 pub(super) fn configurations(target: &Target<'_>) -> Vec<ManifestObject> {
     let Configurations { mutating, validating, .. } = registered(target);
     let mutating = mutating.map(|configuration| object(Part::Webhooks, &configuration));

@@ -39,13 +39,13 @@
 //! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; time from the first event that leads to a reconcile until the reconcile starts; not in Go |
 //! | `controller_runtime_reconcile_reasons_total` | counter: controller, source (a resource, or the name of another source), change (`created`, `updated`, `deleted`, `generic`; `none` without a source if no event led to it); a reconcile counts once for each pair of source and change, for at most four causes; not in Go |
 //!
-//! The label `resource` is a resource with the selection of its cache, such as `pods with app=web`. A long label is cut, and
-//! gets a number that keeps it distinct; a set of namespaces is not spelt out. Caches with the same label
-//! are counted together.
+//! The label `resource` is a resource with the selection of its cache, such as `pods with app=web`. A long label is
+//! cut, and a number keeps it distinct; a set of namespaces that can change is not spelt out. Caches with the same
+//! label are counted together.
 //!
 //! The label `host` is the API server's, as in Go, if the manager knows it: from its configuration
 //! ([`Manager::from_config`](crate::Manager::from_config)) or from its options
-//! ([`Options::host`](crate::ManagerOptions::host)). It is empty otherwise.
+//! ([`ManagerOptions::host`](crate::ManagerOptions::host)). It is empty otherwise.
 //!
 //! The label `priority` has Go's numbers: `0` for events, `-100` for the initial list; `100` is what Go's users
 //! choose for more urgent requests. It is empty if the controller has no
@@ -59,7 +59,7 @@
 //! - Native histograms, which need the protobuf format.
 //! - The collector of the Go runtime (`go_…`).
 //! - Profiles (`PprofBindAddress`).
-//! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] returns it for servers of your own.
+//! - OpenMetrics over HTTP, which Go does not serve either. [`Metrics::encode`] returns it for servers of your own.
 
 mod cache;
 mod certificates;

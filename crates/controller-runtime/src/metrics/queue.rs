@@ -46,7 +46,7 @@ impl Shown {
     fn look(&self) -> BTreeMap<String, (bool, Gauges)> {
         let mut all: BTreeMap<String, (bool, Gauges)> = BTreeMap::new();
         for ((controller, _), queue) in &*self.queues.lock() {
-            // Takes the lock of the queue, which never takes this one.
+            // This takes the lock of the queue while holding its own; the queue never takes them in the other order.
             let gauges = (queue.look)();
             match all.get_mut(controller) {
                 Some((classes, others)) => {

@@ -21,8 +21,10 @@ pub enum SetupError {
         /// Error of the function.
         source: BoxError,
     },
-    /// A function of [`Operator::setup`](super::Operator::setup) asked the API server where there is none.
-    #[error("setup asked for {request} while manifests were printed: use DynamicKind, or ask in a reconcile")]
+    /// A function of [`Operator::setup`](super::Operator::setup) sent a request while there was no API server.
+    #[error(
+        "setup sent the request {request} while manifests were printed: use DynamicKind, or send it in a reconcile"
+    )]
     Asked {
         /// Method and path of its first request.
         request: String,

@@ -151,8 +151,8 @@ impl Operator {
 
     /// Adds a function that registers controllers, webhooks and other runnables. Several run in the order in which they were added.
     ///
-    /// It must not ask the API server, because it also runs where there is none, to print manifests: use kinds that are known, and
-    /// leave the rest to reconciles.
+    /// It must not send requests to the API server, because it also runs without one, to print manifests. Use kinds
+    /// known at compile time or a [`DynamicKind`](crate::DynamicKind), and send requests in reconciles.
     #[track_caller]
     pub fn setup<E: Into<BoxError>>(
         mut self,
@@ -218,7 +218,7 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// A function of [`Operator::setup`] fails, or asked the API server.
+    /// A function of [`Operator::setup`] fails, or sends a request to the API server.
     pub fn manager_offline(&self, flags: &Flags, namespace: &str) -> Result<Manager, SetupError> {
         let offline = Offline::default();
         let added = self.manager(offline.client(namespace), flags);
@@ -241,7 +241,7 @@ impl Operator {
         match (output, written) {
             (Err(error), _) => ExitCode::from(error.exit_code()),
             (Ok(output), _) if output.differs => ExitCode::from(DIFFERS),
-            // The reader of a pipe may have seen enough.
+            // An error is ignored: the reader of a pipe may have closed it early.
             (Ok(_), Err(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
             (Ok(_), _) => ExitCode::SUCCESS,
         }

@@ -27,7 +27,8 @@ impl Action {
         Self::next(NextRun::Done)
     }
 
-    /// The request is reconciled again, with the same growing delays as after failures, but is not counted as failed.
+    /// The request is reconciled again, with the same growing delays as after failures, but the run does not count as
+    /// failed.
     pub const fn requeue() -> Self {
         Self::next(NextRun::Requeue)
     }

@@ -45,7 +45,8 @@ impl Context {
         &self.causes
     }
 
-    /// Error of the previous run of this request, if it failed: its first 1 KiB. Dropped earlier when very many requests fail.
+    /// Error of the previous run of this request, if it failed: its first 1 KiB. `None` if the error is no longer
+    /// stored because more than 1024 requests fail.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
@@ -58,7 +59,8 @@ impl Context {
         self.id
     }
 
-    /// The client for the writes of this reconcile: the manager's, with the write permission that fits the controller.
+    /// The client for the writes of this reconcile. It is the manager's client whose permission to write fits the
+    /// controller:
     ///
     /// - A controller that [needs leader election](crate::controller::ControllerOptions::needs_leader_election), which is the default,
     ///   gets [`Manager::client`](crate::Manager::client): while this process does not hold the lease, writes fail with
@@ -109,7 +111,7 @@ impl Context {
     ///
     /// Reads the system clock at each call. While tokio's time is paused it advances with tokio's time instead, and agrees with
     /// the clocks of other managers and of an embedded API server in this process; see
-    /// [`Options::epoch`](crate::ManagerOptions::epoch).
+    /// [`ManagerOptions::epoch`](crate::ManagerOptions::epoch).
     ///
     /// It may jump when the system clock is set. Measure durations with [`tokio::time::Instant`].
     #[must_use]

@@ -65,8 +65,8 @@ impl ReconcileError {
         Self { source: error.into(), retry: Retry::Never }
     }
 
-    /// Makes an error that is retried after `delay`, or earlier if an event enqueues the request: for example when another
-    /// service says when to come back.
+    /// Makes an error that is retried after `delay`, or earlier if an event enqueues the request: for example because
+    /// another service names the time at which to try again.
     ///
     /// In the log, the metrics and [`Context::last_error`](super::Context::last_error) it is a failure like others. But it
     /// bypasses the rate limiter, so it is not counted as an [attempt](super::Context::attempt): the count of earlier failures

@@ -26,7 +26,7 @@ pub use self::{
     object::{AsReconciler, as_reconciler},
 };
 
-/// Key of a reconcile: any value that can be a key of the queue.
+/// Request that a controller reconciles: any value that can be a key of the queue.
 ///
 /// Usually an [`ObjectKey`](crate::ObjectKey). Implemented for every type with the listed properties: order and hash
 /// distinguish requests, and the `Debug` form names a request in the log.

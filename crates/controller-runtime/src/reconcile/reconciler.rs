@@ -45,8 +45,9 @@ pub trait Reconciler: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Any error is retried with back-off ([`Options::rate_limiter`](crate::controller::ControllerOptions::rate_limiter)),
-    /// except one made by [`ReconcileError::terminal`], after which the request waits for the next event, or by
+    /// Any error is retried with back-off
+    /// ([`ControllerOptions::rate_limiter`](crate::controller::ControllerOptions::rate_limiter)), except one made by
+    /// [`ReconcileError::terminal`], after which the request waits for the next event, or by
     /// [`ReconcileError::retry_after`], which sets the delay.
     fn reconcile(
         &self,

@@ -1,8 +1,8 @@
 //! Kubernetes Events: a controller's actions and their reasons, for `kubectl describe` and `kubectl events`.
 //!
-//! Recording never waits: events go through a bounded queue to a task of the manager, which writes them. When events come
-//! faster than the API server accepts them, the newest are dropped and counted in the log; reconciles are not delayed. An event
-//! that could not be written is retried for two minutes, unless the API server refuses it.
+//! Recording never waits: events go through a bounded queue to a task of the manager, which writes them. When events
+//! are recorded faster than the API server accepts them, the newest are dropped and counted in the log; reconciles are
+//! not delayed. An event that could not be written is retried for two minutes, unless the API server refuses it.
 
 mod limits;
 mod publisher;

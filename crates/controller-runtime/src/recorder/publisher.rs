@@ -123,7 +123,7 @@ impl Publisher {
 
     async fn write(&self, attempt: &WriteAttempt) -> Result<(), kube::Error> {
         let WriteAttempt { name, record, .. } = attempt;
-        // More repetitions may have come meanwhile.
+        // More repetitions may have been recorded meanwhile.
         let seen = self.series.seen(record, name).unwrap_or(attempt.seen);
         let written = if attempt.is_new {
             self.create(record, name, seen).await

@@ -118,7 +118,7 @@ impl Series {
             return Some(unwritten);
         }
         let known = self.known.values_mut().find(|known| known.due().is_some_and(|due| due <= now))?;
-        // Marked before the write: a failed write is the publisher's to retry.
+        // Marked before the write, because the publisher retries a failed write.
         known.written_at = now;
         known.take_unwritten()
     }

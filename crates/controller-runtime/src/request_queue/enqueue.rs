@@ -60,7 +60,7 @@ impl fmt::Display for EventFailure {
 /// Priority of added requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Priority set by the handler, or else the queue's default.
+    /// Priority set by the handler, or else the default of the queue.
     AsSaid,
     /// Priority set by the handler, or else the lowest.
     Low,

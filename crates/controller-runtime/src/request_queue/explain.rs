@@ -154,7 +154,7 @@ impl RequestState {
                 rule: waiting.why.into(),
             },
             Some((KeyState::Processing { again }, _)) => Self::Running { again },
-            // An unknown state is one that a request does not stay in.
+            // `KeyState` may gain states. One that is unknown here counts as idle.
             Some(_) | None => Self::Idle,
         }
     }

@@ -141,7 +141,7 @@ pub(crate) struct History<R> {
     /// Place of each request in `slots`.
     places: HashTable<u32>,
     slots: Vec<RequestSlot<R>>,
-    /// Failing requests, and the others, each in the order of their last runs.
+    /// The failing requests in the order of their last runs; `settled` has the others.
     failed: Order,
     settled: Order,
     hasher: DefaultHashBuilder,

@@ -61,12 +61,12 @@ pub(crate) struct RequestQueue<R: Request> {
     /// Filters that every event of every source must pass.
     filters: Arc<[Box<dyn EventFilter>]>,
     order: QueueOrder,
-    /// Of the source that uses this handle.
+    /// Whether the source that uses this handle delivers its events again.
     redelivery: Redelivery,
     /// The manager's clock.
     pub(crate) clock: Clock,
     pub(crate) failed_events: FailedEvents,
-    /// Makes a request from its text, if that is possible without a search.
+    /// Parses the text form of a request, if the type of the requests allows that without a search in the queue.
     parse: Option<fn(&str) -> Option<R>>,
 }
 

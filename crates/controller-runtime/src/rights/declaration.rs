@@ -31,7 +31,7 @@ impl Declaration {
         Self { right, controller: None, reason: reason.into(), place, fallback: BTreeSet::new() }
     }
 
-    /// The same right as need of a controller.
+    /// Returns the declaration as that of a controller.
     pub(crate) fn of(mut self, controller: &str) -> Self {
         self.controller = Some(controller.into());
         self

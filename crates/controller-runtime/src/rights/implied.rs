@@ -59,7 +59,7 @@ fn on(resource: &ApiResource, verbs: impl IntoIterator<Item = Verb>) -> Right {
     Right::of_resource(&resource.group, &resource.plural, verbs)
 }
 
-/// Whether a custom kind: its status belongs to the operator.
+/// Returns whether the kind is a custom one, whose status belongs to the operator.
 pub(crate) fn is_custom(resource: &ApiResource) -> bool {
     !BUILTIN_GROUPS.contains(&&*resource.group)
 }
@@ -124,8 +124,9 @@ pub(crate) fn certificates(secret: &str, place: Place) -> [Declaration; 2] {
         .map(|right| Declaration::new(right, "webhook certificates", place))
 }
 
-/// Configurations of webhooks, and definitions with a converter. `configuration` is the name of those that the operator applies itself;
-/// otherwise it looks for all that name its Service. An apply of a new object by name is authorized by name.
+/// Rights on webhook configurations, and on definitions with a converter. `configuration` is the name of the
+/// configurations that the operator applies itself; without it, the operator searches for all configurations that name
+/// its Service. An apply that creates an object is authorized by the object's name.
 pub(crate) fn webhook_configurations(
     configuration: Option<&str>,
     definitions: &[String],

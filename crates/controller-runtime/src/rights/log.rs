@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::{declaration::Declaration, declarations::Declarations, right::RightScope};
 
-/// The declarations of one cluster. They are never removed: roles are rendered before the program runs, so that they must grant
-/// the rights of controllers that come and go.
+/// The declarations of one cluster. They are never removed: roles are rendered before the program runs, so they must
+/// also grant the rights of controllers that the program adds and removes later.
 #[derive(Default)]
 pub(crate) struct DeclarationLog {
     /// Without duplicates, so that the program bounds the size, however often one of its lines runs.
@@ -22,7 +22,7 @@ struct Recorded {
     live: Option<LiveNamespaces>,
 }
 
-/// Names of namespaces that may change while the operator runs.
+/// Set of namespaces that may change while the operator runs.
 pub(crate) type LiveNamespaces = Arc<watch::Sender<BTreeSet<Arc<str>>>>;
 
 /// Namespaces of a registration.

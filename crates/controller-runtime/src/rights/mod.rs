@@ -2,8 +2,8 @@
 //!
 //! A registration says what the API server must allow: a controller of a kind lists and watches it, an owned kind is created and
 //! patched, a lease is updated. The manager [declares](crate::Manager::declarations) these rights with the line of the program
-//! that needs each, and makes the smallest [roles](Declarations::roles) that grant them. Nothing is written by hand but calls that
-//! no registration implies, in a line beside the registrations: [`needs`](crate::ControllerBuilder::needs).
+//! that needs each, and makes the smallest [roles](Declarations::roles) that grant them. Only requests that no
+//! registration implies are declared by hand, beside the registrations: [`needs`](crate::ControllerBuilder::needs).
 //!
 //! ```
 //! # use controller_runtime::{Action, Builder, Context, Manager, ManagerOptions, ObjectKey, ReconcileError, Reconciler};
@@ -39,10 +39,10 @@
 //!
 //! | registration | rights |
 //! |---|---|
-//! | a cache: `for_kind`, `watches`, `owns`, `cached` | `list` and `watch`, in the namespaces of its selection; with the selector `metadata.name=x` of this name alone |
+//! | a cache: `for_kind`, `watches`, `owns`, `cached` | `list` and `watch`, in the namespaces of its selection; with the field selector `metadata.name=x`, only for this name |
 //! | a controller of a custom kind with a status type | `patch` of `status`, unless [`without_status`](crate::ControllerBuilder::without_status) |
 //! | [`with_finalizer`](crate::ControllerBuilder::with_finalizer) | `patch` of the kind |
-//! | `owns` | `create` and `patch` of the owned kind; `update` of the owner's `finalizers`, which some clusters ask for `blockOwnerDeletion` |
+//! | `owns` | `create` and `patch` of the owned kind; `update` of the owner's `finalizers`, which some clusters require for `blockOwnerDeletion` |
 //! | a controller | `create` and `patch` of Events, unless [`without_events`](crate::ControllerBuilder::without_events) |
 //! | leader election | `get`, `watch` and `update` of the lease, `create` of leases; `create` and `patch` of Events; in the operator's namespace |
 //! | metrics for authorized clients | `create` of TokenReviews and SubjectAccessReviews |

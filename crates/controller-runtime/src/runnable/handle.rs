@@ -10,7 +10,7 @@ use super::{
     runnables::Runnables,
 };
 
-/// RunnableHandle of a runnable or controller of a manager. Dropping it has no effect.
+/// Handle of a runnable or controller of a manager. Dropping it has no effect.
 #[derive(Clone)]
 pub struct RunnableHandle {
     id: Id,

@@ -19,7 +19,7 @@ pub(crate) type Id = u64;
 /// Runnables that start and stop together. Groups start in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Group {
-    /// Servers of metrics and probes, which show the start of the others.
+    /// Metrics server and health server. They start first, so that they show the progress of the start.
     HttpServers,
     /// Before the caches, because listing may need conversion webhooks.
     Webhooks,
@@ -31,7 +31,7 @@ pub(crate) enum Group {
     LeaderElected,
 }
 
-/// Names as in Go's log lines.
+/// Formats the names of Go's log lines.
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -359,7 +359,7 @@ impl Lifecycle {
         let Some(member) = self.members.get_mut(&id) else { return };
         member.removed = true;
         match member.state {
-            // Not running, so there is nothing to wait for.
+            // The runnable does not run, so there is nothing to wait for.
             MemberState::Queued | MemberState::Ended => {
                 self.members.remove(&id);
             }

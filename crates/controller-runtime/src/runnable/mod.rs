@@ -104,7 +104,7 @@ pub trait Runnable: Send + Sync + 'static {
 /// Access of a [`Runnable`] to its manager: shutdown, readiness, recorder and the manager itself.
 #[derive(Clone)]
 pub struct RunContext {
-    /// The manager. Its type stands above this module; [`RunContext::manager`] knows it.
+    /// The manager. Its type is in a module above this one, so it is erased here; [`RunContext::manager`] restores it.
     pub(crate) manager: Weak<dyn Any + Send + Sync>,
     pub(crate) draining: CancellationToken,
     pub(crate) aborting: CancellationToken,

@@ -54,7 +54,7 @@ impl RegisteredRunnable {
 /// The runnables of a manager, and their lifecycle.
 pub(crate) struct Runnables {
     inner: Mutex<RegisteredRunnables>,
-    /// Wakes the run.
+    /// Notifies the run of new effects.
     changed: Notify,
     /// Number of entries. A change wakes callers that wait for the end of a removed runnable.
     entries: ordered_watch::Sender<usize>,
@@ -120,7 +120,7 @@ impl Runnables {
         inner.entries.insert(id, make());
         inner.effects.extend(effects);
         drop(inner);
-        // After unlocking: the run takes the lock when it wakes.
+        // Notified after unlocking, because the run takes the lock when it wakes.
         self.changed.notify_one();
         Ok(id)
     }

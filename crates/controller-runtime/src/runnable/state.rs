@@ -6,7 +6,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum State {
-    /// It has not been run.
+    /// The manager has not been run.
     Built,
     /// Servers start to listen, and caches receive their initial lists.
     Starting,

@@ -79,7 +79,7 @@ async fn answer(
     read_timeout: ReadTimeout,
     closing: CancellationToken,
 ) -> Result<ServerResponse, Infallible> {
-    // Dropped with the response, which starts the idle time; with a stream, when that ends.
+    // Dropped with the response, or at the end of a streamed one; then the idle time starts.
     let running = read_timeout.request_begins();
     Ok(handler.handle(request).await.map(|body| body.ending_with(closing, running)))
 }

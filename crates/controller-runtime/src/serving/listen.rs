@@ -26,7 +26,7 @@ impl Listen {
         match self {
             Self::At(endpoint) => endpoint.listen().await,
             Self::On(listener) => {
-                // Cloned, so that a server can stop and start again.
+                // The socket is cloned, so that a server can stop and start again.
                 let listener = listener.try_clone()?;
                 listener.set_nonblocking(true)?;
                 TcpListener::from_std(listener).map(Some)

@@ -1,7 +1,8 @@
 //! Servers of a manager, for metrics, probes and webhooks: addresses ([`Endpoint`]), TLS ([`Serving`]), handlers
 //! ([`Handler`]), and the options of the metrics server ([`MetricsServerOptions`]).
 //!
-//! HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need no more, and HTTP/2 has attacks of its own.
+//! The servers use HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need no more, and HTTP/2 enables further
+//! attacks.
 
 mod certificates;
 mod connection;
@@ -81,7 +82,7 @@ impl HttpServer {
         Self { offers_http2, ..self }
     }
 
-    /// Uses a certificate that something else sets.
+    /// Uses a certificate that another component sets.
     pub(crate) fn with_certificate(self, current: Arc<CurrentCertificate>) -> Self {
         Self { certificates: CertificateSource::Current(current), ..self }
     }
@@ -107,7 +108,7 @@ impl Runnable for HttpServer {
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         let refused = |source| ListenError { server: self.name, on: self.listen.clone(), source };
-        // Certificates and socket before `set_ready`, so that their errors fail the start.
+        // Certificates and socket are set up before `set_ready`, so that their errors fail the start.
         let certificates = match &self.certificates {
             CertificateSource::Serving(Serving::Plain) => None,
             CertificateSource::Current(current) => Some(Certificates::of_current(Arc::clone(current))),
@@ -131,7 +132,7 @@ impl Runnable for HttpServer {
         };
         // The reload never completes; it stops with the server.
         tokio::select! {
-            // The server first: its end is the result.
+            // The server comes first: its end is the result.
             biased;
             () = self.serve(&listener, tls, &cx) => {}
             () = reload => {}
@@ -150,7 +151,8 @@ impl HttpServer {
         loop {
             tokio::select! {
                 biased;
-                // Shutdown first; finished connections before new ones, which may be waiting for room.
+                // The shutdown comes first, and finished connections come before new ones, which may be waiting for
+                // room.
                 () = cx.shutdown() => break,
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {

@@ -21,7 +21,7 @@ use crate::{
 ///
 /// Any number of controllers share one watch of the kind. An event on which a predicate or handler panics, or that a handler
 /// [fails](crate::request_queue::Enqueue::fail) to handle, is delivered again, after 1 s doubling to 5 minutes, until it is handled or a newer
-/// event of the object replaces it; other events are not held up. `controller_runtime_failed_events` and
+/// event of the object replaces it; other events do not wait for it. `controller_runtime_failed_events` and
 /// [`Manager::overview`](crate::Manager::overview) show waiting events.
 ///
 /// ```

@@ -152,7 +152,7 @@ impl<K: Object, R: Request> Source<R> for Events<K, R> {
                 }
                 next = stream.next(), if !has_ended => match next {
                     Some(event) => delivery.deliver(event),
-                    // Not the end of the source while failed events wait for redelivery.
+                    // The source does not end while failed events wait for redelivery.
                     None => has_ended = true,
                 },
                 else => return Ok(()),

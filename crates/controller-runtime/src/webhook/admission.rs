@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{rejection::Rejection, typed_change};
 use crate::object::StaticObject;
 
-/// Operation that an admission webhook is asked about.
+/// Operation that an admission webhook reviews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
@@ -106,7 +106,7 @@ impl Admission {
         Self { request: Arc::new(request), object, notes: Arc::default() }
     }
 
-    /// The same request with a changed object, for the next handler.
+    /// Returns the request with a changed object, for the next handler.
     pub(super) fn with_object(&self, object: Value) -> Self {
         Self { object: Some(Arc::new(object)), ..self.clone() }
     }

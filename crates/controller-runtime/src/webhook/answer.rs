@@ -53,11 +53,12 @@ impl Webhooks {
     {
         let path = request.uri().path();
         let Some(review) = self.look(|registrations| registrations.review_at(path)) else {
-            // Without metrics: a client must not be able to create series.
+            // This request is not counted in metrics: a client must not be able to create series.
             return text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
         if request.method() != Method::POST {
-            // Without metrics and log: a test environment asks in this way whether there is a webhook.
+            // This request is neither counted nor logged: test environments send it to find out whether the path has a
+            // webhook.
             let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return response;
@@ -89,7 +90,7 @@ impl Webhooks {
             }
         };
         let timeout = timeout_of(request.uri().query().unwrap_or_default());
-        // From the request's head on, because the API server's time is running.
+        // The deadline counts from the head of the request, because the API server's timeout has started by then.
         let deadline = Instant::now() + timeout;
         let limit = match review {
             ReviewKind::Admission => MAX_ADMISSION_BYTES,

@@ -97,7 +97,7 @@ fn verifier(file: &Path, pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, BoxE
         roots.add(certificate.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))?;
     }
     let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
-    // Fails without a root.
+    // The builder fails if there is no root certificate.
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
     Ok(verifier.map_err(|error| invalid(&error))?)
 }

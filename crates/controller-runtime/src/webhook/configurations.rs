@@ -62,8 +62,8 @@ impl WebhookService {
         Self { port, ..self }
     }
 
-    /// Sets the certificates of the authorities that signed the server's certificate, in PEM. Default: none; something else, such
-    /// as cert-manager, sets `caBundle` then.
+    /// Sets the certificates of the authorities that signed the server's certificate, in PEM. Default: none; then
+    /// another program, such as cert-manager, sets `caBundle`.
     pub fn ca_bundle(self, pem: impl Into<Vec<u8>>) -> Self {
         Self { ca_bundle: Some(pem.into()), ..self }
     }

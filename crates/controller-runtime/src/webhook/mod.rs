@@ -115,8 +115,8 @@
 //! may need its conversion, and stops after everything else. It runs on each replica, whether it leads or not.
 //!
 //! [`Webhooks::configurations`] returns the webhook configurations and conversion stanzas for the registered webhooks;
-//! [`WebhookOptions::apply_configurations`] applies them. Certificates come from files, which cert-manager may write, or are made and
-//! rotated by the operator itself ([`SelfManagedCertificates`]).
+//! [`WebhookOptions::apply_configurations`] applies them. Certificates come from files, which cert-manager may write,
+//! or the operator creates and rotates them itself ([`SelfManagedCertificates`]).
 //!
 //! # Answers
 //!

@@ -106,12 +106,12 @@ impl WebhookOptions {
     /// Applies the [configurations](super::Webhooks::configurations) of the registered webhooks when the manager starts, and when a
     /// webhook is registered later, with `<operator>-webhooks` as field manager: the ValidatingWebhookConfiguration and the
     /// MutatingWebhookConfiguration `<namespace>-<service>`, and `spec.conversion` of the CustomResourceDefinitions, which must exist. Entries
-    /// for the Service that are not registered any more are removed; a configuration that is deleted is applied again. Default: something
-    /// else applies them.
+    /// for the Service that are not registered any more are removed; a configuration that is deleted is applied again.
+    /// Default: the configurations must be applied by other means, such as manifests.
     ///
-    /// Each replica applies its own registrations, so that the configurations are those of the replica that started last. Without
-    /// [`certificates`](Self::certificates), `caBundle` is left to something else, unless the Service has a
-    /// [`ca_bundle`](WebhookService::ca_bundle).
+    /// Each replica applies its own registrations, so that the configurations are those of the replica that started
+    /// last. Without [`certificates`](Self::certificates), another program must set `caBundle`, unless the Service has
+    /// a [`ca_bundle`](WebhookService::ca_bundle).
     #[track_caller]
     pub fn apply_configurations(mut self, service: &WebhookService) -> Self {
         self.place = Some(Location::caller());

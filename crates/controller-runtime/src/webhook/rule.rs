@@ -45,7 +45,7 @@ impl MatchPolicy {
     }
 }
 
-/// Whether a webhook changes anything other than the object in its answer.
+/// Whether a webhook has effects other than its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SideEffects {
     /// The webhook has no side effects.
@@ -205,7 +205,7 @@ impl Rule {
         Self { namespace_selector: Some(selector), ..self }
     }
 
-    /// Returns whether both can share a path: they differ in the operations at most.
+    /// Returns whether both rules can share a path: they may differ only in their operations.
     pub(super) fn joins(&self, other: &Self) -> bool {
         let parts = |rule: &Self| {
             (

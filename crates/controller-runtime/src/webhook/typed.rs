@@ -11,8 +11,8 @@ use crate::object::StaticObject;
 
 /// A kind with defaults that depend on other fields or the request. Constants are better set as defaults of the CRD's schema.
 ///
-/// The API server calls mutating webhooks for each write, also for those of status subresources if a rule names them. Defaults must
-/// not depend on being applied once: applying them to a defaulted object must change nothing.
+/// The API server calls mutating webhooks for each write, also for writes of the status if a rule names that
+/// subresource. It may apply the defaults repeatedly, so applying them to a defaulted object must change nothing.
 #[doc(alias = "CustomDefaulter")]
 pub trait Defaulter: StaticObject {
     /// Operations that set defaults. Default: creations and updates.
@@ -71,7 +71,7 @@ pub trait Validator: StaticObject {
 pub(super) fn defaulter<K: Defaulter>() -> AdmitFn {
     Box::new(|cx| {
         Box::pin(async move {
-            // A deletion has no object to change; the object of a connection is not a `K`.
+            // A deletion has no object to change, and the object of a connection is not a `K`.
             if !matches!(cx.operation(), Operation::Create | Operation::Update) {
                 return Ok(None);
             }

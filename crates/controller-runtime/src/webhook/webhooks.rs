@@ -52,7 +52,7 @@ impl Webhooks {
     }
 
     /// Adds a handler that may change objects: it returns the changed object, or `None`. Handlers with the same rule run in the
-    /// order of registration, each on the object that the one before returned.
+    /// order of registration, each on the object that the previous one returned.
     ///
     /// ```
     /// use controller_runtime::webhook::{Admission, RegisterError, Rule, Webhooks};
@@ -110,8 +110,8 @@ impl Webhooks {
     }
 
     /// Adds a handler that authenticates bearer tokens for kube-apiserver
-    /// (`--authentication-token-webhook-config-file`). It returns the user, `None` for a token that it does not know, or why the
-    /// token cannot be checked.
+    /// (`--authentication-token-webhook-config-file`). It returns the user, `None` for an unknown token, or the reason
+    /// why the token cannot be checked.
     ///
     /// ```
     /// use controller_runtime::webhook::{Authenticated, RegisterError, TokenRequest, Webhooks};

@@ -304,7 +304,7 @@ async fn a_fight_over_a_field_names_both_sides_within_five_turns() {
     assert_eq!(
         findings(&manager).await,
         [
-            "fight Deployment shop/web: .spec.replicas is written in turns by guestbook (3) and hpa (2), 5 times in 12 s. \
+            "fight Deployment shop/web: .spec.replicas is written alternately by guestbook (3) and hpa (2), 5 times in 12 s. \
              Leave the field out of what guestbook writes, or stop hpa from writing it."
         ]
     );
@@ -465,7 +465,7 @@ async fn a_request_behind_thousands_of_another_namespace_is_named() {
     assert_eq!(
         findings(&manager).await,
         [
-            "starved Guestbook blog/a is in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 1,608 more \
+            "starved Guestbook blog/a has been in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 1,608 more \
              requests in line. Let namespaces take turns with fair_by in ControllerOptions::queue, or set more workers with \
              max_concurrent_reconciles."
         ]

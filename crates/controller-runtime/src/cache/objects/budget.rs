@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Entry of a [`Budget`].
 pub(in crate::cache) trait BudgetEntry {
-    /// Whether the entry was used since the last call.
+    /// Returns whether the entry was used since the last call.
     fn take_used(&self) -> bool;
 }
 

@@ -3,11 +3,12 @@
 //! The first texts of a kind are stored uncompressed. When there are [`TrainingSet::ENOUGH`] bytes of them, a dictionary
 //! is trained on them. Then these and all later texts are compressed with it, except the latest ones
 //! ([`uncompressed_queue`](crate::cache::objects::uncompressed_queue),
-//! [`changed_texts`](crate::cache::objects::changed_texts)). So a kind with few objects is never
-//! compressed. Large texts are always compressed, without a dictionary.
+//! [`changed_texts`](crate::cache::objects::changed_texts)). So objects of a kind with few objects are never
+//! compressed. Large texts are an exception: they are always compressed, without a dictionary.
 //!
-//! The reflector trains the dictionary on another thread, with copies of the texts ([`Compression::samples`]), and passes it to
-//! ([`Compression::set_dictionary`]). It waits for the training, so that few texts arrive in between.
+//! The reflector trains the dictionary on another thread, with copies of the texts ([`Compression::samples`]), and
+//! passes the dictionary to [`Compression::set_dictionary`]. It waits for the training, so that few texts arrive in
+//! between.
 
 use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 
@@ -32,11 +33,11 @@ pub(in crate::cache) struct Compression {
     /// Text of the current object.
     pub(in crate::cache) text: Vec<u8>,
     phase: CompressionPhase,
-    /// Empty dictionary for large texts: not created yet, or not available for lack of memory.
+    /// Empty dictionary for large texts. `None`: not created yet; `Some(None)`: memory could not be allocated.
     no_dictionary: Option<Option<Arc<Dictionary>>>,
     compressor: Compressor,
-    /// Uncompressed texts of new objects, and of the samples after a training. Of a compact kind only the samples, until the
-    /// next [`Compression::compress_backlog`].
+    /// Uncompressed texts of new objects, and after a training the samples. For
+    /// [`Retain::Compact`](crate::cache::Retain) only the samples, until the next [`Compression::compress_backlog`].
     fresh: UncompressedQueue,
     /// Uncompressed texts of changed objects.
     changed: ChangedTexts,
@@ -284,7 +285,8 @@ impl TrainingSet {
         // Do not count texts that have been replaced.
         self.states.retain(|(state, _)| state.strong_count() > 0);
         self.bytes = self.states.iter().map(|(_, length)| length).sum();
-        // Not at each text from now on: with objects that come and go, the check would be repeated in vain.
+        // Not checked again before another `ENOUGH / 2` bytes have arrived: if objects are replaced all the time, a
+        // check at each text would be useless work.
         self.check_at = self.bytes + Self::ENOUGH / 2;
         self.is_enough = self.bytes >= Self::ENOUGH;
     }

@@ -67,7 +67,7 @@ impl Retention {
 
 /// Data that the states of a codec share.
 pub(in crate::cache) struct CodecContext {
-    /// As messages name it.
+    /// Name of the resource in messages.
     pub(in crate::cache) resource: String,
     pub(in crate::cache) retention: Retention,
     pub(in crate::cache) ingest_options: IngestOptions,
@@ -77,11 +77,11 @@ pub(in crate::cache) struct CodecContext {
     pub(in crate::cache) dictionaries: Arc<AtomicUsize>,
 }
 
-/// State in the store when an object arrives.
+/// State that the store holds of an object when a new state of the object arrives.
 pub(crate) enum StoredVersion<K: Object> {
-    /// This version of the object.
+    /// The store has the version that arrived.
     Same(Lazy<K>),
-    /// Another version of the object.
+    /// The store has another version of the object.
     Other {
         /// Reads of that version.
         reads: Reads,
@@ -139,8 +139,8 @@ impl<K: Object> ObjectCodec<K> {
                 "an object is left out of the cache: it has no name, or no namespace although its kind is namespaced"
             );
         }
-        // A metadata-only state may refer to a whole text from an earlier watch of whole objects, or store metadata
-        // alone, so it must not be shared with readers of whole objects.
+        // A metadata-only state may refer to a whole text from an earlier watch of whole objects, or may store metadata
+        // alone. Readers of whole objects must therefore not share it.
         if !K::metadata_api() {
             object.offer_text(state.as_ref().and_then(Lazy::text_source));
         }

@@ -6,10 +6,10 @@ pub(in crate::cache) enum Readers {
     /// The reader wants this object.
     One,
     /// The reader iterates over many objects. Such reads evict nothing from the budget: they would replace objects that
-    /// are read often by objects that are not, scattered over the memory that the others used.
+    /// are read often by objects that are read rarely.
     Many,
-    /// The reader iterates over more objects than the budget has room for. None of them is kept: a part would save
-    /// little at the next iteration, and freeing it after a change costs much.
+    /// The reader iterates over more objects than the budget has room for. None of them is kept: keeping only some
+    /// would save little at the next iteration, and freeing them after a change is expensive.
     TooMany,
 }
 

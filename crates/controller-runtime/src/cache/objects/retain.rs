@@ -21,10 +21,10 @@ pub enum Retain {
     /// Stores all objects as compressed text, and additionally keeps objects decoded that are read more than once
     /// between two changes. The estimated sizes of decoded objects add up to at most this number of bytes.
     ///
-    /// The second read of a state keeps it decoded, or the first read if the state before was read more than once. When
-    /// the budget is exceeded, objects that were not read recently are dropped. The objects of a list, or found by an
-    /// index, are kept at their second read if the budget has room for all of them. So iterating over many objects
-    /// drops no others, and nothing is kept of a list that does not fit, since keeping a part of it would save little.
+    /// The second read of a state keeps it decoded. If the previous state of the object was read more than once, the
+    /// first read does. When the budget is exceeded, objects that were not read recently are dropped. The objects of a
+    /// list, or found by an index, are kept at their second read if the budget has room for all of them. So iterating
+    /// over many objects drops no other objects, and nothing is kept of a list that does not fit.
     ///
     /// New texts are compressed when no events are pending, so that no reconcile waits for compression, and objects
     /// that change again soon are not compressed in vain. For each kind, up to 512 KiB of new objects and 4 MiB of

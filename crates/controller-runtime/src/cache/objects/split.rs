@@ -129,7 +129,7 @@ fn read_metadata<'a>(
         let value = reader.value()?;
         let mut end = reader.at();
         if key == "managedFields" {
-            // The first member has no comma before it: cut the one after it.
+            // The first member has no comma before it. Cut the comma after it instead.
             if first && reader.peek() == Some(b',') {
                 end = reader.at() + 1;
             }

@@ -7,8 +7,8 @@ use std::{
 
 /// Contents and activity of the cache of a kind.
 ///
-/// Counts all states that are in memory, in the cache or with readers: also an old state that a handler still uses.
-/// Activity is counted since the start.
+/// Counts all states that are in memory: those in the cache, and older ones that a handler or reader still holds.
+/// Activity is counted since the cache was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -66,7 +66,7 @@ impl Stats {
         *text_bytes += other.text_bytes;
         *decodes += other.decodes;
         *unreadable += other.unreadable;
-        // They share one list and watch; the one that was created later has counted less.
+        // Both caches share one list and watch. The cache that was created later has counted fewer of them.
         *failures = (*failures).max(other.failures);
         *lists = (*lists).max(other.lists);
         *watches = (*watches).max(other.watches);

@@ -158,7 +158,8 @@ impl Query {
 
     /// Whether the API server would return the object for this query; `None` if that cannot be decided.
     ///
-    /// Expects the object as the server has it: a transform may have changed the labels of the cached one.
+    /// Expects the object as the API server sends it, because a transform may have changed the labels of the cached
+    /// object.
     pub(crate) fn selects(&self, object: &Split<'_>) -> Option<bool> {
         let meta = Meta::new(object.meta(), &mut Interner::default())?;
         let Selectors { labels, fields } = self.selectors_in(meta.namespace().unwrap_or_default());
@@ -220,15 +221,15 @@ impl Query {
 }
 
 /// Length in bytes up to which a selection is printed in full.
-const TOLD_IN_FULL: usize = 96;
+const PRINTED_IN_FULL: usize = 96;
 
 /// Shortens a long text to its beginning and a hash of the whole.
 ///
 /// The result is a metric label. Dashboards and alerts refer to it, so it must not change with a release of Rust or of a crate.
 fn shortened(mut text: String) -> String {
-    if text.len() > TOLD_IN_FULL {
+    if text.len() > PRINTED_IN_FULL {
         let hash = fnv1a_64(text.as_bytes());
-        text.truncate(text.floor_char_boundary(TOLD_IN_FULL / 2));
+        text.truncate(text.floor_char_boundary(PRINTED_IN_FULL / 2));
         text += &format!("… ({:08x})", hash >> 32);
     }
     text
@@ -249,7 +250,7 @@ impl Selectors {
     }
 }
 
-/// Text that follows the name of a resource.
+/// Displays the selectors as they follow the name of a resource in messages.
 impl fmt::Display for Selectors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { labels, fields } = self;

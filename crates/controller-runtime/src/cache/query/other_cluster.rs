@@ -1,10 +1,11 @@
-//! The cluster that a cache is about, where that is not the manager's own.
+//! Cluster of a cache, if it is not the manager's own cluster.
 
 use std::{fmt, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-/// A cluster beside the manager's own: its name, and whether it was removed from the manager. Clones are the same cluster.
+/// A cluster other than the manager's own: its name, and whether it was removed from the manager. Clones refer to the
+/// same cluster.
 #[derive(Clone)]
 pub(crate) struct OtherCluster {
     name: Arc<str>,

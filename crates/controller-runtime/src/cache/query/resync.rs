@@ -7,8 +7,8 @@ use tokio::time::Instant;
 /// Interval at which handlers receive unchanged objects again.
 ///
 /// A resync repeats the contents of the cache and sends no request to the API server. A controller that misses no event
-/// needs none: it helps against changes outside of the cluster, for which [requeueing](crate::Action::requeue_after)
-/// costs less, and against bugs.
+/// needs none: resyncs help only against bugs, and against changes outside of the cluster, for which
+/// [`Action::requeue_after`](crate::Action::requeue_after) costs less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[doc(alias = "SyncPeriod")]
 pub enum Resync {

@@ -1,7 +1,7 @@
 //! Selectors in the syntax of `kubectl --selector` and `--field-selector`, evaluated by the cache.
 //!
 //! The API server applies the selectors of a list or watch. The cache evaluates them for reads by label, and to decide
-//! whether an object that was just written belongs to it.
+//! whether an object that this process wrote belongs to the cache.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -87,9 +87,9 @@ impl FieldSelector {
     /// Whether the object is selected; `None` if its JSON does not decide that.
     ///
     /// A missing string counts as empty. A missing number or boolean is undecided, because the server compares fields
-    /// of builtin kinds with `0` and `false` (`spec.unschedulable` of a node, `spec.hostNetwork` of a pod) and finds
-    /// some under other names (`status.successful` of a job). Arrays and objects are undecided as well, because the
-    /// server derives such fields by special rules.
+    /// of builtin kinds with `0` and `false` (`spec.unschedulable` of a node, `spec.hostNetwork` of a pod) and reads
+    /// some of them from other fields (`status.successful` of a job). Arrays and objects are undecided as well, because
+    /// the server derives such fields by special rules.
     pub(crate) fn selects(&self, object: &Value) -> Option<bool> {
         let mut all = Some(true);
         for FieldTerm { label, value, equal } in &self.terms {

@@ -36,9 +36,10 @@ use crate::{
 /// controller reads them.
 ///
 /// Writes of the manager's [`Client`](crate::Client) are visible immediately, before the watch delivers them, if the
-/// API server's answer is the object. It is not for writes of `scale`, `eviction` and `binding`. After a write in another API
-/// version than that of the cache, the client reads the object once more in the version of the cache, which requires the
-/// right to `get` it. Events come from the watch alone.
+/// API server's answer is the object. The answers to writes of `scale`, `eviction` and `binding` are not, so these
+/// writes become visible with the watch. After a write in another API version than that of the cache, the client reads
+/// the object once more in the version of the cache, which requires the right to `get` it. Events come from the watch
+/// alone.
 ///
 /// If an object cannot be decoded as `K`, the error is logged, and reading the object returns [`ReadError::Decode`].
 /// Its metadata can still be read, and other objects of the kind are not affected.
@@ -58,14 +59,13 @@ use crate::{
 ///
 /// # Before it is complete
 ///
-/// Until the API server has listed the objects, a read of an object that has not arrived returns
-/// [`ReadError::NotSynced`], so that it does not look as if the object did not exist. Objects that have arrived, or
-/// that the manager's [`Client`](crate::Client) has written, are returned. Within a reconcile, a handle that was
-/// created before the manager runs is always complete. A handle that is created later is not: keep it, because dropping
-/// the last handle ends the watch, and return the error from the reconcile, which is then retried. Elsewhere (in
-/// `main`, a webhook, a test), await [`Cached::synced`] or [`Manager::ready`](crate::Manager::ready) first, or wait for
-/// one object with [`Cached::until`]. A map function or predicate cannot wait; it does not need to if the handle was
-/// created before the manager runs.
+/// Until the initial list is complete, a read of an object that has not arrived returns [`ReadError::NotSynced`],
+/// because the object may exist. Objects that have arrived, or that the manager's [`Client`](crate::Client) has
+/// written, are returned. Within a reconcile, a handle that was created before the manager runs is always complete. A
+/// handle that is created later is not: keep it, because dropping the last handle ends the watch, and return the error
+/// from the reconcile, which is then retried. Elsewhere (in `main`, a webhook, a test), await [`Cached::synced`] or
+/// [`Manager::ready`](crate::Manager::ready) first, or wait for one object with [`Cached::until`]. A map function or
+/// predicate cannot wait; it does not need to if the handle was created before the manager runs.
 ///
 /// A cache that is restricted to some namespaces returns [`ReadError::OutsideNamespaces`] for reads in others.
 ///
@@ -134,7 +134,7 @@ impl<K: Object> Cached<K> {
             return Ok(found);
         }
         self.informer.check_synced_in(key.namespace())?;
-        // Read again: the object may have arrived before the check.
+        // Read again: the object may have arrived between the read and the check.
         Ok(self.informer.get(key))
     }
 
@@ -143,7 +143,8 @@ impl<K: Object> Cached<K> {
     /// # Errors
     ///
     /// An object cannot be decoded as `K`: omitting it silently would look as if it did not exist. To continue without
-    /// it, use [`Cached::list_lazy`] and decide for each object. Or the objects have not been listed yet.
+    /// it, use [`Cached::list_lazy`] and decide for each object. It is also an error if the objects have not been
+    /// listed yet.
     pub fn list(&self) -> Result<Vec<Arc<K>>, ReadError> {
         self.select().list()
     }
@@ -192,7 +193,7 @@ impl<K: Object> Cached<K> {
     /// The objects have not been listed yet, or the cache does not contain the namespace of the owner.
     pub fn owned_by_lazy<O: Object>(&self, owner: &O) -> Result<Vec<Lazy<K>>, ReadError> {
         match owner.meta().namespace.as_deref() {
-            // Dependents live in the namespace of their owner.
+            // Owned objects are in the namespace of their owner.
             Some(namespace) => self.informer.check_synced_in(Some(namespace))?,
             None => self.informer.check_synced()?,
         }
@@ -204,8 +205,8 @@ impl<K: Object> Cached<K> {
     ///
     /// `values` must return the same values for the same object each time. It is called for every change of an object,
     /// in the task of the watch, so it must not block. Objects are decoded for it: use [`Cached::index_by_meta`] if
-    /// metadata are enough. It may call every method of every cache. `Ord` and `Clone` of `V` must not, because they
-    /// run while the index is locked.
+    /// metadata are enough. It may call every method of every cache. Implementations of `Ord` and `Clone` for `V` must
+    /// not call any, because they run while the index is locked.
     ///
     /// The index is filled before this function returns: `values` is called for every cached object. With a large cache
     /// this takes a while (400,000 objects at 20 µs each: 8 s), so build indexes before the manager runs.
@@ -349,9 +350,9 @@ impl<K: Object> Cached<K> {
     ///
     /// A cache stays complete, with one exception: after a namespace is added to a set
     /// ([`CacheBuilder::namespace_set`](crate::cache::CacheBuilder::namespace_set)), reads of it, and of all namespaces, are
-    /// errors until it has been listed. If the manager does not run, the future stays pending. Returns as
-    /// well when the cluster was removed from the manager ([`Cluster::remove`](crate::manager::Cluster::remove)): reads are
-    /// errors from then on.
+    /// errors until it has been listed. If the manager does not run, the future stays pending. Also returns when the
+    /// cluster was removed from the manager ([`Cluster::remove`](crate::manager::Cluster::remove)): reads are errors
+    /// from then on.
     pub async fn synced(&self) {
         self.informer.until_complete().await;
     }
@@ -366,7 +367,8 @@ impl<K: Object> Cached<K> {
 
     /// Returns the current failure of the list or watch. While it lasts, reads may return outdated objects.
     ///
-    /// [`CacheOptions::stale_after`](crate::ManagerOptions::stale_after) sets when the failure affects readiness.
+    /// [`ManagerOptions::stale_after`](crate::ManagerOptions::stale_after) sets the time after which the failure
+    /// affects readiness.
     #[must_use]
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn trouble(&self) -> Option<String> {
@@ -394,7 +396,7 @@ impl<K: Object> Cached<K> {
         let _ = status.wait_for(|status| status.closed).await;
     }
 
-    /// Whether it is of another cluster than the manager's own.
+    /// Whether the objects are those of another cluster than the manager's own.
     pub(crate) fn is_of_other_cluster(&self) -> bool {
         self.informer.query().cluster.is_some()
     }

@@ -78,8 +78,8 @@ impl<'m> Caches<'m> {
     /// # }
     /// ```
     ///
-    /// With [`DynamicKind::metadata`] for metadata alone. If all readers of the kind with this selection read metadata alone,
-    /// the API server sends nothing else.
+    /// With [`DynamicKind::metadata`] the cache holds metadata alone. If all readers of the kind with this selection
+    /// read metadata alone, the API server sends nothing else.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, ObjectKey};
@@ -211,7 +211,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Returns the cache. It is listed and watched as soon as the manager runs.
+    /// Returns the cache. Its objects are listed and watched as soon as the manager runs.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ pub(in crate::cache) async fn until<K: Object>(
                 Err(error) => return Err(UntilError::Unreadable(error)),
             }
             tokio::select! {
-                // Either reads the object again.
+                // In both cases the loop reads the object again.
                 biased;
                 () = changed => {}
                 listed = status.changed() => {

@@ -204,7 +204,7 @@ impl Cache {
         });
         drop(entries);
         self.shared.added.send_modify(|count| *count += 1);
-        // After it has joined: a removal that comes now finds it.
+        // Checked after the informer has joined, because a removal from now on finds it and removes its objects.
         if self.is_removed() {
             subscriber.closed();
         }
@@ -311,7 +311,7 @@ impl Cache {
         let mut added = self.shared.added.subscribe();
         let mut tasks = JoinSet::new();
         let _stopped = MarkWatchesStopped(&self.shared);
-        // Before any check of whether they are synced.
+        // Marked before the caches are checked for being synced.
         for watch in self.watches() {
             watch.for_each(|subscriber| subscriber.restarted());
         }
@@ -325,9 +325,9 @@ impl Cache {
                 return;
             }
             tokio::select! {
-                // A removed cluster first: nothing more starts for it.
+                // A removed cluster is checked first, so that nothing more starts for it.
                 biased;
-                // The shared watches end by themselves then.
+                // Then the shared watches end by themselves.
                 () = removed(self.cluster.as_ref()), if !self.is_removed() => {}
                 changed = added.changed() => {
                     let _ = changed; // never an error: the sender is in `self`
@@ -340,7 +340,8 @@ impl Cache {
     }
 }
 
-/// Waits until a cluster has been removed from its manager, whose own never is.
+/// Waits until the cluster has been removed from its manager. Stays pending for the manager's own cluster (`None`),
+/// which is never removed.
 async fn removed(cluster: Option<&OtherCluster>) {
     match cluster.cloned() {
         Some(cluster) => cluster.removed().await,

@@ -1,4 +1,4 @@
-//! Objects of a cache that are not reconciled as usual: unreadable ones, and ones that are being deleted for long.
+//! Objects of a cache that are not reconciled as usual: unreadable ones, and ones whose deletion takes long.
 
 use std::{error::Error as StdError, sync::Arc};
 
@@ -46,12 +46,12 @@ impl TroubledObject {
         self.uid == other.uid && self.name == other.name && self.trouble == other.trouble
     }
 
-    /// `Deployment shop/web`
+    /// Returns kind and key, such as `Deployment shop/web`.
     pub(crate) fn subject(&self) -> String {
         format!("{} {}", self.resource.kind, self.name())
     }
 
-    /// `shop/web`
+    /// Returns the key, such as `shop/web`.
     pub(crate) fn name(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.name),
@@ -70,7 +70,7 @@ impl<K: Object> Informer<K> {
     /// Visits every object and yields in between.
     pub(super) async fn find_troubled(&self, deleted_before: Timestamp) -> Vec<TroubledObject> {
         let (objects, resource) = (self.snapshot(), Arc::new(self.query().resource.clone()));
-        // Counts all unreadable objects since the start: if there was none, locking each state is not necessary.
+        // The counter includes all unreadable objects since the start. If it is zero, no state needs to be locked.
         let any_unreadable = self.has_met_unreadable();
         let (mut unreadable, mut deleting, mut pace) = (Vec::new(), Vec::new(), Pace::begin());
         for object in objects.values() {

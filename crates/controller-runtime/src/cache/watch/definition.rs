@@ -80,7 +80,7 @@ struct Found {
     exists: bool,
 }
 
-/// Searches the definition. `None` if the search fails, or the definition is established and serves the version.
+/// Searches for the definition. `None` if the search fails, or the definition is established and serves the version.
 async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
     let list = definitions().list(&ListParams::default().fields(&name(resource))).ok()?;
     let (mut items, mut exists) = (ListDecoder::default(), false);

@@ -100,7 +100,7 @@ impl SharedWatch {
         Arc::make_mut(&mut subscribers.all).remove(&id);
         let (empty, extent) = (subscribers.all.is_empty(), subscribers.extent());
         drop(subscribers);
-        // The remaining subscribers may be satisfied with metadata alone.
+        // The remaining subscribers may need only metadata.
         if empty || extent != before {
             self.generation.send_modify(|generation| *generation += 1);
         }
@@ -298,7 +298,7 @@ impl SharedWatch {
                     self.withdraw_scope(&scope).await;
                 }
                 if self.query.is_removed() {
-                    // Subscribers that came meanwhile included.
+                    // Includes subscribers that joined meanwhile.
                     return self.withdraw().await;
                 }
                 for scope in &scopes {
@@ -320,7 +320,7 @@ impl SharedWatch {
                     due = due.into_iter().chain(subscriber.resync(Instant::now(), &mut rng)).min();
                 });
                 tokio::select! {
-                    // A new generation first: everything starts again then.
+                    // A new generation is checked first, because then everything starts again.
                     biased;
                     changed = generation.changed() => {
                         let _ = changed; // never an error: the sender is in `self`

@@ -87,7 +87,7 @@ pub(crate) trait ReflectorStore: Send + Sync {
     fn waiting_since(&self, scope: &WatchScope) -> Option<Instant>;
 }
 
-/// Receiver of news about the lists and watches themselves, for status and statistics.
+/// Receiver of the state changes of lists and watches, for status and statistics.
 pub(crate) trait WatchObserver: Send + Sync {
     /// Records that lists and watches of all scopes start again, because the manager started.
     fn restarted(&self);

@@ -49,7 +49,7 @@ pub(crate) fn decode_line(line: &[u8]) -> Result<WatchLine<'_>, WatchEventError>
             "object" if matches!(kind.as_deref(), Some("ADDED" | "MODIFIED" | "DELETED")) => {
                 split = Some(Split::read(reader)?);
             }
-            // The type follows, or it is a bookmark or an error.
+            // The type follows the object, or the line is a bookmark or an error.
             "object" => object = Some(reader.value()?),
             _ => drop(reader.value()?),
         }
@@ -101,7 +101,7 @@ fn bookmark(object: &[u8]) -> WatchLine<'static> {
         #[serde(rename = "k8s.io/initial-events-end")]
         initial_events_end: Option<String>,
     }
-    // A bookmark that cannot be decoded is one without a version: later ones follow.
+    // A bookmark that cannot be decoded counts as one without a version, because further bookmarks will follow.
     let Bookmark { metadata } = serde_json::from_slice(object).unwrap_or_default();
     WatchLine::Bookmark {
         version: metadata.resource_version.filter(|version| !version.is_empty()),

@@ -120,7 +120,8 @@ struct OpenConnections<T> {
     protocol: Option<Protocol>,
     streams: Streams,
     requests: BTreeMap<ConnectionId, SendRequest<Body>>,
-    /// The connection being opened. Weak, so that it is abandoned when no request waits for it any more.
+    /// The connection that is being opened. The reference is weak, so that the attempt is dropped when no request waits
+    /// for it any more.
     opening: Option<WeakShared<Opening>>,
     /// The first connection, if it turned out to use HTTP/1.1, until a request takes it.
     first: Option<T>,
@@ -238,7 +239,7 @@ impl<C: Connect> PoolInner<C> {
                     }
                 }
             };
-            // Loop after it: other waiting requests may have filled the new connection.
+            // Checked again after the wait: other waiting requests may have filled the new connection.
             opening.await?;
         }
     }
@@ -277,7 +278,8 @@ impl<C: Connect> PoolInner<C> {
             .max_header_list_size(HEADERS)
             .keep_alive_interval(self.keep_alive.interval)
             .keep_alive_timeout(self.keep_alive.timeout)
-            // Also without requests, so that the next one does not go to a dead connection.
+            // Pings are sent even while no request is running, so that the next request does not go to a dead
+            // connection.
             .keep_alive_while_idle(true)
             .handshake(stream)
             .await?;

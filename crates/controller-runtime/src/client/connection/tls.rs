@@ -11,7 +11,8 @@ use tokio_rustls::rustls;
 
 /// The rustls configuration for the API server of `config`; `None` if `kube` is built without rustls.
 pub(super) fn client_config(config: &kube::Config) -> Result<Option<rustls::ClientConfig>, kube::Error> {
-    // Depending on the features of `kube`, one of the two traits would otherwise be reported as unused.
+    // Which of the two traits is used depends on the features of `kube`. Without this attribute the compiler would
+    // report the other one.
     let _ =
         (<kube::Config as ConfigExt>::base_uri_layer, <&kube::Config as WithoutRustls>::rustls_client_config);
     config.rustls_client_config().into_result()

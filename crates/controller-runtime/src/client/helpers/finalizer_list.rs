@@ -19,8 +19,8 @@ pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
 }
 
 impl Client {
-    /// Adds `finalizer`, so that a delete waits until it is removed. Returns whether it was missing; `object` is then outdated
-    /// ([`Finalizers`](crate::finalizer::Finalizers) return the new version).
+    /// Adds `finalizer`, so that a deletion of the object waits until the finalizer is removed. Returns whether it was
+    /// missing; `object` is then outdated ([`Finalizers`](crate::finalizer::Finalizers) return the new version).
     ///
     /// The object's version is a precondition, so that no finalizer added meanwhile is lost.
     ///
@@ -36,12 +36,12 @@ impl Client {
         Ok(add_finalizers(self, object, [finalizer]).await?.is_some())
     }
 
-    /// Removes `finalizer`; if it was the last one of an object being deleted, the object goes. Returns whether it was
-    /// there: not so if the object itself is gone.
+    /// Removes `finalizer`. If the object is being deleted and this was its last finalizer, the API server removes the
+    /// object. Returns whether the object had the finalizer; `false` if the object no longer exists.
     ///
     /// # Errors
     ///
-    /// The request failed; [`ClientError::is_conflict`] if `object` is not the present version.
+    /// The request failed; [`ClientError::is_conflict`] if `object` is not the current version.
     #[doc(alias = "RemoveFinalizer")]
     pub async fn remove_finalizer<K: StaticObject>(
         &self,

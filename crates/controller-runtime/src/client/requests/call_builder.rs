@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Client {
-    /// A call about `object`, with the object as its body.
+    /// Returns a call for `object`, with the object as its body.
     pub(in crate::client) fn about<K: Object>(
         &self,
         verb: Verb,
@@ -55,7 +55,7 @@ pub(in crate::client) fn kind<K: StaticObject>() -> Arc<DynamicKind> {
     Arc::new(DynamicKind::of::<K>())
 }
 
-/// A call about the object with this key.
+/// Returns a call for the object with this key.
 pub(in crate::client) fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>, key: &ObjectKey<K>) -> Call {
     let mut call = Call::new(verb, kind);
     call.namespace = key.namespace().map(ToOwned::to_owned);

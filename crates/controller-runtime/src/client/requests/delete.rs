@@ -168,7 +168,8 @@ impl<K> Delete<K> {
         self
     }
 
-    /// Leaves it to the watch to remove the object from the cache. Default: the next cached read reflects the delete.
+    /// Removes the object from the cache only when the watch delivers the deletion. Default: the next cached read
+    /// reflects the delete.
     pub fn not_to_cache(mut self) -> Self {
         self.to_cache = false;
         self
@@ -239,7 +240,8 @@ impl<K> DeleteAll<K> {
         self
     }
 
-    /// Leaves it to the watch to remove the objects from the cache. Default: the next cached read reflects the delete.
+    /// Removes the objects from the cache only when the watch delivers their deletion. Default: the next cached read
+    /// reflects the delete.
     pub fn not_to_cache(mut self) -> Self {
         self.verb.to_cache = false;
         self

@@ -1,4 +1,4 @@
-//! Options that all requests about many objects share.
+//! Options that all requests for many objects share.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration};
 
@@ -6,7 +6,7 @@ use kube::core::{NamespaceScope, Resource};
 
 use crate::client::transport::{call::Call, client::Client};
 
-/// A request about all or some objects of a kind: a [`List`](crate::client::List), a [`Watch`](crate::client::Watch) or a
+/// A request for all or some objects of a kind: a [`List`](crate::client::List), a [`Watch`](crate::client::Watch) or a
 /// [`DeleteAll`](crate::client::DeleteAll).
 ///
 /// The type `V` distinguishes them and determines the other options.

@@ -1,4 +1,4 @@
-//! Requests about objects of one type, for helpers that work with typed and dynamic kinds alike.
+//! Requests for objects of one type, for helpers that work with typed and dynamic kinds alike.
 
 use kube::core::DynamicObject;
 
@@ -14,7 +14,8 @@ use crate::{
     object::{Object, ObjectKey, StaticObject, name_of, resource_name},
 };
 
-/// Requests about objects of one type. Their kind is known at compile time ([`Client`]) or at run time ([`DynamicClient`]).
+/// Requests for objects of one type. Their kind is known at compile time ([`Client`]) or at run time
+/// ([`DynamicClient`]).
 pub(crate) trait ObjectRequests<K: Object>: Sync {
     /// The client that sends the requests.
     fn client(&self) -> &Client;
@@ -37,7 +38,7 @@ pub(crate) trait ObjectRequests<K: Object>: Sync {
             .ok_or_else(|| self.unsent(verb, object, "metadata.name and namespace must be set"))
     }
 
-    /// An error about this object for a request that was not sent.
+    /// Returns the error of a request for this object that was not sent.
     fn unsent(&self, verb: Verb, object: &K, reason: &str) -> ClientError {
         ClientError::unsent(verb, format!("{} {}", self.resource(), name_of(object)), reason)
     }

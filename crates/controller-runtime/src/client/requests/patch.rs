@@ -27,7 +27,7 @@ use crate::{client::transport::preconditions::Preconditions, object::Object};
 #[derive(Debug)]
 pub struct Patch {
     pub(in crate::client) content_type: &'static str,
-    /// The patch, or why it cannot be sent.
+    /// The patch, or the reason why it cannot be sent.
     body: Result<Value, String>,
     preconditions: Preconditions,
 }
@@ -53,9 +53,10 @@ impl Patch {
 
     /// The merge patch that turns `old`, an object that was read, into `new`.
     ///
-    /// UID and resourceVersion of `old`, if set, are preconditions: if the object has changed since, or has been replaced by
-    /// another, the patch fails with a conflict. [`Patch::any_version`] removes that of the version. UID and resourceVersion of
-    /// `new` are ignored. Each write makes a new version, so two writes need two patches.
+    /// UID and resourceVersion of `old`, if set, are preconditions: if the object has changed since, or has been
+    /// replaced by another, the patch fails with a conflict. [`Patch::any_version`] removes the precondition on the
+    /// version. UID and resourceVersion of `new` are ignored. Each write creates a new version, so two writes need two
+    /// patches.
     #[doc(alias = "MergeFrom")]
     pub fn between<K: Serialize>(old: &K, new: &K) -> Self {
         let values = serde_json::to_value(old).and_then(|old| Ok((old, serde_json::to_value(new)?)));
@@ -106,7 +107,7 @@ impl Patch {
         Self { content_type, body, preconditions: Preconditions::default() }
     }
 
-    /// The request body, or why the patch cannot be sent.
+    /// Returns the request body, or the reason why the patch cannot be sent.
     pub(in crate::client) fn into_body(self) -> Result<Value, String> {
         let mut body = self.body?;
         self.preconditions.add_to(&mut body);

@@ -21,7 +21,7 @@ use crate::client::transport::{
     own_writes::Extent,
 };
 
-/// Media types that ask for metadata instead of whole objects.
+/// Media types that request metadata instead of whole objects.
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Default page size of [`List::pages`], as in client-go's pager.
@@ -143,7 +143,8 @@ impl<K> List<K> {
 }
 
 impl<K: DeserializeOwned + Send + 'static> List<K> {
-    /// Stream of pages. Each is requested when the one before has been consumed. Ends after the last page, and after an error.
+    /// Returns a stream of pages. Each page is requested when the previous one has been consumed. The stream ends after
+    /// the last page, and after an error.
     ///
     /// All pages show the state at the time of the first. If reading them takes so long that the API server no longer has that
     /// state, the error [`is_expired`](ClientError::is_expired).

@@ -38,7 +38,7 @@ use crate::client::transport::{
 #[derive(Clone)]
 pub struct Subresource {
     client: Client,
-    /// Has the object and the subresource set.
+    /// Call whose object and subresource are set; each request is a copy.
     call: Call,
 }
 

@@ -60,7 +60,7 @@ impl<K> Watch<K> {
 }
 
 impl<K: DeserializeOwned + Send + 'static> Watch<K> {
-    /// Stream of changes, including bookmarks. Ends with the watch, and after an error.
+    /// Returns a stream of changes, including bookmarks. It ends with the watch, and after an error.
     ///
     /// An error event becomes an error; if it [`is_expired`](ClientError::is_expired), list again.
     pub fn stream(self) -> impl Stream<Item = Result<WatchEvent<K>, ClientError>> + Send + Unpin {

@@ -124,7 +124,7 @@ impl<T, V> Write<T, V> {
         self
     }
 
-    /// Leaves it to the watch to bring the write into the cache. Default: the next cached read reflects the write.
+    /// Shows the write in the cache only when the watch delivers it. Default: the next cached read reflects the write.
     pub fn not_to_cache(mut self) -> Self {
         self.to_cache = false;
         self
@@ -227,7 +227,8 @@ impl Client {
             if extent == Extent::Metadata {
                 get.accept = METADATA;
             }
-            // Around all of it: the deadline of a request covers neither interceptors nor the rate limit.
+            // This timeout covers the whole read, because the deadline of a request covers neither interceptors nor the
+            // rate limit.
             let reason = match timeout(OTHER_VERSION_WITHIN, self.send(get.clone())).await {
                 Ok(Ok(object)) => {
                     own_writes.record_write(&get, &object.into_bytes(), extent);

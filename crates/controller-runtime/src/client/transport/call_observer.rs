@@ -1,4 +1,4 @@
-//! Observation of calls and of waits that the API server asks for.
+//! Observation of calls, and of waits that the API server requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,16 +13,17 @@ use super::{
 ///
 /// Its methods are called while a call is being sent, so they must be short.
 pub(crate) trait CallObserver: Send + Sync {
-    /// The API server answered an attempt with 429.
+    /// Records that the API server answered an attempt with 429.
     fn throttled(&self, throttling: &Throttling);
 
-    /// A run of this controller begins to wait, because the API server asked for it.
+    /// Records that a run of this controller begins to wait, because the API server requested it.
     fn wait_begins(&self, controller: &Arc<str>);
 
-    /// The wait of a run of this controller has ended.
+    /// Records that the wait of a run of this controller has ended.
     fn wait_ends(&self, controller: &Arc<str>);
 
-    /// A call has its final outcome. Calls that are dropped before have none. `written` is the object in the answer to a write.
+    /// Records the final outcome of a call. Not called for a call that was dropped before. `written` is the object in
+    /// the answer to a write.
     fn ended(&self, call: &Call, outcome: Result<&Answer, &ClientError>, written: Option<&WrittenObject<'_>>);
 }
 

@@ -85,7 +85,7 @@ impl tower_service::Service<Request<Body>> for Metered {
             let result = kube.send(request).await;
             let status = result.as_ref().ok().map(Response::status);
             unanswered.end(status.as_ref().map_or("<error>", StatusCode::as_str));
-            // Ends its borrow of `verb` and `host`, which move into the body.
+            // Dropped here to end its borrow of `verb` and `host`, which move into the body.
             drop(unanswered);
             result.map(|response| {
                 response.map(|body| {

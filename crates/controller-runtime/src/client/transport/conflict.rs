@@ -1,4 +1,4 @@
-//! Conflicts: the expectation of a request about its object that did not hold.
+//! Conflicts: expectations of a request about its object that did not hold.
 
 use kube::core::Status;
 

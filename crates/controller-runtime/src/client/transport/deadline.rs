@@ -9,8 +9,9 @@ pub(in crate::client) const DEFAULT: Duration = Duration::from_secs(60);
 
 /// The rest of the time that a request may take, its repetitions included.
 ///
-/// A repetition starts with the time that earlier attempts left, so the caller waits no longer than it asked for, however often
-/// the API server asks to retry. Waits for the client's own rate limit do not count: they delay requests, but always end.
+/// A repetition starts with the time that earlier attempts left, so the caller waits no longer than it asked for,
+/// however often the API server requests a retry. Waits for the client's own rate limit do not count: they delay
+/// requests, but always end.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct Deadline {
     left: Duration,

@@ -49,7 +49,8 @@ struct ErrorInner {
 pub enum ErrorKind {
     /// There is no such object.
     NotFound,
-    /// There is no such kind, or no such subresource: is the CustomResourceDefinition installed?
+    /// The API server does not serve the kind or the subresource, for example because the CustomResourceDefinition is
+    /// not installed.
     NotServed,
     /// An object of that name exists already.
     AlreadyExists,
@@ -93,7 +94,7 @@ pub enum ErrorKind {
 }
 
 impl ClientError {
-    /// An error response of the API server.
+    /// Returns the error for an error response of the API server.
     pub(in crate::client) fn refused(call: &Call, status: Status, retry_after: Option<Duration>) -> Self {
         let told = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         let told = (told > 0).then(|| Duration::from_secs(told.into()));
@@ -105,7 +106,7 @@ impl ClientError {
         Self::unsent(call.verb, call.subject(), reason)
     }
 
-    /// A request that failed before a call could be made of it.
+    /// Returns the error of a request that failed before a call could be made of it.
     pub(in crate::client) fn unsent(verb: Verb, subject: String, reason: impl Into<String>) -> Self {
         let source: Box<dyn StdError + Send + Sync> = reason.into().into();
         let kind = ErrorKind::NotSent;
@@ -203,7 +204,8 @@ impl ClientError {
         self.0.kind == ErrorKind::NotFound
     }
 
-    /// Returns whether the API server does not serve the kind: is its CustomResourceDefinition installed?
+    /// Returns whether the API server does not serve the kind, for example because its CustomResourceDefinition is not
+    /// installed.
     #[must_use]
     pub fn is_not_served(&self) -> bool {
         self.0.kind == ErrorKind::NotServed
@@ -265,7 +267,8 @@ impl ClientError {
         matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::DeadlineExceeded { .. })
     }
 
-    /// Returns whether a failed write may have been carried out nevertheless: the response was lost, or leaves it open.
+    /// Returns whether a failed write may have been carried out nevertheless: the response was lost, or does not show
+    /// it.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         self.0.verb.is_write()
@@ -299,7 +302,7 @@ fn kind_of(call: &Call, status: &Status) -> ErrorKind {
     }
 }
 
-/// Returns whether a 404 is about an object. A 404 about an unknown resource names no object.
+/// Returns whether a 404 means that an object is missing. The status of a 404 for an unknown resource names no object.
 fn names_object(status: &Status) -> bool {
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
@@ -314,7 +317,7 @@ impl fmt::Display for ClientError {
                 "the API server does not serve this kind: is its CustomResourceDefinition installed?",
             ),
             ErrorKind::Conflict(conflict) => {
-                write!(f, "{}; {}", told(status.as_ref()), conflict.cure())
+                write!(f, "{}; {}", server_message(status.as_ref()), conflict.cure())
             }
             ErrorKind::NotSent => {
                 write!(f, "not sent: {}", source.as_ref().map_or_else(String::new, ToString::to_string))
@@ -330,11 +333,11 @@ impl fmt::Display for ClientError {
             ErrorKind::NoAnswer(why) => write!(f, "{server} did not answer: {why}"),
             ErrorKind::Undecodable(error) => write!(f, "the answer does not fit its type: {error}"),
             ErrorKind::Forbidden => {
-                f.write_str(&told(status.as_ref()))?;
+                f.write_str(&server_message(status.as_ref()))?;
                 let message = status.as_ref().map_or("", |status| &status.message);
                 rbac::missing_rule(*verb, message).map_or(Ok(()), |rule| write!(f, "; {rule}"))
             }
-            _ => f.write_str(&told(status.as_ref())),
+            _ => f.write_str(&server_message(status.as_ref())),
         }
     }
 }
@@ -367,8 +370,8 @@ impl StdError for ClientError {
     }
 }
 
-/// The API server's message, with code and reason.
-fn told(status: Option<&Status>) -> String {
+/// Returns the API server's message, with code and reason.
+fn server_message(status: Option<&Status>) -> String {
     match status {
         None => String::new(),
         Some(status) if status.reason.is_empty() => format!("{} ({})", status.message.trim(), status.code),
@@ -379,7 +382,7 @@ fn told(status: Option<&Status>) -> String {
 /// Message of a `kube` error, without the layers that repeat it.
 pub(crate) fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => told(Some(status)),
+        kube::Error::Api(status) => server_message(Some(status)),
         kube::Error::Service(source) => {
             let server = unreachable(&**source);
             format!("{} did not answer: {}", Server(server.map(|server| &**server)), innermost(&**source))

@@ -44,7 +44,8 @@ impl Client {
         let timeout = call.timeout.unwrap_or(settings.timeout);
         let mut deadline = Deadline::after(timeout);
         loop {
-            // Rate limit before permit: the permit is fresh when the request leaves, however long the wait was.
+            // The rate limit comes before the permit, so that the permit is fresh when the request is sent, however
+            // long the wait was.
             wait_for_turn(settings, call).await;
             let permit = permit(settings, call)?;
             let sent = Instant::now();

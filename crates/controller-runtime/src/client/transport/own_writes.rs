@@ -17,17 +17,19 @@ pub(crate) trait OwnWrites: Send + Sync + 'static {
     /// Returns the other API versions in which the call's kind is cached, and how much of the objects.
     fn other_versions(&self, call: &Call) -> Vec<(ApiResource, Extent)>;
 
-    /// The API server has stored an object; `object` is the response as JSON, the whole object or its metadata.
+    /// Records that the API server has stored an object; `object` is the response as JSON, the whole object or its
+    /// metadata.
     fn record_write(&self, call: &Call, object: &Bytes, extent: Extent);
 
-    /// The latest known resourceVersion of the object that `call` names.
+    /// Returns the latest known resourceVersion of the object that `call` names.
     fn reached(&self, call: &Call) -> Option<u64>;
 
-    /// The API server has removed the object that `call` names; `after` is the latest version known before the call was sent.
+    /// Records that the API server has removed the object that `call` names; `after` is the latest version known before
+    /// the call was sent.
     fn record_deletion(&self, call: &Call, deletion: &ReportedDeletion, after: Option<u64>);
 
-    /// The API server has most likely removed this object of the call's kind: the delete was accepted, and the object in the
-    /// response had nothing that delays its removal.
+    /// Records that the API server has most likely removed this object of the call's kind: the delete was accepted, and
+    /// nothing in the response delays the object's removal.
     fn record_presumed_deletion(&self, call: &Call, deletion: &PresumedDeletion);
 }
 
@@ -62,7 +64,8 @@ pub(crate) struct PresumedDeletion {
     pub(crate) version: String,
 }
 
-/// The objects that a delete of many objects removed at once, from its response, which lists them in their state before.
+/// Returns the objects that a delete of many objects removed at once. Its response lists all objects in their state
+/// before the delete.
 ///
 /// An object with finalizers stays until they are removed. A pod terminates within its grace period, unless it is deleted
 /// `at_once`, and a namespace stays until it is empty.

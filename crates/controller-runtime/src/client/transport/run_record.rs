@@ -97,7 +97,7 @@ impl RunRecord {
         outcome: Result<&Answer, &ClientError>,
         written: Option<&WrittenObject<'_>>,
     ) {
-        // An error means that the call was not sent by a run.
+        // An error means that no run sent the call.
         let _ = CURRENT.try_with(|record| record.add(call, outcome, written));
     }
 

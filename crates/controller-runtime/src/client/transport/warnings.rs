@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::call::Call;
 
-/// Number of warnings that `LogOnce` remembers. Beyond it all are forgotten, and may be logged once more.
+/// Number of warnings that `LogOnce` remembers. When it is exceeded, all are forgotten, and may be logged once more.
 const REMEMBERED: usize = 1000;
 
 /// Handling of the API server's warnings.

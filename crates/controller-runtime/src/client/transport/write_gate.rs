@@ -82,7 +82,7 @@ impl fmt::Debug for WritePermit {
 #[error("{reason}")]
 pub struct PermitError {
     reason: String,
-    /// Whether the cause is a programming error, which does not pass with time.
+    /// Whether the cause is a programming error, so that waiting does not help.
     is_misuse: bool,
 }
 
@@ -92,7 +92,7 @@ impl PermitError {
         Self { reason: reason.into(), is_misuse: false }
     }
 
-    /// Like [`PermitError::new`], but for a write that must never be sent by this client where it is used. It fails with
+    /// Like [`PermitError::new`], but for a write that this client must never send from the calling code. It fails with
     /// [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent), to distinguish it from a temporary lack of the lease.
     pub(crate) fn misuse(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), is_misuse: true }

@@ -24,7 +24,7 @@ use crate::{
 
 /// Largest number of streams of a manager.
 const STREAMS: usize = 8;
-/// Time between two looks for changes.
+/// Interval at which changes are looked for.
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest time without a byte, so that proxies keep the connection and the client knows that it works.
 const QUIET: Duration = Duration::from_secs(15);

@@ -9,7 +9,7 @@
 //! | `/controllers/{name}/requests/{request}` | [`Explanation`](crate::controller::Explanation) of a request |
 //! | `/objects/{group}/{resource}/{namespace}/{name}` | metadata of a cached object, and the requests it leads to; `core` is the core group, `-` no namespace |
 //! | `/caches` | caches, and the state of their lists and watches |
-//! | `/events?controller=&request=` | server-sent events: `overview`, `findings`, `request`, each when it has changed |
+//! | `/events?controller=&request=` | server-sent events: `overview`, and with both parameters `request`, each when it has changed |
 //!
 //! Requests are read-only. Contents of objects are never shown, nor labels and annotations.
 

@@ -98,11 +98,11 @@ pub(super) async fn object(
 ) -> Result<ObjectAnswer, Refusal> {
     let group = if group == "core" { "" } else { group };
     let namespace = (namespace != "-").then_some(namespace);
-    // They become part of a URL and of a field selector, with the permissions of the operator.
+    // The names become part of a URL and of a field selector of a request with the operator's permissions.
     if let Some(wrong) = [Some(name), namespace].into_iter().flatten().find(|name| !is_plain(name)) {
         return Err(Refusal::bad(format!("{wrong:?} is no name of an object or namespace")));
     }
-    // Only kinds that the operator reads anyway: this API gives nobody access to others.
+    // Only kinds that the operator caches anyway, so that this API does not give its clients access to others.
     let resource = explainer.cache.cached_resource(group, resource).ok_or_else(|| {
         Refusal::not_found(format!("this operator does not cache {resource} of group {group:?}"))
     })?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Files, Owner};
 use crate::manifests::{ManifestObject, Parameters, Part, Program, RenderError, text};
 
-/// Folder of the templates that are always written anew.
+/// Folder of the templates that each run overwrites.
 const GENERATED: &str = "templates/_generated";
 
 /// Namespace that stands for that of the release in a program that is rendered as a chart.

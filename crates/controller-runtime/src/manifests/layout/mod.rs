@@ -48,7 +48,7 @@ pub enum Owner {
     Program,
     /// The program writes it once; from then on it is edited by hand.
     User,
-    /// As [`Owner::User`], but top-level keys of the YAML text that the edited file lacks are added to it.
+    /// Like [`Owner::User`], but rendering adds top-level keys of the YAML text that the edited file lacks.
     UserKeys,
 }
 
@@ -81,8 +81,8 @@ impl FromStr for Layout {
 }
 
 impl Program {
-    /// Renders the files of a layout, with the objects of these parts. A chart can be installed in any namespace, so the program must be
-    /// one that was set up for [`RELEASE_NAMESPACE`], if it has a Service for webhooks.
+    /// Renders the files of a layout, with the objects of these parts. A chart can be installed in any namespace. A
+    /// program with a Service for webhooks must therefore have been set up for [`RELEASE_NAMESPACE`].
     ///
     /// # Errors
     ///
@@ -115,7 +115,8 @@ impl Files {
 }
 
 impl RenderedFile {
-    /// Text to write where `existing` is the text of the file on disk: keeps edits of files that belong to the user.
+    /// Returns the text to write over `existing`, the text of the file on disk. Keeps edits of files that belong to the
+    /// user.
     #[must_use]
     pub fn over(&self, existing: Option<&str>) -> String {
         match (self.owner, existing) {

@@ -104,12 +104,12 @@ impl CurrentCertificate {
 pub(crate) enum CertificateSource {
     /// Loaded by the server.
     Serving(Serving),
-    /// Set by something else.
+    /// Set by another component, such as the keeper of self-managed certificates.
     Current(Arc<CurrentCertificate>),
 }
 
 impl Certificates {
-    /// Uses the certificate that something else sets.
+    /// Uses the certificate that another component sets.
     pub(crate) fn of_current(current: Arc<CurrentCertificate>) -> Self {
         let metrics = CertificateMetrics::default();
         Self { files: None, current, read: parking_lot::Mutex::new(None), metrics }
@@ -161,7 +161,7 @@ impl Certificates {
             // The first pass covers changes from before the files were watched.
             self.reload(files);
             tokio::select! {
-                // Either starts a read of the files; a change first.
+                // Both lead to a read of the files. A change comes first.
                 biased;
                 () = changed.notified() => {
                     sleep(SETTLE).await;
@@ -189,7 +189,7 @@ impl Certificates {
                 *read = Some(pair);
                 tracing::info!("loaded the changed certificate in {files}");
             }
-            // Also while a pair is half written; the next notification or poll reads it again.
+            // This also happens while a pair is half written; the next notification or poll reads it again.
             Err(error) => {
                 self.metrics.failed();
                 tracing::warn!(

@@ -34,7 +34,7 @@ pub(super) struct Access {
     tokens: Api<TokenReview>,
     permissions: Api<SubjectAccessReview>,
     users: Mutex<Memory<String, Option<UserInfo>>>,
-    /// By the whole review, as in Go: a token may have fewer permissions than its user.
+    /// Results by the whole review, as in Go, because a token may have fewer permissions than its user.
     verdicts: Mutex<Memory<String, bool>>,
     rng: Mutex<fastrand::Rng>,
 }

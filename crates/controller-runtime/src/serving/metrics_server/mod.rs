@@ -241,8 +241,8 @@ fn whole(response: HttpResponse) -> ServerResponse {
     response.map(ResponseBody::from)
 }
 
-/// Always the text format of Prometheus, as in Go, whatever format was requested: OpenMetrics writes the bounds of
-/// buckets differently (`1.0` for `1`), and queries that compare them would find nothing.
+/// Returns the metrics in Prometheus' text format, as in Go, whichever format was requested: OpenMetrics writes the
+/// bounds of buckets differently (`1.0` for `1`), and queries that compare them would find nothing.
 fn exposition(metrics: &Metrics) -> HttpResponse {
     let mut response = text(StatusCode::OK, metrics.encode_prometheus());
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -35,7 +35,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// Time after which applied configurations are read even if no change was reported.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 
-/// Shortest time between two writes to `caBundle`s, in case something else writes them, too.
+/// Shortest time between two writes to `caBundle`s. It limits the load if another program keeps overwriting them.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
 /// State of the certificates and configurations, for readiness.
@@ -153,11 +153,11 @@ impl Keeper {
                 };
                 let Some(wake) = wake else { continue };
                 if failures > 0 {
-                    // Then changes are awaited as well: one of them may be the end of the failure.
+                    // Changes also end the wait: one of them may remove the cause of the failure.
                     sleep(BACKOFF.0).await;
                 }
                 tokio::select! {
-                    // Registrations first, because they change the watched objects.
+                    // Registrations come first, because they change the watched objects.
                     biased;
                     Ok(()) = registrations.changed() => {
                         self.is_apply_due = true;
@@ -318,7 +318,7 @@ impl SelfManaged {
         let generations = self.rotation.proposal(minted);
         let mut secret = self.secret.clone().unwrap_or_default();
         secret.data = Some(secret::data(&generations));
-        // Until the response, or a read, it is unknown whether the Secret has them.
+        // Until a response or a read confirms it, it is unknown whether the Secret has them.
         self.rotation.secret_changed();
         let written = if self.secret.is_some() {
             client.update(&secret).not_to_cache().await
@@ -360,14 +360,15 @@ impl SelfManaged {
     }
 }
 
-/// Changes of the objects of a kind, or of one of them. Starts again when the watch ends, with an item for what it may have missed.
+/// Changes of the objects of a kind, or of one of them. When the watch ends, it starts again, and an item is returned
+/// for changes that it may have missed.
 fn changes(
     client: DynamicClient,
     namespace: Option<String>,
     name: Option<String>,
 ) -> impl Stream<Item = ()> + Send {
     let watches = stream::unfold(0, move |failures: u32| {
-        // Version 0 begins with the present objects, so that no change before the watch is lost.
+        // A watch from version 0 begins with the existing objects, so that no change before the watch is lost.
         let mut watch = client.watch_metadata("0");
         if let Some(namespace) = &namespace {
             watch = watch.in_namespace(namespace.clone());

@@ -20,14 +20,15 @@ const SHORTEST: Duration = Duration::from_secs(24 * 60 * 60);
 ///     .webhooks(WebhookOptions::default().certificates(certificates).apply_configurations(&service));
 /// ```
 ///
-/// A Secret in the namespace of the Service holds an authority and a certificate. Whichever replica finds none makes them; the others
-/// use them. The authority is added to the `caBundle` of every webhook configuration whose `clientConfig` names the Service, and of
-/// the CustomResourceDefinitions that the operator converts; if something else changes a `caBundle`, it is restored.
+/// A Secret in the namespace of the Service holds an authority and a certificate. A replica that finds none creates
+/// them; the other replicas use them. The authority is added to the `caBundle` of every webhook configuration whose
+/// `clientConfig` names the Service, and of the CustomResourceDefinitions that the operator converts; if another
+/// program changes a `caBundle`, the operator restores it.
 ///
-/// After two thirds of the lifetime, some replica adds a second authority with its certificate to the Secret and the `caBundle`s. Each
-/// replica changes to the new certificate when the authority has been in all `caBundle`s for the
-/// [propagation time](Self::propagation). The old authority stays in them until it has expired. The authority's key is never stored:
-/// an authority signs one certificate.
+/// After two thirds of the lifetime, one of the replicas adds a second authority with its certificate to the Secret and
+/// the `caBundle`s. Each replica changes to the new certificate when the authority has been in all `caBundle`s for the
+/// [propagation time](Self::propagation). The old authority stays in them until it has expired. The authority's key is
+/// never stored: an authority signs one certificate.
 ///
 /// The check `webhooks` of `/readyz` fails until a replica serves a certificate that API servers trust. The metric
 /// `controller_runtime_webhook_certificate_expiry_timestamp_seconds` shows when it expires.

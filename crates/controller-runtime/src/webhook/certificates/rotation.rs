@@ -120,12 +120,12 @@ impl<M: Clone> Rotation<M> {
         }
     }
 
-    /// The Secret may have changed, or the outcome of a write is unknown.
+    /// Records that the Secret may have changed, or that the outcome of a write is unknown.
     pub(super) fn secret_changed(&mut self) {
         self.stored = None;
     }
 
-    /// The Secret has these generations, as a read or a successful write shows.
+    /// Records that the Secret has these generations, as a read or a successful write shows.
     pub(super) fn secret_has(&mut self, generations: impl IntoIterator<Item = Generation<M>>, now: Now) {
         let mut stored = BTreeSet::new();
         for generation in generations {
@@ -136,12 +136,12 @@ impl<M: Clone> Rotation<M> {
         self.forget(now);
     }
 
-    /// A `caBundle` may have changed, or there is a new one.
+    /// Records that a `caBundle` may have changed, or that there is a new one.
     pub(super) fn bundles_changed(&mut self) {
         self.is_publication_due = true;
     }
 
-    /// Every `caBundle` has the authorities of these generations.
+    /// Records that every `caBundle` has the authorities of these generations.
     pub(super) fn bundles_have(&mut self, ids: &BTreeSet<String>, now: Now) {
         self.published.retain(|id, _| ids.contains(id));
         for id in ids {
@@ -150,12 +150,12 @@ impl<M: Clone> Rotation<M> {
         self.is_publication_due = false;
     }
 
-    /// A `caBundle` lacked authorities that were published before, so they have to propagate again.
+    /// Records that a `caBundle` lacked authorities that were published before, so that they have to propagate again.
     pub(super) fn bundles_lacked(&mut self, ids: &BTreeSet<String>) {
         self.published.retain(|id, _| !ids.contains(id));
     }
 
-    /// Content of the Secret to write: all known generations and a new one.
+    /// Returns the content of the Secret to write: all known generations and the new one, if there is one.
     pub(super) fn proposal(&self, minted: Option<Generation<M>>) -> Vec<Generation<M>> {
         self.known.values().cloned().chain(minted).collect()
     }
@@ -192,7 +192,7 @@ impl<M: Clone> Rotation<M> {
         let chosen = match (current, newest) {
             (Some(current), Some(newest)) if newest.order() > current.order() => newest,
             (Some(current), _) => current,
-            // The oldest has been in the bundles for longest. After the expiry of the current one, anything is better.
+            // The oldest has been in the bundles for longest. If the current one has expired, any valid one is better.
             (None, newest) => newest.or_else(|| self.known.values().find(usable))?,
         };
         self.serving = Some(chosen.order());

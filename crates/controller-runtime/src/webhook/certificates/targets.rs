@@ -165,7 +165,7 @@ impl Targets {
             return Ok(0);
         }
         let mut operations = vec![precondition(present)];
-        // From the end, so that indexes stay valid.
+        // Removed from the end, so that the indexes stay valid.
         operations.extend(
             unregistered
                 .iter()

@@ -46,7 +46,8 @@ impl ConversionRequest {
         &self.request.uid
     }
 
-    /// Encodes the response: all objects in the order of the request, or why one of them cannot be converted.
+    /// Encodes the response: all objects in the order of the request, or the reason why one of them cannot be
+    /// converted.
     pub(in crate::webhook) fn respond(&self, converted: Result<Vec<Value>, String>) -> ReviewReply {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -75,7 +76,8 @@ impl ConversionRequest {
     }
 }
 
-/// Converts the objects of a request, which loses them. Yields between objects, so that other requests are answered meanwhile.
+/// Converts the objects of a request, which are moved out of it. Yields between objects, so that other requests are
+/// answered meanwhile.
 pub(in crate::webhook) async fn convert(
     converters: &BTreeMap<(String, String), Arc<AnyConverter>>,
     request: &mut ConversionRequest,

@@ -122,7 +122,7 @@ pub fn check_round_trip<A: Spoke<B>, B: StaticObject>(object: &A) -> Result<(), 
 
 /// Checks that `objects` generated objects of version `A` survive the conversion to `B` and back. They are made from the schema of
 /// `A`'s definition: optional fields are sometimes missing, numbers are often bounds or zero. Objects that the type cannot decode are
-/// left out. One seed has the same objects in every run.
+/// left out. The same seed generates the same objects in every run.
 ///
 /// Patterns and CEL rules of the schema are not followed. For kinds that depend on them, call [`check_round_trip`] with objects of your
 /// own.

@@ -57,7 +57,8 @@ pub(crate) struct Informer<K: Object> {
     owners: OnceLock<Arc<Table<K, Uid>>>,
     /// Registration at the shared watch, dropped with the informer.
     registration: OnceLock<WatchRegistration>,
-    /// Locked for reading while several indexes are read, so that they agree on each object.
+    /// Locked while several indexes are read, and while a change is applied to them, so that readers find all indexes
+    /// in agreement about each object.
     indexed: RwLock<()>,
     /// Signals that a full mailbox has room again.
     room: Arc<Room>,

@@ -28,7 +28,7 @@ use crate::{
 
 /// State that changes together with the store: subscribers, indexes, and work that is in progress.
 pub(super) struct Writer<K: Object> {
-    /// By number, in the order in which they subscribed.
+    /// Subscribers by number, in the order in which they subscribed.
     pub(super) subscribers: BTreeMap<u64, EventSubscriber<K>>,
     /// Number of the next subscriber or index.
     next: u64,

@@ -112,7 +112,7 @@ impl<K: Object> Store<K> {
         if selected.unwrap_or_else(|| visible.is_some_and(|visible| has_uid(visible, &uid))) {
             self.write(&key, WriteEffect::Written(object), version, now, &mut delta);
         } else if visible.or_else(|| self.watched_state(&key)).is_some() {
-            // There is something to hide: the visible state, or a watched state below another write.
+            // A state has to be hidden: the visible one, or a watched one that another write overlays.
             self.write(&key, WriteEffect::Deselected(uid), version, now, &mut delta);
         }
         delta

@@ -44,7 +44,7 @@ const OVERDUE: Duration = Duration::from_secs(10);
 /// Longest silence of a watch while an own write waits for it.
 const WRITE_DELIVERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Shorter watches that delivered nothing are not reopened at once, as in client-go.
+/// A watch that ended sooner and delivered nothing is not reopened at once, as in client-go.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
 /// One list and watch of a shared watch.
@@ -142,7 +142,7 @@ impl Reflector<'_> {
             self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
         }
         let (mut body, mut lines) = (body.into_data_stream(), WatchLines::default());
-        // Whether the initial list is complete. A watch from a version starts with a complete one.
+        // Whether the initial list is complete. It is from the start for a watch from a version.
         let mut is_listed = from.is_some();
         let start = if is_listed { WatchStart::Version } else { WatchStart::InitialEvents };
         let mut heartbeat = machine.lock().opened(Instant::now(), start);

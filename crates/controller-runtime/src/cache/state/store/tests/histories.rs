@@ -63,7 +63,7 @@ enum By {
     Version,
     /// Its name alone.
     Name,
-    /// WatchScope of a bulk deletion, so the deletion is presumed.
+    /// A bulk deletion, whose answer does not report single objects, so the deletion is presumed.
     Others,
 }
 
