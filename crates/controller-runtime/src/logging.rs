@@ -241,7 +241,7 @@ mod tests {
     const ALL: [&str; 5] = ["my_operator", "controller_runtime", "tower", "hyper_util", "kube_client"];
 
     #[test]
-    fn crates_that_carry_requests_are_quiet_unless_they_are_named() {
+    fn transport_crates_log_nothing_below_info_unless_named() {
         let ours = ["my_operator", "controller_runtime"];
         check(LevelFilter::INFO, "", &[], &ALL);
         check(LevelFilter::DEBUG, "", &ours, &ALL);

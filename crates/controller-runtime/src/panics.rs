@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_that_somebody_else_caught_leaves_no_place_behind() {
+    fn a_panic_caught_by_other_code_leaves_no_place() {
         let caught_within = recovered(async { panic::catch_unwind(|| panic!("seen to")).is_err() });
         assert_eq!(
             tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(caught_within),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_that_nobody_watched_leaves_no_place_behind() {
+    fn an_unwatched_panic_leaves_no_place() {
         assert!(panic::catch_unwind(|| panic!("unseen")).is_err());
         let watch = PanicWatch::begin();
         assert_eq!(watch.describe(&"told"), "told");

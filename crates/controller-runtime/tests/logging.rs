@@ -131,7 +131,7 @@ async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
 
 /// Rows 1, 3 and 8 of the table of outcomes.
 #[tokio::test(start_paused = true)]
-async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
+async fn every_failure_is_logged_as_a_reconciler_error() {
     let (env, manager) = start().await;
     let fails = async |_: &ObjectKey<Lease>, cx: &Context| match cx.attempt() {
         0 => panic!("a bug"),
@@ -158,7 +158,7 @@ async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
 
 /// Go logs each conflict as an error, so a healthy operator with a second writer seems to fail.
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_an_error_in_the_log_once_it_has_been_met_nine_times_in_a_row() {
+async fn a_conflict_is_logged_as_an_error_from_the_ninth_attempt_on() {
     let (env, manager) = start().await;
     let conflicts = async |env: &kube::Client, key: &ObjectKey<Lease>, cx: &Context| {
         let client = Client::new(env.clone(), "test");
@@ -193,7 +193,7 @@ async fn a_conflict_is_an_error_in_the_log_once_it_has_been_met_nine_times_in_a_
 
 /// Rows 5, 6 and 7 of the table of outcomes, and a failure that asks for a delay.
 #[tokio::test(start_paused = true)]
-async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
+async fn requeues_are_logged_with_their_delays() {
     let (env, manager) = start().await;
     let goes_on = async |runs: &AtomicUsize, _: &ObjectKey<Lease>, _: &Context| match runs
         .fetch_add(1, Ordering::SeqCst)
@@ -226,7 +226,7 @@ async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
 
 /// Row 4 of the table of outcomes.
 #[tokio::test(start_paused = true)]
-async fn a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on() {
+async fn an_unrecovered_panic_is_counted_and_logged() {
     let (env, manager) = start().await;
     let panics = async |_: &ObjectKey<Lease>, _: &Context| panic!("a bug");
     Builder::managed_by(&manager)
@@ -251,7 +251,7 @@ async fn a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_says_what_it_waits_for_in_the_order_of_the_groups() {
+async fn a_stop_logs_the_groups_that_it_waits_for() {
     let (_env, manager) = start().await;
     let done = async |_: &ObjectKey<Lease>, _: &Context| Ok(Action::done());
     Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(done)).unwrap();
@@ -273,7 +273,7 @@ impl Runnable for Says {
 
 /// In Go the values of the context of `Start` do not reach the runnables.
 #[tokio::test(start_paused = true)]
-async fn a_span_around_the_run_is_around_all_that_is_logged_in_it() {
+async fn a_span_around_the_run_contains_all_its_log_lines() {
     let (env, manager) = start().await;
     manager.add(Says("hello")).unwrap();
     let done = async |_: &ObjectKey<Lease>, _: &Context| Ok(Action::done());
@@ -306,7 +306,7 @@ async fn requests_of_other_types_are_logged_by_their_debug_form() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_span_of_ones_own_takes_the_place_of_the_default() {
+async fn a_custom_span_replaces_the_default() {
     let (env, manager) = start().await;
     let options = ControllerOptions::default().log_constructor(|key: &ObjectKey<Lease>, cx: &Context| {
         tracing::info_span!("mine", lease = %key, attempt = cx.attempt())

@@ -195,7 +195,7 @@ mod tests {
 
     /// Go's precedence: the controller, its kind, the manager, the default.
     #[test]
-    fn the_nearest_word_on_concurrency_counts() {
+    fn the_most_specific_number_of_workers_applies() {
         let (none, own) = (Config::default(), Config::default().max_concurrent_reconciles(2));
         let manager =
             Config::default().max_concurrent_reconciles(3).group_kind_concurrency("Deployment.apps", 4);
@@ -252,7 +252,7 @@ mod tests {
 
     /// Checks each option by itself, so that a mix-up of two would show.
     #[test]
-    fn what_the_manager_says_holds_for_all_and_a_controllers_own_word_goes_before_it() {
+    fn options_of_a_controller_override_those_of_the_manager() {
         let none = Config::default();
         let second = Duration::from_secs(1);
         let default = || none.settle("web", &none, MINUTE, None).unwrap();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_documents() {
+    fn defaults_equal_the_documented_ones() {
         assert_eq!(
             Config::default().settle("web", &Config::default(), MINUTE, None).unwrap(),
             ControllerSettings {

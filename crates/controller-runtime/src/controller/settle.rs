@@ -77,12 +77,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn success_forgets_and_does_not_come_back() {
+    async fn success_resets_failures_and_does_not_requeue() {
         assert_eq!(settled(Outcome::Returned(Ok(Action::done()))).await, (None, 0));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requeue_after_forgets_and_waits_exactly() {
+    async fn requeue_after_resets_failures_and_waits_exactly() {
         let minute = Duration::from_secs(60);
         let outcome = Outcome::Returned(Ok(Action::requeue_after(minute)));
         assert_eq!(settled(outcome).await, (Some(minute), 0));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_that_says_when_waits_exactly_and_is_neither_counted_nor_forgets() {
+    async fn retry_after_waits_exactly_and_leaves_the_failure_count() {
         let minute = Duration::from_secs(60);
         assert_eq!(settled(failed(ReconcileError::retry_after("busy", minute))).await, (Some(minute), 3));
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_terminal_error_is_not_retried_and_leaves_nothing_behind() {
+    async fn a_terminal_error_is_not_retried_and_resets_failures() {
         assert_eq!(settled(failed(ReconcileError::terminal("hopeless"))).await, (None, 0));
     }
 }

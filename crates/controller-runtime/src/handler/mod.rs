@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_asks_for_the_owners_before_and_after_it() {
+    fn an_update_enqueues_the_old_and_the_new_owner() {
         let old = map("x", &[("Deployment", "one"), ("Deployment", "other")]);
         let new = map("x", &[("Deployment", "two"), ("ReplicaSet", "three")]);
         let update = Event::Update { old, new };
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_has_its_function_and_what_has_none_asks_for_nothing() {
+    fn each_event_type_has_its_function_or_enqueues_nothing() {
         let handler = HandlerFuncs::new()
             .on_update(|old: &Lazy<ConfigMap>, _, queue| queue.add(old.key()))
             .on_delete(|_, queue| queue.add(ObjectKey::<ConfigMap>::new("a", "deleted")));

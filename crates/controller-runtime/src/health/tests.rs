@@ -18,7 +18,7 @@ async fn get(checks: &Checks, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn the_sum_names_what_failed_and_withholds_why() {
+async fn the_endpoint_names_failed_checks_and_withholds_reasons() {
     let expected = "[-]bad failed: reason withheld\n[+]good ok\n[+]ping ok\nreadyz check failed\n";
     assert_eq!(get(&checks(), "/readyz").await, (500, expected.to_owned()));
 }
@@ -46,7 +46,7 @@ async fn a_check_called_ping_takes_the_place_of_the_built_in_one() {
 }
 
 #[tokio::test]
-async fn a_single_check_has_a_path_and_keeps_its_reason_to_itself() {
+async fn a_single_check_has_a_path_and_withholds_its_reason() {
     let checks = checks();
     assert_eq!(get(&checks, "/readyz/good").await, (200, "ok".to_owned()));
     assert_eq!(get(&checks, "/readyz/ping").await, (200, "ok".to_owned()));

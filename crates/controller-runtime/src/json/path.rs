@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_breaks_off_or_is_none_has_a_place() {
+    fn an_incomplete_or_empty_text_has_a_place() {
         check(r#"{"spec": {"containers": [{"name": "a"#, "spec.containers[0].name");
         check(r#"{"spec": {"containers": [{"name": "a\"#, "spec.containers[0].name");
         check("<html>", ".");

@@ -334,7 +334,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_of_any_value_is_found_however_it_arrives(
+        fn the_end_of_any_value_is_found_however_it_is_split(
             value in value(),
             pieces in prop::collection::vec(1..150_usize, 0..20),
             after in "[]},\" 1]{0,80}",

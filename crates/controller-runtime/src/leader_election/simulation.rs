@@ -35,13 +35,13 @@ fn never_two_permits_at_once_with_clocks_within_15_percent() {
 }
 
 #[test]
-fn a_clock_twice_as_fast_as_another_breaks_it() {
+fn the_simulation_detects_a_clock_twice_as_fast() {
     let broken = (0..100).find(|seed| !World::new(*seed, 700_000, 1_400_000).play().overlaps.is_empty());
     assert!(broken.is_some(), "the simulation would not notice two leaders");
 }
 
 #[test]
-fn a_permit_counted_from_the_answer_would_break_it() {
+fn the_simulation_detects_permits_counted_from_the_answer() {
     let mut found = false;
     for seed in 0..2_000 {
         let mut world = World::new(seed, 850_000, 1_150_000);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_api_server_is_called_by_host_and_port_as_its_url_says_them() {
+    fn an_api_server_is_named_by_host_and_port_of_its_url() {
         for (url, host) in [
             ("https://10.96.0.1:443", Some("10.96.0.1:443")),
             ("https://user:secret@[::1]:6443/prefix", Some("[::1]:6443")),

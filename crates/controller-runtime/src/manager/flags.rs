@@ -321,7 +321,7 @@ mod tests {
 
     #[cfg(feature = "logging")]
     #[test]
-    fn the_flags_say_what_is_logged_and_how() {
+    fn the_flags_set_levels_and_format_of_the_log() {
         let options = |text: &str| format!("{:?}", flags(text).log_options());
         let default = options("");
         assert!(default.contains("INFO") && default.contains("filter: None, format: Text"), "{default}");

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_the_manual() {
+    fn fields_are_numbered_as_in_the_manual() {
         let stat =
             "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 250 50 13 14 15 16 1 0 12345 4096 99 18446744073709551615";
         let expected = Stat { cpu_seconds: 3.0, started: 123.45, virtual_bytes: 4096.0 };
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_the_number_that_go_tells() {
+    fn no_limit_is_reported_as_in_go() {
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max open files            1024                 524288               files     \n\
                       Max address space         unlimited            unlimited            bytes     \n";
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_stand_below_their_names() {
+    fn octets_are_read_below_their_names() {
         let netstat = "TcpExt: InOctets OutOctets\nTcpExt: 1 2\nIpExt: InTruncatedPkts InOctets OutOctets\nIpExt: 0 30 40\n";
         assert_eq!(octets(netstat, "InOctets"), Some(30.0));
         assert_eq!(octets(netstat, "OutOctets"), Some(40.0));

@@ -181,7 +181,7 @@ fn bounds_of_buckets_are_written_as_go_does() {
 }
 
 #[test]
-fn what_the_older_format_does_not_know_is_told_in_its_words() {
+fn metrics_are_converted_to_the_text_format_of_prometheus() {
     let metrics = Metrics::default();
     metrics.register("build", "Which it is", Info::new([("version", "1 # {2}\"\\")]));
     let sizes = HistogramWithExemplars::<Vec<(&str, &str)>>::new([2.0].into_iter());
@@ -203,7 +203,7 @@ sizes_bucket{le=\"+Inf\"} 1
 }
 
 #[test]
-fn what_happens_often_begins_at_zero() {
+fn frequent_counters_start_at_zero() {
     let (metrics, _controller, _gauges) = metrics();
     let text = metrics.encode();
     for result in ["success", "error", "requeue", "requeue_after"] {
@@ -281,7 +281,7 @@ fn a_queue_without_classes_shows_one_depth_of_no_priority_as_in_go() {
 }
 
 #[test]
-fn a_queue_that_is_gone_shows_no_gauges() {
+fn a_dropped_queue_has_no_gauges() {
     let (metrics, _controller, gauges) = metrics();
     assert!(metrics.encode().contains("workqueue_depth"));
     drop(gauges);
@@ -290,7 +290,7 @@ fn a_queue_that_is_gone_shows_no_gauges() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_process_tells_of_itself() {
+fn the_process_reports_its_resources() {
     let text = Metrics::default().encode_prometheus();
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_filters_all_kinds_tells_the_same_as_the_predicate() {
+    fn an_event_filter_decides_like_the_predicate() {
         let event = update(&json!({ "generation": 1 }), &json!({ "generation": 2 }));
         assert!(And(GenerationChanged, Not(LabelChanged)).passes(&event.meta_event()));
         assert!(!Or(AnnotationChanged, LabelChanged).passes(&event.meta_event()));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_passes_what_it_selects_and_what_it_selected_before() {
+    fn a_selector_passes_events_of_objects_that_match_before_or_after() {
         let selector: LabelSelector = "app=web".parse().expect("a selector");
         let (web, other) = (json!({ "labels": { "app": "web" } }), json!({ "labels": { "app": "db" } }));
         assert!(selector.test(&update(&other, &web)));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_must_hold_is_required_of_labels() {
+    fn required_labels_are_those_that_every_event_needs() {
         let labels = |text: &str| text.parse::<LabelSelector>().expect("a selector");
         let required = |predicate: &dyn Predicate<Deployment>| predicate.required_labels().to_string();
         assert_eq!(required(&labels("a=1")), "a=1");

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_keeps_what_distinguishes_it() {
+    fn a_shortened_instance_keeps_its_host() {
         assert_eq!(instance("guestbook", "web-0"), "guestbook-web-0");
         let long = instance(&"c".repeat(200), "web-0");
         assert_eq!((long.len(), long.ends_with("cc-web-0")), (128, true), "{long}");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_named_after_an_object_whose_name_can_be_part_of_it() {
+    fn an_event_is_named_after_its_object_if_the_name_is_valid() {
         let plain = "event.0000000000000007";
         let named = |about: &str| event_name(about, 7);
         assert_eq!(named("web-1.example"), "web-1.example.0000000000000007");

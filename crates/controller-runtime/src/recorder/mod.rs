@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_events_than_may_wait_the_newest_are_dropped_and_counted() {
+    fn events_beyond_the_queue_capacity_are_dropped_and_counted() {
         let (recorder, mut records) = unwritten();
         let map = ConfigMap::default();
         for number in 0..CAPACITY + 7 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_after_the_stop_is_no_trouble() {
+    fn recording_after_the_stop_does_nothing() {
         let (recorder, records) = unwritten();
         drop(records);
         recorder.warning(&ConfigMap::default(), "Late", "Look", "nobody listens");

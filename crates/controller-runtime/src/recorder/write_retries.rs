@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_is_due_first_comes_first() {
+    fn the_event_due_first_is_returned_first() {
         let (mut retries, now) = (WriteRetries::default(), Instant::now());
         for (name, chance) in [("a", 0.9), ("b", 0.1), ("c", 0.5)] {
             assert_eq!(retries.put(attempt(name), now, chance), None);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_can_be_taken_before_it_is_due() {
+    fn a_waiting_event_can_be_taken_before_it_is_due() {
         let (mut retries, now) = (WriteRetries::default(), Instant::now());
         assert_eq!(retries.put(attempt("a"), now, 0.5), None);
         assert_eq!(retries.take("b"), None);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn the_number_of_waiting_events_is_bounded() {
         let (mut retries, now) = (WriteRetries::default(), Instant::now());
         for i in 0..CAPACITY {
             assert_eq!(retries.put(attempt(&i.to_string()), now, 0.5), None);

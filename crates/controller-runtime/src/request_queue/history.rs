@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_kept_longer_than_what_succeeded() {
+    fn failing_requests_are_kept_longer_than_others() {
         let mut history = History::default();
         let _ = history.add(&0, failure("early"));
         for request in 1..5000 {
@@ -432,7 +432,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         /// Compared with a plain list, with as many requests as are stored and some more.
         #[test]
-        fn keeps_what_a_plain_list_keeps(
+        fn history_equals_a_plain_list(
             spread in prop_oneof![Just(6usize), Just(REQUESTS + 60)],
             steps in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..400),
         ) {

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_already_is_of_low_class_and_no_cause() {
+    fn initial_objects_have_low_priority_and_no_cause() {
         let listed = Event::Create { object: map("1"), in_initial_list: true };
         let resynced = Event::Update { old: map("1"), new: map("1") };
         assert_eq!(priority_of(&listed), (Priority::Low, "initial list, resync or source".to_owned()));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_is_of_normal_class_and_a_cause() {
+    fn changes_have_normal_priority_and_a_cause() {
         let created = Event::Create { object: map("1"), in_initial_list: false };
         let updated = Event::Update { old: map("1"), new: map("2") };
         let deleted = Event::Delete { object: map("2"), state_unknown: false };
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn without_classes_everything_is_of_one() {
+    fn without_priorities_all_requests_are_equal() {
         let requests =
             RequestQueue::new("test", Queue::default(), Vec::new(), QueueOrder::Fifo, Clock::default());
         let listed = Event::Create { object: map("1"), in_initial_list: true };
@@ -330,7 +330,7 @@ mod tests {
 
     /// Go's raw sources bypass the event filters (its builder applies them to kinds only).
     #[test]
-    fn every_event_has_to_pass_the_filters_whatever_source_it_comes_from() {
+    fn event_filters_apply_to_every_source() {
         let created = |event: &MetaEvent<'_>| matches!(event, MetaEvent::Create { .. });
         let requests = RequestQueue::new(
             "test",
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_that_panics_costs_its_event_alone() {
+    fn a_panicking_handler_fails_only_its_event() {
         let requests = RequestQueue::of(Queue::default());
         let event = Event::Generic { object: map("1") };
         let failed = requests.receive(&Arc::from("x"), &event, |_| panic!("a bug"));

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_the_same() {
+    fn an_endpoint_parses_and_prints_the_same_text() {
         for text in ["0", ":8080", "127.0.0.1:8080", "[::1]:8080"] {
             assert_eq!(text.parse::<Endpoint>().map(|endpoint| endpoint.to_string()), Ok(text.to_owned()));
         }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_panics_is_due_after_a_second_doubling_to_five_minutes_and_what_does_not_decode_never() {
+    fn a_panic_is_retried_with_back_off_and_an_undecodable_object_is_not() {
         let (mut retries, mut now) = (DeliveryRetries::new(), Instant::now());
         let key = object("a", "1").key();
         let mut attempt = retries.superseded_by(create("1"));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_ten_thousand_objects_wait() {
+    fn at_most_ten_thousand_objects_wait() {
         let (mut retries, now) = (DeliveryRetries::new(), Instant::now());
         for number in 0..=DeliveryRetries::<ConfigMap>::MOST {
             let object = object(&number.to_string(), "1");

@@ -61,12 +61,12 @@ async fn latencies(beside_a_failing_one: bool) -> Vec<Duration> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_always_fails_does_not_hold_up_the_others() {
+async fn a_failing_request_does_not_delay_others() {
     assert_eq!(latencies(true).await, latencies(false).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn caches_may_take_two_minutes_unless_told_otherwise() {
+async fn caches_have_two_minutes_to_sync_by_default() {
     let env = Environment::builder().start().await.unwrap(); // without the kind
     let manager = Manager::new(env.client(), ManagerOptions::new("test"));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
@@ -82,7 +82,7 @@ fn same_name(meta: &Meta) -> Option<ObjectKey<Widget>> {
 
 /// A20: before the start the watch sends no request; afterwards it works like the others.
 #[tokio::test(start_paused = true)]
-async fn a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_starts_at_once() {
+async fn a_watch_added_early_waits_for_the_start_and_a_later_one_starts_at_once() {
     let env = environment().await;
     let asked = Arc::<Mutex<Vec<String>>>::default();
     let noted = Arc::clone(&asked);

@@ -106,7 +106,7 @@ async fn guarded(reviews: Reviews) -> (Manager, Running, Asked) {
 }
 
 #[tokio::test]
-async fn metrics_are_shown_to_those_who_may_see_them() {
+async fn metrics_are_served_to_authorized_clients() {
     let (manager, _running, asked) = guarded(Reviews::default()).await;
     let address = manager.metrics_address().unwrap();
     assert_eq!(get(address, "/metrics", "").await.0, 401);
@@ -122,7 +122,7 @@ async fn metrics_are_shown_to_those_who_may_see_them() {
 }
 
 #[tokio::test]
-async fn metrics_are_not_shown_to_those_who_may_not_see_them() {
+async fn metrics_are_refused_to_unauthorized_clients() {
     let (manager, _running, _) =
         guarded(Reviews { access: [allowed(false)].into(), ..Reviews::default() }).await;
     let (code, text) = get(manager.metrics_address().unwrap(), "/metrics", GOOD).await;
@@ -130,7 +130,7 @@ async fn metrics_are_not_shown_to_those_who_may_not_see_them() {
 }
 
 #[tokio::test]
-async fn what_a_user_may_by_one_token_is_not_what_they_may_by_another() {
+async fn permissions_are_cached_per_token() {
     let reviews = Reviews {
         tokens: [jane(&["admins"]), jane(&[])].into(),
         access: [allowed(true), allowed(false)].into(),
@@ -161,7 +161,7 @@ async fn a_review_that_fails_is_tried_five_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_known_for_a_minute_a_permission_for_five_and_a_refusal_for_half_of_one() {
+async fn reviews_are_cached_for_the_documented_times() {
     let (manager, _running, asked) = guarded(Reviews::default()).await;
     let address = manager.metrics_address().unwrap();
     let take = || std::mem::take(&mut *asked.lock().unwrap());
@@ -244,7 +244,7 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
 }
 
 #[tokio::test]
-async fn filters_decide_one_after_the_other_on_every_path() {
+async fn filters_run_in_order_on_every_path() {
     let env = environment().await;
     let wants = |header: &'static str, code: u16| {
         move |request: HttpRequest| {

@@ -58,7 +58,7 @@ async fn a_controller_needs_a_name_and_a_source() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_reconciler_is_given_objects_and_never_hears_of_those_that_are_gone() {
+async fn an_object_reconciler_receives_objects_and_no_deletions() {
     struct Sizes(Arc<Mutex<Vec<i32>>>);
     impl ObjectReconciler for Sizes {
         type Object = Widget;
@@ -111,7 +111,7 @@ impl IntoError for &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_manager_says_of_all_controllers_holds_unless_one_says_otherwise() {
+async fn options_of_the_manager_apply_unless_a_controller_sets_its_own() {
     let env = environment().await;
     let config =
         Config::default().max_concurrent_reconciles(2).group_kind_concurrency("Widget.example.com", 3);
@@ -136,7 +136,7 @@ async fn what_the_manager_says_of_all_controllers_holds_unless_one_says_otherwis
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_manager_says_of_all_controllers_is_what_they_do() {
+async fn options_of_the_manager_take_effect_in_controllers() {
     let env = environment().await;
     client(&env).create(&widget("a", 1)).await.unwrap();
     let manager = |config| Manager::new(env.client(), ManagerOptions::new("test").seed(1).controller(config));
@@ -182,7 +182,7 @@ impl Source<ObjectKey<Widget>> for Unsynced {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_of_ones_own_is_used_under_the_controllers_name_and_metrics() {
+async fn a_custom_queue_has_the_name_and_metrics_of_its_controller() {
     let env = environment().await;
     let (manager, notes) = (manager(&env), Notes::done());
     let mine: Arc<Mutex<Option<Queue<ObjectKey<Widget>>>>> = Arc::default();
@@ -205,7 +205,7 @@ async fn a_queue_of_ones_own_is_used_under_the_controllers_name_and_metrics() {
 
 /// In Go a request of the initial list that asks to be requeued stays behind all others.
 #[tokio::test(start_paused = true)]
-async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever() {
+async fn initial_objects_run_behind_events_but_not_for_ever() {
     for classes in [true, false] {
         let env = environment().await;
         let manager = manager(&env);
@@ -238,7 +238,7 @@ async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_action_may_name_the_class_of_the_next_run_where_there_are_classes() {
+async fn an_action_may_set_the_priority_of_the_next_run() {
     for (classes, expected) in [(true, Priority::High), (false, Priority::Normal)] {
         let env = environment().await;
         let manager = manager(&env);
@@ -267,7 +267,7 @@ async fn an_action_may_name_the_class_of_the_next_run_where_there_are_classes() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_by_the_client_of_a_context_is_in_the_cache_at_once_and_in_the_name_of_the_manager() {
+async fn a_write_of_a_reconcile_is_cached_at_once_and_owned_by_the_manager() {
     let env = environment().await;
     let manager = Manager::new(env.client(), ManagerOptions::new("the-operator"));
     let (maps, seen) = (manager.cached::<ConfigMap>(), Arc::<Mutex<Vec<String>>>::default());
@@ -292,7 +292,7 @@ async fn a_write_by_the_client_of_a_context_is_in_the_cache_at_once_and_in_the_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unmanaged_controller_runs_when_told_with_the_managers_caches() {
+async fn an_unmanaged_controller_runs_with_the_caches_of_the_manager() {
     let env = environment().await;
     let (manager, notes) = (manager(&env), Notes::done());
     let mut controller =
@@ -313,7 +313,7 @@ async fn an_unmanaged_controller_runs_when_told_with_the_managers_caches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unmanaged_controller_tells_what_went_wrong() {
+async fn an_unmanaged_controller_returns_its_failure() {
     let env = environment().await;
     let manager = manager(&env);
     let mut controller = Builder::managed_by(&manager)
@@ -350,7 +350,7 @@ impl Reconciler for Polled {
 
 /// kube-runtime 5.0 polls every running reconcile whenever one of them wakes.
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_goes_on_wakes_no_other() {
+async fn progress_of_a_reconcile_wakes_no_other_reconcile() {
     const IN_FLIGHT: usize = 500;
     let env = environment().await;
     let (manager, polls, go) = (manager(&env), Arc::<AtomicUsize>::default(), Arc::default());
@@ -372,7 +372,7 @@ async fn a_reconcile_that_goes_on_wakes_no_other() {
 
 /// In kube-runtime 5.0 a panic in one reconcile ends the whole controller.
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_one_reconcile_leaves_the_others_and_later_ones() {
+async fn a_panic_affects_neither_other_nor_later_reconciles() {
     let env = environment().await;
     let manager = manager(&env);
     let notes = Notes::new(|key, _| {

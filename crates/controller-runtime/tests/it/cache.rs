@@ -38,7 +38,7 @@ fn list(version: &str, items: &[Value]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_is_tried_again_until_it_succeeds() {
+async fn a_failed_list_is_retried_until_it_succeeds() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let mut failures = 3;
@@ -53,7 +53,7 @@ async fn a_list_that_fails_is_tried_again_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_listed_and_watched_once_however_many_read_it() {
+async fn a_kind_is_listed_and_watched_once_for_all_readers() {
     let env = environment().await;
     let requests = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&requests);
@@ -109,7 +109,7 @@ async fn several_types_of_one_kind_share_one_watch_and_one_text_and_are_one_in_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_or_list_that_is_never_answered_is_given_up() {
+async fn an_unanswered_watch_or_list_is_abandoned() {
     for hangs in ["the first watch", "the second list", "the stream"] {
         let env = environment().await;
         let (mut lists, mut watches) = (0, 0);
@@ -140,7 +140,7 @@ async fn a_watch_or_list_that_is_never_answered_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_dies_without_a_word_is_found() {
+async fn a_silently_dead_watch_is_detected() {
     let env = environment().await;
     let mut dead = false;
     let client = faulty(env.client(), move |seen| {
@@ -155,7 +155,7 @@ async fn a_watch_that_dies_without_a_word_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
+async fn a_deleted_object_is_removed_even_if_its_last_state_is_unreadable() {
     let env = Environment::builder().start().await.unwrap();
     let mut watches = 0;
     let client = faulty(env.client(), move |seen| match seen.is_watch() {
@@ -186,7 +186,7 @@ async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
 /// OpenShift's projects behave like this: a user that gains access to an older project receives an event with its old
 /// version.
 #[tokio::test(start_paused = true)]
-async fn an_object_told_in_a_version_that_was_passed_is_asked_for_and_neither_lost_nor_brought_back() {
+async fn an_event_out_of_order_causes_a_list_and_neither_loses_nor_restores_an_object() {
     let env = Environment::builder().start().await.unwrap();
     let named = |name: &str, version: &str| {
         let mut object = raw(version, &json!(1));
@@ -249,7 +249,7 @@ async fn an_object_that_becomes_unreadable_is_not_taken_for_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_without_a_version_does_not_make_the_watch_forget_where_it_was() {
+async fn an_object_without_a_version_does_not_reset_the_version_of_the_watch() {
     let env = Environment::builder().start().await.unwrap();
     let versions = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&versions);
@@ -277,7 +277,7 @@ async fn an_object_without_a_version_does_not_make_the_watch_forget_where_it_was
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_has_no_name_to_be_held_by_counts_as_unreadable() {
+async fn an_object_without_a_name_counts_as_unreadable() {
     let env = Environment::builder().start().await.unwrap();
     let named = |name: Value, namespace: Value| {
         let mut object = raw("4", &json!(1));
@@ -305,7 +305,7 @@ async fn an_object_that_has_no_name_to_be_held_by_counts_as_unreadable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_finds_every_version_too_old_is_not_asked_in_a_tight_circle() {
+async fn a_server_that_finds_every_version_too_old_is_asked_at_a_limited_rate() {
     let env = Environment::builder().start().await.unwrap();
     let lists = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&lists);
@@ -325,7 +325,7 @@ async fn a_server_that_finds_every_version_too_old_is_not_asked_in_a_tight_circl
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_manager_leaves_nothing_in_memory_also_if_handlers_hold_its_caches() {
+async fn a_stopped_manager_frees_its_caches_even_if_handlers_hold_them() {
     let env = environment().await;
     let manager = manager(env.client());
     let (alive, widgets) = (Arc::new(()), manager.cached::<Widget>());

@@ -74,7 +74,7 @@ fn watched(env: &Environment, options: ManagerOptions) -> (Manager, Arc<Mutex<Ve
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_leaves_a_selector_is_deleted_with_its_last_state_and_may_come_back() {
+async fn an_object_that_leaves_a_selector_is_deleted_and_may_return() {
     let env = environment().await;
     let other = Client::new(env.client(), "somebody");
     other.create(&labelled("a", "web")).await.unwrap();
@@ -100,7 +100,7 @@ async fn an_object_that_leaves_a_selector_is_deleted_with_its_last_state_and_may
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_come_and_go_while_the_manager_runs() {
+async fn namespaces_are_added_and_removed_while_the_manager_runs() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for (namespace, name) in [("red", "r"), ("blue", "b"), ("green", "g")] {
@@ -132,7 +132,7 @@ async fn namespaces_come_and_go_while_the_manager_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_for_when_the_last_reader_has_gone() {
+async fn requests_end_with_the_last_reader() {
     let env = environment().await;
     let (manager, requests) = watched(&env, ManagerOptions::new("test"));
     let widgets = manager.cached::<Widget>();
@@ -154,7 +154,7 @@ async fn nothing_is_asked_for_when_the_last_reader_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_while_the_manager_runs_is_told_of_the_present_first() {
+async fn a_late_subscriber_receives_the_initial_list_first() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for name in ["b", "a", "c"] {
@@ -225,7 +225,7 @@ async fn a_missing_right_ends_the_start_at_once_and_names_the_rule_to_add() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_defined_later_is_read_as_soon_as_it_is() {
+async fn a_kind_is_read_as_soon_as_it_is_defined() {
     let env = Environment::builder().start().await.unwrap();
     let options = ManagerOptions::new("test").cache_sync_timeout(Duration::from_secs(3600));
     let (manager, requests) = watched(&env, options);
@@ -249,7 +249,7 @@ async fn a_kind_that_is_defined_later_is_read_as_soon_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_alone_is_asked_for_as_long_as_nobody_reads_more() {
+async fn only_metadata_are_requested_until_a_reader_needs_whole_objects() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 7)).await.unwrap();
@@ -277,7 +277,7 @@ async fn metadata_alone_is_asked_for_as_long_as_nobody_reads_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_of_a_kind_known_at_run_time_are_a_view_of_what_others_read() {
+async fn metadata_of_a_dynamic_kind_share_the_watch_of_whole_objects() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&labelled("a", "web")).await.unwrap();
@@ -312,7 +312,7 @@ async fn metadata_of_a_kind_known_at_run_time_are_a_view_of_what_others_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_present_older_than_what_was_seen_before_a_restart_is_not_taken_over() {
+async fn an_initial_list_older_than_the_last_version_seen_is_rejected() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let stored = client.create(&widget("a", 1)).await.unwrap();
@@ -334,7 +334,7 @@ async fn a_present_older_than_what_was_seen_before_a_restart_is_not_taken_over()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_says_up_to_which_version_everything_has_been_told() {
+async fn a_cache_reports_the_version_up_to_which_it_is_complete() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
@@ -355,7 +355,7 @@ async fn a_cache_says_up_to_which_version_everything_has_been_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_says_of_each_namespace_how_far_it_has_been_told() {
+async fn a_cache_reports_the_version_of_each_namespace() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let mut red = Namespace::default();

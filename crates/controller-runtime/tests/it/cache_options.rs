@@ -33,7 +33,7 @@ async fn namespace(client: &Client, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_told_again_only_if_asked_for_and_the_server_is_not_asked() {
+async fn resyncs_are_opt_in_and_send_no_requests() {
     for (resync, runs) in [(Resync::Never, 300..301), (Resync::Every(Duration::from_secs(600)), 1500..2101)] {
         let env = environment().await;
         let client = Client::new(env.client(), "test");
@@ -59,7 +59,7 @@ async fn objects_are_told_again_only_if_asked_for_and_the_server_is_not_asked() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_transform_takes_away_is_not_held_neither_of_what_is_told_nor_of_what_is_written() {
+async fn fields_that_a_transform_removes_are_cached_neither_from_watches_nor_from_writes() {
     let env = environment().await;
     let other = Client::new(env.client(), "somebody");
     let mut map = config_map("a");
@@ -95,7 +95,7 @@ async fn what_a_transform_takes_away_is_not_held_neither_of_what_is_told_nor_of_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_for_all_kinds_holds_for_controllers_too_unless_a_cache_says_otherwise() {
+async fn options_of_all_caches_apply_to_controllers_unless_a_cache_overrides_them() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     namespace(&client, "red").await;
@@ -122,7 +122,7 @@ async fn what_is_said_for_all_kinds_holds_for_controllers_too_unless_a_cache_say
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_of_kinds_known_at_run_time_keep_to_the_namespaces_of_all_kinds() {
+async fn controllers_of_dynamic_kinds_respect_the_namespaces_of_all_caches() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for name in ["red", "blue"] {
@@ -161,7 +161,7 @@ async fn controllers_of_kinds_known_at_run_time_keep_to_the_namespaces_of_all_ki
 }
 
 #[tokio::test]
-async fn of_a_kind_without_namespaces_none_can_be_chosen() {
+async fn a_cluster_scoped_kind_cannot_be_restricted_to_namespaces() {
     let env = environment().await;
     let manager = manager(&env, CacheOptions::default().namespaces(&Namespaces::new(["red"])));
     let nodes = DynamicKind::cluster("", "v1", "Node", "nodes");
@@ -240,7 +240,7 @@ async fn a_namespace_may_have_selectors_and_a_transform_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_apart_is_watched_beside_all_the_others_and_who_selects_the_same_shares_that() {
+async fn a_namespace_with_own_selectors_has_a_watch_that_equal_caches_share() {
     let env = environment().await;
     let other = Client::new(env.client(), "somebody");
     for name in ["red", "blue"] {
@@ -292,7 +292,7 @@ async fn a_namespace_apart_is_watched_beside_all_the_others_and_who_selects_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_default_for_a_resource_is_what_everybody_reads() {
+async fn the_default_selection_of_a_resource_applies_to_all_readers() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
@@ -313,7 +313,7 @@ async fn one_default_for_a_resource_is_what_everybody_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_declared_is_not_watched_by_a_stray_read() {
+async fn a_read_does_not_start_a_watch_of_an_undeclared_kind() {
     let env = environment().await;
     let manager = manager(&env, CacheOptions::default());
     let refused = manager.cache().declared::<Widget>().unwrap_err();
@@ -330,7 +330,7 @@ async fn what_nobody_declared_is_not_watched_by_a_stray_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_held_as_it_was_chosen_for() {
+async fn a_kind_is_stored_in_the_chosen_form() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();

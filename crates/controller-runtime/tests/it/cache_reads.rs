@@ -49,7 +49,7 @@ fn metric(manager: &Manager, name: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_fit_its_type_is_an_error_for_who_reads_it_and_its_kind_goes_on() {
+async fn an_undecodable_object_is_an_error_for_its_readers_alone() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&planted("a", "roses")).await.unwrap();
@@ -79,7 +79,7 @@ async fn an_object_that_does_not_fit_its_type_is_an_error_for_who_reads_it_and_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_fit_its_type_has_changed_and_its_reconcile_meets_the_error() {
+async fn an_undecodable_change_passes_predicates_and_fails_its_reconcile() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let manager = manager(&env);
@@ -159,7 +159,7 @@ async fn objects_are_found_by_namespace_and_labels_in_the_order_of_their_keys() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_follows_every_change_and_looks_at_nothing_else() {
+async fn an_index_follows_every_change_and_visits_only_matches() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for number in 0..50 {
@@ -211,7 +211,7 @@ async fn an_index_follows_every_change_and_looks_at_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_indexes_say_is_combined_with_each_other_and_with_namespace_labels_and_limit() {
+async fn indexes_combine_with_each_other_namespace_labels_and_limit() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for (namespace, name, tier, size) in [
@@ -261,7 +261,7 @@ async fn what_indexes_say_is_combined_with_each_other_and_with_namespace_labels_
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_index_knows_a_change_before_all_of_them_have_looked_at_it() {
+async fn a_change_becomes_visible_in_all_indexes_at_once() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
@@ -283,7 +283,7 @@ async fn no_index_knows_a_change_before_all_of_them_have_looked_at_it() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "it belongs to another cache")]
-async fn an_index_does_not_say_which_objects_of_another_cache_are_wanted() {
+async fn an_index_cannot_select_objects_of_another_cache() {
     let env = environment().await;
     let manager = manager(&env);
     let all = manager.cached::<Widget>();
@@ -293,7 +293,7 @@ async fn an_index_does_not_say_which_objects_of_another_cache_are_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_awaited_comes_or_its_absence_is_told_in_time() {
+async fn until_returns_the_awaited_state_or_times_out() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();

@@ -53,7 +53,7 @@ async fn namespaces(env: &Environment, names: &[&str]) -> Client {
 
 /// An aggregated API, or a builtin kind while API servers of two versions run.
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_no_definition_makes_is_read_when_it_is_served() {
+async fn a_kind_without_a_definition_is_read_when_it_is_served() {
     let env = environment().await;
     // Once with a watch of definitions that stays open, and once with one that ends immediately.
     for stays in [true, false] {
@@ -119,7 +119,7 @@ async fn a_version_that_its_definition_gains_later_is_read_as_soon_as_it_does() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_missing_rights_are_told_at_once_whatever_else_is_not_complete() {
+async fn all_missing_permissions_are_reported_together() {
     let env = Environment::builder().start().await.unwrap(); // without Widgets
     let client = faulty(env.client(), |seen| match seen.is_about("configmaps") || seen.is_about("nodes") {
         true => Fault::Refuse(403, "Forbidden"),
@@ -140,7 +140,7 @@ async fn all_missing_rights_are_told_at_once_whatever_else_is_not_complete() {
 
 /// An operator that may list but not watch has the initial list and never receives a change.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_refused_ends_the_start_also_if_lists_are_granted() {
+async fn a_refused_watch_fails_the_start_even_if_lists_are_allowed() {
     let env = environment().await;
     let client = faulty(env.client(), |seen| match seen.is_about("widgets") && seen.is_watch() {
         true => Fault::Refuse(403, "Forbidden"),
@@ -159,7 +159,7 @@ async fn a_watch_that_is_refused_ends_the_start_also_if_lists_are_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_refused_ends_a_controller_that_is_added_when_its_kind_was_listed_long_ago() {
+async fn a_refused_watch_fails_a_controller_that_is_added_later() {
     let env = environment().await;
     let client = faulty(env.client(), |seen| match seen.is_about("widgets") && seen.is_watch() {
         true => Fault::Refuse(403, "Forbidden"),
@@ -196,7 +196,7 @@ async fn a_right_that_was_granted_since_does_not_end_the_next_run_of_a_manager()
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_missing_rights_ten_are_said() {
+async fn at_most_ten_missing_permissions_are_named() {
     let env = environment().await;
     let client = faulty(env.client(), |seen| match seen.is_about("configmaps") {
         true => Fault::Refuse(403, "Forbidden"),
@@ -210,7 +210,7 @@ async fn of_many_missing_rights_ten_are_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_present_that_never_comes_to_its_end_is_trouble_all_the_time() {
+async fn an_endless_initial_list_is_reported_as_trouble() {
     let env = environment().await;
     let broken = line(
         "ADDED",
@@ -235,7 +235,7 @@ async fn a_present_that_never_comes_to_its_end_is_trouble_all_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_works_in_one_namespace_does_not_hide_the_trouble_of_another() {
+async fn success_in_one_namespace_does_not_hide_failures_in_another() {
     let env = environment().await;
     let other = namespaces(&env, &["red", "blue"]).await;
     let (forbidden, on) = switch();
@@ -262,7 +262,7 @@ async fn what_works_in_one_namespace_does_not_hide_the_trouble_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_is_over_with_the_first_good_answer_even_if_that_tells_nothing() {
+async fn trouble_ends_with_the_first_successful_answer() {
     let env = environment().await;
     let (down, on) = switch();
     // Lists work, and watches deliver nothing.
@@ -293,7 +293,7 @@ async fn trouble_is_over_with_the_first_good_answer_even_if_that_tells_nothing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_is_not_complete_until_it_knows_a_namespace_that_was_just_added() {
+async fn a_cache_is_incomplete_until_an_added_namespace_is_listed() {
     let env = environment().await;
     namespaces(&env, &["red", "green"]).await;
     let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
@@ -315,7 +315,7 @@ async fn a_cache_is_not_complete_until_it_knows_a_namespace_that_was_just_added(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_removed_between_two_runs_of_a_manager_is_gone_in_the_second() {
+async fn objects_removed_between_two_runs_are_gone_in_the_second() {
     let env = environment().await;
     namespaces(&env, &["red", "blue"]).await;
     let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
@@ -332,7 +332,7 @@ async fn what_was_removed_between_two_runs_of_a_manager_is_gone_in_the_second() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_is_called_the_same_in_metrics_whatever_is_in_its_set_of_namespaces() {
+async fn a_cache_keeps_its_metrics_label_when_its_namespaces_change() {
     let env = environment().await;
     let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1));
     let tenants = Namespaces::new(["red", "blue"]);
@@ -358,7 +358,7 @@ async fn a_cache_is_called_the_same_in_metrics_whatever_is_in_its_set_of_namespa
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_behind_is_named_as_what_keeps_a_start_from_its_end() {
+async fn an_api_server_that_is_behind_is_named_when_the_start_times_out() {
     let env = environment().await;
     for streams in [true, false] {
         let old = json!({ "metadata": { "resourceVersion": "1" }, "items": [] }).to_string();
@@ -384,7 +384,7 @@ async fn an_api_server_that_is_behind_is_named_as_what_keeps_a_start_from_its_en
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_list_is_refused_for_is_named_as_what_keeps_a_start_from_its_end() {
+async fn the_reason_of_a_refused_list_is_named_when_the_start_times_out() {
     let env = environment().await;
     // A field without a selector; and "too old" although no version was requested.
     for (code, reason) in [(400, "BadRequest"), (410, "Expired")] {
@@ -402,7 +402,7 @@ async fn whatever_a_list_is_refused_for_is_named_as_what_keeps_a_start_from_its_
 
 /// The objects of a chunk are processed without a pause, on another thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_comes_back_of_a_namespace_that_was_removed_while_its_objects_arrived() {
+async fn a_namespace_removed_while_its_list_arrives_leaves_no_objects() {
     const OBJECTS: usize = 5000;
     let env = environment().await;
     let object = |number: usize| {

@@ -20,7 +20,7 @@ struct SlimSpec {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_shows_what_is_held_now_as_something_else_and_decodes_no_more_than_that() {
+async fn a_view_converts_the_cached_objects_and_decodes_nothing_else() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for (name, size) in [("b", 2), ("a", 1)] {
@@ -78,7 +78,7 @@ fn names<O: Object>(maps: &Cached<ConfigMap>, owner: &O) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_owner_owns_is_found_by_its_uid_and_follows_every_change() {
+async fn owned_objects_are_found_by_uid_and_follow_every_change() {
     let env = environment().await;
     let client = Client::new(env.client(), "somebody");
     let one = client.create(&widget("one", 1)).await.unwrap();
@@ -111,7 +111,7 @@ async fn what_an_owner_owns_is_found_by_its_uid_and_follows_every_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_manages_the_fields_is_held_only_of_the_kinds_for_which_that_was_asked() {
+async fn managed_fields_are_cached_only_on_request() {
     let env = environment().await;
     let other = Client::new(env.client(), "somebody");
     other.apply(&widget("told", 1)).await.unwrap();

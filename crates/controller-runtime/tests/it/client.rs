@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Widget, WidgetStatus, config_map, environment, key, widget};
 
 #[tokio::test]
-async fn apply_creates_changes_and_takes_away_what_it_gave_before() {
+async fn apply_creates_changes_and_removes_own_fields() {
     let env = environment().await;
     let (client, other) = (Client::new(env.client(), "one"), Client::new(env.client(), "two"));
     let data = |pairs: &[(&str, &str)]| {
@@ -44,7 +44,7 @@ async fn apply_status_writes_the_status_alone() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_builtin_kind_is_applied_as_well_and_belongs_to_who_said_it() {
+async fn the_status_of_a_builtin_kind_is_applied_and_owned() {
     let env = environment().await;
     let client = Client::new(env.client(), "kubelet");
     let mut pod = Pod::default();
@@ -69,7 +69,7 @@ async fn the_status_of_a_builtin_kind_is_applied_as_well_and_belongs_to_who_said
 }
 
 #[tokio::test]
-async fn errors_name_the_verb_and_the_object_and_can_be_asked() {
+async fn errors_name_verb_and_object_and_have_kinds() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
@@ -87,7 +87,7 @@ async fn errors_name_the_verb_and_the_object_and_can_be_asked() {
 }
 
 #[tokio::test]
-async fn get_tells_absence_from_failure() {
+async fn get_distinguishes_absence_from_failure() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     assert!(client.get(&key("a")).await.unwrap().is_none());
@@ -96,7 +96,7 @@ async fn get_tells_absence_from_failure() {
 }
 
 #[tokio::test]
-async fn delete_takes_only_the_very_object_and_its_absence_is_no_error() {
+async fn delete_removes_only_the_given_object_and_ignores_its_absence() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let first = client.create(&widget("a", 1)).await.unwrap();
@@ -140,7 +140,7 @@ async fn keys_of_cluster_scoped_kinds_have_no_namespace() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_served_is_not_an_object_that_is_gone() {
+async fn an_unserved_kind_is_not_a_missing_object() {
     let env = kube_envtest::Environment::builder().start().await.unwrap();
     let client = Client::new(env.client(), "test");
     let error = client.get(&key("a")).await.unwrap_err();
@@ -154,7 +154,7 @@ async fn a_kind_that_is_not_served_is_not_an_object_that_is_gone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_is_said_before() {
+async fn invalid_requests_fail_before_they_are_sent() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let mut homeless = config_map("a");

@@ -29,7 +29,7 @@ async fn outcome<T>(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_acknowledged_and_never_answered_fails_after_a_minute() {
+async fn an_unanswered_request_fails_after_a_minute() {
     let env = environment().await;
     let client = Client::builder(env.client(), "test").host("10.96.0.1:443").build();
     env.server().faults().add(Rule::new(Fault::Silence));
@@ -42,7 +42,7 @@ async fn a_request_that_is_acknowledged_and_never_answered_fails_after_a_minute(
 }
 
 #[tokio::test(start_paused = true)]
-async fn whether_a_write_out_of_time_was_carried_out_is_unknown() {
+async fn the_outcome_of_a_write_that_timed_out_is_unknown() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let faults = env.server().faults();
@@ -62,7 +62,7 @@ async fn whether_a_write_out_of_time_was_carried_out_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_stops_within_its_body_is_out_of_time() {
+async fn an_answer_that_stops_within_its_body_times_out() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
@@ -73,7 +73,7 @@ async fn an_answer_that_stops_within_its_body_is_out_of_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_is_that_of_the_request_or_else_of_its_client() {
+async fn the_timeout_of_a_request_overrides_that_of_its_client() {
     let env = environment().await;
     let built = Client::builder(env.client(), "test").request_timeout(30 * SECOND).build();
     let stored = built.create(&widget("a", 1)).await.unwrap();
@@ -94,7 +94,7 @@ async fn the_time_is_that_of_the_request_or_else_of_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_must_begin_in_time_and_may_then_be_silent_for_hours() {
+async fn a_watch_must_begin_within_the_timeout_and_may_then_be_silent() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let faults = env.server().faults();
@@ -121,7 +121,7 @@ async fn a_watch_must_begin_in_time_and_may_then_be_silent_for_hours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repetitions_that_the_server_asks_for_have_the_time_of_one_request() {
+async fn requested_repetitions_share_the_timeout_of_one_request() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let busy = Failure::TooManyRequests { retry_after: 25 * SECOND };
@@ -165,7 +165,7 @@ impl Reconciler for Writes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_whose_write_is_met_by_silence_is_retried_and_what_was_written_is_seen() {
+async fn a_reconcile_with_an_unanswered_write_is_retried_and_sees_the_write() {
     let env = environment().await;
     let faults = env.server().faults();
     faults.add(Rule::new(Fault::Silence).verb(Verb::Patch).resource("", "configmaps").at_most(2));

@@ -115,7 +115,7 @@ async fn create_or_patch_sends_status_and_the_rest_apart() {
 }
 
 #[tokio::test]
-async fn what_is_of_a_kind_known_at_run_time_is_made_as_it_should_be_too() {
+async fn dynamic_kinds_can_be_created_or_updated() {
     let env = environment().await;
     let client = Client::new(env.client(), "test").of(DynamicKind::of::<Widget>());
     let begun = || DynamicObject::new("a", client.kind().resource()).within("default");
@@ -162,7 +162,7 @@ async fn what_is_of_a_kind_known_at_run_time_is_made_as_it_should_be_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_who_are_faster_are_no_failure() {
+async fn a_concurrent_writer_does_not_fail_create_or_update() {
     let env = environment().await;
     let plain = Client::new(env.client(), "test");
     let other = plain.clone();
@@ -197,7 +197,7 @@ async fn others_who_are_faster_are_no_failure() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_is_said_with_its_reason() {
+async fn an_object_that_cannot_be_created_is_an_error_with_its_reason() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let error = client.create_or_update(widget("a", 1), |_| Err("no size fits".into())).await.unwrap_err();
@@ -277,7 +277,7 @@ impl Finalizer<DynamicObject> for CleanupOfAny {
 }
 
 #[tokio::test]
-async fn kinds_known_at_run_time_have_finalizers_too() {
+async fn dynamic_kinds_have_finalizers() {
     let env = environment().await;
     let client = Client::new(env.client(), "test").of(DynamicKind::of::<Widget>());
     let cleaned = Arc::new(Mutex::new(Vec::new()));

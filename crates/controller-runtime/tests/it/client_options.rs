@@ -36,7 +36,7 @@ async fn grace_of(client: &Client, name: &str) -> Option<Option<i64>> {
 }
 
 #[tokio::test]
-async fn a_delete_grants_the_time_that_it_says() {
+async fn a_delete_sets_the_grace_period() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for name in ["a", "b", "c"] {
@@ -83,7 +83,7 @@ async fn a_delete_by_name_may_be_of_one_uid_or_one_version() {
 }
 
 #[tokio::test]
-async fn options_of_ones_own_are_sent_with_those_of_a_delete() {
+async fn custom_options_are_sent_with_a_delete() {
     let env = environment().await;
     let sent = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&sent);
@@ -111,7 +111,7 @@ async fn options_of_ones_own_are_sent_with_those_of_a_delete() {
 }
 
 #[tokio::test]
-async fn a_query_parameter_of_ones_own_is_sent_and_one_of_the_clients_is_refused() {
+async fn custom_query_parameters_are_sent_and_reserved_ones_refused() {
     let env = environment().await;
     let paths = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&paths);
@@ -162,7 +162,7 @@ async fn an_interceptor_sees_the_parameters_of_the_caller() {
 }
 
 #[tokio::test]
-async fn a_watch_may_begin_with_what_is_there() {
+async fn a_watch_may_begin_with_the_existing_objects() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_watch_may_begin_with_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_of_a_version_to_come_waits_for_it() {
+async fn a_read_of_a_future_version_waits_for_it() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let first = client.create(&widget("a", 1)).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_read_of_a_version_to_come_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_list_may_be_of_the_past_for_as_long_as_that_is_remembered() {
+async fn a_list_may_request_a_past_version_until_it_is_compacted() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let first = client.create(&widget("a", 1)).await.unwrap().metadata.resource_version.unwrap();
@@ -213,7 +213,7 @@ async fn a_list_may_be_of_the_past_for_as_long_as_that_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_when_it_was_told_to() {
+async fn a_watch_ends_after_its_timeout() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let version = client.list::<Widget>().await.unwrap().resource_version;
@@ -228,7 +228,7 @@ async fn a_watch_ends_when_it_was_told_to() {
 }
 
 #[tokio::test]
-async fn of_kinds_known_at_run_time_metadata_alone_is_read_listed_and_watched() {
+async fn metadata_of_dynamic_kinds_are_read_listed_and_watched() {
     let env = environment().await;
     let client = Client::new(env.client(), "test").of(DynamicKind::of::<Widget>());
     let begin = client.list_metadata().await.unwrap();

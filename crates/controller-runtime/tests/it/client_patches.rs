@@ -62,13 +62,13 @@ pub(crate) async fn of_one_version(client: &Client, namespace: &str) {
 }
 
 #[tokio::test]
-async fn a_patch_between_two_states_is_for_the_one_that_was_read() {
+async fn a_computed_patch_applies_to_the_version_that_was_read() {
     let env = environment().await;
     of_one_version(&Client::new(env.client(), "test"), "default").await;
 }
 
 #[tokio::test]
-async fn a_patch_for_what_was_not_read_is_not_sent() {
+async fn a_patch_without_a_version_to_check_is_not_sent() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_patch_for_what_was_not_read_is_not_sent() {
 }
 
 #[tokio::test]
-async fn strategic_patches_and_those_of_subresources_are_held_to_a_version_as_well() {
+async fn strategic_and_subresource_patches_can_require_a_version() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let settings = ObjectKey::<ConfigMap>::new("default", "settings");
@@ -124,7 +124,7 @@ async fn strategic_patches_and_those_of_subresources_are_held_to_a_version_as_we
 }
 
 #[tokio::test]
-async fn create_or_patch_is_for_what_it_has_read() {
+async fn create_or_patch_applies_to_the_version_that_it_read() {
     let env = environment().await;
     let sent = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&sent);

@@ -46,7 +46,7 @@ async fn pages_show_all_objects_once_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_state_that_is_forgotten_is_an_error_that_ends_the_pages() {
+async fn a_page_of_a_compacted_state_is_an_error_that_ends_the_pages() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     for number in 0..4 {
@@ -110,7 +110,7 @@ async fn an_answer_that_does_not_fit_its_type_names_the_field() {
 }
 
 #[tokio::test]
-async fn kinds_known_at_run_time_are_read_and_written_like_others() {
+async fn dynamic_kinds_are_read_and_written_like_others() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let kind = client.discover("example.com", "v1", "Widget").await.unwrap();
@@ -160,7 +160,7 @@ async fn a_watch_shows_what_happened_since_a_list() {
 }
 
 #[tokio::test]
-async fn subresources_are_read_and_written_by_themselves() {
+async fn subresources_are_read_and_written_separately() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let deployment: Deployment = serde_json::from_value(json!({

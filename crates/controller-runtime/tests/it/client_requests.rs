@@ -25,7 +25,7 @@ fn busy(retry_after: u64) -> Rule {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_waited_for_as_it_asks() {
+async fn retry_after_of_a_busy_server_is_respected() {
     let env = environment().await;
     env.server().faults().add(busy(2).at_most(3));
     let started = Instant::now();
@@ -34,7 +34,7 @@ async fn a_busy_server_is_waited_for_as_it_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stays_busy_is_given_up_and_the_caller_told_until_when() {
+async fn retries_of_a_busy_server_end_and_the_error_has_its_retry_after() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     env.server().faults().add(busy(2));
@@ -54,7 +54,7 @@ async fn a_server_that_stays_busy_is_given_up_and_the_caller_told_until_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_limit_spreads_requests_and_a_request_given_up_leaves_its_place() {
+async fn a_rate_limit_spreads_requests_and_a_dropped_one_frees_its_place() {
     let env = environment().await;
     let client = Client::builder(env.client(), "test").rate_limit(10.0, 2).unwrap().build();
     let started = Instant::now();
@@ -213,7 +213,7 @@ impl ClientMetrics for Counts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_are_told_of_every_request_and_retry() {
+async fn every_request_and_retry_is_measured() {
     let env = environment().await;
     let counts = Arc::new(Counts::default());
     let client = Client::builder(env.client(), "test").metrics(counts.clone()).host("embedded").build();
@@ -252,7 +252,7 @@ impl ClientMetrics for Times {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_are_told_how_long_requests_take_and_how_long_they_wait_for_their_turn() {
+async fn durations_and_rate_limiter_waits_are_measured() {
     let env = environment().await;
     let times = Arc::new(Times::default());
     let client = Client::builder(env.client(), "test").metrics(times.clone()).host("embedded");
@@ -343,7 +343,7 @@ async fn writes_are_in_the_name_of_the_field_manager() {
 }
 
 #[tokio::test]
-async fn what_a_name_must_not_hold_is_not_sent() {
+async fn invalid_names_are_not_sent() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let error = client.get(&key("../../secrets")).await.unwrap_err();
@@ -352,7 +352,7 @@ async fn what_a_name_must_not_hold_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_delete_says_what_became_of_the_object() {
+async fn a_delete_reports_the_state_of_the_deletion() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let created = client.create(&widget("a", 1)).await.unwrap();

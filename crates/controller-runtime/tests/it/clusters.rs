@@ -152,7 +152,7 @@ async fn the_name_of_a_cluster_is_free_again_once_it_was_removed() {
 
 /// One is down from the start on, one goes down later.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_down_disturbs_no_other_and_its_events_arrive_when_it_is_back() {
+async fn a_cluster_that_is_down_affects_no_other_and_its_events_arrive_later() {
     let (home, in_east, in_west) = (environment().await, environment().await, environment().await);
     let (to_east, to_west) = (Network::new(), Network::new());
     to_east.down();
@@ -315,7 +315,7 @@ async fn a_cluster_without_permission_is_reported_and_ends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_comes_and_goes_while_the_manager_runs() {
+async fn a_cluster_is_added_and_removed_while_the_manager_runs() {
     let (home, away) = (environment().await, environment().await);
     let (manager, notes) = (manager(&home), Notes::done());
     let handle = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();

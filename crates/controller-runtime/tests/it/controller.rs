@@ -80,7 +80,7 @@ async fn a_change_of_an_owned_object_reconciles_its_owner() {
 
 /// Go's handler does the same, although the list of its defects asks for a comparison of uids here.
 #[tokio::test(start_paused = true)]
-async fn what_an_owner_of_the_same_name_left_is_told_to_the_new_one() {
+async fn objects_of_a_deleted_owner_reconcile_its_successor() {
     let env = environment().await;
     let first = client(&env).create(&widget("a", 1)).await.unwrap();
     let mut child = config_map("child");
@@ -102,7 +102,7 @@ async fn what_an_owner_of_the_same_name_left_is_told_to_the_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapped_object_reconciles_what_it_named_before_and_what_it_names_now() {
+async fn a_mapped_object_enqueues_its_old_and_its_new_requests() {
     let env = environment().await;
     let manager = manager(&env);
     let notes = Notes::done();
@@ -128,7 +128,7 @@ async fn a_mapped_object_reconciles_what_it_named_before_and_what_it_names_now()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_predicate_refuses_is_not_reconciled() {
+async fn events_that_a_predicate_drops_are_not_reconciled() {
     let env = environment().await;
     let manager = manager(&env);
     let notes = Notes::done();
@@ -287,7 +287,7 @@ async fn a_storm_of_edits_of_the_spec_runs_ten_times_at_once_and_then_every_seco
 }
 
 #[tokio::test(start_paused = true)]
-async fn requeue_after_comes_back_exactly_then() {
+async fn requeue_after_runs_exactly_after_its_delay() {
     let env = environment().await;
     let notes = Notes::new(|_, _| Ok(Action::requeue_after(Duration::from_secs(30))));
     let _running = run(&env, notes.clone()).await;
@@ -340,7 +340,7 @@ async fn sixteen_workers_by_default_and_as_many_as_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_number_of_workers_that_cannot_be_is_refused_at_build_and_while_running() {
+async fn an_invalid_number_of_workers_is_refused_at_build_and_while_running() {
     let env = environment().await;
     let manager = manager(&env);
     let build = |workers| {
@@ -403,7 +403,7 @@ async fn workers_are_added_and_retired_while_the_controller_runs() {
 
 /// Idle workers wait for the queue and no event arrives, so that only the change can wake them.
 #[tokio::test(start_paused = true)]
-async fn idle_workers_retire_and_what_comes_later_finds_the_rest() {
+async fn idle_workers_retire_and_the_rest_process_later_requests() {
     let env = environment().await;
     let (manager, notes) = (manager(&env), Notes::done());
     let slow = Slow { notes: notes.clone(), work: Duration::from_secs(1) };
@@ -469,7 +469,7 @@ async fn a_requeue_backs_off_like_a_failure_and_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_says_when_is_retried_then_and_is_a_failure() {
+async fn retry_after_is_retried_after_its_delay_and_counts_as_a_failure() {
     let env = environment().await;
     let manager = manager(&env);
     let minute = Duration::from_secs(60);
@@ -519,7 +519,7 @@ impl Reconciler for Long {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_hears_of_the_stop_and_of_its_controllers_failure_and_can_finish_early() {
+async fn a_reconcile_is_notified_of_the_stop_and_can_finish_early() {
     for fails in [false, true] {
         let env = environment().await;
         let (manager, steps, broken) =

@@ -125,7 +125,7 @@ async fn counts(env: &Environment) -> Vec<i32> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_could_not_be_written_is_tried_again_and_a_kept_recorder_delays_no_stop() {
+async fn a_failed_event_is_retried_and_a_kept_recorder_does_not_delay_the_stop() {
     let env = environment().await;
     let client = with_event_faults(&env, |before| match before {
         0 => Fault::Refuse(500, "InternalError"),
@@ -142,7 +142,7 @@ async fn an_event_that_could_not_be_written_is_tried_again_and_a_kept_recorder_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_again_while_an_event_waits_is_counted_by_the_next_attempt() {
+async fn repetitions_of_a_waiting_event_are_counted_by_its_next_attempt() {
     let env = environment().await;
     let down = Arc::new(AtomicBool::new(true));
     let is_down = Arc::clone(&down);
@@ -209,7 +209,7 @@ impl Runnable for TellsOften {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_count_of_an_event_that_came_often_is_written_six_minutes_later() {
+async fn the_last_count_of_a_frequent_event_is_written_six_minutes_later() {
     let env = environment().await;
     let writes = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&writes);

@@ -71,7 +71,7 @@ async fn run(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_knows_what_led_to_it_and_what_went_wrong_before() {
+async fn a_run_has_its_causes_and_the_previous_error() {
     let env = environment().await;
     let owner = client(&env).create(&widget("a", 1)).await.unwrap();
     let witness = Witness::default();
@@ -147,7 +147,7 @@ async fn a_panic_that_is_not_to_be_recovered_ends_the_manager_with_the_name_of_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_somebody_else_runs_is_explained_until_it_is_dropped() {
+async fn an_unmanaged_controller_is_explained_until_it_is_dropped() {
     let env = environment().await;
     let manager = manager(&env);
     let fails = Notes::new(|_, _| Err("no luck".into_error()));

@@ -160,7 +160,7 @@ async fn requests_are_listed_by_state_rule_and_name_in_pages() {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_answered_with_the_cure() {
+async fn invalid_requests_are_answered_with_the_cure() {
     let env = environment().await;
     let (_manager, _running, address) = operator(&env).await;
     for (path, code, message) in [
@@ -203,7 +203,7 @@ async fn wrong_requests_are_answered_with_the_cure() {
 }
 
 #[tokio::test]
-async fn only_the_page_is_shown_to_everybody() {
+async fn only_the_page_needs_no_authorization() {
     let env = environment().await;
     let (_manager, _running, address) = operator(&env).await;
     for path in ["/explain/v1/overview", "/explain/v1/events", "/explain/v1/", "/explain"] {
@@ -266,7 +266,7 @@ impl Events {
 }
 
 #[tokio::test]
-async fn events_tell_each_change_until_the_manager_stops() {
+async fn each_change_is_sent_as_an_event_until_the_manager_stops() {
     let env = environment().await;
     let (_manager, running, address) = operator(&env).await;
     let mut events = Events::open(address, "controller=widget&request=default/bad").await;

@@ -10,34 +10,34 @@
 //! | 2. low priorities starve | `no_key_waits_longer_than_ageing_allows` |
 //! | 2. keys of the initial list keep their low priority | `a_key_does_not_stay_low_after_a_real_event_during_its_run` |
 //! | 3. retries are not limited by a bucket any more | `controller_default_is_the_longer_of_exponential_and_bucket`, `a_storm_of_failures_does_not_slow_down_first_time_events` |
-//! | 4. a terminal error leaves its failures behind | `a_terminal_error_is_not_retried_and_leaves_nothing_behind` |
-//! | 5. `leader_election_slowpath_total` is never registered | `names_labels_and_buckets_are_those_of_go`, `a_renewal_that_meets_a_lease_that_somebody_changed_takes_the_slow_path_and_is_counted` |
+//! | 4. a terminal error leaves its failures behind | `a_terminal_error_is_not_retried_and_resets_failures` |
+//! | 5. `leader_election_slowpath_total` is never registered | `names_labels_and_buckets_are_those_of_go`, `a_renewal_of_a_changed_lease_takes_the_counted_slow_path` |
 //! | 6. the election does not wait for the warm-up | `a_process_stands_for_election_when_it_is_warm` |
-//! | 7. servers report ready before they listen | `metrics_and_probes_are_served_while_the_manager_runs`, `a_manager_is_ready_when_its_runnables_say_so` |
-//! | 8. the lease is released while reconciles run | `the_lease_is_kept_until_the_last_reconcile_has_ended`, `what_does_not_stop_in_time_is_dropped_before_the_lease_is_given_back` |
-//! | 9. a cache of several namespaces has the version of the last namespace | `parts_are_replaced_and_withdrawn_by_themselves` |
-//! | 10. of two predicates the second one wins | `predicates_given_twice_both_hold` |
-//! | 10. event filters do not apply to raw sources | `an_event_filter_holds_for_all_sources_and_several_add_up` |
+//! | 7. servers report ready before they listen | `metrics_and_probes_are_served_while_the_manager_runs`, `a_manager_is_ready_when_its_runnables_are` |
+//! | 8. the lease is released while reconciles run | `the_lease_is_kept_until_the_last_reconcile_has_ended`, `unfinished_reconciles_are_dropped_before_the_lease_is_released` |
+//! | 9. a cache of several namespaces has the version of the last namespace | `scopes_are_replaced_and_withdrawn_independently` |
+//! | 10. of two predicates the second one wins | `several_predicates_must_all_pass` |
+//! | 10. event filters do not apply to raw sources | `event_filters_apply_to_all_sources_and_all_must_pass` |
 //! | 10. a webhook on a path that is in use is skipped silently | `conflicting_registrations_are_refused_and_leave_nothing_behind` |
 //! | 11. controller names are global to the process | `two_controllers_of_one_name_are_refused_within_a_manager_only` |
 //! | 11. metrics are global to the process | `two_managers_do_not_add_to_each_other` |
 //! | 11. signals can be listened to only once | `signals_can_be_listened_to_any_number_of_times` |
 //! | 12. the bodies of conversion requests have no limit | `a_body_beyond_the_limit_is_refused_with_or_without_a_length` |
-//! | 12. the endpoint of a single check shows the text of its error | `a_single_check_has_a_path_and_keeps_its_reason_to_itself` |
-//! | 13. helpers that set and remove owner references ignore the uid | `one_object_may_have_several_owners_and_lose_them_by_uid` |
-//! | 13. so does the handler of owned objects, also here: a request is a name, and the new owner of the name handles objects that the old one left | `what_an_owner_of_the_same_name_left_is_told_to_the_new_one` |
+//! | 12. the endpoint of a single check shows the text of its error | `a_single_check_has_a_path_and_withholds_its_reason` |
+//! | 13. helpers that set and remove owner references ignore the uid | `owner_references_are_added_and_removed_by_uid` |
+//! | 13. so does the handler of owned objects, also here: a request is a name, and the new owner of the name handles objects that the old one left | `objects_of_a_deleted_owner_reconcile_its_successor` |
 //! | 14. an immediate add leaves the delayed one, which causes a second run | `an_immediate_add_ends_the_waiting_without_a_second_run` |
 //! | 14. delayed keys are lost at a drain | `shutdown_gives_up_what_is_not_due_and_says_so` |
 //! | 15. reservations of the bucket are never returned | `a_healed_storm_does_not_delay_an_honest_retry`, `beyond_the_horizon_nothing_is_reserved` |
 //! | 16. an add without effect takes a token | `a_rate_limited_add_of_a_ready_key_counts_nothing` |
 //! | 17. errors of admission requests have HTTP status 200 | `a_request_that_is_no_review_has_an_http_error` |
-//! | 18. values of the context do not reach runnables | `a_span_around_the_run_is_around_all_that_is_logged_in_it` |
+//! | 18. values of the context do not reach runnables | `a_span_around_the_run_contains_all_its_log_lines` |
 //! | A13. thirteen failures and a success | `thirteen_failures_and_a_success_take_41_seconds_and_are_counted` |
-//! | A14. a key that always fails beside others | `one_that_always_fails_does_not_hold_up_the_others` |
-//! | A15. the table of outcomes | `success_forgets_and_does_not_come_back`, `requeue_after_forgets_and_waits_exactly`, `requeue_and_failures_back_off_further`, `a_requeue_backs_off_like_a_failure_and_is_none`, `outcomes_are_counted_as_in_go`, `what_is_to_run_again_is_told_with_its_delay_where_much_is_logged`, `a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on` |
+//! | A14. a key that always fails beside others | `a_failing_request_does_not_delay_others` |
+//! | A15. the table of outcomes | `success_resets_failures_and_does_not_requeue`, `requeue_after_resets_failures_and_waits_exactly`, `requeue_and_failures_back_off_further`, `a_requeue_backs_off_like_a_failure_and_is_none`, `outcomes_are_counted_as_in_go`, `requeues_are_logged_with_their_delays`, `an_unrecovered_panic_is_counted_and_logged` |
 //! | A16. new objects | `new_objects_are_never_delayed` |
-//! | A17. requeue after 30 s | `requeue_after_comes_back_exactly_then` |
-//! | A20. defaults | `sixteen_workers_by_default_and_as_many_as_asked_for`, `caches_may_take_two_minutes_unless_told_otherwise`, `a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_starts_at_once` |
+//! | A17. requeue after 30 s | `requeue_after_runs_exactly_after_its_delay` |
+//! | A20. defaults | `sixteen_workers_by_default_and_as_many_as_asked_for`, `caches_have_two_minutes_to_sync_by_default`, `a_watch_added_early_waits_for_the_start_and_a_later_one_starts_at_once` |
 //! | A21. path of an event | `an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconciler` |
 //! | A22. groups of runnables | `groups_behave_under_every_interleaving`, `elections_behave_under_every_interleaving`, `runnables_can_be_added_in_every_state_until_the_stop` |
 //! | A23. log line of a failure | `each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own` |

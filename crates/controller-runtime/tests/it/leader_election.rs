@@ -67,7 +67,7 @@ async fn one_leads_and_the_other_stands_by_ready_with_warm_caches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_given_back_changes_hands_at_once() {
+async fn a_released_lease_changes_hands_at_once() {
     let env = environment().await;
     let (one, other) = (candidate(env.client(), "one"), candidate(env.client(), "other"));
     let running = Running::start(one.clone()).await;
@@ -102,7 +102,7 @@ async fn a_leader_that_dies_is_replaced_after_the_lease_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_renew_stops_before_the_other_starts_and_comes_back_as_a_standby() {
+async fn a_leader_that_cannot_renew_stops_before_the_other_starts_and_becomes_a_standby() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let cut_off = Arc::new(AtomicBool::new(false));
@@ -188,7 +188,7 @@ impl Runnable for Deaf {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_stop_in_time_is_dropped_before_the_lease_is_given_back() {
+async fn unfinished_reconciles_are_dropped_before_the_lease_is_released() {
     let env = environment().await;
     let election = LeaderElectionOptions::new("the-lease").identity("one");
     let options = ManagerOptions::new("test").leader_election(election);
@@ -214,7 +214,7 @@ async fn a_standby_that_stops_leaves_the_lease_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_no_leader_runs_on_every_candidate() {
+async fn runnables_without_election_run_on_every_candidate() {
     struct Everywhere(Arc<Mutex<Vec<String>>>);
     impl Runnable for Everywhere {
         async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
@@ -289,7 +289,7 @@ async fn a_process_stands_for_election_when_it_is_warm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_dropped_says_that_it_leads_no_longer() {
+async fn a_dropped_leader_no_longer_reports_leadership() {
     let env = environment().await;
     let manager = candidate(env.client(), "one");
     let running = Running::start(manager.clone()).await;
@@ -321,7 +321,7 @@ async fn candidates_of_one_seed_need_identities_because_all_of_them_would_lead()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_went_while_nobody_led_is_reconciled_by_the_next_leader() {
+async fn deletions_without_a_leader_are_reconciled_by_the_next_leader() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let mut made = Vec::new();
@@ -347,7 +347,7 @@ async fn what_went_while_nobody_led_is_reconciled_by_the_next_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_an_object_made_anew_while_nobody_led_the_end_of_the_old_one_is_told_first() {
+async fn the_deletion_of_a_recreated_object_precedes_its_creation_for_a_new_leader() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let old = client.create(&widget("a", 1)).await.unwrap();
@@ -377,7 +377,7 @@ async fn of_an_object_made_anew_while_nobody_led_the_end_of_the_old_one_is_told_
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_election_nothing_that_went_is_told() {
+async fn without_election_no_deletions_are_replayed() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let made = client.create(&widget("a", 1)).await.unwrap();

@@ -41,7 +41,7 @@ async fn holder(leases: &Api<Lease>) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_where_it_is_asked_for_with_the_labels_of_who_made_it() {
+async fn the_lease_has_the_chosen_namespace_and_labels() {
     let env = environment().await;
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some("elsewhere".to_owned());
@@ -63,7 +63,7 @@ async fn the_lease_is_where_it_is_asked_for_with_the_labels_of_who_made_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_to_be_given_back_is_kept_until_it_runs_out() {
+async fn without_release_the_lease_is_kept_until_it_expires() {
     let env = environment().await;
     let one = candidate(&env, election("one").release_on_cancel(false), 1);
     let running = leading(&one).await;
@@ -83,7 +83,7 @@ async fn a_lease_that_is_not_to_be_given_back_is_kept_until_it_runs_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_needs_no_leader_reconciles_on_a_standby_whoever_says_so() {
+async fn a_controller_without_election_reconciles_on_a_standby() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let leader = candidate(&env, election("leader"), 1);
@@ -176,7 +176,7 @@ async fn the_client_of_a_context_writes_on_a_standby_only_where_the_controller_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_meets_a_lease_that_somebody_changed_takes_the_slow_path_and_is_counted() {
+async fn a_renewal_of_a_changed_lease_takes_the_counted_slow_path() {
     let env = environment().await;
     let manager = candidate(&env, election("one"), 1);
     let _running = leading(&manager).await;

@@ -34,7 +34,7 @@ impl WriteGate for Forbids {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_the_client_holds_beside_what_the_manager_needs_of_it() {
+async fn client_options_apply_in_addition_to_those_of_the_manager() {
     let env = environment().await;
     let options = ManagerOptions::new("test")
         .seed(1)
@@ -107,7 +107,7 @@ async fn an_election_with_a_client_of_its_own_does_not_wait_for_that_of_the_mana
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_metrics_of_a_manager_tell_how_long_its_requests_take_and_wait() {
+async fn the_metrics_of_a_manager_measure_its_requests() {
     let env = environment().await;
     let options = ManagerOptions::new("test").host("api:443");
     let manager = Manager::new(env.client(), options.client(|client| client.rate_limit(2.0, 1).unwrap()));

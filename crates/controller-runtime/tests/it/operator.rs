@@ -82,7 +82,7 @@ async fn a_manager_that_crashes_at_any_of_its_writes_converges_after_a_restart()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_keeps_its_lease_and_a_stopped_one_returns_it() {
+async fn a_crashed_leader_keeps_its_lease_and_a_stopped_one_releases_it() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let election = || LeaderElectionOptions::new("lease").namespace("default").identity("the-pod");

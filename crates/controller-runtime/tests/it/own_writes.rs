@@ -97,7 +97,7 @@ async fn every_kind_of_write_is_read_at_once_while_the_watch_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_metadata_is_read_at_once_whole_where_somebody_reads_the_whole() {
+async fn a_metadata_patch_is_visible_at_once_in_caches_of_whole_objects() {
     let env = environment().await;
     let (client, widgets, _running) = stalled(&env).await;
     client.create(&widget("a", 1)).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_change_of_metadata_is_read_at_once_whole_where_somebody_reads_the_who
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_metadata_is_answered_with_no_more_where_nobody_reads_more() {
+async fn a_metadata_patch_returns_only_metadata_without_caches_of_whole_objects() {
     let env = environment().await;
     let (client, metadata, _running) =
         stalled_as::<PartialObjectMeta<Widget>>(&env, "example.com", "widgets").await;
@@ -131,7 +131,7 @@ async fn a_change_of_metadata_is_answered_with_no_more_where_nobody_reads_more()
 
 /// For the API server a missing `spec.unschedulable` of a node equals `false`, which its JSON does not show.
 #[tokio::test(start_paused = true)]
-async fn what_may_be_selected_or_not_is_read_at_once_where_it_was_read_before() {
+async fn a_write_of_unknown_selection_is_visible_where_the_object_was() {
     let env = environment().await;
     let mut node = Node::default();
     node.metadata.name = Some("a".to_owned());
@@ -192,7 +192,7 @@ async fn a_kind_known_at_run_time_is_written_to_the_same_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_stored_is_not_read() {
+async fn dry_runs_and_failed_writes_are_not_visible() {
     let env = environment().await;
     let (client, widgets, _running) = stalled(&env).await;
     client.create(&widget("a", 1)).await.unwrap();
@@ -206,7 +206,7 @@ async fn what_was_not_stored_is_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_with_others_is_not_read_any_more_and_what_waits_for_a_finalizer_is() {
+async fn a_bulk_delete_hides_objects_without_finalizers() {
     let env = environment().await;
     let other = Client::new(env.client(), "somebody");
     for name in ["a", "b", "c", "held"] {
@@ -237,7 +237,7 @@ async fn what_goes_with_others_is_not_read_any_more_and_what_waits_for_a_finaliz
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_made_and_we_deleted_is_never_read_when_the_watch_catches_up() {
+async fn an_own_deletion_of_an_unseen_object_stays_hidden() {
     let env = environment().await;
     let other = Client::new(env.client(), "somebody");
     let (client, widgets, _running) = stalled(&env).await;
@@ -265,7 +265,7 @@ async fn what_others_made_and_we_deleted_is_never_read_when_the_watch_catches_up
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_goes_with_its_last_finalizer() {
+async fn an_object_disappears_with_its_last_finalizer() {
     let env = environment().await;
     let (client, widgets, _running) = stalled(&env).await;
     let created = client.create(&widget("a", 1)).await.unwrap();
@@ -279,7 +279,7 @@ async fn an_object_goes_with_its_last_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_being_deleted_is_there_until_it_is_empty() {
+async fn a_deleted_namespace_stays_visible_until_it_is_empty() {
     let env = environment().await;
     let manager = manager(&env);
     let (client, namespaces) = (manager.client(), manager.cached::<Namespace>());
@@ -305,7 +305,7 @@ async fn a_namespace_that_is_being_deleted_is_there_until_it_is_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_metadata_alone_holds_no_more_of_what_is_written() {
+async fn a_metadata_cache_stores_only_metadata_of_own_writes() {
     let env = environment().await;
     let mut large = config_map("large");
     let mut rng = fastrand::Rng::with_seed(1);
@@ -333,7 +333,7 @@ async fn who_reads_metadata_alone_holds_no_more_of_what_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_made_anew_under_its_name_stays_the_new_one_until_the_watch_knows_it() {
+async fn a_recreated_object_stays_visible_until_the_watch_delivers_it() {
     let env = environment().await;
     let client = Client::new(env.client(), "somebody");
     let first = client.create(&widget("a", 1)).await.unwrap();
@@ -407,7 +407,7 @@ async fn with_two_versions() -> Environment {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_through_another_version_is_read_at_once_in_the_version_of_the_cache() {
+async fn a_write_in_another_api_version_is_visible_at_once() {
     let env = with_two_versions().await;
     for name in ["old", "other"] {
         Client::new(env.client(), "somebody").create(&widget(name, 0)).await.unwrap();
@@ -443,8 +443,7 @@ async fn what_is_written_through_another_version_is_read_at_once_in_the_version_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_through_another_version_that_cannot_be_read_back_is_done_and_read_when_the_watch_reports_it()
-{
+async fn a_write_in_another_api_version_that_cannot_be_read_back_waits_for_the_watch() {
     let env = with_two_versions().await;
     let (client, widgets, _running) = stalled(&env).await;
     let client = client.intercepted(async |call: Call, next: Next| match call.verb() {
@@ -459,7 +458,7 @@ async fn a_write_through_another_version_that_cannot_be_read_back_is_done_and_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_of_metadata_shows_what_is_written_through_another_version_at_once() {
+async fn a_metadata_cache_shows_writes_in_another_api_version_at_once() {
     let env = with_two_versions().await;
     let (client, metadata, _running) =
         stalled_as::<PartialObjectMeta<Widget>>(&env, "example.com", "widgets").await;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn probes_tell_of_caches_that_are_not_complete() {
+async fn readiness_fails_while_caches_are_incomplete() {
     let env = Environment::builder().start().await.unwrap(); // without the kind
     let manager = serving(&env, MetricsServerOptions::default());
     let _widgets = manager.cached::<Widget>();
@@ -40,7 +40,7 @@ async fn probes_tell_of_caches_that_are_not_complete() {
 }
 
 #[tokio::test]
-async fn readiness_tells_of_a_cache_that_has_been_in_trouble_for_too_long() {
+async fn readiness_fails_while_a_cache_is_stale() {
     let env = environment().await;
     let forbidden = Arc::new(AtomicBool::new(false));
     let served = async |limit: Option<Duration>| {
@@ -134,7 +134,7 @@ async fn a_reconcile_that_is_stuck_fails_liveness() {
 }
 
 #[tokio::test]
-async fn probes_are_served_where_they_are_asked_for_and_checks_can_be_added_and_replaced() {
+async fn probes_have_configurable_paths_and_checks() {
     let env = environment().await;
     let options = ManagerOptions::new("test").health_probe_bind_address(anywhere());
     let options = options.liveness_endpoint("/live").readiness_endpoint("/ready");
@@ -179,7 +179,7 @@ fn cut_off_by(cut: &Arc<AtomicBool>, env: &Environment) -> kube::Client {
 
 /// If the task that runs the manager hangs, its servers and its candidate still work.
 #[tokio::test]
-async fn liveness_fails_while_a_lease_has_run_out_and_nobody_notices() {
+async fn liveness_fails_while_an_expired_lease_is_unnoticed() {
     let (env, cut_off) = (environment().await, Arc::new(AtomicBool::new(false)));
     let manager = candidate(cut_off_by(&cut_off, &env));
     let mut run = Box::pin(manager.clone().run(std::future::pending()));
@@ -253,8 +253,8 @@ impl Reconciler for Computes {
 }
 
 #[test]
-fn what_never_waits_is_named_when_the_lease_is_lost_and_fails_liveness() {
-    let this = "probes::what_never_waits_is_named_when_the_lease_is_lost_and_fails_liveness";
+fn a_reconcile_that_never_waits_fails_liveness_after_the_lease_is_lost() {
+    let this = "probes::a_reconcile_that_never_waits_fails_liveness_after_the_lease_is_lost";
     alone_in_real_time(this, async || {
         let log = Log::begin();
         let on_two_threads = move || {

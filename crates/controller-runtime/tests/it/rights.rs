@@ -152,7 +152,7 @@ async fn metadata_alone_are_no_smaller_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_known_at_run_time_are_like_others() {
+async fn dynamic_kinds_need_the_same_rights() {
     let register = |manager: &Manager| {
         let kind = DynamicKind::namespaced("example.com", "v1", "Gadget", "gadgets");
         let owned = DynamicKind::namespaced("example.com", "v1", "Part", "parts");
@@ -177,7 +177,7 @@ async fn kinds_known_at_run_time_are_like_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_a_patch() {
+async fn a_finalizer_needs_patch() {
     let register = |manager: &Manager| {
         let builder = Builder::managed_by(manager).for_kind::<ConfigMap>().without_events();
         builder.with_finalizer("example.com/archive").complete(nothing()).unwrap();
@@ -235,7 +235,7 @@ async fn a_selection_of_namespaces_needs_rights_there_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_of_all_caches_are_those_of_rights() {
+async fn rights_are_in_the_namespaces_of_all_caches() {
     let namespaces = Namespaces::new(["a"]);
     let options = options().cache(CacheOptions::default().namespaces(&namespaces));
     let manager = manager(options).await;
@@ -264,7 +264,7 @@ async fn namespaces_of_all_caches_are_those_of_rights() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selected_name_is_the_only_one() {
+async fn a_selected_name_restricts_the_right() {
     let register = |manager: &Manager| {
         let one =
             manager.cache().of::<Secret>().namespaces(["a"]).fields("metadata.name=token").build().unwrap();
@@ -338,7 +338,7 @@ async fn metrics_for_authorized_clients_need_reviews() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn webhooks_with_certificates_of_their_own_publish_them() {
+async fn self_managed_certificates_need_rights_to_publish_them() {
     let service = WebhookService::new("system", "hooks");
     let certificates = WebhookOptions::default().certificates(SelfManagedCertificates::new(&service));
     let register = |manager: &Manager| {
@@ -481,7 +481,7 @@ async fn declarations_name_the_line_of_the_program() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_table_says_what_why_and_where() {
+async fn the_table_shows_rights_registrations_and_places() {
     let manager = manager(options().leader_election(LeaderElectionOptions::new("lease"))).await;
     let builder = Builder::managed_by(&manager).for_kind::<Widget>().owns::<ConfigMap>();
     builder.complete(nothing()).unwrap();

@@ -110,7 +110,7 @@ async fn an_address_that_is_taken_ends_the_start_with_its_name() {
 }
 
 #[tokio::test]
-async fn why_a_request_fails_is_explained_to_those_who_may_see_it() {
+async fn explanations_are_served_to_authorized_clients() {
     let env = environment().await;
     let manager = guarded_on(&env, Reviews::default());
     let fails = Notes::new(|_, _| Err(ReconcileError::new("no luck")));
@@ -159,7 +159,7 @@ async fn why_a_request_fails_is_explained_to_those_who_may_see_it() {
 }
 
 #[tokio::test]
-async fn nothing_is_explained_where_everybody_may_ask() {
+async fn explanations_are_not_served_without_authorization() {
     let env = environment().await;
     let manager = serving(&env, MetricsServerOptions::default());
     let _running = Running::start(manager.clone()).await;
@@ -169,7 +169,7 @@ async fn nothing_is_explained_where_everybody_may_ask() {
 }
 
 #[tokio::test]
-async fn a_socket_that_was_given_is_served_on_in_every_run() {
+async fn a_given_socket_is_used_in_every_run() {
     let env = environment().await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -184,7 +184,7 @@ async fn a_socket_that_was_given_is_served_on_in_every_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_shakes_no_hands_is_cut_off() {
+async fn a_client_without_a_tls_handshake_is_disconnected() {
     let env = environment().await;
     let manager = serving(&env, MetricsServerOptions::default().serving(Serving::SelfSigned));
     let _running = Running::start(manager.clone()).await;
@@ -258,7 +258,7 @@ async fn stopped_while_answering(grace: Shutdown) -> (Result<(), ManagerError>, 
 }
 
 #[tokio::test]
-async fn a_request_that_is_answered_at_the_stop_is_cut_after_a_minute_and_sooner_if_the_shutdown_has_less() {
+async fn a_running_request_has_a_minute_at_the_stop_or_less_if_the_shutdown_has() {
     let (ended, seconds, answer) = stopped_while_answering(Shutdown::Unbounded).await;
     assert_eq!((seconds, &*answer), (60, ""));
     ended.unwrap();

@@ -154,9 +154,9 @@ fn sigint_does_the_same() {
 }
 
 #[test]
-fn a_second_signal_ends_the_process_without_waiting_for_what_still_runs() {
+fn a_second_signal_ends_the_process_at_once() {
     be_the_operator();
-    let this = "a_second_signal_ends_the_process_without_waiting_for_what_still_runs";
+    let this = "a_second_signal_ends_the_process_at_once";
     for role in ["deaf", "computes"] {
         let mut operator = Operator::start(this, role);
         operator.signal(Signal::TERM);

@@ -29,7 +29,7 @@ fn generic(name: &str) -> Event<Widget> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_any_type_come_from_a_channel_and_what_was_sent_early_waits_there() {
+async fn requests_of_any_type_come_from_a_channel_and_early_ones_wait() {
     let env = environment().await;
     let (manager, notes) = (manager(&env), NoteAll::<(u32, String)>::new());
     let (sender, receiver) = mpsc::channel(2);
@@ -95,7 +95,7 @@ async fn generic_events_come_through_a_channel_past_predicates() {
 
 /// Go's raw sources ignore `WithEventFilter`.
 #[tokio::test(start_paused = true)]
-async fn an_event_filter_holds_for_all_sources_and_several_add_up() {
+async fn event_filters_apply_to_all_sources_and_all_must_pass() {
     let env = environment().await;
     let (manager, notes) = (manager(&env), Notes::done());
     let (sender, receiver) = mpsc::channel(8);
@@ -123,7 +123,7 @@ async fn an_event_filter_holds_for_all_sources_and_several_add_up() {
 
 /// In Go the second `WithPredicates` replaces the first.
 #[tokio::test(start_paused = true)]
-async fn predicates_given_twice_both_hold() {
+async fn several_predicates_must_all_pass() {
     let env = environment().await;
     let (manager, notes) = (manager(&env), Notes::done());
     Builder::managed_by(&manager)
@@ -141,7 +141,7 @@ async fn predicates_given_twice_both_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_another_cluster_are_told_by_its_cache() {
+async fn events_of_another_cluster_come_from_its_cache() {
     let (here, there) = (environment().await, environment().await);
     let (manager, far) = (manager(&here), manager(&there));
     let notes = NoteAll::<(&str, ObjectKey<Widget>)>::new();

@@ -70,8 +70,8 @@ fn each_reconcile_is_a_span_of_its_own_trace() {
 }
 
 #[test]
-fn one_walks_from_the_tenth_attempt_to_the_first() {
-    alone("telemetry::one_walks_from_the_tenth_attempt_to_the_first", async || {
+fn links_lead_from_the_tenth_attempt_to_the_first() {
+    alone("telemetry::links_lead_from_the_tenth_attempt_to_the_first", async || {
         let spans = exported(async || {
             let env = environment().await;
             let client = Client::new(env.client(), "test");
@@ -156,8 +156,8 @@ fn explanations_and_metrics_name_the_traces() {
 }
 
 #[test]
-fn spans_within_a_reconcile_are_its_children_and_chatter_is_not_exported() {
-    alone("telemetry::spans_within_a_reconcile_are_its_children_and_chatter_is_not_exported", async || {
+fn spans_within_a_reconcile_are_its_children() {
+    alone("telemetry::spans_within_a_reconcile_are_its_children", async || {
         let spans = exported(async || {
             let env = environment().await;
             Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();

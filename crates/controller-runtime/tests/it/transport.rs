@@ -111,7 +111,7 @@ async fn a_thousand_watches_over_tls_share_one_connection() {
 }
 
 #[tokio::test]
-async fn large_answers_come_whole_over_tls() {
+async fn large_answers_arrive_completely_over_tls() {
     let env = environment().await;
     let (listener, relay) = listen(&env, ListenOptions::default().tls()).await;
     for disable_compression in [false, true] {
@@ -131,7 +131,7 @@ async fn large_answers_come_whole_over_tls() {
 }
 
 #[tokio::test]
-async fn a_request_on_a_half_open_connection_is_out_of_time_and_over_http1_the_next_one_gets_through() {
+async fn a_request_on_a_half_open_connection_times_out_and_the_next_one_succeeds() {
     let env = environment().await;
     let short = Duration::from_millis(200);
     for options in [ListenOptions::default(), ListenOptions::default().tls()] {
@@ -151,7 +151,7 @@ async fn a_request_on_a_half_open_connection_is_out_of_time_and_over_http1_the_n
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_named_once_with_the_reason() {
+async fn an_unreachable_server_is_named_once_with_the_reason() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket); // the port is closed now
@@ -170,7 +170,7 @@ async fn a_server_that_cannot_be_reached_is_named_once_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_connection_that_repeats_requests_by_itself_is_kept_from_it() {
+async fn a_kube_client_with_retries_does_not_repeat_requests() {
     let env = environment().await;
     let (listener, relay) = listen(&env, ListenOptions::default()).await;
     let config = config(&listener, &relay).await;

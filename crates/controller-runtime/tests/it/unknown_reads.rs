@@ -40,7 +40,7 @@ impl Reconciler for Orphans {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_made_within_a_reconcile_makes_no_orphans() {
+async fn a_cache_created_within_a_reconcile_does_not_show_objects_as_absent() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("owned", 1)).await.unwrap();
@@ -121,7 +121,7 @@ async fn every_read_before_the_objects_are_listed_is_an_error_and_afterwards_non
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_cannot_be_listed_says_why() {
+async fn a_cache_that_cannot_be_listed_reports_the_reason() {
     let env = environment().await;
     let connection = faulty(env.client(), |seen| match seen.is_about("widgets") {
         true => Fault::Refuse(503, "ServiceUnavailable"),
@@ -171,7 +171,7 @@ async fn reads_outside_the_namespaces_of_a_cache_are_errors_that_name_the_namesp
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_added_is_unknown_until_it_is_listed_and_the_others_stay_known() {
+async fn reads_of_an_added_namespace_are_errors_until_it_is_listed() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let arrives = CancellationToken::new();

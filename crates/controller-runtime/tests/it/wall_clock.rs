@@ -58,7 +58,7 @@ fn server_time(env: &Environment) -> Timestamp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_starts_after_a_virtual_day_shows_the_time_of_that_day() {
+async fn a_manager_started_after_a_virtual_day_shows_the_time_of_that_day() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let times = Times::default();
@@ -91,7 +91,7 @@ fn new_year() -> Epoch {
 }
 
 #[tokio::test(start_paused = true)]
-async fn managers_of_one_epoch_continue_it() {
+async fn managers_with_one_epoch_agree_on_the_time() {
     let env = Environment::builder().epoch(new_year()).crd::<Widget>().start().await.unwrap();
     let client = Client::new(env.client(), "test");
     let created = client.create(&widget("a", 1)).await.unwrap();

@@ -129,7 +129,7 @@ impl Reconciler for SlowOnce {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_was_cut_off_with_a_leadership_is_begun_anew_in_the_next() {
+async fn a_reconcile_dropped_with_its_leadership_runs_again_in_the_next() {
     for warms_up in [true, false] {
         let env = environment().await;
         let cut_off = Arc::new(AtomicBool::new(false));

@@ -73,7 +73,7 @@ async fn a_change_that_a_silent_watch_misses_is_seen_within_45_seconds_and_nothi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_vanishes_is_asked_again_45_seconds_after_its_last_word() {
+async fn a_vanished_server_is_asked_again_45_seconds_after_its_last_data() {
     let env = environment().await;
     let gone = CancellationToken::new();
     let (is_gone, asked) = (gone.clone(), Arc::new(Mutex::new(Vec::new())));
@@ -158,7 +158,7 @@ async fn the_version_of_an_idle_watch_moves_on_by_probes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_whose_version_cannot_be_probed_from_is_replaced_by_a_list() {
+async fn a_watch_with_an_expired_version_is_replaced_by_a_list() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();

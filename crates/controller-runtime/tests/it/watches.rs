@@ -63,7 +63,7 @@ fn web() -> LabelSelector {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_owned_objects_only_metadata_are_watched_unless_somebody_reads_the_rest() {
+async fn only_metadata_of_owned_objects_are_watched_unless_whole_ones_are_read() {
     for read in [false, true] {
         let env = environment().await;
         let (manager, asked) = watched(&env, "configmaps");
@@ -96,7 +96,7 @@ async fn create_owned(env: &Environment, owner: &Widget, name: &str, app: &str) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn predicates_on_metadata_of_owned_objects_are_asked_whatever_form_is_watched() {
+async fn predicates_on_metadata_apply_to_owned_objects_in_any_form() {
     for read in [false, true] {
         let env = environment().await;
         let (manager, asked) = watched(&env, "configmaps");
@@ -150,7 +150,7 @@ async fn the_api_server_selects_owned_objects_by_the_labels_of_their_predicate()
 }
 
 #[tokio::test(start_paused = true)]
-async fn predicates_on_whole_owned_objects_see_what_is_in_them() {
+async fn predicates_on_whole_owned_objects_see_their_contents() {
     let env = environment().await;
     let (manager, asked) = watched(&env, "configmaps");
     let notes = Notes::done();
@@ -178,7 +178,7 @@ async fn predicates_on_whole_owned_objects_see_what_is_in_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_owner_is_reconciled_if_that_is_asked_for() {
+async fn every_owner_is_reconciled_with_the_option() {
     let env = environment().await;
     let (manager, notes) = (manager(&env), Notes::done());
     Builder::managed_by(&manager)
@@ -205,7 +205,7 @@ async fn every_owner_is_reconciled_if_that_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_metadata_watch_asks_for_metadata_alone() {
+async fn a_metadata_watch_requests_only_metadata() {
     let env = environment().await;
     let (manager, asked) = watched(&env, "configmaps");
     let notes = Notes::done();
@@ -222,7 +222,7 @@ async fn a_metadata_watch_asks_for_metadata_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_of_metadata_alone_is_one_of_a_kind() {
+async fn a_controller_of_metadata_reconciles_its_kind() {
     let env = environment().await;
     let (manager, asked) = watched(&env, "configmaps");
     let notes = NoteAll::<ObjectKey<PartialObjectMeta<ConfigMap>>>::new();
@@ -267,7 +267,7 @@ async fn selected(read: bool) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_is_the_api_servers_unless_somebody_reads_the_rest_and_means_the_same() {
+async fn the_api_server_applies_a_selector_unless_other_objects_are_read() {
     let expected = ["goes", "leaves", "leaves", "goes"];
     let (names, asked) = selected(false).await;
     assert_eq!((names, asked), (expected.map(str::to_owned).to_vec(), vec!["whole app%3Dweb".to_owned()]));
@@ -276,7 +276,7 @@ async fn a_selector_is_the_api_servers_unless_somebody_reads_the_rest_and_means_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_that_filters_all_sources_is_the_api_servers_in_each_of_them() {
+async fn the_api_server_applies_a_selector_that_filters_all_sources() {
     let env = environment().await;
     let (manager, asked) = watched(&env, "configmaps");
     let widgets = manager.cached::<Widget>(); // all of these are read elsewhere
@@ -334,7 +334,7 @@ async fn a_watch_may_be_of_some_namespaces_and_the_controllers_own_kind_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_known_at_run_time_are_reconciled_owned_and_watched() {
+async fn dynamic_kinds_are_reconciled_owned_and_watched() {
     let env = environment().await;
     let widgets = client(&env).discover("example.com", "v1", "Widget").await.unwrap();
     let maps = client(&env).discover("", "v1", "ConfigMap").await.unwrap();
@@ -376,7 +376,7 @@ async fn owned_and_mapped(
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kinds_known_at_run_time_metadata_alone_may_be_reconciled_and_watched() {
+async fn metadata_of_dynamic_kinds_are_reconciled_and_watched() {
     let env = environment().await;
     let widgets = client(&env).discover("example.com", "v1", "Widget").await.unwrap();
     let maps = client(&env).discover("", "v1", "ConfigMap").await.unwrap();
@@ -404,7 +404,7 @@ async fn of_kinds_known_at_run_time_metadata_alone_may_be_reconciled_and_watched
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_scoped_owner_known_at_run_time_is_looked_for_in_the_cluster() {
+async fn a_dynamic_cluster_scoped_owner_has_no_namespace() {
     let env = environment().await;
     let namespaces = client(&env).discover("", "v1", "Namespace").await.unwrap();
     let (manager, notes) = (manager(&env), NoteAll::<ObjectKey<DynamicObject>>::new());
@@ -429,7 +429,7 @@ fn is_cached(manager: &Manager, resource: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_added_and_taken_away_while_the_controller_runs() {
+async fn a_watch_is_added_and_removed_while_the_controller_runs() {
     let env = environment().await;
     client(&env).create(&config_map("before")).await.unwrap();
     let (manager, notes) = (manager(&env), Notes::done());
@@ -462,7 +462,7 @@ async fn a_watch_is_added_and_taken_away_while_the_controller_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_goes_with_its_controller_whoever_holds_its_handle() {
+async fn a_watch_ends_with_its_controller_even_if_a_handle_exists() {
     let env = environment().await;
     let manager = manager(&env);
     let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
@@ -477,7 +477,7 @@ async fn a_watch_goes_with_its_controller_whoever_holds_its_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_when_it_is_watched_is_when_it_comes_and_holds_nobody_back() {
+async fn an_unserved_kind_delays_nothing_and_is_watched_once_it_is_served() {
     let env = Environment::builder().start().await.unwrap();
     let (manager, notes) = (manager(&env), NoteAll::<&'static str>::new());
     let options = controller_runtime::controller::ControllerOptions::default();

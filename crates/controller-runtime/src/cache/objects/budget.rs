@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_goes_first() {
+    fn entries_not_used_recently_are_evicted_first() {
         let mut budget = Budget::new(3);
         let entries: Vec<_> = (0..5).map(|name| Used { name, ..Used::default() }).collect();
         for entry in &entries[..3] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_budget_is_not_kept_and_drives_nothing_out() {
+    fn an_entry_larger_than_the_budget_is_not_kept_and_evicts_nothing() {
         let mut budget = Budget::new(3);
         budget.admit(Used::default(), 3);
         let (id, evicted) = budget.admit(Used { name: 7, ..Used::default() }, 4);

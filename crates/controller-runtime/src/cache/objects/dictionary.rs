@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_texts_become_small() {
+    fn similar_texts_compress_well() {
         let (dictionary, alive) = trained(&(0..500).map(pod).collect::<Vec<_>>());
         let text = pod(70_001);
         let compressed = Compressor::default().compress(&text, &dictionary).expect("it becomes smaller");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_teach_nothing_still_let_texts_be_compressed() {
+    fn texts_are_compressed_even_without_a_trained_dictionary() {
         let (dictionary, _) = trained(&[b"a".repeat(100)]);
         let text = b"la".repeat(5000);
         let compressed = Compressor::default().compress(&text, &dictionary).expect("it becomes smaller");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_becomes_stale_when_texts_grow_worse_and_not_before() {
+    fn a_dictionary_becomes_stale_when_texts_compress_worse() {
         let mut staleness = Staleness::new();
         assert!((0..10_000).all(|_| !staleness.record(1000, 100)));
         assert!((0..10_000).all(|_| !staleness.record(1000, 140)), "a little worse is good enough");
@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_out_as_it_went_in(texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..8)) {
+        fn any_text_expands_to_itself(texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..8)) {
             let (dictionary, _) = trained(&texts);
             let (mut compressor, expander) = (Compressor::default(), Expander::default());
             for text in texts {

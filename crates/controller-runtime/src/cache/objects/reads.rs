@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_many_twice_keeps_them_but_makes_nobody_expect_reads_of_the_next_state() {
+    fn two_iterations_keep_a_state_but_do_not_predict_reads_of_the_next_state() {
         let mut reads = after(&[1]).of_next();
         assert!(!reads.count(Readers::Many).promise_more());
         assert!(reads.count(Readers::Many).promise_more());
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn one_read_long_ago_promises_nothing_and_one_of_each_state_another_one() {
+    fn one_read_per_state_predicts_one_read_of_the_next() {
         assert!(!after(&[0, 1]).promise_one() && !after(&[1, 0]).promise_one());
         assert!(after(&[1, 1]).promise_one() && !after(&[1, 1]).of_next().promise_more());
     }
 
     #[test]
-    fn two_reads_of_a_state_promise_two_of_the_next_one_and_no_more() {
+    fn two_reads_of_a_state_predict_two_of_the_next() {
         assert!(after(&[2]).of_next().promise_more());
         assert!(!after(&[2, 1]).of_next().promise_more());
     }

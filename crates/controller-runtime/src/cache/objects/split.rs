@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn field_ownership_goes_wherever_it_stands() {
+    fn managed_fields_are_removed_wherever_they_are() {
         for metadata in [
             r#""managedFields":[{"a":1}]"#,
             r#""managedFields":[{"a":1}],"name":"a""#,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_alone_are_as_they_stand_in_the_object() {
+    fn extracted_metadata_equal_those_in_the_object() {
         let of = |text: &str| {
             let alone = Split::whole(text.as_bytes()).expect("an object").metadata_alone()?;
             Some(serde_json::from_slice::<Value>(&alone).expect("JSON"))
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_come_twice_are_the_last_ones() {
+    fn duplicate_metadata_count_with_the_last_value() {
         let text = br#"{"metadata":{"name":"a","managedFields":[]},"spec":{},"metadata":{"name":"b"}}"#;
         let (split, mut alone) = (Split::whole(text).expect("an object"), Vec::new());
         split.keep_metadata(ManagedFields::Strip, &mut alone);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn a_text_that_is_not_an_object_is_refused() {
         for text in [
             "",
             "[]",

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn all_may_change_but_what_names_the_object_and_its_state() {
+    fn a_transform_cannot_change_the_identity_of_an_object() {
         let object =
             json!({ "metadata": { "name": "a", "resourceVersion": "5", "labels": { "x": "y" } }, "data": 1 });
         let named = json!({ "metadata": { "name": "a", "resourceVersion": "5" } });
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_object_changes_nothing() {
+    fn an_invalid_result_of_a_transform_is_ignored() {
         let object = json!({ "metadata": { "name": "a" } });
         assert_eq!(apply(|object| *object = json!([]), &object), None);
         assert_eq!(apply(|_| panic!("a bug"), &object), None);

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_choice_of_a_selector_counts() {
+    fn the_most_specific_selector_applies() {
         let all = CacheOptions::default().labels("of=all".parse().expect("a selector"));
         let all = all.in_namespace("red", labels("of=red")).in_namespace("blue", fields("metadata.name=x"));
         check(
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_in_effect_is_the_same_query() {
+    fn options_with_the_same_effect_give_the_same_query() {
         let chosen = || of(&[("red", labels("a=b,c=d")), ("blue", labels("")), ("elsewhere", labels("x"))]);
         let names: BTreeSet<Arc<str>> = ["red", "blue"].map(Arc::from).into();
         let some = CacheSelection { namespaces: Some(NamespaceSelection::In(Arc::new(names))), ..chosen() };
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watch_of_all_others_leaves_out_what_is_watched_apart() {
+    fn the_watch_of_other_namespaces_excludes_those_watched_separately() {
         let changed = InNamespace::default().transform(|_| ());
         let query = query(
             &CacheOptions::default(),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_held_than_a_type_takes() {
+    fn keep_only_stores_the_fields_of_the_type() {
         #[derive(serde::Deserialize, serde::Serialize)]
         struct Part {
             data: BTreeMap<String, String>,
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_transform_counts() {
+    fn the_most_specific_transform_applies() {
         let mark = |mark: &'static str| move |object: &mut Value| object["mark"] = mark.into();
         let options = CacheOptions::default()
             .transform(mark("all"))

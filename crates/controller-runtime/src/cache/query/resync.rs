@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_resync_is_due_after_its_period_give_or_take_a_tenth() {
+    async fn a_resync_is_due_after_its_period_plus_or_minus_a_tenth() {
         let (now, mut rng) = (Instant::now(), fastrand::Rng::with_seed(1));
         assert_eq!(Schedule::new(Resync::Never).due(now, &mut rng), None);
         let mut schedule = Schedule::new(Resync::Every(Duration::from_secs(100)));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_period_of_nothing_is_a_second() {
+    async fn a_resync_period_of_zero_counts_as_a_second() {
         let (now, mut rng) = (Instant::now(), fastrand::Rng::with_seed(1));
         let due = Schedule::new(Resync::Every(Duration::ZERO)).due(now, &mut rng);
         assert!(due.is_some_and(|due| due - now >= Duration::from_millis(900)));

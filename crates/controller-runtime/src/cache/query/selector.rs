@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_selector_says_why() {
+    fn an_invalid_label_selector_is_an_error_with_its_reason() {
         for (text, reason) in [
             (",", "found ',', expected: !, identifier, or 'end of string'"),
             ("a=b=c", "found '=', expected: ',' or 'end of string'"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_select_what_the_json_of_an_object_says() {
+    fn field_selectors_compare_the_json_of_an_object() {
         let pod = json!({ "spec": { "nodeName": "n", "hostNetwork": true }, "status": { "podIPs": [] } });
         let selects = |text: &str| text.parse::<FieldSelector>().expect("a selector").selects(&pod);
         assert_eq!(selects("spec.nodeName=n"), Some(true));

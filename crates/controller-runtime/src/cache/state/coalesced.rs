@@ -173,7 +173,7 @@ mod tests {
         /// However slowly a reader takes events, each continues from the state before, the last one leads to the
         /// current state, and at most one event per object waits.
         #[test]
-        fn what_is_taken_folds_to_what_is(
+        fn taken_events_fold_to_the_current_state(
             initial in prop::collection::btree_set(0..3u8, 0..3),
             history in prop::collection::vec((0..9u8, any::<bool>(), 0..4u8), 1..60),
         ) {

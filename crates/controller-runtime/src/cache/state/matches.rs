@@ -154,7 +154,7 @@ mod tests {
     proptest! {
         /// Behaves like a map for few and many objects, and copies do not change.
         #[test]
-        fn they_are_what_was_put_and_not_taken_away(
+        fn objects_equal_those_of_a_plain_map(
             history in prop::collection::vec((any::<bool>(), 0..14u8), 1..80),
         ) {
             let (mut objects, mut expected) = (Objects::default(), BTreeMap::new());

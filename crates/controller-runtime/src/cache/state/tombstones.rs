@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_thousand_are_remembered() {
+    fn at_most_a_thousand_deletions_are_remembered() {
         let (mut tombstones, now) = (Tombstones::default(), Instant::now());
         for number in 0..=MOST {
             tombstones.note(&gone(&number.to_string()), now, &mut Vec::new());

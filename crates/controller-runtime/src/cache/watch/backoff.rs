@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn two_quiet_minutes_start_over() {
+    fn two_minutes_without_a_failure_reset_the_backoff() {
         let (mut backoff, mut rng, now) = (Backoff::default(), fastrand::Rng::with_seed(1), Instant::now());
         for _ in 0..10 {
             backoff.failed(now, &mut rng);

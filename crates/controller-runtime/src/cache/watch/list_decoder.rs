@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_cut_wherever_the_pieces_end() {
+    fn items_are_found_wherever_the_chunks_end() {
         let list =
             br#" {"kind":"L","x":[[1],{"items":[2]}],"metadata":{"resourceVersion":"7","continue":"t"},
             "items" : [ {"a":"],[{\"\\"} , {}, 5,null ,"x"] } "#;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_or_is_cut_off_is_refused() {
+    fn a_text_that_is_not_a_list_or_is_truncated_is_refused() {
         let check = |text: &str, expected: &str| {
             let found = read(text.as_bytes(), &[]).expect_err(text);
             assert!(found.starts_with(expected), "{text}: {found}");
@@ -275,7 +275,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_list_gives_its_items_however_it_arrives(
+        fn any_list_yields_its_items_however_it_is_split(
             items in prop::collection::vec(value(), 0..5),
             other in value(),
             last in any::<bool>(),

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watch_lines_are_told_apart() {
+    fn watch_lines_are_decoded_by_type() {
         let check = |kind: &str, object: &str, expected: &str| {
             let text = format!(r#"{{"type":"{kind}","object":{object}}}"#);
             let found = match decode_line(text.as_bytes()) {
@@ -194,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_is_no_status_keeps_its_code_and_text() {
+    fn a_failure_without_a_status_keeps_its_code_and_text() {
         let status = failure(http::StatusCode::NOT_FOUND, b"404 page not found\n");
         assert_eq!((status.code, &*status.message), (404, "404 page not found"));
     }
 
     #[test]
-    fn lines_are_cut_wherever_the_chunks_end() {
+    fn lines_are_found_wherever_the_chunks_end() {
         let text = b"one\n\ntwo\nthree";
         for cut in 0..text.len() {
             let mut lines = WatchLines::default();

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_account_is_taken_unless_the_environment_names_a_kubeconfig() {
+    fn the_service_account_is_used_unless_the_environment_names_a_kubeconfig() {
         let account = || Ok::<_, io::Error>(kube::Config::new(http::Uri::from_static("https://10.96.0.1")));
         assert!(of_pod(None, account).is_some());
         assert!(of_pod(Some(OsStr::new("")), account).is_some());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_given_file_goes_before_all_and_has_contexts() {
+    async fn a_given_kubeconfig_takes_precedence_and_its_contexts_are_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("config");
         let cluster = |name: &str| format!("{{ name: {name}, cluster: {{ server: 'https://{name}' }} }}");

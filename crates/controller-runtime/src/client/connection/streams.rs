@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_a_limit_or_with_none_at_all_gets_a_sensible_one() {
+    fn extreme_stream_limits_of_a_server_are_clamped() {
         let mut streams = Streams::default();
         let only = streams.add(usize::MAX);
         for _ in 0..MAX_STREAMS {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_beyond_all_connections_wait_where_the_fewest_are() {
+    fn requests_beyond_the_limits_wait_on_the_connection_with_the_fewest() {
         let mut streams = Streams::default();
         for _ in 0..MAX_CONNECTIONS {
             let id = streams.add(1);

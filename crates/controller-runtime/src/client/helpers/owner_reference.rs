@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn one_object_may_have_several_owners_and_lose_them_by_uid() {
+    fn owner_references_are_added_and_removed_by_uid() {
         let mut object = ConfigMap::default();
         let (first, second) = (owner("a", "1"), owner("b", "2"));
         set_controller_reference_with(&first, &mut object, BlockOwnerDeletion::No).expect("the only one");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn no_namespaced_owner_of_what_is_in_no_namespace() {
+    fn a_cluster_scoped_object_cannot_have_a_namespaced_owner() {
         let kind = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
         let mut widget = DynamicObject::new("w", kind.resource()).within("ns");
         widget.metadata.uid = Some("1".to_owned());

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_said() {
+    fn a_merge_patch_contains_only_differences() {
         let old = json!({ "a": { "same": 1, "gone": 2 }, "list": [1, 2] });
         let new = json!({ "a": { "same": 1, "new": 3 }, "list": [1] });
         let expected = json!({ "a": { "gone": null, "new": 3 }, "list": [1] });
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_for_the_object_and_the_version_that_it_was_made_from() {
+    fn a_computed_patch_applies_only_to_its_object_and_version() {
         let old = json!({ "metadata": { "uid": "1", "resourceVersion": "5", "name": "a" } });
         let new = json!({ "metadata": { "uid": "2", "name": "a", "labels": { "x": "y" } }, "data": 1 });
         let patch = || Patch::between(&old, &new);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_by_hand_says_what_it_is_for_only_if_told_to() {
+    fn a_patch_written_by_hand_has_no_preconditions_by_default() {
         let mut map = ConfigMap::default();
         let roses = json!({ "data": { "theme": "roses" } });
         assert_eq!(Patch::merge(&roses).into_body(), Ok(roses.clone()));

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_at_all_is_said_without_a_field() {
+    fn invalid_json_is_an_error_without_a_field() {
         let error = decode::<Pod>(b"<html>").expect_err("no JSON");
         assert_eq!(error.to_string(), "expected value at line 1 column 1");
     }

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_known_and_a_dry_run_is_not() {
+    fn writes_are_recorded_and_dry_runs_are_not() {
         let answer = json!({ "kind": "ConfigMap", "metadata": { "uid": "1" } });
         assert_eq!(of(&call(Verb::Update), &answer), WriteOutcome::Written(Extent::Whole));
         let mut trial = call(Verb::Update);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subresource_that_answers_with_the_object_tells_of_it() {
+    fn a_subresource_answer_with_the_object_is_recorded() {
         let mut below = Call::new(Verb::Update, Arc::new(DynamicKind::of::<Pod>()));
         let answer =
             |kind, version| json!({ "kind": kind, "apiVersion": version, "metadata": { "uid": "1" } });
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_goes_with_its_delete_or_with_its_last_finalizer() {
+    fn an_object_is_removed_by_its_delete_or_with_its_last_finalizer() {
         let gone = |version: Option<&str>| {
             WriteOutcome::Deleted(ReportedDeletion {
                 uid: "1".to_owned(),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_objects_those_went_that_nothing_held() {
+    fn a_bulk_delete_removes_objects_that_nothing_delays() {
         let item = |name: &str, finalizers: &[&str]| json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "5", "finalizers": finalizers } });
         let answer = json!({ "kind": "ConfigMapList", "items": [item("a", &[]), item("b", &["x/y"])] });
         let names = |call: &Call, at_once| -> Vec<String> {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_alone_tell_of_themselves_if_they_were_asked_for() {
+    fn requested_metadata_are_recorded_as_metadata() {
         let mut answer = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "1" } });
         let mut patch = call(Verb::Patch);
         assert_eq!(of(&patch, &answer), WriteOutcome::Nothing);

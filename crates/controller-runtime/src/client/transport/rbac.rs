@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_is_read_out_of_the_refusal() {
+    fn the_missing_rule_is_read_from_the_refusal() {
         let user = "User \"system:serviceaccount:a:b\" cannot";
         check(
             Verb::Create,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn other_refusals_need_another_cure() {
+    fn refusals_for_other_reasons_name_no_rule() {
         for message in [
             "pods \"a\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1",
             "configmaps \"a\" is forbidden: unable to create new content in namespace a because it is being terminated",

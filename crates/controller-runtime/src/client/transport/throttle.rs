@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_server_is_asked_again_ten_times() {
+    fn a_request_to_a_busy_server_is_retried_ten_times() {
         let mut throttle = Throttle::default();
         for _ in 0..10 {
             assert_eq!(throttle.step(429, seconds(1), WRITE), seconds(1));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_carried_out_is_not_written_again() {
+    fn a_write_that_may_have_been_carried_out_is_not_repeated() {
         let step = |code, is_write| Throttle::default().step(code, seconds(1), is_write);
         assert_eq!(step(504, WRITE), None);
         assert_eq!(step(504, READ), seconds(1));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_remembered_up_to_a_bound() {
+    fn logged_warnings_are_remembered_up_to_a_limit() {
         let said = Said::default();
         assert!(said.is_new("a"));
         assert!(!said.is_new("a"));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_those_of_the_object_itself() {
+    fn facts_are_read_from_the_object_itself() {
         let json =
             br#"{"metadata":{"name":"a","uid":"u","resourceVersion":"7","managedFields":[{"manager":"m"}]},
             "spec":{"metadata":{"resourceVersion":"1"}}}"#;

@@ -148,7 +148,7 @@ fn a_free_lease_is_taken_with_the_next_fencing_token() {
 }
 
 #[test]
-fn a_lease_of_another_is_taken_when_it_has_not_changed_for_its_duration() {
+fn a_lease_is_taken_over_when_it_has_not_changed_for_its_duration() {
     check(
         "0s stand; 1s got 7 other 4; 5.5s wake; 6s got 7 other 4; 10.5s wake; 11s got 7 other 4; 15.5s wake; 15.9s got 7 other 4; \
          16s wake; 17s got 8 me 5",
@@ -168,7 +168,7 @@ fn a_lease_of_another_is_taken_when_it_has_not_changed_for_its_duration() {
 }
 
 #[test]
-fn every_change_of_the_lease_is_a_sign_of_life() {
+fn every_change_of_the_lease_restarts_its_duration() {
     check(
         "0s stand; 1s got 7 other 4; 10s seen 8 other 4; 10.5s failed; 15s wake; 16s got 8 other 4; 24.9s wake; 25s got 8 other 4",
         &expect![[r#"
@@ -323,7 +323,7 @@ fn a_leader_that_cannot_renew_stops_at_the_end_of_its_time_and_stands_again() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_time_that_it_would_give_is_no_leadership() {
+fn an_answer_after_the_end_of_its_permit_grants_no_leadership() {
     check(
         "0s stand; 1s absent; 10.999s got 1 me 0",
         &expect![[r#"
@@ -400,7 +400,7 @@ fn a_candidate_creates_a_deleted_lease_when_it_would_have_expired() {
 }
 
 #[test]
-fn a_leader_that_steps_down_gives_its_lease_back() {
+fn a_leader_that_steps_down_releases_its_lease() {
     check(
         &format!("{LEADS}; 3s release; 3.5s got 2 - 0; 4s wake; 5s release"),
         &expect![[r#"
@@ -437,7 +437,7 @@ fn a_candidate_without_the_lease_steps_down_at_once() {
 }
 
 #[test]
-fn a_write_that_was_perhaps_carried_out_is_looked_up_before_the_end() {
+fn an_unconfirmed_write_is_looked_up_before_the_end() {
     check(
         "0s stand; 1s absent; 2s failed; 3s release; 4s got 1 me 0; 5s got 2 - 0",
         &expect![[r#"
@@ -524,7 +524,7 @@ fn releasing_is_given_up_after_ten_seconds() {
 }
 
 #[test]
-fn a_leader_that_steps_down_late_releases_what_it_may_still_hold() {
+fn a_leader_that_steps_down_late_releases_a_lease_that_it_may_still_hold() {
     check(
         &format!("{LEADS}; 20s release; 21s conflict; 22s got 2 other 1"),
         &expect![[r#"
@@ -539,7 +539,7 @@ fn a_leader_that_steps_down_late_releases_what_it_may_still_hold() {
 }
 
 #[test]
-fn before_it_stands_a_candidate_only_watches() {
+fn a_candidate_only_watches_before_it_stands() {
     check(
         "0s wake; 1s seen 7 other 4; 1s seen 7 other 4; 2s seen 8 - 4; 3s seen 9 other 5; 4s stand",
         &expect![[r#"

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_those_of_the_page() {
+    fn the_hashes_match_the_page() {
         let hashes = [sha(HTML), sha(between("<style>", "</style>")), sha(between("<script>", "</script>"))];
         assert_eq!(
             hashes.each_ref().map(String::as_str),

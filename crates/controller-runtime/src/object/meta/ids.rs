@@ -122,7 +122,7 @@ mod tests {
     const UUID: &str = "5c2d1f0a-3f5e-4d8e-9d7c-2b1f0a9e8d7c";
 
     #[test]
-    fn uids_are_told_apart_by_their_text() {
+    fn uids_are_equal_if_their_texts_are() {
         let upper = UUID.to_uppercase();
         for text in [UUID, &upper, &UUID.replace('-', ""), "", "web"] {
             let uid = Uid::from(text);
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_comes_out_as_it_went_in(text in "[0-9+a-f-]{0,40}") {
+        fn a_uid_or_version_keeps_its_text(text in "[0-9+a-f-]{0,40}") {
             prop_assert_eq!(Uid::from(&*text).to_string(), text.clone());
             prop_assert_eq!(ResourceVersion::from(&*text).to_string(), text);
         }

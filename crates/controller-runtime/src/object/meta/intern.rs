@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_texts_are_there_once() {
+    fn equal_texts_are_stored_once() {
         let mut interner = Interner::default();
         assert!(Arc::ptr_eq(&interner.text("default"), &interner.text("default")));
     }
 
     #[test]
-    fn what_nobody_holds_goes() {
+    fn unused_texts_are_removed() {
         let mut interner = Interner::default();
         let held: Vec<_> = (0..100).map(|i| interner.text(&format!("held {i}"))).collect();
         for i in 0..100_000 {

@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_out(texts in prop::collection::vec(any::<String>(), 0..5)) {
+        fn packed_strings_unpack_to_themselves(texts in prop::collection::vec(any::<String>(), 0..5)) {
             let packed = Packed::new(texts.iter().map(String::as_str), |text| text.into());
             prop_assert_eq!(packed.is_empty(), texts.is_empty());
             prop_assert_eq!(packed.iter().collect::<Vec<_>>(), texts);

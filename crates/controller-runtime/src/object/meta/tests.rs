@@ -37,7 +37,7 @@ fn full() -> Value {
 }
 
 #[test]
-fn all_of_it_is_read() {
+fn all_metadata_fields_are_read() {
     let meta = read(&full()).expect("it has a name");
     assert_eq!(meta.to_string(), "default/web-1");
     assert_eq!(meta.labels().get("app"), Some("shop \"1\""));
@@ -63,7 +63,7 @@ fn json_and_decoded_metadata_say_the_same() {
 }
 
 #[test]
-fn what_is_not_of_its_type_counts_as_missing() {
+fn a_field_of_another_type_counts_as_missing() {
     let meta = read(&json!({
         "name": "a", "namespace": null, "uid": 5, "generation": "x", "labels": { "a": 1 }, "annotations": [],
         "ownerReferences": {}, "finalizers": [1], "deletionTimestamp": "yesterday",
@@ -73,13 +73,13 @@ fn what_is_not_of_its_type_counts_as_missing() {
 }
 
 #[test]
-fn without_a_name_there_is_nothing() {
+fn an_object_without_a_name_has_no_metadata() {
     assert!(read(&json!({ "name": "" })).is_none());
     assert!(read(&json!(null)).is_none());
 }
 
 #[test]
-fn alike_metadata_share_their_parts() {
+fn equal_parts_of_metadata_are_shared() {
     let (mut interner, mut objects) = (Interner::default(), Vec::new());
     let json = json!({ "metadata": full() }).to_string();
     for _ in 0..2 {

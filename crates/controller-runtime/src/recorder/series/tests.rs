@@ -28,7 +28,7 @@ fn count(publish: &Publish) -> u32 {
 }
 
 #[test]
-fn the_same_event_again_is_counted_and_another_is_new() {
+fn a_repeated_event_is_counted_and_another_is_new() {
     let (mut series, now) = (Series::default(), Instant::now());
     assert_eq!(count(&series.observe(&record("a", "R"), now, 1)), 1);
     assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 2);
@@ -63,7 +63,7 @@ fn a_series_ends_after_six_quiet_minutes() {
 }
 
 #[test]
-fn memory_is_bounded_by_forgetting_what_was_seen_longest_ago() {
+fn the_series_seen_longest_ago_is_dropped_first() {
     let (mut series, now) = (Series::default(), Instant::now());
     for i in 0..=CAPACITY {
         let at = now + Duration::from_micros(i as u64);
@@ -76,7 +76,7 @@ fn memory_is_bounded_by_forgetting_what_was_seen_longest_ago() {
 }
 
 #[test]
-fn a_storm_is_told_ten_times_and_then_at_every_doubling() {
+fn repetitions_are_written_ten_times_and_then_at_every_doubling() {
     let (mut series, now) = (Series::default(), Instant::now());
     let written: Vec<u32> = (0..1000)
         .map(|_| count(&series.observe(&record("a", "R"), now, 1)))
@@ -106,7 +106,7 @@ fn written(series: &mut Series, began: Instant) -> Vec<(u32, u64, u64)> {
 }
 
 #[test]
-fn the_last_count_of_a_series_is_told_when_it_is_over() {
+fn the_last_count_of_a_series_is_written_at_its_end() {
     let now = Instant::now();
     assert_eq!(written(&mut repeated(1000, now), now), [(1000, 999 + 360, 360)]);
     assert_eq!(written(&mut repeated(11, now), now), [(11, 10 + 360, 360)]);
@@ -125,7 +125,7 @@ fn the_last_count_of_a_series_is_told_when_it_is_over() {
 }
 
 #[test]
-fn the_count_of_a_series_that_goes_on_is_told_every_half_hour() {
+fn the_count_of_a_continuing_series_is_written_every_half_hour() {
     let (mut series, now) = (Series::default(), Instant::now());
     let mut refreshed = Vec::new();
     for minute in 0..200 {
@@ -141,7 +141,7 @@ fn the_count_of_a_series_that_goes_on_is_told_every_half_hour() {
 }
 
 #[test]
-fn what_is_forgotten_for_others_is_told_first() {
+fn the_count_of_a_dropped_series_is_written_first() {
     let now = Instant::now();
     let mut series = repeated(20, now);
     let later = now + Duration::from_secs(20);

@@ -322,7 +322,7 @@ fn a_stop_while_starting_starts_nothing_more() {
 }
 
 #[test]
-fn what_ran_runs_again_in_the_next_run() {
+fn runnables_start_again_in_the_next_run() {
     let mut lifecycle = Lifecycle::new(false);
     let (id, _) = lifecycle.add(Group::Others, ReadyWhen::Started).unwrap();
     for _ in 0..2 {

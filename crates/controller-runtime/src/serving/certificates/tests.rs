@@ -62,7 +62,7 @@ async fn until_reached(certificate: &CertificateDer<'static>, certificates: &Cer
 }
 
 #[tokio::test]
-async fn a_certificate_in_files_is_taken_over_when_it_changes() {
+async fn a_changed_certificate_file_is_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     let first = write_pair(folder.path());
     let certificates = certificates(folder.path()).unwrap();
@@ -73,7 +73,7 @@ async fn a_certificate_in_files_is_taken_over_when_it_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_the_system_does_not_tell_of_is_found_within_10_s() {
+async fn a_change_without_a_notification_is_found_within_10_s() {
     let folder = tempfile::tempdir().unwrap();
     let (real, link) = (folder.path().join("1"), folder.path().join("link"));
     fs::create_dir(&real).unwrap();
@@ -98,7 +98,7 @@ fn reads(metrics: &crate::metrics::Metrics) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_stay_as_they_are_are_read_at_each_look_and_not_more_often() {
+async fn unchanged_files_are_read_once_per_interval() {
     let folder = tempfile::tempdir().unwrap();
     write_pair(folder.path());
     let (metrics, files) = (crate::metrics::Metrics::default(), CertFiles::in_dir(folder.path()));
@@ -151,7 +151,7 @@ fn a_read_is_no_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pair_that_does_not_fit_is_not_taken_over() {
+async fn a_certificate_without_its_key_is_not_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let first = write_pair(folder.path());
     let metrics = crate::metrics::Metrics::default();

@@ -49,7 +49,7 @@ impl Http1 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_says_too_little_too_late_is_cut_off() {
+async fn a_client_that_sends_its_request_too_slowly_is_disconnected() {
     let closing = CancellationToken::new();
     for (said, expected) in [("", (32, false)), (HALF, (32, false)), (WHOLE, (90, true))] {
         assert_eq!(over_http1(&closing).cut_off(said).await, expected, "{said:?}");
@@ -78,7 +78,7 @@ async fn a_request_may_take_its_time_and_ends_with_the_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_a_stop_who_has_not_asked_to_the_end_has_five_seconds_and_who_waits_has_no_such_limit() {
+async fn at_a_stop_incomplete_requests_have_five_seconds() {
     for (said, later, expected) in [
         ("", "", (0, false)),
         (HALF, "", (5, false)),
@@ -136,6 +136,6 @@ pub(super) async fn served_unread<S: Future<Output = ()>>(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_take_its_answer_is_cut_off() {
+async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     assert_eq!(served_unread(http1, WHOLE.as_bytes()).await, 90);
 }

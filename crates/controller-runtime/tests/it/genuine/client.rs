@@ -38,7 +38,7 @@ async fn conflicts_say_what_was_expected() {
 }
 
 #[tokio::test]
-async fn a_patch_between_two_states_is_for_the_one_that_was_read() {
+async fn a_computed_patch_applies_to_the_version_that_was_read() {
     let Some(cluster) = genuine().await else { return };
     crate::client_patches::of_one_version(&cluster.client(), &cluster.namespace).await;
 }

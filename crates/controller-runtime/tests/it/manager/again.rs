@@ -61,7 +61,7 @@ async fn a_controller_added_to_a_running_manager_works_and_can_be_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_removed_after_a_dropped_run_is_gone_from_the_next() {
+async fn a_runnable_removed_after_a_dropped_run_is_absent_from_the_next() {
     let (env, notes) = (environment().await, Arc::<Mutex<Vec<_>>>::default());
     let manager = manager(&env);
     manager.add(Noted::new("stays", &notes)).unwrap();
@@ -86,7 +86,7 @@ impl Runnable for Records {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_begins_when_the_one_before_has_stopped_is_not_ended_by_it() {
+async fn a_run_is_not_ended_by_the_previous_one() {
     let env = environment().await;
     // The last event may take the full time limit.
     let client =

@@ -62,7 +62,7 @@ async fn new_objects_are_never_delayed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_what_the_caches_hold() {
+async fn metrics_show_the_contents_of_caches() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let manager = manager(&env);
@@ -85,7 +85,7 @@ async fn metrics_tell_what_the_caches_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_how_long_an_event_waited_for_its_reconcile() {
+async fn metrics_show_the_time_from_an_event_to_its_reconcile() {
     let env = environment().await;
     let manager = manager(&env);
     let one = ControllerOptions::default().max_concurrent_reconciles(1);
@@ -102,7 +102,7 @@ async fn metrics_tell_how_long_an_event_waited_for_its_reconcile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_of_watches_that_are_taken_up_again() {
+async fn metrics_count_reopened_watches() {
     let env = environment().await;
     let manager = manager(&env);
     let _widgets = manager.cached::<Widget>();
@@ -122,7 +122,7 @@ async fn metrics_tell_of_watches_that_are_taken_up_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_what_led_to_reconciles() {
+async fn metrics_count_the_causes_of_reconciles() {
     let env = environment().await;
     let manager = manager(&env);
     let notes = Notes::new(|_, failures| match failures {

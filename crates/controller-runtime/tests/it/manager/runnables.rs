@@ -101,7 +101,7 @@ async fn a_panic_of_a_runnable_ends_the_manager_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_is_ready_when_its_runnables_say_so() {
+async fn a_manager_is_ready_when_its_runnables_are() {
     struct Slow;
     impl Runnable for Slow {
         async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
@@ -138,7 +138,7 @@ impl Runnable for KeepsContexts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_kept_the_context_of_an_earlier_run_cannot_say_that_this_one_is_ready() {
+async fn the_context_of_an_earlier_run_cannot_make_this_one_ready() {
     let (env, contexts) = (environment().await, Arc::<Mutex<Vec<RunContext>>>::default());
     let manager = manager(&env);
     manager.add(KeepsContexts(Arc::clone(&contexts))).unwrap();

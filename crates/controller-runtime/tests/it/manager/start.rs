@@ -67,7 +67,7 @@ async fn a_shutdown_while_the_caches_cannot_sync_ends_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_states_are_gone_through_in_order() {
+async fn a_manager_passes_its_states_in_order() {
     let env = environment().await;
     let manager = manager(&env);
     let _widgets = manager.cached::<Widget>();
@@ -100,7 +100,7 @@ async fn two_controllers_of_one_name_are_refused_within_a_manager_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_run_by_itself_has_its_name_for_itself_until_it_is_dropped() {
+async fn an_unmanaged_controller_reserves_its_name_until_it_is_dropped() {
     let env = environment().await;
     let manager = manager(&env);
     let make = |options| Builder::managed_by(&manager).for_kind::<Widget>().with_options(options);

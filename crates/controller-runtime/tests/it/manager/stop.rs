@@ -50,7 +50,7 @@ async fn a_running_reconcile_may_finish_when_the_manager_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_finish_in_time_is_named() {
+async fn unfinished_reconciles_are_named_after_the_grace_period() {
     let (result, took) = stopped_while_slow(Shutdown::Within(Duration::from_secs(30))).await;
     assert_eq!(took.as_secs(), 30);
     let text = result.expect_err("it takes a minute");
@@ -128,7 +128,7 @@ async fn removing_a_controller_waits_for_its_running_reconcile() {
 }
 
 #[test]
-fn what_never_waits_is_named_when_it_cannot_be_stopped() {
+fn a_reconcile_that_never_waits_is_named_when_it_cannot_be_stopped() {
     struct Busy(Arc<AtomicUsize>);
     impl Runnable for Busy {
         fn name(&self) -> String {
@@ -204,7 +204,7 @@ impl Reconciler for Hoards {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_manager_ran_is_dropped_with_it_although_it_kept_what_it_got_of_it() {
+async fn runnables_are_dropped_with_the_manager_even_if_they_keep_its_handles() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     for stops in [true, false] {

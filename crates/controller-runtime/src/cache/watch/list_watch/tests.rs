@@ -39,7 +39,7 @@ fn page(version: &str, token: Option<&str>) -> StepOutcome {
 const OVERLOADED: StepOutcome = StepOutcome::Failed(RequestFailure::Transient { retry_after: None });
 
 #[test]
-fn the_present_is_streamed_and_the_watch_goes_on_from_it() {
+fn the_initial_list_is_streamed_and_the_watch_continues_from_its_version() {
     let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
     check_machine(
         &mut machine,
@@ -67,7 +67,7 @@ fn the_present_is_streamed_and_the_watch_goes_on_from_it() {
 }
 
 #[test]
-fn a_server_that_does_not_stream_is_asked_for_pages_from_then_on() {
+fn a_server_without_streaming_is_listed_in_pages_from_then_on() {
     check(
         &[
             ("start", StepOutcome::Start),
@@ -87,7 +87,7 @@ fn a_server_that_does_not_stream_is_asked_for_pages_from_then_on() {
 }
 
 #[test]
-fn an_event_that_only_the_present_explains_leads_back_to_the_beginning_and_not_in_a_tight_circle() {
+fn an_event_out_of_order_causes_a_relist_at_a_limited_rate() {
     check(
         &[
             ("start", StepOutcome::Start),
@@ -111,7 +111,7 @@ fn an_event_that_only_the_present_explains_leads_back_to_the_beginning_and_not_i
 }
 
 #[test]
-fn a_stream_that_is_refused_is_followed_by_a_list_which_says_why() {
+fn a_refused_stream_is_followed_by_a_list_which_reports_the_reason() {
     check(
         &[
             ("start", StepOutcome::Start),
@@ -133,7 +133,7 @@ fn a_stream_that_is_refused_is_followed_by_a_list_which_says_why() {
 }
 
 #[test]
-fn a_stream_that_ends_before_the_present_is_whole_is_followed_by_a_list() {
+fn a_stream_that_ends_before_the_initial_list_is_complete_is_followed_by_a_list() {
     check(
         &[
             ("start", StepOutcome::Start),
@@ -157,7 +157,7 @@ fn a_stream_that_ends_before_the_present_is_whole_is_followed_by_a_list() {
 }
 
 #[test]
-fn a_watch_that_ends_goes_on_from_the_last_version_seen_and_never_from_an_older_one() {
+fn a_watch_is_reopened_from_the_latest_version_seen() {
     let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
     machine.step(page("5", None), Instant::now());
     machine.saw(&"9".into());
@@ -167,7 +167,7 @@ fn a_watch_that_ends_goes_on_from_the_last_version_seen_and_never_from_an_older_
 }
 
 #[test]
-fn an_expired_version_leads_back_to_the_beginning_at_once() {
+fn an_expired_version_causes_an_immediate_relist() {
     check(
         &[("page", page("5", None)), ("watch gone", StepOutcome::Failed(RequestFailure::Expired))],
         &expect![[r#"
@@ -178,7 +178,7 @@ fn an_expired_version_leads_back_to_the_beginning_at_once() {
 }
 
 #[test]
-fn versions_that_expire_again_and_again_are_not_chased_in_a_circle() {
+fn repeatedly_expired_versions_cause_relists_at_a_limited_rate() {
     check(
         &[
             ("page", page("5", None)),
@@ -198,7 +198,7 @@ fn versions_that_expire_again_and_again_are_not_chased_in_a_circle() {
 }
 
 #[test]
-fn ten_seconds_after_an_immediate_restart_the_next_one_is_immediate_too() {
+fn an_immediate_restart_is_allowed_every_ten_seconds() {
     let start = Instant::now();
     let gone_at = |machine: &mut ListWatch, seconds| {
         let now = start + Duration::from_secs_f64(seconds);
@@ -213,7 +213,7 @@ fn ten_seconds_after_an_immediate_restart_the_next_one_is_immediate_too() {
 }
 
 #[test]
-fn pages_that_expire_are_given_up_for_a_list_in_one_piece() {
+fn after_an_expired_page_the_list_is_requested_in_one_piece() {
     check(
         &[
             ("unsupported", StepOutcome::Failed(RequestFailure::Unsupported)),
@@ -231,7 +231,7 @@ fn pages_that_expire_are_given_up_for_a_list_in_one_piece() {
 }
 
 #[test]
-fn load_waits_and_watches_on_but_a_refusal_waits_and_begins_anew() {
+fn an_overload_repeats_the_watch_and_a_refusal_relists() {
     check(
         &[
             ("page", page("5", None)),
@@ -290,7 +290,7 @@ fn a_watch_that_ends_at_once_waits_first() {
 }
 
 #[test]
-fn a_kind_that_is_not_served_is_waited_for() {
+fn a_kind_that_is_not_served_is_awaited() {
     check(
         &[("not served", StepOutcome::Failed(RequestFailure::NotServed)), ("served", StepOutcome::Waited)],
         &expect![[r#"
@@ -301,7 +301,7 @@ fn a_kind_that_is_not_served_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_is_behind_is_waited_for_and_believed_the_sixth_time() {
+fn an_older_list_is_rejected_five_times_and_then_accepted() {
     let mut machine = ListWatch::new(Some("100".into()), fastrand::Rng::with_seed(7));
     let now = Instant::now();
     for _ in 0..5 {
@@ -314,7 +314,7 @@ fn a_server_that_is_behind_is_waited_for_and_believed_the_sixth_time() {
 }
 
 #[test]
-fn after_a_restart_the_list_comes_first_and_an_older_one_is_rejected() {
+fn after_a_restart_a_list_is_requested_and_an_older_one_rejected() {
     let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
     check_machine(
         &mut machine,
@@ -337,7 +337,7 @@ fn after_a_restart_the_list_comes_first_and_an_older_one_is_rejected() {
 }
 
 #[test]
-fn the_server_says_how_long_to_wait_within_reason() {
+fn retry_after_is_respected_up_to_a_limit() {
     let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
     let mut wait = |seconds| {
         let failure = RequestFailure::Transient { retry_after: Some(Duration::from_secs(seconds)) };
@@ -374,7 +374,7 @@ proptest! {
     /// For every history: a watch continues from the highest version listed or seen, a page from its token alone, and
     /// only progress is followed by immediate requests without limit.
     #[test]
-    fn no_version_is_made_up_or_goes_back_and_no_circle_is_tight(
+    fn watches_continue_from_known_versions_and_retries_are_limited(
         history in prop::collection::vec((inputs(), prop::option::of(1..99u8)), 1..60),
     ) {
         let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));

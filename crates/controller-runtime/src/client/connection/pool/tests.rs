@@ -194,7 +194,7 @@ async fn endless(pool: &Pool<Peers>) -> PooledBody<Peers> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_vanishes_is_found_within_45_seconds() {
+async fn a_vanished_peer_is_detected_within_45_seconds() {
     let peers = Peers::new(true, 100);
     let pool = peers.pool();
     let mut watch = endless(&pool).await;
@@ -225,7 +225,7 @@ async fn a_thousand_watches_share_as_few_connections_as_their_server_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_read_takes_nothing_from_the_others() {
+async fn an_unread_answer_does_not_delay_other_answers() {
     let peers = Peers::new(true, 100);
     let pool = peers.pool();
     let mut unread = Vec::new();
@@ -259,7 +259,7 @@ async fn requests_share_the_wait_for_a_connection_and_its_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_leaves_gets_no_more_requests_and_finishes_those_it_has() {
+async fn a_closing_server_finishes_its_requests_and_gets_no_new_ones() {
     let peers = Peers::new(true, 100);
     let pool = peers.pool();
     let mut watch = endless(&pool).await;
@@ -288,7 +288,7 @@ async fn a_server_without_http2_gets_a_connection_for_each_request_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_upgrades_its_connection_has_one_of_http1() {
+async fn a_request_that_upgrades_its_connection_uses_http1() {
     let peers = Peers::new(true, 100);
     let pool = peers.pool();
     endless(&pool).await;

@@ -44,7 +44,7 @@ impl Http2 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_asks_nothing_over_http2_is_told_to_go() {
+async fn an_idle_http2_client_is_disconnected() {
     let closing = CancellationToken::new();
     let (began, mut silent) = (Instant::now(), over_http2(&closing).await);
     silent.end().await.expect("it is told");
@@ -115,7 +115,7 @@ async fn no_more_than_sixteen_requests_of_a_connection_are_in_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_take_its_answer_is_cut_off() {
+async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     // A preface, no settings, and `GET / https` of the static table of RFC 7541 on the first stream.
     let request = [
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],

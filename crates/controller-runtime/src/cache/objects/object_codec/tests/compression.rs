@@ -8,7 +8,7 @@ use super::{
 };
 
 #[test]
-fn few_objects_stay_as_they_are_and_many_are_compressed() {
+fn texts_are_compressed_only_when_there_are_many_objects() {
     let codec = codec(Retain::Compact);
     let mut held: Vec<_> = (0..100).map(|i| take(&codec, &alike(&i.to_string(), 1, 1))).collect();
     let Stats { trainings, text_bytes: plain, .. } = codec.stats();
@@ -29,7 +29,7 @@ fn few_objects_stay_as_they_are_and_many_are_compressed() {
 
 /// Objects of some 50 bytes each, of which there are many in the samples of a dictionary.
 #[test]
-fn taking_an_object_trains_no_dictionary_and_compresses_little() {
+fn ingesting_an_object_neither_trains_a_dictionary_nor_compresses_much() {
     for retain in [Retain::Compact, Retain::default()] {
         let codec = codec(retain);
         let small = |number: usize| {
@@ -66,7 +66,7 @@ fn taking_an_object_trains_no_dictionary_and_compresses_little() {
 }
 
 #[test]
-fn a_training_that_is_given_up_is_due_still() {
+fn a_dropped_training_stays_due() {
     let codec = codec(Retain::Compact);
     let mut held = Vec::new();
     while !codec.is_training_due() {
@@ -126,7 +126,7 @@ fn new(codec: &ObjectCodec<ConfigMap>, name: usize) -> Lazy<ConfigMap> {
 }
 
 #[test]
-fn the_latest_texts_are_not_compressed_and_of_those_that_are_always_read_more() {
+fn the_latest_texts_stay_uncompressed_and_more_of_them_if_always_read() {
     // Half of the budget is as much as new objects may use.
     let codec = codec(Retain::Budget(2 * UncompressedQueue::FRESH));
     let mut held: Vec<_> = (0..6000).map(|name| new(&codec, name)).collect();
@@ -217,7 +217,7 @@ fn compact_objects_are_never_plain_text() {
 }
 
 #[test]
-fn objects_that_come_and_go_teach_nothing() {
+fn short_lived_objects_do_not_count_as_training_samples() {
     let codec = codec(Retain::Compact);
     let mut last = None;
     for version in 1..3000 {

@@ -87,7 +87,7 @@ fn list(held: &[Lazy<ConfigMap>]) -> Vec<Arc<ConfigMap>> {
 }
 
 #[test]
-fn a_long_list_is_in_order_and_fails_with_its_first_object_that_does_not_decode() {
+fn a_long_list_is_in_order_and_fails_with_its_first_undecodable_object() {
     let codec = codec(Retain::Compact);
     let mut held: Vec<_> = (0..5000).map(|i| take(&codec, &alike(&i.to_string(), 1, 1))).collect();
     let names: Vec<_> = list(&held).into_iter().map(|object| object.metadata.name.clone()).collect();
@@ -127,7 +127,7 @@ fn a_repeated_list_that_fits_is_kept_decoded() {
 }
 
 #[test]
-fn nothing_is_kept_of_a_list_that_does_not_fit() {
+fn a_list_that_does_not_fit_the_budget_is_not_kept_decoded() {
     let held = more_than_fit();
     held[0].object().expect("it fits");
     let first = held[0].object().expect("it fits");

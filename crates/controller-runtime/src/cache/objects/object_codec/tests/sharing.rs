@@ -102,7 +102,7 @@ fn metadata_received_alone_are_not_shared_with_whole_objects() {
 }
 
 #[test]
-fn metadata_readers_store_metadata_alone_unless_whole_objects_are_read() {
+fn metadata_readers_store_only_metadata_unless_whole_objects_are_read() {
     let metadata = |ingest_options| {
         ObjectCodec::<PartialObjectMeta<ConfigMap>>::new(&(), Retention::Compact, ingest_options)
     };

@@ -110,7 +110,7 @@ fn a_deleted_object_is_never_shown_if_the_watch_has_yet_to_deliver_it() {
 }
 
 #[test]
-fn what_is_gone_is_never_shown_if_nobody_knows_at_which_version_it_went() {
+fn a_deleted_object_of_unknown_version_is_never_shown() {
     check(
         "list; deleted a>0; put a@1; put a@2; del a@3; put a!new@4",
         &expect![[r#"
@@ -181,7 +181,7 @@ fn what_is_gone_is_never_shown_if_nobody_knows_at_which_version_it_went() {
 }
 
 #[test]
-fn an_end_that_may_have_been_told_waits_for_nothing() {
+fn a_deletion_that_the_watch_may_have_delivered_does_not_wait_for_it() {
     let mut store = Store::default();
     let (waits, scope) = (|store: &Store<ConfigMap>| store.waiting_since(&None).is_some(), None);
     step(&mut store, "list b@1");
@@ -198,7 +198,7 @@ fn an_end_that_may_have_been_told_waits_for_nothing() {
 }
 
 #[test]
-fn ends_without_a_version_are_forgotten_when_they_are_told_and_when_there_are_too_many() {
+fn deletions_of_unknown_version_are_dropped_when_delivered_or_too_many() {
     let mut store = Store::default();
     step(&mut store, "list @1");
     for n in 0..=Store::<ConfigMap>::WRITES {
@@ -216,7 +216,7 @@ fn ends_without_a_version_are_forgotten_when_they_are_told_and_when_there_are_to
 }
 
 #[test]
-fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
+fn a_presumed_deletion_hides_the_object_until_a_newer_version() {
     check(
         "list a@1 b@2; presumed a@1 b@2; del a@3; put b@4; del b@5",
         &expect![[r#"

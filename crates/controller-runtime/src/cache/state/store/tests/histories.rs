@@ -126,7 +126,7 @@ proptest! {
     /// the watched state with newer own writes, and in the end the state of the server. An object deleted by name is
     /// never visible; another object of this name may be, until the watch has delivered the deletion.
     #[test]
-    fn readers_see_the_server_as_it_was_with_our_own_writes_over_it(history in deeds()) {
+    fn readers_see_watched_states_with_newer_own_writes(history in deeds()) {
         let (mut store, mut folded) = (Store::default(), Folded::default());
         folded.take(step(&mut store, "list @1"))?;
         // The server's objects by name, and all changes in the order in which the watch delivers them.

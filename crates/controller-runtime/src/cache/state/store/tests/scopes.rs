@@ -69,7 +69,7 @@ fn the_version_of_a_store_is_the_lowest_of_its_scopes() {
 }
 
 #[test]
-fn watched_states_come_in_pieces_in_the_order_of_their_keys() {
+fn watched_states_are_returned_in_pieces_in_key_order() {
     let mut store = Store::default();
     step(&mut store, "list a@1 b@2 c@3 e@4");
     step(&mut store, "wrote b@9 d@10");

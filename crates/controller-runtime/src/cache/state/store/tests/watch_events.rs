@@ -34,7 +34,7 @@ fn watch_events_carry_old_and_new_and_old_ones_are_dropped() {
 }
 
 #[test]
-fn an_event_repeated_after_a_delete_brings_nothing_back() {
+fn an_event_repeated_after_a_delete_does_not_restore_the_object() {
     check(
         "list a@1; del a@2; put a@1; list b@5; del b@6; put b@5; put b@7; list @3; put b@5",
         &expect![[r#"
@@ -96,7 +96,7 @@ fn an_object_recreated_under_its_name_is_a_delete_and_a_create() {
 }
 
 #[test]
-fn parts_are_replaced_and_withdrawn_by_themselves() {
+fn scopes_are_replaced_and_withdrawn_independently() {
     let mut store = Store::default();
     let in_namespace = |text: &str, namespace: &str| {
         let mut object = (*object(text).object().expect("it fits")).clone();
@@ -119,7 +119,7 @@ fn parts_are_replaced_and_withdrawn_by_themselves() {
 }
 
 #[test]
-fn unchanged_objects_stay_the_ones_held_across_a_relist() {
+fn a_relist_keeps_the_stored_states_of_unchanged_objects() {
     let mut store = Store::default();
     step(&mut store, "list a@1");
     let before = store.get(&key("a")).expect("a").clone();

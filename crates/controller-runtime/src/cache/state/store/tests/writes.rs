@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::*;
 
 #[test]
-fn a_write_is_seen_until_the_watch_has_passed_it_and_events_come_from_the_watch() {
+fn an_own_write_is_visible_at_once_and_its_events_come_from_the_watch() {
     check(
         "list a@1; wrote a@5; put a@3; put a@5; wrote b@6; put b@6; del b@8",
         &expect![[r#"
@@ -21,7 +21,7 @@ fn a_write_is_seen_until_the_watch_has_passed_it_and_events_come_from_the_watch(
 }
 
 #[test]
-fn a_late_answer_brings_nothing_back() {
+fn a_late_answer_does_not_restore_a_deleted_object() {
     check(
         "list a@1; put b@3; del b@4; wrote b@3; wrote a@2; list @9; wrote c@8",
         &expect![[r#"
@@ -77,7 +77,7 @@ fn an_object_recreated_under_its_name_is_seen_at_once() {
 }
 
 #[test]
-fn what_is_not_selected_any_more_is_hidden_and_may_come_back() {
+fn a_deselected_object_is_hidden_and_can_return() {
     check(
         "list a@1; unselected a@5; put a@3; wrote a@7; del a@5; put a@7",
         &expect![[r#"
@@ -101,7 +101,7 @@ fn what_is_not_selected_any_more_is_hidden_and_may_come_back() {
 }
 
 #[test]
-fn what_may_be_selected_or_not_is_seen_changed_if_it_is_seen() {
+fn a_write_of_unknown_selection_changes_only_visible_objects() {
     check(
         "list a@1; unclear a@5 b@6; put a@5; unclear a@7; del a@8; put b@9; unclear b@8",
         &expect![[r#"
@@ -150,7 +150,7 @@ fn a_list_covers_the_writes_before_it() {
 }
 
 #[test]
-fn a_server_that_has_lost_its_past_takes_the_writes_with_it() {
+fn own_writes_are_dropped_when_a_restored_server_has_lost_them() {
     check(
         "list a@5; wrote a@9; list @3 a@2",
         &expect![[r#"
