@@ -35,70 +35,69 @@ use crate::user::UserInfo;
 use crate::webhook_client::{WebhookClient, WebhookTransport};
 use crate::{bootstrap, controllers};
 
-/// Controllers that run besides the API itself.
+/// Controllers that the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Profile {
-    /// No controllers, as with controller-runtime's envtest: dependents stay when their owner is deleted, and a deleted
-    /// namespace stays `Terminating`.
+    /// No controllers, as in controller-runtime's envtest: dependents remain when their owner is deleted, and a deleted namespace remains
+    /// `Terminating`.
     #[default]
     Envtest,
-    /// Runs garbage collection and namespace deletion, creates a service account `default` in every namespace, counts the objects
-    /// that ResourceQuotas limit, removes the protection finalizers of deleted volumes and claims that are not in use, and
-    /// aggregates the rules of ClusterRoles such as `admin`, `edit` and `view`, which have none otherwise.
+    /// Controllers like those of a cluster. They collect garbage, empty deleted namespaces, create a service account `default` in every
+    /// namespace, and count the objects that ResourceQuotas limit. They also remove the protection finalizers of deleted volumes and claims
+    /// that are not in use, and aggregate the rules of ClusterRoles such as `admin`, `edit` and `view`, which have no rules otherwise.
     Dev,
 }
 
-/// Options of a server. The default is profile [`Envtest`](Profile::Envtest), seed 0 and the system's time.
+/// Options of a server. The defaults are profile [`Envtest`](Profile::Envtest), seed 0 and the time of the system.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// Controllers that run.
     pub profile: Profile,
-    /// Seed of UIDs and generated names: servers with equal seeds generate equal values for equal sequences of requests. Faults
-    /// with a probability draw from the seed too, independently of UIDs and names.
+    /// Seed of UIDs and generated names: servers with the same seed generate the same values for the same sequence of requests. Faults with
+    /// a probability also draw from the seed, independently of UIDs and names.
     pub seed: u64,
-    /// Epoch from which wall time advances with tokio's time. `None` is the system clock; in paused time it is one reading of
-    /// that clock, shared by all clocks of the process.
+    /// Epoch from which wall time advances with tokio's time. With `None`, wall time is that of the system clock. In paused time it then
+    /// starts from a single reading of that clock, which all clocks of the process share.
     pub epoch: Option<Epoch>,
-    /// Users that may connect over a socket. With `None` every client on this machine is admin.
+    /// Tokens and users of clients over sockets. With `None` every client on this machine is admin.
     pub tokens: Option<Tokens>,
-    /// Authorities of client certificates. With them, clients without credentials are anonymous, like with
-    /// [tokens](Self::tokens).
+    /// Authorities that sign client certificates. If set, clients without credentials are anonymous, as with [tokens](Self::tokens).
     #[cfg(feature = "tls")]
     pub client_authority: Option<ClientAuthority>,
-    /// Keys of service account tokens. Without them the server uses a secret of its own.
+    /// Keys of service account tokens. With `None` the server signs them with a secret of its own.
     #[cfg(feature = "tls")]
     pub service_account_keys: Option<ServiceAccountKeys>,
-    /// What users other than administrators may do. The default are the roles that are bound to them.
+    /// Access control of users other than administrators. By default they have the permissions of the roles that are bound to them.
     pub authorization: AuthorizationMode,
     /// Delay between deleting a namespace and deleting its contents, in profile [`Dev`](Profile::Dev). The default is zero;
-    /// kube-controller-manager waits 5 s. With 1 s or more, the namespace controller's writes are distinguishable from earlier
-    /// ones by the times in `managedFields`, which have whole seconds.
+    /// kube-controller-manager waits 5 s. With at least 1 s, the times in `managedFields`, which are whole seconds, distinguish writes of
+    /// the namespace controller from earlier writes.
     pub namespace_grace: Duration,
-    /// Age up to which old revisions are served. Watches, exact lists and continue tokens that begin before an older change are
-    /// answered with 410. The default is five minutes, as in clusters on etcd. Zero makes every paged list race with expiry,
-    /// for tests of clients.
+    /// Age up to which old revisions are served. Watches, exact lists and continue tokens that begin at an older revision are answered with
+    /// 410. The default is five minutes, as in clusters with etcd. With zero every paged list may expire before its next page, for tests of
+    /// clients.
     pub history_age: Duration,
     /// Time that Events are kept after their last change, like kube-apiserver's `--event-ttl`. The default is an hour.
     pub event_ttl: Duration,
-    /// Answers calls of webhooks within the process. The default is none: webhooks are called over sockets.
+    /// Answers calls of webhooks within the process. With `None`, the default, webhooks are called over sockets.
     pub webhook_transport: Option<Arc<dyn WebhookTransport>>,
-    /// Addresses of services by namespace and name, for webhooks that a `clientConfig` names by their service. Nothing routes
-    /// cluster IPs here. Services without an entry are reached at their EndpointSlices, or else at their cluster IP.
+    /// Addresses of services by namespace and name, for webhooks whose `clientConfig` names a service: the server has no network
+    /// with cluster IPs. A service without an entry is reached at the addresses in its EndpointSlices, or else at its cluster IP.
     pub service_addresses: BTreeMap<(String, String), SocketAddr>,
     /// Range of the cluster IPs of Services, like kube-apiserver's `--service-cluster-ip-range`. The default is `10.96.0.0/12`.
     pub service_range: ServiceRange,
-    /// Admission plugins that are switched on or off, whatever the [profile](Self::profile) says.
+    /// Admission plugins that are switched on or off, overriding the default of the [profile](Self::profile).
     pub admission_plugins: BTreeMap<AdmissionPlugin, Switch>,
 }
 
-/// Whether something runs.
+/// Whether a plugin runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
-    /// It runs.
+    /// The plugin runs.
     On,
-    /// It does not run.
+    /// The plugin does not run.
     Off,
 }
 
@@ -147,7 +146,7 @@ impl Options {
         self
     }
 
-    /// Accepts client certificates of these authorities. Callers in the process need none.
+    /// Sets the [authorities](Self::client_authority) of client certificates. Callers in the process need no certificate.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn client_authority(mut self, authority: ClientAuthority) -> Self {
@@ -155,7 +154,8 @@ impl Options {
         self
     }
 
-    /// Signs and verifies tokens of service accounts with given keys, so that others can verify them, and they outlive the server.
+    /// Sets the [keys](Self::service_account_keys) of service account tokens. With them tokens outlive the server, and other programs can
+    /// verify them.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
@@ -226,8 +226,8 @@ impl Options {
         self
     }
 
-    /// Sets the epoch from which wall time advances, for timestamps that are equal in every run. Servers and operators with one
-    /// epoch show equal times.
+    /// Sets the epoch from which wall time advances, so that timestamps are equal in every run. Servers and operators with the same epoch
+    /// show the same time.
     #[must_use]
     pub fn epoch(mut self, epoch: Epoch) -> Self {
         self.epoch = Some(epoch);
@@ -256,10 +256,10 @@ impl Options {
     }
 }
 
-/// A running API server. Clones are handles of the same server.
+/// A running API server. A clone is a handle to the same server.
 ///
-/// The state is in memory. When the last handle, service and listener are dropped, the controllers stop and the state is
-/// lost, unless it is also [in a data file](Self::open).
+/// The state is in memory. When the last handle, service and listener are dropped, the controllers stop and the state is lost, unless the
+/// server was started with a data file ([`open`](Self::open)).
 #[derive(Clone)]
 pub struct ApiServer {
     core: Arc<Core>,
@@ -273,8 +273,8 @@ impl fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a server with the objects that every kube-apiserver makes: namespaces, roles, priorities, the Service
-    /// `kubernetes`. It is ready when this returns.
+    /// Starts a server with the objects that every kube-apiserver creates: namespaces, roles, priorities, the Service `kubernetes`. The
+    /// server is ready when this function returns.
     ///
     /// # Panics
     /// Outside of a tokio runtime with timers.
@@ -286,13 +286,13 @@ impl ApiServer {
 
     /// Starts a server that keeps its objects in a data file.
     ///
-    /// Objects of an earlier server with this file are restored, with their UIDs and resource versions. A new file starts like
-    /// [`start`](Self::start). Watches and lists that continue from before the restart are answered with 410. Reading the file
-    /// blocks the caller. The file is released when the last handle, service and listener are dropped; the task behind a
-    /// `kube::Client` ends a moment after its last clone.
+    /// Objects that an earlier server stored in this file are restored, with their UIDs and resource versions. With a new file the server
+    /// starts like [`start`](Self::start). Watches and lists that continue from before the restart are answered with 410. Reading the file
+    /// blocks the calling thread. The file is released when the last handle, service and listener are dropped. The task behind a
+    /// `kube::Client` ends a moment after the client's last clone.
     ///
     /// # Errors
-    /// [`DataFileError`] names the file and the remedy; the file is unchanged.
+    /// [`DataFileError`] names the file and the cure; the file is unchanged.
     ///
     /// # Panics
     /// Outside of a tokio runtime with timers.
@@ -345,7 +345,7 @@ impl ApiServer {
             WebhookClient::new(options.webhook_transport),
             Arc::clone(&services),
         ));
-        // Before the bootstrap and the controllers, which then find all resources served.
+        // Definitions come before the bootstrap and the controllers, which then find all resources served.
         definitions.restore(&cluster);
         roles.restore(&cluster);
         services.restore(&cluster);
@@ -383,8 +383,7 @@ impl ApiServer {
         ApiService::new(Arc::clone(&self.core))
     }
 
-    /// Like [`service`](Self::service), but requests without credentials come from `user`, with the permissions that roles grant
-    /// it.
+    /// Like [`service`](Self::service), but requests without credentials come from `user`, with the permissions that roles grant to `user`.
     ///
     /// ```
     /// # use kube_apiserver_embedded::{ApiServer, Options, UserInfo};
@@ -403,7 +402,7 @@ impl ApiServer {
         self.service().with_user(user)
     }
 
-    /// Records the requests from now on, with their users and the permissions that they need: see [`audit`](crate::audit).
+    /// Records requests from now on, with their users and the permissions that they need (see [`audit`](crate::audit)).
     #[must_use]
     pub fn audit(&self) -> AuditLog {
         let log = AuditLog::default();
@@ -411,8 +410,8 @@ impl ApiServer {
         log
     }
 
-    /// Sends the audit event of every request to `sink`, from now on and until the sink is dropped: the server holds a weak reference
-    /// to it.
+    /// Sends the audit event of every request to `sink`, from now on and until the sink is dropped. The server holds only a weak reference
+    /// to the sink.
     pub fn audit_to(&self, sink: &Arc<impl AuditSink + 'static>) {
         self.core.server.context.audit.add(Arc::clone(sink) as Arc<dyn AuditSink>);
     }
@@ -423,28 +422,27 @@ impl ApiServer {
         self.core.server.cluster.clock.epoch()
     }
 
-    /// Returns the components that requests pass, and the state of the cluster.
+    /// Returns the components through which requests pass, and the state of the cluster.
     #[cfg(test)]
     pub(crate) fn parts(&self) -> (Arc<Context>, Arc<ClusterState>) {
         (Arc::clone(&self.core.server.context), Arc::clone(&self.core.server.cluster))
     }
 
-    /// Returns the handle to inject faults: rules can be added and removed while the server runs.
+    /// Returns a handle for fault injection. Rules can be added and removed while the server runs.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.core.server.faults()
     }
 
-    /// Holds back or releases the garbage collector and the protection of volumes, which otherwise act after each commit. For
-    /// simulations.
+    /// Holds or releases the garbage collector and the protection of volumes, which otherwise act after each commit. For simulations, which
+    /// decide when they act.
     #[doc(hidden)]
     pub fn hold_controllers(&self, held: bool) {
         self.core.server.cluster.hold_controllers(held);
     }
 
-    /// Calls `observe` for each commit from now on, within the call that made it: writes of clients and of the server's own
-    /// controllers. Returns `false`, and changes nothing, if there is an observer already. For simulations; it must not call the
-    /// server.
+    /// Calls `observe` for each commit from now on, whether of a client or of the server's own controllers, inside the call that commits.
+    /// `observe` must not call the server. Returns `false`, and changes nothing, if there already is an observer. For simulations.
     #[doc(hidden)]
     #[must_use]
     pub fn observe_commits(&self, observe: impl Fn(&Commit) + Send + Sync + 'static) -> bool {

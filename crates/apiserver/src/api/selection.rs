@@ -12,7 +12,7 @@ use crate::store::{Event, Key, State, Stored, Traits};
 pub(crate) struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
-    /// The only name that can match, from the URL of a deprecated watch.
+    /// The only name that can match. It comes from the path of a deprecated watch of a single object.
     name: Option<String>,
 }
 
@@ -39,8 +39,8 @@ impl Selection {
             && (self.is_about_place() || self.matches_traits(&self.traits(served, stored)))
     }
 
-    /// Whether the object matches in its state before or after an event, which is `stored` in the version of `served`. The
-    /// selector values of an event are computed once for all watches.
+    /// Whether the object matches in its state before or after an event; `stored` is this state in the version of `served`. The selector
+    /// values of an event are computed once for all watches.
     pub(crate) fn matches_event(
         &self,
         served: &ServedKind,
@@ -58,7 +58,7 @@ impl Selection {
                 ))
     }
 
-    /// Whether the conditions on the key match, as when a single object is watched.
+    /// Whether the conditions on name and namespace match, as when a single object is watched.
     pub(crate) fn matches_place(&self, key: &Key) -> bool {
         self.name.as_deref().is_none_or(|name| name == key.name())
             && self.fields.matches_place(key.namespace(), key.name())
@@ -72,8 +72,7 @@ impl Selection {
         self.labels.matches_map(&traits.labels) && self.fields.matches_values(&traits.fields)
     }
 
-    /// Computes only the values that this selection needs. Most need labels alone, which are read without parsing
-    /// the object.
+    /// Computes only the values that this selection needs. Most selections need only labels, which are read without parsing the object.
     fn traits(&self, served: &ServedKind, stored: &Stored) -> Traits {
         if self.fields.is_about_place() {
             Traits::new(stored.document.labels(), Vec::new())

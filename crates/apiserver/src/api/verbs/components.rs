@@ -1,4 +1,4 @@
-//! ComponentStatuses: the health of the components of a control plane. They are not stored, so they have neither a uid nor a
+//! ComponentStatuses: the health of the components of a control plane. They are computed and not stored, so they have neither a UID nor a
 //! revision, and cannot be watched.
 
 use kube_apimachinery::status::ApiError;
@@ -13,8 +13,8 @@ use crate::request::accept::View;
 use crate::request::query::ListOptions;
 use crate::store::{Key, Stored};
 
-/// Components, and whether they are part of this server. Its store takes the place of etcd; the others are separate programs,
-/// which it does not probe.
+/// Components, and whether they are part of this server. The store takes the place of etcd. The others are separate programs, which this
+/// server does not probe.
 const COMPONENTS: [(&str, bool); 3] = [("scheduler", false), ("controller-manager", false), ("etcd-0", true)];
 
 /// Whether this is the table of ComponentStatuses.

@@ -1,7 +1,7 @@
 //! Connections to nodes, pods and services: `exec`, `attach`, `portforward` and `proxy`.
 //!
-//! Admission plugins review the parameters of a connection. Then the request is answered as by a kube-apiserver that reaches neither
-//! kubelets nor pods: with its errors where there is no target, else with 501.
+//! Admission plugins review the parameters of a connection. Then the request is answered as by a kube-apiserver that can reach neither
+//! kubelets nor pods: with kube-apiserver's error if there is no target, otherwise with 501.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::status::ApiError;
@@ -16,7 +16,7 @@ use crate::store::Key;
 /// Reviews the connection of the request.
 ///
 /// # Errors
-/// Always: that of a plugin, or the reason why there is no connection.
+/// Always: the error of a plugin, or the reason why there is no connection.
 pub(crate) async fn run(call: &Call, kind: &str) -> Result<Reply, ApiError> {
     if call.query.get("dryRun").is_some() {
         return Err(ApiError::bad_request("dryRun is not supported"));
@@ -44,8 +44,8 @@ pub(crate) async fn run(call: &Call, kind: &str) -> Result<Reply, ApiError> {
     })
 }
 
-/// Returns the parameters of the query, and of the path below `proxy`, as an object of this kind. Parameters without a value of their
-/// type's zero are left out, as Go does.
+/// Returns the parameters in the query, and the path below `proxy`, as an object of this kind. As in Go, parameters with the zero of their
+/// type are omitted.
 fn parameters(call: &Call, kind: &str) -> Result<Value, ApiError> {
     let query = &call.query;
     let mut fields = Map::new();
@@ -91,7 +91,7 @@ fn parameters(call: &Call, kind: &str) -> Result<Value, ApiError> {
     Ok(Value::Object(fields))
 }
 
-/// Returns why there is no stream to a pod: `exec`, `attach` and `portforward`.
+/// Returns the reason why there is no stream to a pod (`exec`, `attach` and `portforward`).
 fn stream(call: &Call, parameters: &Value) -> ApiError {
     let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let Some(stored) = stored else {
@@ -154,7 +154,7 @@ fn proxy_to_service(call: &Call) -> ApiError {
     let unavailable = |why: String| ApiError::new(503, "ServiceUnavailable", why);
     let key = Key::new(&call.path.namespace, target.name);
     let mut port = target.port.to_owned();
-    // The number of a port stands for its name.
+    // A port may be given by its number instead of its name.
     if let Ok(number) = target.port.parse::<i64>() {
         let Some(stored) = call.cluster.read(|store| store.get(call.served.storage(), &key).cloned()) else {
             return ApiError::not_found("", "services", target.name);
@@ -191,7 +191,7 @@ fn proxy_to_service(call: &Call) -> ApiError {
     }
 }
 
-/// Whether a text is an address that kube-apiserver proxies to.
+/// Whether a text is an address to which kube-apiserver proxies.
 fn is_global_unicast(address: &str) -> bool {
     use std::net::IpAddr;
     address.parse().is_ok_and(|address| match address {

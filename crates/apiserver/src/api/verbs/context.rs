@@ -1,4 +1,4 @@
-//! Components that requests pass, besides the state of the cluster.
+//! Components of the server through which requests pass, besides the state of the cluster.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::api::conversion::Converter;
 use crate::api::impersonation::Impersonation;
 use crate::faults::Injector;
 
-/// Components that requests pass.
+/// Components of the server through which requests pass.
 pub(crate) struct Context {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<Authorizer>,

@@ -1,4 +1,4 @@
-//! Conversion of the objects of a request by a webhook, see [`conversion`](crate::api::conversion).
+//! Conversion of the objects of a request by a webhook (see [`conversion`](crate::api::conversion)).
 
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ impl Call {
         self.context.converter.document(&self.cluster, &self.served, object).await
     }
 
-    /// Returns the result of a dry run, which may lose fields like an object that is stored in another version.
+    /// Returns the object that a write would have stored, for a dry run. It may lose fields, like an object that is stored in another
+    /// version.
     ///
     /// # Errors
     /// 500 if a webhook has to convert the object and fails.
@@ -55,7 +56,8 @@ impl Call {
         self.context.converter.round_trip(&self.cluster, &self.served, object).await
     }
 
-    /// Returns the result of a computation that needs objects in other versions, see [`Memo`](crate::api::conversion::Memo).
+    /// Runs a computation that needs objects in other versions, until all conversions are known (see
+    /// [`Memo`](crate::api::conversion::Memo)).
     ///
     /// # Errors
     /// Those of the computation.
@@ -65,15 +67,15 @@ impl Call {
     ) -> Result<T, ApiError> {
         loop {
             let outcome = compute();
-            // Ends, because the number of conversions of a request is limited.
+            // The loop ends, because the number of conversions per request is limited.
             if outcome.is_ok() || !self.conversions.fill(&self.cluster, &self.served).await {
                 return outcome;
             }
         }
     }
 
-    /// Makes the manager of a write the owner of the changed fields, for a kind with a webhook. If a conversion fails, nothing owns
-    /// anything afterwards, as in kube-apiserver.
+    /// Makes the manager of a write the owner of the changed fields, for a kind with a webhook. If a conversion fails, no field has an
+    /// owner afterwards, as in kube-apiserver.
     pub(crate) async fn track_converted(
         &self,
         old: Option<&Value>,

@@ -1,4 +1,4 @@
-//! POST, and the creation of an object by an apply or by a PUT to a missing object.
+//! POST, and creation by an apply or by a PUT if the object does not exist.
 
 use bytes::Bytes;
 use kube_apimachinery::metadata::{self, OwnersFrom};
@@ -14,7 +14,7 @@ use crate::request::query::{Write, WriteOptions, parse_uint};
 use crate::state::Refused;
 use crate::store::{Change, Key, Store, Stored};
 
-/// Number of names tried for one `generateName`.
+/// Maximum number of names that are generated for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
@@ -51,12 +51,12 @@ pub(crate) async fn create(
 ) -> Result<Created, ApiError> {
     let (served, namespace) = (&call.served, &call.path.namespace);
     let name = metadata::text(&object, "name").to_owned();
-    // An early refusal: `commit` checks the definition again, under the lock of the store.
+    // An early check. `commit` checks the definition again, under the lock of the store.
     if call.cluster.read(|store| has_terminating_definition(served, store)) {
         return Err(terminating_definition(call, &name));
     }
     object_meta::wipe(&mut object);
-    // Before plugins and the kind itself set fields, which have no owner.
+    // Ownership is tracked before plugins and the kind set further fields, which have no owner.
     if ownership == update::Ownership::Tracked {
         update::track(call, None, &mut object, options, "").await;
     }
@@ -73,7 +73,7 @@ pub(crate) async fn create(
     object_meta::begin(call, &mut object);
     let generate =
         metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
-    // With a name in the object, the first attempt decides.
+    // If the object has a name, the first attempt decides.
     for _ in 0..NAME_ATTEMPTS {
         let mut candidate = if generate { object.clone() } else { object.take() };
         if let Some(name) = object_meta::generated_name(call, &candidate) {
@@ -83,7 +83,7 @@ pub(crate) async fn create(
         let _reserved = call.cluster.allocate(served, None, &mut candidate)?;
         prepare(call, &mut candidate)?;
         if !call.path.name.is_empty() {
-            // A PUT or PATCH, which so far needed permission for its own verb only.
+            // A PUT or PATCH has only been checked for permission of its own verb so far.
             call.authorize("create")?;
         }
         let named =
@@ -107,7 +107,7 @@ pub(crate) async fn create(
             return Err(exists(call, namespace, metadata::text(&candidate, "name")));
         }
     }
-    // Like kube-apiserver, without any of the names that were tried.
+    // As in kube-apiserver, the message contains none of the generated names.
     let mut error = ApiError::already_exists(&served.resource.group, &served.resource.plural, "");
     error = ApiError::new(
         409,
@@ -117,8 +117,7 @@ pub(crate) async fn create(
     Err(error.with_details("", &served.resource.group, &served.resource.plural).with_retry_after(1))
 }
 
-/// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and texts that
-/// are not numbers.
+/// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and text that is no number.
 fn has_revision(object: &Value) -> bool {
     parse_uint(metadata::text(object, "resourceVersion")).is_ok_and(|revision| revision != 0)
 }
@@ -144,7 +143,7 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Stores the object; `None` if the name is taken.
+/// Stores the object. Returns `None` if the name is taken.
 async fn commit(
     call: &Call,
     attributes: &Attributes<'_>,
@@ -190,7 +189,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     let resource = &call.served.resource;
     let registry = call.cluster.registry();
     let now = registry.get(&resource.group, &resource.version, &resource.plural);
-    // A later definition of the same name defines other objects.
+    // A later definition of the same name does not count: it defines other objects.
     let is_same = |now: &ServedKind| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
     if definition(store, custom).is_some() && now.is_some_and(|now| is_same(now)) {
         return Ok(());
@@ -199,7 +198,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
 }
 
-/// Whether the definition of a custom kind is being deleted. Its objects can be read until they are gone.
+/// Whether the definition of a custom kind is being deleted. The objects can be read until they are deleted.
 fn has_terminating_definition(served: &ServedKind, store: &Store<StorageKey>) -> bool {
     let definition = served.custom.as_ref().and_then(|custom| definition(store, custom));
     definition.is_some_and(|definition| definition.document.is_terminating())
@@ -222,10 +221,10 @@ mod tests {
     use serde_json::json;
 
     #[tokio::test]
-    async fn a_name_is_generated_eight_times_and_then_given_up() {
+    async fn a_name_is_generated_at_most_eight_times() {
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";
         let (server, twin) = (testing::server(), testing::server());
-        // Draw the same values from a twin: a UID for each object, then the names of the last one.
+        // A second generator with the same seed draws the same values: a UID for each object, then the names of the last one.
         for _ in 0..=NAME_ATTEMPTS {
             twin.uid();
         }
@@ -245,7 +244,7 @@ mod tests {
 
     /// Observed with kube-apiserver v1.36.3.
     #[tokio::test]
-    async fn a_new_object_has_no_revision_as_far_as_the_storage_is_asked() {
+    async fn a_resource_version_of_a_new_object_is_refused_as_by_the_storage() {
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";
         let server = testing::server();
         let create = |name: &str, revision: &str, query: &str| {

@@ -29,7 +29,7 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     delete(call, &options, Reviewed::ByName).await
 }
 
-/// Deletes the objects that a list with these options would return, one at a time, and returns that list as it was before.
+/// Deletes the objects of a list with these options, one at a time. Returns the list as it was before.
 pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
     let listed = ListOptions::of_list(&call.query)?;
@@ -48,7 +48,7 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
         key.name().clone_into(&mut item.path.name);
         match delete(&item, &options, Reviewed::InCollection).await {
             Ok(_) => deleted.push((key, stored)),
-            // Deleted by another client meanwhile, which is fine.
+            // Another client deleted the object meanwhile.
             Err(error) if error.code() == 404 => {}
             Err(error) => return Err(error),
         }
@@ -88,14 +88,14 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     DeleteOptions::read(&call.query, Some(&value))
 }
 
-/// Form in which admission plugins see a deletion.
+/// Form in which admission plugins receive a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reviewed {
-    /// With the name of the object.
+    /// With the name of the object: a deletion of one object.
     ByName,
-    /// Without a name, which the request does not have.
+    /// Without a name, because the request for a collection has none.
     InCollection,
-    /// Not at all: the deletion carries out a request that has been reviewed.
+    /// Not reviewed: the deletion carries out a request that has been reviewed.
     Before,
 }
 
@@ -112,7 +112,7 @@ pub(crate) async fn delete(
         let stored = stored.ok_or_else(|| call.not_found())?;
         let shown = call.converted_now(Arc::clone(&stored)).await?;
         let old = served.value(&shown);
-        // In each round: the name may have passed to another object meanwhile.
+        // Checked in each round, because another object may have the name by now.
         check_preconditions(call, options, &old)?;
         let grace = deletion::grace_period(served, options.grace_period_seconds, &old);
         if grace == Grace::Pending {
@@ -121,7 +121,7 @@ pub(crate) async fn delete(
         review(call, options, &grace, reviewed, &old).await?;
         let finalizers = wanted_finalizers(call, options, &old);
         let (new, held) = deletion::begin(&call.cluster, served, &old, &finalizers, &grace);
-        // As in Kubernetes, where only the deprecated field `orphanDependents` leads to 202: other clients expect 200.
+        // As in kube-apiserver, only the deprecated field `orphanDependents` leads to 202. Other clients expect 200.
         let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
         // A repeated deletion changes nothing and needs no commit.
         if held && new == old {
@@ -136,7 +136,7 @@ pub(crate) async fn delete(
             let Ok(marked) = deletion::mark_only(&call.cluster, served, &key, revision, document()) else {
                 continue;
             };
-            // kube-apiserver shows the plugins such an object twice: when it is marked and when it is removed.
+            // kube-apiserver calls the plugins twice for such an object: when it is marked as deleted, and when it is removed.
             (revision, marking) = (marked.revision, Grace::None);
             let marked = with_revision(&new, revision);
             review(call, options, &Grace::Seconds(0), reviewed, &marked).await?;
@@ -165,8 +165,8 @@ async fn review(
     if reviewed == Reviewed::Before {
         return Ok(());
     }
-    // Options as the kind completes them: the grace period, and the UID of a namespace or a definition, which may not pass to
-    // another object of its name while it is deleted.
+    // The options are those that the kind completes: with the grace period, and for a namespace or a definition with its UID, so that the
+    // deletion never continues with another object of that name.
     let mut complete = options.clone();
     if let Grace::Seconds(seconds) = grace {
         complete.grace_period_seconds = Some(*seconds);
@@ -184,7 +184,7 @@ async fn review(
     admission.validate(&attributes, None).await
 }
 
-/// Responds with the object if it stays or if its kind requires that, else with a `Status`.
+/// Responds with the object if it still exists or if its kind requires that, otherwise with a `Status`.
 fn answer(call: &Call, code: u16, held: bool, new: &Value, revision: u64) -> Result<Reply, ApiError> {
     if !held && !call.served.resource.rules.returns_deleted_object {
         return Ok(reply::deleted(call, &call.path.name, metadata::text(new, "uid")));
@@ -192,7 +192,7 @@ fn answer(call: &Call, code: u16, held: bool, new: &Value, revision: u64) -> Res
     reply::object(call, code, with_revision(new, revision))
 }
 
-/// Returns the object as it is at a revision.
+/// Returns the object with this revision.
 fn with_revision(object: &Value, revision: u64) -> Value {
     let mut object = object.clone();
     metadata::of(&mut object).insert("resourceVersion".to_owned(), json!(revision.to_string()));
@@ -223,7 +223,7 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Res
     Ok(())
 }
 
-/// Checks the preconditions of the deletion of a definition, which has other messages.
+/// Checks the preconditions for deleting a definition, whose messages differ from those of other kinds.
 fn check_definition_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     for (name, field, wanted) in
         [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)]
@@ -238,8 +238,8 @@ fn check_definition_preconditions(call: &Call, options: &DeleteOptions, old: &Va
     Ok(())
 }
 
-/// Returns the finalizers according to the propagation policy. Without one in the options, finalizers on the object determine
-/// the policy, then the default of the kind.
+/// Returns the finalizers that the propagation policy requires. If the options have no policy, finalizers of the object determine it, or
+/// else the default of the kind.
 fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<String> {
     let existing = metadata::finalizers(old);
     let policy = match (options.orphan_dependents, options.propagation) {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_without_time_to_end_is_marked_before_it_goes() {
+    async fn a_pod_without_grace_period_is_marked_before_it_is_removed() {
         let server = testing::server();
         let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         testing::create(&server, PODS, &pod).unwrap();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_runs_is_marked_again_when_its_time_is_taken_away() {
+    async fn a_running_pod_is_marked_again_when_its_grace_period_is_shortened() {
         let server = testing::server();
         let pod = json!({
             "metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},

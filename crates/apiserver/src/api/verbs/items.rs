@@ -1,8 +1,8 @@
 //! Iterates over the objects of a list.
 //!
-//! A list is generated while its client reads it, so the remaining objects are not held: they are found again in the
-//! snapshot, from the key at which the list stopped. Only the first objects, which are all of most lists, are held, so that
-//! their selectors are evaluated once.
+//! A list is generated while its client reads it. To hold little memory, only the first objects are kept, so that their selectors are
+//! evaluated once; most lists have no more. The remaining objects are looked up again in the snapshot, from the key at which the list
+//! stopped.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::api::selection::Selection;
 use crate::kind::registry::ServedKind;
 use crate::store::{Key, Snapshot, Stored};
 
-/// Maximum number of objects held. Clients request pages of 500.
+/// Maximum number of objects that are held. Clients usually request pages of 500.
 pub(super) const HELD: usize = 1000;
 
 /// Remaining objects of a list.
 #[derive(Clone)]
 pub(crate) struct Items {
     held: Arc<[(Key, Arc<Stored>)]>,
-    /// Number of held objects that were listed.
+    /// Number of held objects that were already listed.
     listed: usize,
     rest: Option<Walk>,
 }
@@ -42,12 +42,12 @@ impl Items {
         Self { held: held.into(), listed: 0, rest }
     }
 
-    /// Returns the size of the held objects in bytes, with `around` bytes for each.
+    /// Returns the size of the held objects in bytes, with `around` bytes in addition for each.
     pub(super) fn held_bytes(&self, around: usize) -> usize {
         self.held.iter().map(|(_, stored)| stored.document.len() + around).sum()
     }
 
-    /// Lists objects until `list` breaks; returns whether all are listed.
+    /// Passes objects to `list` until it breaks. Returns whether all objects were listed.
     pub(super) fn each(&mut self, mut list: impl FnMut(&Key, &Arc<Stored>) -> ControlFlow<()>) -> bool {
         while let Some((key, stored)) = self.held.get(self.listed) {
             self.listed += 1;
@@ -57,7 +57,7 @@ impl Items {
         }
         let is_over = self.rest.as_mut().is_none_or(|walk| walk.each(list));
         if is_over {
-            // Release the snapshot.
+            // All objects are listed, so the snapshot is released.
             self.rest = None;
         }
         is_over

@@ -1,10 +1,10 @@
 //! Responses to lists, in the requested encoding and view.
 //!
-//! A small response is built at once. A large one is generated while its client reads it, so that many clients of large lists
-//! hold no more than a chunk each, and the shared snapshot.
+//! A small response is built at once. A large one is generated while its client reads it, so that each of many clients holds only one
+//! chunk, besides the snapshot that they share.
 //!
-//! A protobuf list begins with its length, so the objects of a large one are encoded twice: first to determine their lengths,
-//! then to be sent. The length is cached with each object, so that later lists only encode changed objects twice.
+//! A protobuf list begins with its length. The objects of a large list are therefore encoded twice: first to determine the length, then to
+//! be sent. The length of each object is cached, so that later lists encode only changed objects twice.
 
 use std::iter;
 use std::num::NonZeroU32;
@@ -27,7 +27,7 @@ use crate::request::accept::{Accept, Encoding, View};
 use crate::response::ResponseBody;
 use crate::store::Stored;
 
-/// Size of a chunk of a large response in bytes.
+/// Size of a chunk of a large response, in bytes.
 const PIECE: usize = 64 << 10;
 /// Estimated bytes around the text of an object.
 const AROUND_ITEM: usize = 160;
@@ -40,7 +40,7 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
     let form = Form::of(call)?;
     let content_type = form.content_type();
     let metadata = meta.to_json(&call.served);
-    // A protobuf message begins with its length, which is known once the items are.
+    // A protobuf message begins with its length, which is only known when all items are.
     let is_sized = form.message.is_some();
     let (mut out, mut tail) = if is_sized { Default::default() } else { form.frame(&metadata, 0) };
     let begins = out.len();
@@ -73,7 +73,7 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
 struct Rest {
     form: Form,
     items: Items,
-    /// Bytes after the items; `None` once they were written.
+    /// Bytes after the items; `None` once they are written.
     tail: Option<Vec<u8>>,
 }
 
@@ -102,7 +102,7 @@ struct Form {
     accept: Accept,
     /// Set for protobuf.
     message: Option<ListMessage>,
-    /// Key of an object's cached protobuf length: identifies the served version, and whether only metadata is encoded.
+    /// Key of the cached protobuf length of an object: identifies the served version, and whether only metadata is encoded.
     encoded_as: Option<NonZeroU32>,
     /// Options for the table view.
     table: table::Options,
@@ -152,15 +152,15 @@ impl Form {
             head.extend_from_slice(format!("\"{list}\":[").as_bytes());
             return (head, b"]}".to_vec());
         }
-        // No other line can be equal, because everything inside the document is indented.
+        // Lines of other content differ, because everything inside the document is indented.
         let whole = yaml::write(&document);
         let (head, tail) = whole.split_once(&format!("\n{list}: []\n")).unwrap_or((&whole, ""));
         (format!("{head}\n{list}:\n").into_bytes(), tail.as_bytes().to_vec())
     }
 
-    /// Returns the whole list, if it is empty.
+    /// Returns a list without items.
     fn without_items(&self, metadata: &Value) -> Vec<u8> {
-        // Go's nil slice: only metadata lists of custom resources have it.
+        // Go's nil slice, which only metadata lists of custom resources have.
         let is_nil = self.accept.view == View::MetadataList && self.served.is_custom();
         if self.message.is_none() && (is_nil || self.accept.encoding == Encoding::Yaml) {
             let whole = self.document(metadata, &if is_nil { Value::Null } else { json!([]) });
@@ -199,10 +199,10 @@ impl Form {
         }
     }
 
-    /// Appends an item; `separate` if another precedes it.
+    /// Appends an item. `separate` means that another item precedes it.
     fn write(&self, out: &mut Vec<u8>, stored: &Stored, separate: bool) {
         if let Some(message) = &self.message {
-            // A metadata view's message has no fields for the rest of the object, so that rest is skipped.
+            // The message of a metadata view has no fields for the rest of the object, which is skipped.
             let begins = out.len();
             message.write_item(out, &self.served.text(stored, stored.revision));
             if let Some(form) = self.encoded_as {
@@ -296,7 +296,7 @@ mod tests {
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
     #[tokio::test]
-    async fn the_length_of_an_object_in_protobuf_is_reckoned_once_and_for_each_form() {
+    async fn the_protobuf_length_of_an_object_is_computed_once_per_form() {
         let server = testing::server();
         let data = "x".repeat(10 << 10);
         for number in 0..40 {
@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(known, Some(item.len()));
         }
 
-        // Cache a wrong length to show that it is used. A length of another form is not used.
+        // A wrong length in the cache shows that the cache is used, and that the length of another form is not.
         let last = objects.last().unwrap();
         last.remember_length(encoded_as, last.length_in(encoded_as).unwrap() + 1);
         let second = list(&call).await;

@@ -1,5 +1,5 @@
-//! GET of `/log`. No kubelet runs the containers: the log of a pod without a node is empty, and for other pods the kubelet of the
-//! node cannot be reached.
+//! GET of `/log`. No containers run here: the log of a pod without a node is empty, and for other pods the kubelet of the node cannot be
+//! reached.
 
 use kube_apimachinery::status::ApiError;
 

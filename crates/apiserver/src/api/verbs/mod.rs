@@ -1,9 +1,9 @@
 //! Execution of requests: one module per verb, and shared code.
 //!
-//! Each verb is a function of a [`Call`]. Reads are synchronous; writes only wait for admission plugins
-//! ([`admission`](crate::api::admission), which lists the order of all stages). Other waiting (for a body, for a future
-//! revision, for events of a watch) is in [`dispatch`](crate::http::dispatch) and in [`watch`]. Writes compute their result outside
-//! the store's lock and start over if the object changed meanwhile.
+//! Each verb is a function of a [`Call`]. Reads are synchronous, unless a webhook converts the objects. Writes wait only for admission
+//! plugins ([`admission`](crate::api::admission), which lists the order of all stages) and conversions. Waiting for a body, for a future
+//! revision or for events of a watch takes place in [`dispatch`](crate::http::dispatch) and in [`watch`]. Writes compute their result
+//! outside the store's lock, and start again if the object changed meanwhile.
 
 pub(crate) mod actions;
 pub(crate) mod components;
@@ -58,7 +58,7 @@ use crate::state::ClusterState;
 use crate::store::{Key, Past, Store};
 use crate::user::UserInfo;
 
-/// Maximum number of attempts of a write that conflicts with others. Each conflict means that another write succeeded.
+/// Maximum number of attempts of a write that conflicts with other writes. Each conflict means that another write succeeded.
 pub(crate) const RETRIES: usize = 64;
 
 /// A request for a served resource.
@@ -74,13 +74,13 @@ pub(crate) struct Call {
     pub(crate) user_agent: String,
     /// User that sends the request.
     pub(crate) user: Arc<UserInfo>,
-    /// What the user may do besides the request.
+    /// Answers whether the user may perform actions besides the request.
     pub(crate) permissions: Permissions,
     /// Warnings for the client, which all stages of the request share.
     pub(crate) warnings: Warnings,
-    /// Fault: an old state for reads that accept any state.
+    /// Old state for reads that accept any state; set by a fault.
     pub(crate) stale: Option<Stale>,
-    /// Conversions by a webhook that the request has needed so far.
+    /// Conversions that the request has needed so far.
     pub(crate) conversions: Arc<Memo>,
 }
 
@@ -89,8 +89,7 @@ impl Call {
         Key::new(&self.path.namespace, &self.path.name)
     }
 
-    /// Returns the state of the collection for a read that accepts any state: the current one, unless a fault asks for an
-    /// old one.
+    /// Returns the state of the collection for a read that accepts any state: the current state, or an old one if a fault requires it.
     pub(crate) fn any_state(&self, store: &Store<StorageKey>) -> Past {
         let storage = self.served.storage();
         let past = self.stale.map(|stale| {
@@ -124,12 +123,12 @@ impl Call {
         if end == 0 { "unknown".to_owned() } else { name[..end].to_owned() }
     }
 
-    /// Returns the circumstances of this write for the strategy of its kind.
+    /// Returns the context of this write for the strategy of its kind.
     pub(crate) fn write_context(&self) -> WriteContext<'_> {
         WriteContext { user: &self.user, now: self.cluster.clock.now() }
     }
 
-    /// Returns the attributes of this request for admission.
+    /// Returns the attributes of this request, for admission.
     pub(crate) fn attributes<'a>(
         &'a self,
         options: OperationOptions<'a>,
@@ -153,7 +152,7 @@ impl Call {
         }
     }
 
-    /// Returns this request as if its path belonged to another builtin kind, which the bodies of some subresources have.
+    /// Returns this request as if its path belonged to another builtin kind, as the bodies of some subresources do.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str, schema: Arc<Schema>) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resource = Resource {
@@ -213,7 +212,7 @@ impl Call {
         if validation != FieldValidation::Ignore {
             let unknown = served.schema.unknown_fields(object);
             if served.is_custom() {
-                // The decoder finds duplicates, the schema after it unknown fields.
+                // The decoder finds duplicate fields, then the schema unknown ones.
                 strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
             } else {
                 strict = decode::complaints(bytes, strict, unknown);

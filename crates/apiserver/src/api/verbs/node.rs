@@ -1,4 +1,4 @@
-//! Access to the kubelets of nodes, which this server does not have: pods have no processes here.
+//! Kubelets of nodes, which this server cannot reach: pods have no processes here.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::status::ApiError;
@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::Call;
 use crate::store::Key;
 
-/// Returns the error of a request that needs the kubelet of a node. kube-apiserver's message for a missing node names the resource
-/// of the request.
+/// Returns the error for a request that needs the kubelet of a node. If the node is missing, kube-apiserver's message names the resource of
+/// the request.
 pub(super) fn unreachable(call: &Call, node: &str) -> ApiError {
     let resource = &call.served.resource;
     let nodes = call.cluster.registry().get("", "v1", "nodes").cloned();
@@ -24,17 +24,17 @@ pub(super) fn unreachable(call: &Call, node: &str) -> ApiError {
     }
     let subresource = &call.path.subresource;
     let why = format!(
-        "{}/{subresource}: node {} has no kubelet that this server could ask",
+        "{}/{subresource}: node {} has no kubelet that this server can reach",
         resource.plural,
         quote(node)
     );
     ApiError::new(501, "NotImplemented", why)
 }
 
-/// Checks the name of a container, which requests to a pod with one container may omit.
+/// Checks the name of a container. Requests to a pod with one container may omit it.
 ///
 /// # Errors
-/// 400 if the pod has no such container, or several and none is named.
+/// 400 if the pod has no such container, or if the pod has several and none is named.
 pub(super) fn check_container(call: &Call, pod: &Value, wanted: &str) -> Result<(), ApiError> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let names = |list: &str| {

@@ -8,10 +8,10 @@ use super::Call;
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::Generation;
 
-/// Maximum length of the prefix from `generateName`, so that generated names fit into a label.
+/// Maximum length of the prefix from `generateName`, in bytes, so that generated names are not longer than a label.
 const MAX_PREFIX: usize = 58;
 
-/// Compares the namespace in the body with that in the URL; sets an empty one.
+/// Compares the namespace in the body with that in the URL. An empty one is set.
 ///
 /// # Errors
 /// 400 if they differ.
@@ -27,7 +27,7 @@ pub(crate) fn reconcile_namespace(
     }
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
         "" => {
-            // Clients may omit the namespace, which is in the URL.
+            // Clients may omit the namespace, because the URL contains it.
             metadata.insert("namespace".to_owned(), json!(namespace));
             Ok(())
         }
@@ -38,7 +38,7 @@ pub(crate) fn reconcile_namespace(
     }
 }
 
-/// Removes the fields of a new object that belong to the server.
+/// Removes those fields of a new object that only the server sets.
 pub(crate) fn wipe(object: &mut Value) {
     let metadata = of(object);
     for wiped in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -46,12 +46,12 @@ pub(crate) fn wipe(object: &mut Value) {
     }
 }
 
-/// Sets the server's fields of a new object.
+/// Sets the fields of a new object that only the server sets.
 pub(crate) fn begin(call: &Call, object: &mut Value) {
     let metadata = of(object);
     metadata.insert("uid".to_owned(), json!(call.cluster.uid()));
     metadata.insert("creationTimestamp".to_owned(), json!(call.cluster.clock.now_seconds()));
-    // Kinds without a generation of their own keep the one that the client set.
+    // Objects of kinds that do not count generations keep the generation that the client set.
     if call.served.resource.rules.generation != Generation::Never {
         metadata.insert("generation".to_owned(), json!(1));
     }
@@ -64,14 +64,14 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
         return None;
     }
     let mut end = prefix.len().min(MAX_PREFIX);
-    // The limit is in bytes and may be inside a character.
+    // The limit counts bytes and may be inside a character.
     while !prefix.is_char_boundary(end) {
         end -= 1;
     }
     Some(format!("{}{}", &prefix[..end], call.cluster.name_suffix()))
 }
 
-/// Increments the generation if the update changed the fields that it counts.
+/// Increments the generation if the update changed a field that it counts.
 pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value) {
     let outside = |object: &Value| {
         let mut rest = object.as_object().cloned().unwrap_or_default();
@@ -117,7 +117,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_generated_name_has_58_characters_of_its_prefix_at_most() {
+    fn a_generated_name_has_at_most_58_bytes_of_its_prefix() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let _inside = runtime.enter();
         let server = testing::server();

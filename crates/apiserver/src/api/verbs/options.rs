@@ -1,4 +1,4 @@
-//! Checks `apiVersion` and `kind` of a body against those of the endpoint.
+//! Comparison of `apiVersion` and `kind` in a body with those of the endpoint.
 
 use kube_apimachinery::go;
 use kube_apimachinery::go_struct;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::kind::registry::ServedKind;
 
-/// Reason why a body does not have the endpoint's type.
+/// Reason why the type of a body differs from the endpoint's.
 pub(super) enum Refusal {
-    /// A message to be shown with the start of the body.
+    /// The type is not known; the response shows this message with the start of the body.
     Unrecognized(String),
     Error(ApiError),
 }
 
-/// Returns `apiVersion` and `kind` of a body, empty if absent. The error is Go's.
+/// Returns `apiVersion` and `kind` of a body; empty if absent. Errors are Go's.
 pub(super) fn type_of(object: &Value) -> Result<[String; 2], String> {
     let Some(fields) = object.as_object() else {
         return Err(format!(
@@ -42,7 +42,7 @@ pub(super) fn type_of(object: &Value) -> Result<[String; 2], String> {
     Ok(texts)
 }
 
-/// Checks that a text is a version, with or without a group. The error is Go's.
+/// Checks that a text is a version, with or without a group. Errors are Go's.
 pub(super) fn check_version(api_version: &str) -> Result<(), String> {
     if api_version.matches('/').count() > 1 {
         return Err(format!("unexpected GroupVersion string: {api_version}"));

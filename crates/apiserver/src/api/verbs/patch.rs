@@ -54,13 +54,13 @@ impl Kind {
 }
 
 impl Kind {
-    /// Returns the kind of the write.
+    /// Returns the write to which this patch leads.
     pub(super) fn write(self) -> Write {
         if self == Self::Apply { Write::Apply } else { Write::Patch }
     }
 }
 
-/// Patches the object in the URL; an apply creates it if it is missing.
+/// Patches the object in the URL. An apply creates the object if it does not exist.
 pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = Kind::of(call)?;
     let options = WriteOptions::read(&call.query, kind.write())?;
@@ -97,7 +97,7 @@ impl Patch {
             if kind == Kind::Merge {
                 return Err(ApiError::bad_request("Invalid JSON Patch"));
             }
-            // Go merges a nil map.
+            // Go merges null like an empty map.
             decoded.value = json!({});
         }
         if !decoded.value.is_object() {
@@ -108,7 +108,7 @@ impl Patch {
         }
         Ok(match kind {
             Kind::Strategic => {
-                // Go merges decoded values here; the other kinds of patch keep numbers as they were sent.
+                // Go merges decoded values here. The other kinds of patch keep numbers as they were sent.
                 decode::normalize_numbers(&mut decoded.value);
                 Self::Strategic(decoded.value, decoded.strict)
             }
@@ -170,7 +170,7 @@ fn check_identity(call: &Call, new: &Value) -> Result<(), ApiError> {
     object_meta::reconcile_namespace(&served, &call.path.namespace, &mut copy)
 }
 
-/// Decodes the patched object like a sent one; errors are attributed to the patch.
+/// Decodes the patched object like an object in a body. Errors are attributed to the patch.
 pub(super) fn conform(
     call: &Call,
     new: &mut Value,
@@ -234,7 +234,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
             return Err(call.not_found());
         };
         match outcome {
-            // The object was created or deleted meanwhile: apply to its current state.
+            // The object was created or deleted meanwhile: apply to the current state.
             Err(error) if error.reason() == if exists { "NotFound" } else { "AlreadyExists" } => {}
             outcome => return outcome,
         }
@@ -265,8 +265,8 @@ async fn create_applied(
     create::create(call, object, options, Ownership::Applied).await?.reply(call, 201)
 }
 
-/// Checks the name and the namespace of a merged object against the URL. The merge keeps those of an existing object if the
-/// configuration has none, so only a new object needs a name. Conflicts are reported before a wrong name.
+/// Checks the name and the namespace of a merged object against the URL. If the configuration omits them, the merge keeps those of
+/// an existing object, so only a new object needs a name. Conflicts are reported before a wrong name.
 fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
     update::check_name(call, merged)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, merged)
@@ -288,7 +288,7 @@ pub(super) fn read_applied(
     Ok(object)
 }
 
-/// Like [`read_applied`], for any name.
+/// Like [`read_applied`], but does not check the name.
 pub(super) fn read_configuration(
     call: &Call,
     bytes: &Bytes,
@@ -296,7 +296,7 @@ pub(super) fn read_configuration(
 ) -> Result<Value, ApiError> {
     let decoded =
         yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
-    // A null body means an object without fields.
+    // A null body is an object without fields.
     let object = if decoded.value.is_null() { json!({}) } else { decoded.value };
     if !object.is_object() {
         return Err(ApiError::bad_request(format!(
@@ -319,7 +319,7 @@ pub(super) fn read_configuration(
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if api_version != call.served.kind.api_version || kind != call.served.kind.kind {
-        // Go prints group and version with a slash, even without a group.
+        // Go prints a slash between group and version, even if the group is empty.
         let slash = if api_version.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!("invalid object type: {slash}{api_version}, Kind={kind}")));
     }
@@ -368,13 +368,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_apply_succeeds_while_somebody_deletes_the_object_again_and_again() {
+    async fn an_apply_succeeds_while_a_client_deletes_the_object_again_and_again() {
         let server = testing::server();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // The object may be missing already.
+                    // The object may not exist at the moment.
                     let _ = testing::delete(&server, "/api/v1/namespaces/default/configmaps/a");
                 }
             });

@@ -1,4 +1,4 @@
-//! Permissions that a request needs beyond that for itself.
+//! Further permissions that a request needs, besides the permission for the request itself.
 
 use kube_apimachinery::rbac::{Action, ResourceAction};
 use kube_apimachinery::status::ApiError;
@@ -13,11 +13,11 @@ impl Call {
         self.permissions.authorize(&self.user, &self.action(verb))
     }
 
-    /// Refuses a stream to a pod unless its user may also `create` it: permission for the GET of a WebSocket is permission to
-    /// read.
+    /// Refuses a stream to a pod unless the user may also `create` it: the permission for the GET that opens a WebSocket would only allow
+    /// to read.
     ///
     /// # Errors
-    /// 403 with nothing but the reason, which may be empty, as in kube-apiserver.
+    /// 403 with the reason alone, which may be empty, as in kube-apiserver.
     pub(super) fn authorize_stream(&self) -> Result<(), ApiError> {
         let decision = self.permissions.decide(&self.user, &self.action("create"));
         if decision.is_allowed() {
@@ -40,7 +40,7 @@ impl Call {
         })
     }
 
-    /// Refuses to write a role or binding that grants more than its user may do.
+    /// Refuses to write a role or binding that grants permissions which the user does not hold.
     pub(super) fn check_escalation(&self, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
         let resource = &self.served.resource;
         let write = Write {

@@ -45,14 +45,14 @@ pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     list::answer(call, &meta, items).await
 }
 
-/// Number of objects that are converted together, with as many reviews as their size needs.
+/// Number of objects that are converted together. They may need several reviews because of their size.
 const CONVERTED: usize = 500;
 
 /// State of the collection to list, and the start of the page.
 pub(super) struct Page {
     snapshot: Snapshot,
     start: Option<Key>,
-    /// Whether `limit` applies; it does not for `resourceVersion=0`.
+    /// Whether `limit` applies. It does not if `resourceVersion` is 0.
     limited: bool,
 }
 
@@ -75,7 +75,7 @@ impl Page {
             let token = decode_token(&options.continue_token, &call.path.namespace)
                 .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
             let snapshot = match token.revision {
-                // A token from an expired list: continue with the current state.
+                // The token comes from an expired list: continue with the current state.
                 None => call.cluster.read(|store| store.snapshot(storage)),
                 Some(revision) => call
                     .cluster
@@ -102,8 +102,8 @@ impl Page {
         Ok(Self { snapshot, start: None, limited: wanted != Some(0) })
     }
 
-    /// Converts the objects of the page to the version of the request, if a webhook does that. Objects after the page stay as they
-    /// are stored.
+    /// Converts the objects of the page to the version of the request, if the kind has a conversion webhook. Objects after the page stay in
+    /// their stored version.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -120,7 +120,7 @@ impl Page {
         let stored = self.snapshot.clone();
         let mut rest = stored.range(&call.path.namespace, self.start.as_ref());
         let mut turns = Turns::default();
-        // With selectors, the first match after a full page is converted too: it decides whether there is another page.
+        // With selectors, the first match after a full page is converted too, because it decides whether there is another page.
         let mut left =
             limit.map(|limit| if selection.is_about_place() { limit } else { limit.saturating_add(1) });
         while left != Some(0) {
@@ -162,7 +162,7 @@ impl Page {
         let mut turns = Turns::default();
         for (key, stored) in rest.by_ref() {
             if !selection.is_about_place() {
-                // Labels and fields are parsed from the object.
+                // Evaluating selectors parses the object, so other tasks run in between.
                 turns.pass().await;
             }
             if !selection.matches(&call.served, key, stored) {
@@ -199,7 +199,7 @@ impl Page {
     }
 }
 
-/// Builds the 410, with a token to continue without consistency.
+/// Builds the 410. It contains a token with which the list continues in the current state.
 fn expired(call: &Call, start: &Key) -> ApiError {
     let token = encode(call, start);
     ApiError::new(
@@ -219,7 +219,7 @@ fn encode(call: &Call, start: &Key) -> String {
 
 /// Returns the token that continues after `last`.
 fn encode_token(namespace: &str, last: &Key, revision: u64) -> String {
-    // No name contains a NUL, so this is the first possible key after `last`.
+    // No name contains a NUL, so this key is the first possible one after `last`.
     token_text(namespace, &format!("{}\0", last.as_str()), i64::try_from(revision).unwrap_or(i64::MAX))
 }
 
@@ -230,7 +230,7 @@ fn token_text(namespace: &str, start: &str, revision: i64) -> String {
 }
 
 struct Token {
-    /// `None` for the current state.
+    /// Revision of the list; `None` for the current state.
     revision: Option<u64>,
     start: Key,
 }
@@ -242,7 +242,7 @@ fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _)
             | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
-            // Go decodes groups of four characters and reports the start of the incomplete one.
+            // Go decodes groups of four characters and reports the start of an incomplete one.
             _ => text.len() / 4 * 4,
         };
         invalid(&format!("illegal base64 data at input byte {at}"))
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_go_round() {
+    fn tokens_are_decoded_to_their_parts() {
         for (namespace, key) in
             [("ns", Key::new("ns", "a")), ("", Key::new("ns", "a")), ("", Key::new("", "a"))]
         {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_by_labels_lets_others_run_meanwhile() {
+    async fn a_list_by_labels_yields_to_other_tasks() {
         use futures::FutureExt;
 
         use crate::testing;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_by_labels_lets_others_run_meanwhile() {
+    async fn a_watch_by_labels_yields_to_other_tasks() {
         use futures::task::noop_waker;
         use http_body::Body;
         use std::task::Context;
@@ -333,7 +333,7 @@ mod tests {
         };
         let waker = noop_waker();
         let mut context = Context::from_waker(&waker);
-        // Nothing matches, so the watch is silent until the last object, which does.
+        // Only the last object matches, so the watch sends nothing before.
         let mut labelled = map("z".to_owned());
         labelled["metadata"]["labels"] = json!({"a": "b"});
         testing::create(&server, MAPS, &labelled).unwrap();
@@ -344,7 +344,7 @@ mod tests {
                 polls += 1;
                 assert!(polls < 1000);
             }
-            // 6.4 MiB are read 512 KiB at a time.
+            // Selectors read 6.4 MiB, 512 KiB per poll.
             assert!((12..50).contains(&polls), "{polls} polls of {query}");
         }
     }

@@ -16,23 +16,23 @@ use crate::request::accept::{Accept, Encoding, View};
 use crate::response::ResponseBody;
 use crate::store::Stored;
 
-/// Size in bytes up to which a response is built at once; larger ones may be compressed.
+/// Maximum size in bytes of a response that is built at once. Larger responses may be compressed.
 pub(super) const AT_ONCE: usize = 128 << 10;
 
 /// A response without its headers.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) code: u16,
-    /// Empty for a response without body.
+    /// Content type; empty for a response without body.
     pub(crate) content_type: &'static str,
     pub(crate) body: ResponseBody,
     /// Seconds for the `Retry-After` header.
     pub(crate) retry_after: Option<u64>,
 }
 
-/// Content type of plain texts, such as `404 page not found`.
+/// Content type of plain text, such as `404 page not found`.
 const TEXT: &str = "text/plain; charset=utf-8";
-/// Value of `X-Content-Type-Options`.
+/// Value of the header `X-Content-Type-Options`.
 pub(crate) const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 impl Reply {
@@ -77,7 +77,7 @@ impl Reply {
         }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if self.content_type == TEXT {
-            // Go's `http.Error` sets it, so that a browser does not take a text for a page.
+            // Go's `http.Error` sets this header, so that a browser does not interpret the text as a page.
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
         }
         if let Some(seconds) = self.retry_after {
@@ -94,7 +94,7 @@ pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, A
         && stored.document.len() > AT_ONCE
         && call.served.reads_as_stored(stored)
     {
-        // Large documents are shared between readers instead of copied.
+        // A large document is shared between readers instead of copied.
         let body =
             ResponseBody::pieces(stored.document.parts(&call.served.kind, stored.revision).into_iter());
         return Ok(Reply { code, content_type: accept.encoding.content_type(), body, retry_after: None });
@@ -110,7 +110,7 @@ pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, A
     }
 }
 
-/// Encodes an object, or its metadata for a metadata view, as protobuf; `None` if it has no message.
+/// Encodes an object as protobuf, or only its metadata for a metadata view. Returns `None` if it has no message.
 pub(crate) fn in_protobuf(call: &Call, stored: &Stored, revision: u64) -> Option<Vec<u8>> {
     let kind = &call.served.kind;
     let (api_version, kind) = match call.accept.view {
@@ -118,11 +118,11 @@ pub(crate) fn in_protobuf(call: &Call, stored: &Stored, revision: u64) -> Option
         View::Metadata | View::MetadataList => (call.accept.meta_api_version(), "PartialObjectMetadata"),
         View::Table => return None,
     };
-    // A metadata view's message has no fields for the rest of the object, so that rest is skipped.
+    // The message of a metadata view has no fields for the rest of the object, which is skipped.
     protobuf::encode_text(api_version, kind, &call.served.text(stored, revision))
 }
 
-/// Responds with an object that is not stored in this form.
+/// Responds with an object that differs from its stored form, or is not stored.
 pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, ApiError> {
     let accept = call.accept;
     let shown = match accept.view {
@@ -177,7 +177,7 @@ impl ListMeta {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
         match &self.continue_token {
             Some(token) => metadata["continue"] = json!(token),
-            // Custom lists are serialized from an untyped value, which has the field even if empty.
+            // In lists of custom kinds, Go writes the field even if it is empty.
             None if served.is_custom() => metadata["continue"] = json!(""),
             None => {}
         }

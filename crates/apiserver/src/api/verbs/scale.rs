@@ -1,4 +1,4 @@
-//! `/scale`: the replicas of an object as an `autoscaling/v1` `Scale`.
+//! `/scale`: the replicas of an object as a `Scale` of `autoscaling/v1`.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
     show(call, view(call, &call.served.value(&stored))?)
 }
 
-/// The scale as admission plugins see it.
+/// The scale as the part of an object that admission reviews.
 struct Scale;
 
 impl Part for Scale {
@@ -96,8 +96,7 @@ fn check_identity(call: &Call, scale: &mut Value) -> Result<(), ApiError> {
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, scale)
 }
 
-/// Replaces decoding errors for scales of custom objects by kube-apiserver's message, which has no name for the expected
-/// type.
+/// Replaces decoding errors for scales of custom objects by kube-apiserver's message, which does not name the expected type.
 fn undecodable(error: ApiError) -> ApiError {
     let is_of_decoder = ["cannot be handled as a", "the object provided is unrecognized"]
         .iter()
@@ -109,7 +108,7 @@ fn undecodable(error: ApiError) -> ApiError {
     ApiError::bad_request(why)
 }
 
-/// Applies a scale; the applier then owns the replicas of the object.
+/// Applies a scale. The applier then owns the replicas of the object.
 async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let of_scale = as_scale(call)?;
     let applied = patch::read_configuration(&of_scale, bytes, options.field_validation)?;
@@ -149,7 +148,7 @@ fn convert_custom(applied: &Value, before: &Value, merged: &Value) -> Result<(),
     Err(not_converted("failed to convert new object", &managed_fields::describe(applied)))
 }
 
-/// Builds kube-apiserver's error: it cannot convert a merged value to the scale of a custom object.
+/// Builds kube-apiserver's error for custom objects: it cannot convert a merged value to a scale.
 fn not_converted(what: &str, object: &str) -> ApiError {
     ApiError::internal(format!(
         "{what} ({object}) to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
@@ -171,7 +170,7 @@ async fn write(
         let writer =
             Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
         managed_fields::track_update(&of_scale.served.schema, Some(&before), &mut scale, &writer, &[]);
-        // The ownership of the object is computed from that of the scale.
+        // The ownership of the object follows from that of the scale.
         Ok((scale, Ownership::Applied))
     })
     .await?;
@@ -194,12 +193,12 @@ fn scaled(call: &Call, scale: &Value, old: &Value) -> Result<Value, ApiError> {
     let mut new = old.clone();
     set(&mut new, &paths.spec_replicas, json!(replicas));
     managed_fields::scale::take_over(&mut new, &paths.spec_replicas, &call.served.kind.api_version, scale);
-    // `old` has the current resource version, which requires nothing of the client.
+    // `old` has the current resource version, so the client requires none.
     require_revision(&mut new, scale);
     Ok(new)
 }
 
-/// Validates a scale; of a custom object's scale only the replicas.
+/// Validates a scale. For a custom object only the replicas are validated.
 fn validate(call: &Call, scale: &Value, replicas: i64) -> Result<(), ApiError> {
     if call.served.is_custom() {
         return if replicas < 0 { Err(negative(call, replicas)) } else { Ok(()) };
@@ -237,7 +236,7 @@ fn answer(call: &Call, changed: &Changed) -> Result<Reply, ApiError> {
     show(call, view(call, &object)?)
 }
 
-/// Responds with a scale. Its Table has the columns of `Scale`, not those of the parent.
+/// Responds with a scale. As a table it has the columns of `Scale`, not those of the object.
 fn show(call: &Call, scale: Value) -> Result<Reply, ApiError> {
     if call.accept.view == View::Table {
         let columns = builtin::scale_columns(call.served.is_custom());
@@ -261,7 +260,7 @@ fn view(call: &Call, object: &Value) -> Result<Value, ApiError> {
     view_or_zero(call, object)
 }
 
-/// Like [`view`], with the entries of `managedFields`, for writes.
+/// Like [`view`], but with `managedFields`, for writes.
 fn tracked_view(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let mut scale = view_or_zero(call, object)?;
     let entries = managed_fields::scale::entries_of_scale(object, &paths(call)?.spec_replicas);

@@ -1,4 +1,4 @@
-//! PUT, and the retry loop of all changes to existing objects.
+//! PUT, and the retry loop for all changes of existing objects.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ pub(crate) enum Ownership {
 
 /// Result of [`change`].
 pub(crate) enum Changed {
-    /// Stored now, or found unchanged.
+    /// The object is stored, by this write or with equal content before.
     Stored(Arc<Stored>),
-    /// Not stored: a dry run, or an object that the change deleted.
+    /// The object is not stored: in a dry run, or because the change completed its deletion.
     Value(Value),
 }
 
@@ -44,14 +44,14 @@ impl Changed {
     }
 }
 
-/// Form in which admission plugins see an update.
+/// Form in which admission plugins receive an update.
 #[derive(Clone, Copy)]
 pub(crate) enum Reviewed<'a> {
     /// The object itself.
     Object,
     /// A part of the object that has a kind of its own: `Scale`.
     Part(&'a dyn Part),
-    /// Not at all: the write carries out a request that has been reviewed.
+    /// Not reviewed: the write carries out a request that has been reviewed.
     Before,
 }
 
@@ -60,17 +60,17 @@ pub(crate) trait Part: Sync {
     /// Returns the kind of the part.
     fn kind(&self) -> ObjectKind<'static>;
 
-    /// Returns the part as it is before a write, with its `managedFields`.
+    /// Returns the part before a write, with its `managedFields`.
     fn tracked(&self, call: &Call, object: &Value) -> Result<Value, ApiError>;
 
-    /// Returns the part as clients see it.
+    /// Returns the part in the form that clients receive.
     fn shown(&self, call: &Call, object: &Value) -> Result<Value, ApiError>;
 
-    /// Validates the part, and returns the object with it.
+    /// Validates the part, and returns the object with the part written into it.
     fn put_into(&self, call: &Call, part: &Value, old: &Value) -> Result<Value, ApiError>;
 }
 
-/// Replaces an object by the one in the body.
+/// Replaces an object by the object in the body.
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, Write::Update)?;
     let mut object = call.decode(body, options.field_validation)?;
@@ -103,7 +103,7 @@ pub(crate) fn deduplicate_owners(call: &Call, object: &mut Value, from: OwnersFr
     }
 }
 
-/// Checks the UID in the body of a PUT, which is a precondition.
+/// Checks the UID in the body of a PUT. It is a precondition.
 pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), ApiError> {
     let (uid, actual) = (metadata::text(object, "uid"), metadata::text(old, "uid"));
     if uid.is_empty() || uid == actual {
@@ -135,8 +135,8 @@ pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Reads the object, lets `transform` compute its new state or that of its reviewed part, reviews, validates and stores it. Starts
-/// over if the object changed meanwhile, at most [`RETRIES`] times.
+/// Reads the object and lets `transform` compute the new state, of the object or of its reviewed part. Then reviews, validates and stores
+/// it. Starts again if the object changed meanwhile, at most [`RETRIES`] times.
 pub(crate) async fn change(
     call: &Call,
     options: &WriteOptions,
@@ -146,14 +146,13 @@ pub(crate) async fn change(
     let (admission, served) = (&call.context.admission, &call.served);
     let key = call.key();
     for _ in 0..RETRIES {
-        // The commit below requires this revision. After a concurrent write it fails, and the next round starts from
-        // the newer object.
+        // The commit below requires this revision. After a concurrent write it fails, and the next round starts from the newer object.
         let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let shown = call.converted(Arc::clone(&stored)).await?;
         let old = served.value(&shown);
         let (mut new, ownership) = call.with_conversions(|| transform(call, &old)).await?;
-        // Before plugins and the kind itself set fields, which have no owner.
+        // Ownership is tracked before plugins and the kind set further fields, which have no owner.
         if ownership == Ownership::Tracked {
             track(call, Some(&old), &mut new, options, &call.path.subresource).await;
         }
@@ -174,11 +173,11 @@ pub(crate) async fn change(
         }
         // Plugins may have changed what a role or binding grants.
         call.check_escalation(Some(&old), &new)?;
-        // Not earlier, because a patch may set `resourceVersion`.
+        // Checked only here, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;
         if ownership == Ownership::Applied {
-            // Compared before `prepare`: an apply that sets read-only metadata counts as a write, even though that
-            // metadata is restored.
+            // Compared before `prepare`: an apply that sets read-only metadata counts as a write, even though `prepare` restores that
+            // metadata.
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         let asks_webhooks = matches!(reviewed, Reviewed::Object)
@@ -209,12 +208,12 @@ pub(crate) async fn change(
             }
             Reviewed::Before => {}
         }
-        // Builtin kinds did that in `prepare`, whose result is compared with the stored state.
+        // For builtin kinds `prepare` did that, because its result is compared with the stored state.
         if served.is_custom() {
             served.strategy.prepare_storage(served, &mut new);
         }
         let is_wanted = served.is_stored_as_wanted(&stored);
-        // Values are compared too: an object stored under an older schema gets its defaults when read.
+        // Values are compared too: an object that was stored under an older schema gets new defaults when it is read.
         if new == old && is_wanted {
             return Ok(Changed::Stored(shown));
         }
@@ -222,7 +221,7 @@ pub(crate) async fn change(
         if document.same(&stored.document) && is_wanted {
             return Ok(Changed::Stored(shown));
         }
-        // Completes a deletion: this write removed the last finalizer, and the grace period is over.
+        // The write completes a deletion: it removed the last finalizer, and the grace period is over.
         let gone = metadata::is_terminating(&new)
             && metadata::finalizers(&new).is_empty()
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
@@ -253,7 +252,7 @@ pub(crate) async fn change(
     ))
 }
 
-/// Checks `metadata.resourceVersion` of the new object, which is a precondition.
+/// Checks `metadata.resourceVersion` of the new object. It is a precondition.
 fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
     let text = metadata::text(new, "resourceVersion");
     let wanted = if text.is_empty() { 0 } else { parse_uint(text).map_err(ApiError::internal)? };
@@ -276,7 +275,7 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
 fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Reservation<'a>>, ApiError> {
     let (served, path) = (&call.served, &call.path);
     let subresource = path.subresource.as_str();
-    // Plugins may have changed it.
+    // Plugins may have changed the namespace.
     object_meta::reconcile_namespace(served, &path.namespace, new)?;
     metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
@@ -317,7 +316,7 @@ fn isolate(served: &ServedKind, subresource: &str, old: &Value, new: &mut Value)
     }
 }
 
-/// Restores metadata in a write of `/status`: most of it for custom objects, for builtin kinds that of [`ServedKind::status_keeps`].
+/// Restores metadata in a write of `/status`: for custom objects most of it, for builtin kinds the fields in [`ServedKind::status_keeps`].
 fn keep_metadata(served: &ServedKind, old: &Value, new: &mut Value) {
     let own = served.strategy.status_keeps(served);
     let kept: &[&str] = if served.is_custom() {

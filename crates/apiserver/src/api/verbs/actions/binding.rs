@@ -13,7 +13,7 @@ use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::request::path::ResourcePath;
 use crate::request::query::{Write, WriteOptions};
 
-/// Binds the pod in the body, which must be that of the URL if the URL names one.
+/// Binds the pod that the body names. If the URL names a pod, it must be the same.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let kind = ObjectKind::new("v1", "Binding");
@@ -35,7 +35,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let Some(pods) = call.cluster.registry().get("", "v1", "pods").cloned() else {
         return Err(call.not_found());
     };
-    // From here on the request is an update of the pod.
+    // The rest of the request is an update of the pod.
     let path = ResourcePath { name, subresource: "binding".to_owned(), ..call.path.clone() };
     let of_pod = Call { served: pods, path, ..call.clone() };
     update::change(&of_pod, &options, Reviewed::Before, |call, pod| bind(call, pod, &binding)).await?;
@@ -67,7 +67,7 @@ fn check_target(target: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// Returns the pod with its node.
+/// Returns the pod with its node set.
 fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership), ApiError> {
     let name = call.path.name.clone();
     let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &name, &why));
@@ -102,7 +102,7 @@ fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership),
     if !version.is_empty() {
         metadata::of(&mut bound).insert("resourceVersion".to_owned(), json!(version));
     }
-    // A binding does not own the fields that it writes.
+    // The client of a binding does not become the owner of the fields that the binding sets.
     Ok((bound, Ownership::Applied))
 }
 

@@ -18,10 +18,9 @@ use crate::state::Refused;
 use crate::state::writer;
 use crate::store::{Change, Key};
 
-/// Maximum number of evicted pods in a budget's status that still exist. Beyond it the budget refuses
-/// evictions.
+/// Maximum number of evicted pods that a budget's status lists until they are deleted. When it is reached, the budget refuses evictions.
 const MAX_DISRUPTED: usize = 2000;
-/// Version of evictions that plugins see.
+/// Version in which plugins receive evictions.
 const VERSION: &str = "policy/v1";
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
@@ -31,7 +30,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = ObjectKind::new(VERSION, "Eviction");
     let versions = [VERSION, "policy/v1beta1"];
     let mut eviction = super::decode(call, bytes, kind.kind, &versions, written.field_validation)?;
-    // Older versions are converted. kube-apiserver does not track the fields of evictions.
+    // Older versions become the current one. kube-apiserver does not track the fields of evictions.
     eviction["apiVersion"] = json!(VERSION);
     object_meta::wipe(&mut eviction);
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut eviction)?;
@@ -49,12 +48,12 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 
     let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let pod = call.served.value(&*stored.ok_or_else(|| call.not_found())?);
-    // Counted before the deletion, so that concurrent evictions do not exceed the budget.
+    // The eviction is counted before the deletion, so that concurrent evictions do not exceed the budget.
     let budget = if is_disrupted_already(&pod) { Budget::None } else { spend(call, &pod, options.dry_run)? };
     if let Budget::Spared(name) = &budget
         && options.resource_version.is_none()
     {
-        // The pod must still be as unhealthy as it was when read.
+        // The deletion requires the revision that was read, because the pod may have become healthy since.
         options.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
         let name = name.clone();
         return evict(call, &options)
@@ -71,7 +70,7 @@ async fn evict(call: &Call, options: &DeleteOptions) -> Result<Reply, ApiError> 
     Ok(super::done(call))
 }
 
-/// Whether no budget counts the pod: it is pending, has ended, or is being deleted.
+/// Whether no budget counts the pod, because it is pending, has ended, or is being deleted.
 fn is_disrupted_already(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     ["Succeeded", "Failed", "Pending"].contains(&phase) || metadata::is_terminating(pod)
@@ -81,11 +80,11 @@ fn is_disrupted_already(pod: &Value) -> bool {
 enum Budget {
     /// There is no budget, or it allowed the eviction.
     None,
-    /// The pod does not count, because it is unhealthy. Contains the name of the budget.
+    /// The budget does not count the pod, because it is unhealthy. Contains the name of the budget.
     Spared(String),
 }
 
-/// Takes one disruption from the budget of the pod.
+/// Subtracts one disruption from the budget of the pod.
 fn spend(call: &Call, pod: &Value, dry_run: bool) -> Result<Budget, ApiError> {
     let Some(served) = call.cluster.registry().get("policy", "v1", "poddisruptionbudgets").cloned() else {
         return Ok(Budget::None);
@@ -134,13 +133,13 @@ fn spares_unhealthy(budget: &Value) -> bool {
         || (number("desiredHealthy") > 0 && number("currentHealthy") >= number("desiredHealthy"))
 }
 
-/// Returns the budget with one disruption less and the pod in its status.
+/// Returns the budget with one disruption less, and with the pod in its status.
 fn decrement(call: &Call, budget: &Value) -> Result<Value, ApiError> {
     let name = metadata::text(budget, "name");
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
     let refuse = |why: &str| Err(ApiError::forbidden("policy", "poddisruptionbudget", name, why));
-    // The status belongs to an older spec: the client has to wait for the disruption controller.
+    // The status belongs to an older spec. The client must wait for the disruption controller.
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
         return Err(still_processed(name));
     }

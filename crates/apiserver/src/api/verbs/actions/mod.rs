@@ -32,8 +32,8 @@ pub(crate) async fn run(call: &Call, action: PostAction, bytes: &Bytes) -> Resul
     }
 }
 
-/// Decodes the body as a kind other than that of the path, in one of its versions. All versions are assumed to have
-/// the fields of the first.
+/// Decodes the body as a kind other than that of the path, in one of its versions. The fields are those of the first version; the others
+/// are assumed to have the same.
 fn decode(
     call: &Call,
     bytes: &Bytes,
@@ -52,7 +52,7 @@ fn decode(
     Err(refused.unwrap_or_else(|| ApiError::internal(format!("no schema of {kind}"))))
 }
 
-/// Makes the manager of the request the owner of the fields of a body of another kind.
+/// Makes the manager of the request the owner of the fields of the body, which has another kind than the path.
 fn track(call: &Call, object: &mut Value, kind: ObjectKind<'_>, options: &WriteOptions) {
     let api_version = kind.api_version();
     let Some(schema) = schema::schema_of_kind(&api_version, kind.kind) else {

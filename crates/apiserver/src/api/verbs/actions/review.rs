@@ -14,7 +14,7 @@ use crate::api::admission::OperationOptions;
 use crate::request::query::{Write, WriteOptions};
 use crate::user::UserInfo;
 
-/// Responds to the review in the body with its status. Plugins see it before it is answered.
+/// Responds to the review in the body with its status. Admission reviews it before.
 pub(super) async fn run(
     call: &Call,
     bytes: &Bytes,
@@ -31,7 +31,7 @@ pub(super) async fn run(
         (&call.context.admission, call.attributes(OperationOptions::Create(&options), None).named(&name));
     admission.mutate(&attributes, Some(&mut review)).await?;
     let question = review.clone();
-    // Checks the question, too: validating plugins see only those that can be answered.
+    // Computing the answer also validates the review: validating plugins see only reviews that can be answered.
     let answer = status(call, &mut review)?;
     admission.validate(&attributes, Some(&question)).await?;
     review["status"] = answer;
@@ -93,7 +93,7 @@ pub(super) fn of_access(call: &Call, review: &mut Value) -> Result<Value, ApiErr
         values.filter_map(|value| value.as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
     let extra = spec["extra"].as_object().into_iter().flatten();
-    // Exactly the groups in the review: the server adds none.
+    // The user has exactly the groups of the review; the server adds none.
     let user = UserInfo {
         name: text(spec, "user").to_owned(),
         uid: text(spec, "uid").to_owned(),
@@ -196,7 +196,7 @@ fn refuse_invalid(call: &Call, errors: Vec<FieldError>) -> Result<(), ApiError> 
     Err(ApiError::invalid(&call.served.resource.group, "", "", errors))
 }
 
-/// Returns the status of an access review: whether the user may do what `spec` describes.
+/// Returns the status of an access review: whether the user may perform the action that `spec` describes.
 fn decide(call: &Call, user: &UserInfo, spec: &Value) -> Value {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let action = if resource.is_null() {
@@ -227,7 +227,7 @@ pub(super) fn of_rules(call: &Call, review: &mut Value) -> Result<Value, ApiErro
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    // The response repeats neither the spec nor the owners of its fields.
+    // The response contains neither the spec nor the owners of its fields.
     review["spec"] = json!({});
     metadata::of(review).remove("managedFields");
     let (rules, errors) = call.permissions.authorizer().rules_for(&call.user, &namespace);

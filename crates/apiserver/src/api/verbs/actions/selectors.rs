@@ -1,4 +1,4 @@
-//! Selectors in access reviews. Rules do not depend on them, so they are validated and otherwise ignored.
+//! Selectors in access reviews. They are validated and then ignored, because roles do not restrict actions by selector.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
@@ -76,7 +76,7 @@ fn validate_label(requirement: &Value, place: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the evaluation error for selectors that cannot be read; empty if there are none.
+/// Returns the evaluation error for selectors that cannot be parsed; empty if all can.
 pub(super) fn unread(attributes: &Value) -> String {
     let mut errors = Vec::new();
     for name in [FIELD, LABEL] {

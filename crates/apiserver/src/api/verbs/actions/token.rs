@@ -1,4 +1,4 @@
-//! `serviceaccounts/token`: issues a token of a service account, with the order of checks of kube-apiserver.
+//! `serviceaccounts/token`: issues a token of a service account. The checks have kube-apiserver's order.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let mut request = super::decode(call, bytes, KIND, &[VERSION], options.field_validation)?;
     let namespace = &call.path.namespace;
-    // A UID is a precondition.
+    // A UID in the request is a precondition.
     let uid = metadata::of(&mut request).remove("uid");
     object_meta::wipe(&mut request);
     metadata::of(&mut request).extend(uid.map(|uid| ("uid".to_owned(), uid)));
@@ -99,7 +99,8 @@ fn managed_fields_of(call: &Call, request: &Value, options: &WriteOptions) -> Va
     }
     managed_fields::track_update(&schema, None, &mut tracked, &writer, &[]);
     let mut entries = tracked["metadata"]["managedFields"].take();
-    // Go's empty request contains the reference as null: the client owns its fields but not the reference itself.
+    // Go's empty request contains the reference as null. The client therefore owns the fields of the reference, but not the reference
+    // itself.
     let reference = entries.pointer_mut("/0/fieldsV1/f:spec/f:boundObjectRef").and_then(Value::as_object_mut);
     reference.into_iter().for_each(|reference| {
         reference.remove(".");
@@ -112,7 +113,7 @@ fn uid_of(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Stri
     found.map(|found| found.uid).ok_or_else(|| ApiError::not_found("", plural, name))
 }
 
-/// Checks the name in the body, which may repeat the account's.
+/// Checks the name in the body, which may be absent or repeat the account's name.
 fn check_name(account: &str, request: &Value) -> Result<(), ApiError> {
     let name = metadata::text(request, "name");
     if name.is_empty() || name == account {
@@ -123,7 +124,7 @@ fn check_name(account: &str, request: &Value) -> Result<(), ApiError> {
     Err(ApiError::invalid(GROUP, KIND, account, vec![error]))
 }
 
-/// Checks the UID in the body, which may repeat the account's.
+/// Checks the UID in the body, which may be absent or repeat the account's UID.
 fn check_uid(account: &Reference, request: &Value) -> Result<(), ApiError> {
     let uid = metadata::text(request, "uid");
     if uid.is_empty() || uid == account.uid {

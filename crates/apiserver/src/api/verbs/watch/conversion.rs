@@ -1,8 +1,8 @@
 //! Conversion of the objects of a watch by a webhook, before they are encoded.
 //!
-//! When the next object or event is not converted yet, the watch converts a batch that begins with it, and continues when the call
-//! has ended. The batch is dropped when the next one begins. The call is a task of its own, because other requests may wait for its
-//! result while the client of this watch does not read. Dropping the watch ends it.
+//! If the next object or event is not converted yet, the watch converts a batch that begins with it, and continues when the call has ended.
+//! The batch is kept until the next one begins. The call is a task of its own, because other requests may wait for its result while the
+//! client of this watch does not read. Dropping the watch ends the call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ const OBJECTS: usize = 500;
 /// A converted batch, and the call for the next one.
 #[derive(Default)]
 pub(super) struct Conversion {
-    /// By the revisions of the stored objects.
+    /// Converted objects by the revisions of the stored ones.
     converted: BTreeMap<u64, Arc<Stored>>,
-    /// At most one task.
+    /// The current call; at most one task.
     call: JoinSet<Result<Vec<Arc<Stored>>, ApiError>>,
 }
 
@@ -33,7 +33,7 @@ impl Conversion {
         self.converted.contains_key(&stored.revision) || !served.awaits_conversion(stored)
     }
 
-    /// Returns the object in the version of the watch, or as it is stored if it has not been converted.
+    /// Returns the object in the version of the watch, or in its stored version if it has not been converted.
     fn form(&self, stored: &Arc<Stored>) -> Arc<Stored> {
         Arc::clone(self.converted.get(&stored.revision).unwrap_or(stored))
     }
@@ -54,7 +54,7 @@ impl Watch {
             conversion.converted.clear();
             conversion.call.spawn(async move { api.converter.read(&cluster, &served, &next).await });
         }
-        // Without a task the result is `None`.
+        // Without a task, the set returns `None`.
         match ready!(conversion.call.poll_join_next(context)) {
             Some(Ok(Ok(objects))) => {
                 conversion.converted.extend(objects.into_iter().map(|object| (object.revision, object)));
@@ -68,18 +68,18 @@ impl Watch {
         Poll::Ready(())
     }
 
-    /// Ends the call, so that another request that needs its objects does not wait for it.
+    /// Ends the call, so that another request that needs the same objects does not wait for it.
     pub(super) fn end_conversion(&mut self) {
         self.conversion = None;
     }
 
-    /// Whether all states of an event that are sent or selected by can be read.
+    /// Whether all states of an event that the watch reads are converted.
     pub(super) fn can_read(&self, event: &Event) -> bool {
         let Some(conversion) = &self.conversion else { return true };
         self.needed(event).all(|stored| conversion.has(&self.call.served, stored))
     }
 
-    /// Whether an initial object can be read.
+    /// Whether an initial object is converted, or need not be.
     pub(super) fn can_read_object(&self, key: &Key, stored: &Stored) -> bool {
         let Some(conversion) = &self.conversion else { return true };
         !self.selection.matches_place(key) || conversion.has(&self.call.served, stored)
@@ -90,7 +90,7 @@ impl Watch {
         self.conversion.as_ref().map_or_else(|| Arc::clone(stored), |conversion| conversion.form(stored))
     }
 
-    /// Returns the objects to convert next; none if the next one to encode is converted, or there is none.
+    /// Returns the objects to convert next; empty if the next one to encode is converted, or if there is none.
     fn unconverted(&self) -> Vec<Arc<Stored>> {
         let Some(conversion) = &self.conversion else { return Vec::new() };
         let served = &self.call.served;
@@ -107,13 +107,13 @@ impl Watch {
         if !self.changes.has_news() {
             return wanted;
         }
-        // An expired history ends the watch when the events are read again.
+        // If the history has expired, the watch ends when it reads the events again.
         let events = self.read().map(|(events, _)| events).unwrap_or_default();
         let mut events = events.iter().skip_while(|event| self.needed(event).next().is_none()).peekable();
         if events.peek().is_some_and(|event| !self.can_read(event)) {
             let objects = events.flat_map(|event| self.needed(event));
             let mut objects: Vec<&Arc<Stored>> = objects.collect();
-            // The state after an event is that before the next one of the object.
+            // The state after an event is also the state before the object's next event, so it may occur twice.
             objects.sort_by_key(|stored| stored.revision);
             objects.dedup_by_key(|stored| stored.revision);
             wanted.extend(objects.into_iter().cloned());
@@ -121,8 +121,8 @@ impl Watch {
         wanted
     }
 
-    /// Returns the states of an event that await conversion and that the watch reads: the one that is sent, and that before if
-    /// selectors depend on it.
+    /// Returns the states of an event that are not converted and that the watch reads: the state to be sent, and the state before it if
+    /// selectors depend on that.
     fn needed<'a>(&'a self, event: &'a Event) -> impl Iterator<Item = &'a Arc<Stored>> {
         let is_watched = self.is_in_namespace(event) && self.selection.matches_place(&event.key);
         let before = event.before.as_ref().filter(|_| !self.everything || event.after.is_none());

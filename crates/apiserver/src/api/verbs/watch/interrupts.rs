@@ -1,7 +1,7 @@
-//! Rare conditions of a watch: its end, and the next bookmark.
+//! Interrupts: rare conditions of a watch, which are its end and the next bookmark.
 //!
-//! A watch of a busy collection is polled thousands of times before one of these occurs, and polling them costs more than an
-//! event does. They therefore wake a bell, which wakes the watch, and are polled only after the bell has rung.
+//! A watch of a busy collection is polled thousands of times before one of them occurs, and polling them costs more than an event.
+//! Therefore they wake a bell, which wakes the watch; they are polled only after the bell has rung.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Creates the conditions. `closing` comes from the listener, if there is one; `server` becomes true when the server shuts
+    /// Creates the conditions. `closing` comes from the listener, if the request came over one; `server` becomes true when the server shuts
     /// down.
     pub(super) fn new(
         end: Instant,
@@ -56,7 +56,7 @@ impl Interrupts {
         if !self.bell.has_rung.load(Ordering::Acquire) {
             return;
         }
-        // Reset before the conditions are polled, so that a ring during the polls is not lost.
+        // Reset before the conditions are polled, so that a ring in between is not lost.
         self.bell.has_rung.store(false, Ordering::Release);
         let waker = Waker::from(Arc::clone(&self.bell));
         let context = &mut Context::from_waker(&waker);

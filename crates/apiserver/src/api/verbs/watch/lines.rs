@@ -13,7 +13,7 @@ use crate::request::accept::{Encoding, View};
 use crate::store::Stored;
 
 impl Watch {
-    /// Returns the key of an encoding that other watches share. Tables contain ages and are not shared.
+    /// Returns the key of an encoding that watches share. Tables are not shared, because they contain ages.
     pub(super) fn shared_form(&self, kind: &str) -> Option<u64> {
         let accept = self.call.accept;
         let view = match accept.view {
@@ -84,8 +84,7 @@ impl Watch {
                 format!("---\n{}", yaml::write(&json!({"type": kind, "object": object}))).into_bytes()
             }
             Encoding::Protobuf => {
-                // Builtin kinds, metadata views and errors all have messages, which a test checks for the
-                // kinds.
+                // Builtin kinds, metadata views and errors have messages; a test checks that for each builtin kind.
                 protobuf::watch_frame(kind, &protobuf::encode(object).unwrap_or_default())
             }
         })
@@ -101,7 +100,7 @@ impl Watch {
         }
         let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata});
         if !self.call.served.is_custom() && self.call.accept.view == View::Object {
-            // A typed server sends an empty object of the kind.
+            // A bookmark of a builtin kind contains an empty object of the kind, as from Go's typed server.
             for (name, value) in self.call.served.schema.empty_object().as_object().into_iter().flatten() {
                 if object.get(name).is_none() {
                     object[name] = value.clone();

@@ -1,12 +1,11 @@
 //! GET with `watch`: the events of a collection as a stream.
 //!
-//! A watch is a cursor into the history of its table and holds no events. When the client asks for more, it reads the
-//! events after the last revision that it has processed and encodes them. If there are none, it waits for the next commit,
-//! the next bookmark or its deadline. If a client does not read for too long, the history no longer reaches back to the
-//! cursor, and the stream ends.
+//! A watch is a cursor into the history of its table and holds no events. When the client reads on, the watch encodes the events after the
+//! last revision that it has processed. If there are none, it waits for the next commit, the next bookmark or its deadline. If a client
+//! does not read for too long, the history no longer reaches back to the cursor, and the stream ends.
 //!
-//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client; if a webhook converts the objects, also a batch
-//! of converted ones.
+//! Bounds: for each client at most [`BATCH`] events and about [`CHUNK`] bytes are held. If a webhook converts the objects, a batch of
+//! converted objects is held as well.
 
 mod conversion;
 mod interrupts;
@@ -39,10 +38,10 @@ use interrupts::Interrupts;
 const BATCH: usize = 128;
 /// Size in bytes after which a chunk is sent.
 const CHUNK: usize = 64 << 10;
-/// Work of one poll, in bytes of the objects that selectors read. Afterwards the watch yields, so that other tasks run while few of
-/// many objects match.
+/// Maximum work of one poll, in bytes of the objects that selectors read. Then the watch yields, so that other tasks run while few of many
+/// objects match.
 const WORK: usize = 512 << 10;
-/// Work for an object without content.
+/// Work for an object, in addition to its content.
 const OBJECT: usize = 1 << 10;
 /// Interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -53,7 +52,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Minimum duration of a watch without `timeoutSeconds`; the maximum is twice this.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down; `faulty` makes it misbehave.
+/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down; `faulty` contains the faults of the watch.
 pub(crate) fn run(
     call: Call,
     closing: Option<Closing>,
@@ -72,7 +71,7 @@ pub(crate) fn run(
     let end_bookmark = options.bookmarks
         && (options.send_initial_events == Some(true) || (options.send_initial_events.is_none() && initial));
     let storage = call.served.storage();
-    // Subscribed before the state is read, so that every later commit wakes the watch.
+    // The subscription begins before the state is read, so that every later commit wakes the watch.
     let changes = call.cluster.watch(storage);
     let start = Instant::now();
     let (table, state, oldest) =
@@ -156,7 +155,7 @@ fn body(stream: impl Stream<Item = Bytes> + Send + 'static, fault: Option<WatchF
     }
 }
 
-/// Returns the time of the next bookmark: regular, and shortly before the deadline.
+/// Returns the time of the next bookmark: at the regular interval, or shortly before the deadline.
 fn next_bookmark(now: Instant, deadline: Instant) -> Instant {
     let last = deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE).unwrap_or(deadline);
     let regular = now + BOOKMARK_INTERVAL;
@@ -172,19 +171,19 @@ struct Initial {
 
 /// State of a watch.
 ///
-/// It sends, in this order: the initial objects (`initial`), the bookmark that marks their end (`end_bookmark`), then
-/// events and bookmarks. A `pending` error replaces whatever would be next; after it, or once the collection is no longer
-/// served, `ended` is set.
+/// A watch sends, in this order: the initial objects (`initial`), the bookmark that marks their end (`end_bookmark`), then events and
+/// bookmarks. A `pending` error is sent instead of the next of these. After the error, or once the collection is no longer served, `ended`
+/// is set.
 struct Watch {
     /// All changes up to this revision were processed.
     cursor: u64,
     /// Latest revision sent to the client.
     sent: u64,
-    /// Watched table; `None` if it was closed as the watch began.
+    /// Watched table; `None` if it was closed when the watch began.
     table: Option<TableId>,
     changes: Subscription,
     cluster: Arc<ClusterState>,
-    /// Latest registry version that was checked to still serve the collection unchanged.
+    /// Latest version of the registry in which the collection was found to be served unchanged.
     registry_version: u64,
     interrupts: Interrupts,
     /// Namespace; empty for all.
@@ -206,11 +205,11 @@ struct Watch {
     stalled: bool,
     /// Fault that drops, duplicates or reorders events.
     disorder: Option<Box<Disorder<Bytes>>>,
-    /// Fault orders to the table's watches that this watch has seen.
+    /// Fault orders for watches of the table that this watch has already seen.
     heard: Heard,
     /// Whether one of those orders is a bookmark that is still to be sent.
     bookmark_now: bool,
-    /// Runs while a fault holds everything back.
+    /// Runs while a fault delays all output.
     holding: Option<Pin<Box<Sleep>>>,
     deadline: Instant,
     /// Error that is still to be sent.
@@ -227,7 +226,7 @@ struct Watch {
     measurement: Option<OpenWatch>,
 }
 
-/// Counts a watch as answered when it ends.
+/// Records the metrics of a watch when it ends.
 struct OpenWatch(Measurement);
 
 impl Drop for OpenWatch {
@@ -259,7 +258,7 @@ impl Stream for Watch {
                 watch.holding = None;
             }
             if watch.conversion.is_some() && watch.poll_conversion(context).is_pending() {
-                // The end of the watch also ends the call.
+                // The end of the watch also ends the call of its conversion.
                 if watch.interrupts.is_over() {
                     watch.end_conversion();
                     return Poll::Ready(None);
@@ -289,7 +288,7 @@ impl Stream for Watch {
                 Poll::Pending => {}
             }
             if watch.interrupts.bookmark_is_due() && !is_held {
-                // Send the table's events first; the bookmark stays due.
+                // Events of the table are sent first; the bookmark stays due.
                 let latest = watch.changes.latest();
                 match watch.event_chunk(latest) {
                     Ok(Read::Chunk(chunk)) => return Poll::Ready(Some(chunk)),
@@ -302,7 +301,7 @@ impl Stream for Watch {
                 }
                 watch.interrupts.set_bookmark(next_bookmark(Instant::now(), watch.deadline));
                 watch.interrupts.poll(context);
-                // Commits to other tables may have advanced the revision: report it to the client.
+                // Commits to other tables may have raised the revision: report it to the client.
                 if watch.cursor > watch.sent {
                     return Poll::Ready(Some(watch.bookmark_line(false)));
                 }
@@ -319,9 +318,9 @@ impl Stream for Watch {
 /// Outcome of reading objects or events.
 enum Read {
     Chunk(Bytes),
-    /// Nothing to send so far, and more to read.
+    /// Nothing to send so far, but there is more to read.
     Unfinished,
-    /// Nothing to send, and all is read.
+    /// Nothing to send, and everything is read.
     Finished,
 }
 
@@ -329,19 +328,19 @@ enum Read {
 enum Next {
     Chunk(Bytes),
     Nothing,
-    /// Nothing so far. There is more to read, after other tasks had their turn.
+    /// Nothing so far. There is more to read after other tasks had their turn.
     Again,
     /// A fault silences the watch for ever.
     Stalled,
-    /// A fault holds everything back for this time.
+    /// A fault delays all output for this time.
     After(Duration),
-    /// A fault holds everything back until the next order.
+    /// A fault holds back all output until the next order.
     Held,
     End,
 }
 
 impl Watch {
-    /// Returns what can be sent without waiting. `waited` is whether the previous poll found nothing.
+    /// Returns the output that needs no waiting. `waited` is whether the previous poll found nothing.
     fn chunk(&mut self, waited: bool) -> Next {
         if self.stalled {
             return Next::Stalled;
@@ -363,12 +362,12 @@ impl Watch {
         if let Some(chunk) = self.pending.take() {
             return Next::Chunk(chunk);
         }
-        // After a wait, events take precedence over a deadline at the same moment, so that none is lost. A busy collection
-        // may never wait, so otherwise the deadline takes precedence.
+        // After a wait, events take precedence over a deadline at the same moment, so that none is lost. Otherwise the deadline takes
+        // precedence, because a watch of a busy collection may never wait.
         if self.ended || (!waited && self.interrupts.is_over()) {
             return Next::End;
         }
-        // Load the counter before reading, so that later changes count as new. Orders increment it too.
+        // The counter is loaded before reading, so that later changes count as new. Orders increment it too.
         let latest = self.changes.latest();
         let has_news = self.changes.has_news();
         if has_news && self.hear() {
@@ -403,7 +402,7 @@ impl Watch {
         if self.ended { Next::End } else { Next::Nothing }
     }
 
-    /// Receives new fault orders; returns whether the watch has to end.
+    /// Receives new fault orders. Returns whether the watch must end.
     fn hear(&mut self) -> bool {
         let orders = &self.call.context.injector.orders;
         let Some(before) = orders.hear(self.call.served.storage(), &mut self.heard) else {
@@ -426,7 +425,7 @@ impl Watch {
         Bytes::from(lines)
     }
 
-    /// Counts an event for metrics, and for a fault that takes effect after a number of them.
+    /// Counts an event for metrics, and for a fault that takes effect after a number of events.
     fn count(&mut self) {
         self.events.increment();
         if let Some(cut) = &mut self.cut {
@@ -469,12 +468,12 @@ impl Watch {
         match (out.is_empty(), finished) {
             (false, _) => Read::Chunk(Bytes::from(out)),
             (true, true) => Read::Finished,
-            // A fault that stops further objects takes effect at the next look.
+            // A fault that stops further objects takes effect in the next call.
             (true, false) => Read::Unfinished,
         }
     }
 
-    /// Reads the events after the cursor, from the table or from the history of a closed one, and the current revision.
+    /// Reads the events after the cursor, from the table or, if it is closed, from its last history. Also returns the current revision.
     fn read(&self) -> Result<(Vec<Arc<Event>>, u64), Expired> {
         let cursor = self.cursor;
         if let Some(table) = self.table
@@ -487,14 +486,14 @@ impl Watch {
         Ok((closed.events_after(cursor, BATCH)?, cursor))
     }
 
-    /// Returns a chunk of the events after the cursor. Once all were read, changes up to `latest` count as seen.
+    /// Returns a chunk of the events after the cursor. Once all are read, changes up to `latest` count as seen.
     fn event_chunk(&mut self, latest: u64) -> Result<Read, Expired> {
         let mut work = 0;
         loop {
             let (events, now) = self.read()?;
             let mut unread = events.len();
             let mut awaits_conversion = false;
-            // A single event is sent without copying, because many watches share its bytes.
+            // A single event is sent without copying it: many watches share its bytes.
             let (mut one, mut many): (Option<Bytes>, Vec<u8>) = (None, Vec::new());
             for event in &events {
                 if !self.can_read(event) {
@@ -550,12 +549,12 @@ impl Watch {
         }
     }
 
-    /// Whether an event is of an object in the watched namespace.
+    /// Whether an event concerns an object in the watched namespace.
     fn is_in_namespace(&self, event: &Event) -> bool {
         self.namespace.is_empty() || event.key.namespace() == &*self.namespace
     }
 
-    /// Encodes an event, if the client should see it.
+    /// Encodes an event if the client receives it.
     fn event_line(&mut self, event: &Event) -> Option<Bytes> {
         if !self.is_in_namespace(event) {
             return None;
@@ -573,7 +572,7 @@ impl Watch {
                 |stored: &Stored| self.selection.matches_event(&self.call.served, event, state, stored);
             stored.as_ref().is_some_and(|stored| self.everything || is_selected(stored))
         };
-        // An object that stops matching is reported as deleted, with its last matching content.
+        // An object that stops matching is reported as deleted, in its last matching state.
         let (kind, stored) = match (matches(State::Before, before), matches(State::After, after)) {
             (false, false) => return None,
             (false, true) => ("ADDED", after.as_ref()?),
