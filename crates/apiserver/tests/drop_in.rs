@@ -269,7 +269,7 @@ fn a_wrong_command_line_is_one_line_that_names_the_flag() {
         ("--bind-address=here", "error: --bind-address \"here\" is not an IP address\n"),
         (
             "--tls-cert-file=a.crt",
-            "error: --tls-cert-file and --tls-private-key-file are given together or not at all\n",
+            "error: give --tls-cert-file and --tls-private-key-file together, or neither\n",
         ),
     ] {
         assert_eq!(refusal(&api_server, &[flag]), expected);

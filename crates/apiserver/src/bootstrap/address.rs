@@ -1,7 +1,7 @@
 //! Publishes the server's address to programs in the cluster: the Service `kubernetes`, its Endpoints and its EndpointSlice.
 //!
-//! As in kube-apiserver, the objects are written when the server starts, and updated when it begins to listen. With several
-//! listeners they name the one that was opened last, and keep its address when it closes.
+//! As in kube-apiserver, the objects are written when the server starts, and updated when it begins to listen. With several listeners they
+//! name the last one that was opened, and they keep its address when it closes.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::store::{Change, Key};
 
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
-/// Maximum number of attempts to update an object that other writes change meanwhile.
+/// Maximum number of attempts to update an object that other writes change at the same time.
 const ATTEMPTS: usize = 64;
 
 /// Returns the objects that contain the address, as (group, plural, object).
@@ -90,7 +90,7 @@ fn endpoint_slice(address: SocketAddr) -> Value {
     })
 }
 
-/// Sets the address in an object to that of `wanted`, and leaves its other fields unchanged.
+/// Sets the address in an object to the address in `wanted`, and leaves its other fields unchanged.
 fn replace(cluster: &ClusterState, group: &str, plural: &str, wanted: Value) {
     let Some(served) = cluster.registry().get(group, "v1", plural).cloned() else {
         return;

@@ -1,8 +1,8 @@
-//! APIServices of everything that the server serves, as an aggregator registers them: those of builtin groups at the
-//! start, those of custom groups with their definitions.
+//! APIServices for all served groups and versions, as an aggregator registers them: builtin groups at the start, custom groups with their
+//! definitions.
 //!
-//! They only inform clients about the available APIs. Changing or deleting one has no effect; it is restored at the next
-//! start, or the next change of a definition of its group and version.
+//! They only inform clients about the available APIs. Changing or deleting an APIService has no effect. It is restored at the next start,
+//! or when a definition of its group and version changes.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use crate::store::{Change, Key};
 
 const GROUP: &str = "apiregistration.k8s.io";
 const PLURAL: &str = "apiservices";
-/// Label with the origin of an APIService: the start of the server, or a definition.
+/// Label that names the origin of an APIService: the start of the server, or a definition.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Priorities of kube-apiserver's groups. The aggregator's own group has no APIService.
@@ -63,7 +63,7 @@ pub(super) fn create(cluster: &ClusterState) {
     }
 }
 
-/// Registers those of the groups and versions that definitions define, and removes the others.
+/// Registers the groups and versions of definitions among `changed`, and removes those that no definition defines any more.
 pub(crate) fn follow_definitions(cluster: &ClusterState, changed: &BTreeSet<GroupVersion>) {
     let registry = cluster.registry();
     let Some(resource) = registry.get(GROUP, "v1", PLURAL) else {
@@ -80,7 +80,7 @@ pub(crate) fn follow_definitions(cluster: &ClusterState, changed: &BTreeSet<Grou
         };
         if stored.document.labels().get(MANAGED).is_some_and(|by| by == "true") {
             let revision = Some(stored.revision);
-            // On a conflict another client has changed the APIService: leave it.
+            // On a conflict another client has changed the APIService, which then stays as it is.
             let _ = cluster
                 .commit(resource.storage(), &key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
         }

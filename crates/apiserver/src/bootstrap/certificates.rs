@@ -1,6 +1,6 @@
 //! Publishes the certificate authority of TLS listeners to programs in the cluster.
 //!
-//! With several listeners it is that of the last one opened, and it stays when the listener closes.
+//! With several listeners it is the authority of the last one that was opened, and it stays published when that listener closes.
 
 use std::convert::Infallible;
 
@@ -15,10 +15,10 @@ use crate::store::{Change, Key};
 pub(crate) const ROOT: &str = "kube-root-ca.crt";
 /// Field manager of that ConfigMap.
 const PUBLISHER: &str = "kube-controller-manager";
-/// Maximum number of attempts to update an object that other writes change meanwhile.
+/// Maximum number of attempts to update an object that other writes change at the same time.
 const ATTEMPTS: usize = 64;
 
-/// Publishes the authority to extension API servers. There are no client certificates, so it is the only authority.
+/// Publishes the authority to extension API servers. Authorities that sign client certificates are not published.
 pub(super) fn advertise(cluster: &ClusterState, authority: &str) {
     let map = json!({
         "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
@@ -43,7 +43,7 @@ pub(crate) fn publish_root(cluster: &ClusterState, namespace: &str, authority: &
     publish(cluster, PUBLISHER, map);
 }
 
-/// Sets the data of a ConfigMap to that of `wanted`, and leaves its other fields unchanged.
+/// Sets the data of a ConfigMap to the data of `wanted`, and leaves its other fields unchanged.
 fn publish(cluster: &ClusterState, manager: &str, wanted: Value) {
     let Some(served) = cluster.registry().get("", "v1", "configmaps").cloned() else {
         return;

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-/// Name, concurrency shares, lendable percentage, and queues (number, hand size, length limit). A level without queues
-/// rejects.
+/// A priority level: name, concurrency shares, lendable percentage, and queues (number, hand size, length limit). A level without queues
+/// rejects requests.
 type Level = (&'static str, i64, i64, Option<(i64, i64, i64)>);
 
 const LEVELS: [Level; 7] = [
@@ -49,7 +49,7 @@ enum What {
     Everything,
     /// GET of these paths.
     Paths(&'static [&'static str]),
-    /// Resource rules: verbs, group, resources, and whether they include cluster-scoped requests.
+    /// Resource rules: verbs, group, resources, and whether requests at the cluster scope are included.
     Resources(&'static [(&'static [&'static str], &'static str, &'static [&'static str], bool)]),
 }
 
@@ -61,7 +61,7 @@ enum Who {
     UsersAndSystem(&'static [&'static str]),
 }
 
-/// Name, priority level, precedence, distinguisher, subjects and requests.
+/// A flow schema: name, priority level, precedence, distinguisher, subjects and requests.
 type Schema = (&'static str, &'static str, i64, &'static str, Who, What);
 
 const ALL_USERS: Who = Who::Groups(&["system:unauthenticated", "system:authenticated"]);

@@ -1,7 +1,7 @@
 //! Bootstrap: the objects that kube-apiserver creates when it starts.
 //!
-//! Namespaces come first, then the objects in them. Existing objects, for example from a data file, are left unchanged.
-//! Deleted ones are created again at the next start.
+//! Namespaces come first, then the objects in them. Existing objects, for example from a data file, are left unchanged. Missing objects are
+//! created again at the next start.
 
 mod address;
 mod api_services;
@@ -22,7 +22,7 @@ use crate::state::ClusterState;
 use crate::state::writer;
 use crate::store::Key;
 
-/// Field manager of these objects.
+/// Field manager of the created objects.
 const MANAGER: &str = "kube-apiserver";
 
 /// Creates the missing objects.
@@ -46,8 +46,8 @@ pub(crate) fn create(cluster: &ClusterState) {
     api_services::create(cluster);
 }
 
-/// Returns the ConfigMap with the day since which the use of tokens in Secrets is tracked. The server has no such tokens, but
-/// the controller that cleans them up waits for this object.
+/// Returns the ConfigMap with the day since which the use of tokens in Secrets is tracked. The server has no such tokens, but the
+/// controller of kube-controller-manager that cleans them up waits for this object.
 fn legacy_token_tracking(now: &str) -> Value {
     let day = now.split('T').next().unwrap_or_default();
     json!({
@@ -59,7 +59,7 @@ fn legacy_token_tracking(now: &str) -> Value {
 /// Publishes the address of a new listener, and its certificate authority (PEM) if it uses TLS.
 pub(crate) fn advertise(cluster: &ClusterState, address: SocketAddr, authority: Option<&str>) {
     address::advertise(cluster, address);
-    // Only programs that connect over a socket wait for this object, such as kube-controller-manager.
+    // Only programs that connect over a socket, such as kube-controller-manager, wait for this object.
     put(cluster, "", "configmaps", legacy_token_tracking(&cluster.clock.now_seconds()));
     if let Some(authority) = authority {
         cluster.set_authority(authority);
@@ -81,7 +81,7 @@ const PRIORITIES: [(&str, i64, &str); 2] = [
     ),
 ];
 
-/// Creates an object of a builtin kind, unless one with its name exists.
+/// Creates an object of a builtin kind, unless its name is taken.
 pub(crate) fn put(cluster: &ClusterState, group: &str, plural: &str, object: Value) {
     put_as(cluster, MANAGER, group, plural, object);
 }
@@ -92,7 +92,7 @@ fn put_as(cluster: &ClusterState, manager: &str, group: &str, plural: &str, mut 
         return;
     };
     let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
-    // Before a UID is generated. `put_if_absent` checks again, under the lock.
+    // Checked before a UID is generated. `put_if_absent` checks again, under the lock.
     if cluster.read(|store| store.get(served.storage(), &key).is_some()) {
         return;
     }

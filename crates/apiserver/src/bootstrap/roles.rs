@@ -1,8 +1,8 @@
-//! Default roles and bindings: those of administrators and users, of cluster components, and of kube-controller-manager's controllers.
+//! Default roles and bindings, for administrators, users, cluster components, and the controllers of kube-controller-manager.
 //!
-//! They are documented in "Using RBAC Authorization" of the Kubernetes documentation. `admin`, `edit` and `view` aggregate other
-//! roles by label, which is the work of a [controller](crate::controllers::role_aggregation): without it they have no rules, as
-//! with envtest. Changed objects are not reconciled at the next start.
+//! The Kubernetes documentation describes them under "Using RBAC Authorization". `admin`, `edit` and `view` aggregate other roles by label,
+//! which a [controller](crate::controllers::role_aggregation) does; without it they have no rules, as in envtest. Changed objects are not
+//! reset at the next start.
 
 use std::sync::OnceLock;
 
@@ -15,8 +15,8 @@ use crate::state::ClusterState;
 use crate::state::writer;
 use crate::store::Key;
 
-/// Objects of the data file, complete except for UIDs and times. They are equal for all servers of a process, which saves most
-/// of the time of a start.
+/// Objects of the data file, complete except for UIDs and times. All servers of a process share them, which saves most of the time of a
+/// start.
 static OBJECTS: OnceLock<Vec<(&str, Value)>> = OnceLock::new();
 
 /// Creates the missing roles and bindings.

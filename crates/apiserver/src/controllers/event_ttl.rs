@@ -1,9 +1,8 @@
 //! Deletes Events that have not been written for a while.
 //!
-//! In a cluster each write of an Event gets an etcd lease. When the lease expires, etcd deletes the Event, and watches
-//! receive the deletion. This module does the same, to the moment; etcd shares leases between objects written within a
-//! minute and so deletes up to a minute late. As after a restart of etcd, leases start over when a server with a data file
-//! starts.
+//! In a cluster each write of an Event gets an etcd lease. When the lease expires, etcd deletes the Event, and watches receive the
+//! deletion. This module deletes an Event exactly when its lease expires. In etcd objects written within a minute share a lease, so it
+//! deletes up to a minute late. When a server with a data file starts, all leases begin again, as after a restart of etcd.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,9 +14,9 @@ use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
 use crate::store::{Change, Expired, Key, Store};
 
-/// Default: kube-apiserver's `--event-ttl`.
+/// Time that Events are kept by default, as with kube-apiserver's `--event-ttl`.
 pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);
-/// Maximum number of changes per read.
+/// Maximum number of changes that are read at a time.
 const BATCH: usize = 1024;
 
 /// Storage key of Events in all versions.
@@ -43,7 +42,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
         }
         let end = leases.next_end();
         tokio::select! {
-            // Either starts a round.
+            // A change and an expiry both start a round.
             biased;
             news = changes.news() => if news.is_none() {
                 return;
@@ -53,7 +52,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
     }
 }
 
-/// Updates the leases from the changes after `seen`; returns the revision up to which they are known.
+/// Updates the leases with the changes after `seen`. Returns the revision up to which they are known.
 fn follow(
     cluster: &ClusterState,
     table: &StorageKey,
@@ -87,12 +86,12 @@ fn follow(
     }
 }
 
-/// Expiry times by object: the pure core. Each object has the lease of its last write.
+/// Expiry times by object (pure). Each object has the lease of its last write.
 #[derive(Debug)]
 struct Leases {
     ttl: Duration,
     of: BTreeMap<Key, Lease>,
-    /// Leases by expiry; the revision distinguishes leases that expire together.
+    /// Leases by expiry. The revision distinguishes leases that expire at the same time.
     order: BTreeMap<Lease, Key>,
 }
 
@@ -111,7 +110,7 @@ impl Leases {
     /// Records a write, which starts a new lease.
     fn written(&mut self, key: &Key, revision: u64, now: Instant) {
         self.gone(key);
-        // An expiry beyond the clock's range never comes.
+        // An expiry beyond the range of the clock is never reached.
         if let Some(end) = now.checked_add(self.ttl) {
             let lease = Lease { end, revision };
             self.of.insert(key.clone(), lease);
@@ -126,7 +125,7 @@ impl Leases {
         }
     }
 
-    /// Resets to these objects. Objects that have not changed keep their leases.
+    /// Replaces the known objects. Unchanged objects keep their leases.
     fn replace<'a>(&mut self, objects: impl Iterator<Item = (&'a Key, u64)>, now: Instant) {
         let known = std::mem::take(&mut self.of);
         self.order.clear();
@@ -168,7 +167,7 @@ mod tests {
     proptest! {
         /// For any writes, deletions and lists, an object expires when its last write is old enough, and only then.
         #[test]
-        fn an_object_goes_a_ttl_after_its_last_write(
+        fn an_object_expires_a_ttl_after_its_last_write(
             steps in proptest::collection::vec((0u8..4, 0usize..4, 0u64..30), 0..60),
             ttl in 0u64..60,
         ) {

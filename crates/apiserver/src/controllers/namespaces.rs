@@ -1,4 +1,4 @@
-//! Namespaces: empties deleted ones and fills new ones, in profile [`Dev`](crate::Profile::Dev).
+//! Namespaces in profile [`Dev`](crate::Profile::Dev): empties deleted ones, and creates the default objects in new ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
     let mut maps = cluster.changes(&maps());
     let mut authority = None;
     let mut terminating: Vec<Key> = Vec::new();
-    // The contents that a terminating namespace had at the last attempt: without a change there is nothing to do.
+    // Versions of the contents of terminating namespaces at the last attempt. Without a change there is nothing to do.
     let mut seen: BTreeMap<Key, u64> = BTreeMap::new();
     loop {
         commits.see();
@@ -67,7 +67,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
         }
         let now = cluster.clock.now();
         let mut soonest: Option<Duration> = None;
-        // Any commit may have removed the last object that a namespace waited for.
+        // Any commit may have removed the last object for which a namespace waited.
         for key in &terminating {
             let Some(stored) = cluster.read(|store| store.get(&table(), key).cloned()) else {
                 continue;
@@ -85,7 +85,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
             }
         }
         tokio::select! {
-            // Either starts a round.
+            // A commit and the end of a grace period both start a round.
             biased;
             () = commits.changed() => {}
             () = sleep(soonest.unwrap_or_default()), if soonest.is_some() => {}
@@ -93,8 +93,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
     }
 }
 
-/// Creates the missing `default` service accounts, also where one was deleted. Pods without a service account of their own
-/// use it.
+/// Creates missing service accounts `default`, including deleted ones. Pods that name no service account use it.
 fn create_accounts(cluster: &ClusterState, namespaces: &Snapshot) {
     let accounts = accounts();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
@@ -108,7 +107,7 @@ fn create_accounts(cluster: &ClusterState, namespaces: &Snapshot) {
     }
 }
 
-/// Publishes the certificate authority in the namespaces that lack it, or in all of them if it changed.
+/// Publishes the certificate authority in the namespaces that lack it, or in all namespaces if it changed.
 fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &str, is_new: bool) {
     let maps = maps();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
@@ -125,12 +124,12 @@ fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &
 fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
     let deleted: Option<Timestamp> = metadata::text(namespace, "deletionTimestamp").parse().ok();
     let begin = deleted.and_then(|deleted| deleted.checked_add(grace).ok());
-    // The conversion fails for a negative duration, which means that the period is over.
+    // A negative duration fails to convert; the period is over then.
     begin.and_then(|begin| begin.duration_since(now).try_into().ok()).unwrap_or_default()
 }
 
-/// Processes a terminating namespace once: deletes its contents, and the namespace if nothing is left. A namespace without
-/// finalizers was finalized by another client, which also has to delete it.
+/// Processes a terminating namespace once: deletes its contents, and then the namespace if nothing is left. If the namespace has no
+/// finalizers, another client finalized it, and must also delete it.
 async fn empty(cluster: &ClusterState, namespaces: &ServedKind, key: &Key, revision: u64, namespace: &Value) {
     if is_finalized(namespace) {
         return;
@@ -166,7 +165,7 @@ async fn empty(cluster: &ClusterState, namespaces: &ServedKind, key: &Key, revis
     } else {
         Change::Put(namespaces.document(&next))
     };
-    // On a conflict the namespace has changed, and that commit triggers the next iteration.
+    // On a conflict another write changed the namespace, which starts the next iteration.
     let _ = cluster.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
 }
 
@@ -174,14 +173,14 @@ fn has_finalizer(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(FINALIZER)))
 }
 
-/// Objects of one resource in a namespace that finalizers keep.
+/// Objects of one resource in a namespace that wait for their finalizers.
 struct Left {
     resource: String,
     count: usize,
     finalizers: Vec<String>,
 }
 
-/// Deletes the objects of a namespace in a snapshot; returns those that remain.
+/// Deletes the objects of a namespace in a snapshot. Returns those that remain.
 async fn delete_contents(
     cluster: &ClusterState,
     served: &ServedKind,
@@ -190,14 +189,14 @@ async fn delete_contents(
 ) -> Option<Left> {
     let mut turns = Turns::default();
     let resource = &served.resource;
-    // The core group is shown as `pods.`.
+    // The core group is shown as `pods.`, as in kube-controller-manager.
     let resource = format!("{}.{}", resource.plural, resource.group);
     let mut left = Left { resource, count: 0, finalizers: Vec::new() };
     for (key, stored) in snapshot.range(namespace, None) {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
         let deletion = deletion::begin_deletion(cluster, served, key, stored, &object, &finalizers);
-        // An object that changed meanwhile still exists; its change triggers the next iteration.
+        // An object that another write changed still exists. That change starts the next iteration.
         if deletion != Deletion::Gone {
             left.count += 1;
             left.finalizers.extend(finalizers);
@@ -207,7 +206,8 @@ async fn delete_contents(
     (left.count > 0).then_some(left)
 }
 
-/// Identifies the contents of a namespace without parsing them, by the revisions of the namespace and of its objects.
+/// Returns a number that identifies the contents of a namespace, computed from the revisions of the namespace and its objects without
+/// parsing them.
 fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u64 {
     let tables = cluster.registry().one_per_table();
     let namespaced = tables.iter().filter(|served| served.resource.namespaced);
@@ -215,14 +215,14 @@ fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u
     for served in namespaced {
         let snapshot = cluster.read(|store| store.snapshot(served.storage()));
         for (_, stored) in snapshot.range(namespace, None) {
-            // FNV-1a over the revisions, which are unique.
+            // The number is FNV-1a over the revisions, which are unique.
             version = (version ^ stored.revision).wrapping_mul(0x0100_0000_01b3);
         }
     }
     version
 }
 
-/// Sets the five conditions that report the progress of the deletion.
+/// Sets the five conditions that report the progress of a deletion.
 fn set_conditions(cluster: &ClusterState, namespace: &mut Value, left: &[Left]) {
     let remaining: Vec<String> =
         left.iter().map(|held| format!("{} has {} resource instances", held.resource, held.count)).collect();
@@ -300,7 +300,7 @@ mod tests {
     use crate::testing;
 
     #[tokio::test]
-    async fn an_object_that_changed_meanwhile_is_left() {
+    async fn an_object_that_changed_during_the_deletion_is_kept_for_the_next_pass() {
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";
         let server = testing::server();
         let map = |name: &str| json!({"metadata": {"name": name}});
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_contents_of_a_namespace_are_known_by_revisions() {
+    async fn changed_contents_of_a_namespace_have_another_version() {
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";
         let server = testing::server();
         testing::create(&server, MAPS, &json!({"metadata": {"name": "a"}})).unwrap();

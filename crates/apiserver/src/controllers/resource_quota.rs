@@ -1,12 +1,12 @@
-//! Counts what quotas limit (profile [`Dev`](crate::Profile::Dev)).
+//! Counts the objects that quotas limit (profile [`Dev`](crate::Profile::Dev)).
 //!
-//! A new quota, and one with a changed spec, is counted at once: its status then has the limits of the spec and the usage of the
-//! existing objects, and the admission plugin `ResourceQuota` enforces it. The plugin adds to the usage with each write; this
-//! controller counts again when an object is deleted, or changes so that it uses less or more. Creations are counted again
-//! after a second, in case they did not pass admission, such as those of other controllers.
+//! A new quota, or one with a changed spec, is counted at once. Its status then has the limits of the spec and the usage of the existing
+//! objects, and the admission plugin `ResourceQuota` enforces it. The plugin adds to the usage with each write. This controller counts
+//! again when an object is deleted, or when its usage changes. After a creation it counts again one second later, because some creations do
+//! not pass admission, such as those of other controllers.
 //!
-//! Objects and quota are read at one revision, and the status is written only if the quota has not changed since. Therefore no
-//! usage is lost that admission adds meanwhile.
+//! Objects and quota are read at one revision, and the status is written only if the quota has not changed since. Therefore usage that
+//! admission adds meanwhile is not lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -28,16 +28,16 @@ use crate::store::{Change, Event, Expired, Key, Snapshot, Store, Stored};
 const MANAGER: &str = "kube-controller-manager";
 /// Delay after which creations are counted again.
 const RECOUNT: Duration = Duration::from_secs(1);
-/// Maximum number of changes per read.
+/// Maximum number of changes that are read at a time.
 const BATCH: usize = 1024;
-/// Number of times that a quota is counted while it changes, before it is counted again later.
+/// Maximum number of attempts to count a quota that changes meanwhile. Then it is counted later.
 const ATTEMPTS: usize = 5;
 
 fn table() -> StorageKey {
     StorageKey { group: String::new(), plural: "resourcequotas".to_owned() }
 }
 
-/// Counts quotas as they and their objects change. Runs until its task is aborted.
+/// Counts quotas when they or their objects change. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
     let mut known = Known::default();
@@ -55,7 +55,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
         }
         let soonest = known.due.values().min().copied();
         tokio::select! {
-            // A commit is handled before a due count, because it may change when quotas are due.
+            // A commit takes precedence over a due count, because it may change when quotas are due.
             biased;
             () = commits.changed() => {}
             () = sleep_until(soonest.unwrap_or(now)), if soonest.is_some() => {}
@@ -63,13 +63,13 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
     }
 }
 
-/// The quotas, and when they are counted next.
+/// The quotas, and the times of their next counts.
 #[derive(Default)]
 struct Known {
     quotas: BTreeMap<Key, Seen>,
-    /// Revision up to which the changes of each counted table were read.
+    /// Revision up to which each counted table was read.
     tables: BTreeMap<StorageKey, u64>,
-    /// Times at which quotas are counted.
+    /// Times at which quotas are due to be counted.
     due: BTreeMap<Key, Instant>,
 }
 
@@ -80,7 +80,7 @@ struct Seen {
     quota: Quota,
 }
 
-/// A resource with objects that quotas count.
+/// A resource whose objects quotas count.
 struct Counted {
     served: Arc<ServedKind>,
     counter: Counter,
@@ -123,7 +123,7 @@ impl Known {
                     let wall = cluster.clock.now();
                     events.iter().for_each(|event| self.schedule(counted, event, now, wall));
                 }
-                // The table was not followed before, or changed faster than it was read.
+                // The table is new, or its history no longer reaches back.
                 Err(Expired) => {
                     let tracking =
                         self.quotas.iter().filter(|(_, seen)| tracks(&seen.quota, &counted.counter));
@@ -176,12 +176,12 @@ fn counted(cluster: &ClusterState, condition: impl Fn(&Counter) -> bool) -> Vec<
         .collect()
 }
 
-/// Whether a quota limits objects of the counted resource.
+/// Whether a quota limits objects of a counted resource.
 fn tracks(quota: &Quota, counter: &Counter) -> bool {
     quota.wanted().names().any(|name| counter.tracks(name))
 }
 
-/// Returns the changes of a table after a revision, and the revision up to which they reach.
+/// Returns the changes of a table after a revision, and the revision to which they lead.
 fn changes(
     cluster: &ClusterState,
     storage: &StorageKey,
@@ -205,7 +205,7 @@ fn changes(
     }
 }
 
-/// Whether a quota counts an object differently after a change.
+/// Whether a change affects how a quota counts the object.
 fn is_counted_differently(
     counted: &Counted,
     quota: &Quota,
@@ -223,10 +223,10 @@ fn is_counted_differently(
     before != after
 }
 
-/// Counts the objects of a quota and writes its status, unless it is right. Returns whether it is right now, or the quota is gone.
+/// Counts the objects of a quota and writes its status if it differs. Returns whether the status is now correct, or the quota deleted.
 async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
     for _ in 0..ATTEMPTS {
-        // One revision of everything: usage that admission adds later changes the quota, so that the commit below fails.
+        // Objects and quota are read at one revision. Usage that admission adds later changes the quota, so that the commit below fails.
         let registry = counted(cluster, |_| true);
         let read = cluster.read(|store| {
             let stored = store.get(&table(), key).cloned()?;
@@ -261,7 +261,7 @@ async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
     false
 }
 
-/// Sets the usage of one resource.
+/// Sets the usage of one resource in `used`.
 async fn usage(
     counted: &Counted,
     snapshot: &Snapshot,

@@ -1,7 +1,7 @@
 //! Computes the rules of aggregated ClusterRoles (profile [`Dev`](crate::Profile::Dev)).
 //!
-//! As in kube-controller-manager, the rules are applied by server-side apply, so that they belong to this controller. A commit of
-//! its own wakes it again, because aggregated roles can select each other; it rests when no rules differ.
+//! As in kube-controller-manager, the rules are written by server-side apply, so that this controller owns them. Its own commits wake it
+//! again, because aggregated roles can select each other. It stops when no rules differ.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::store::{Change, Key, Store};
 
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-/// Rounds at start. Each one passes the rules on to the next role: `view` to `edit`, `edit` to `admin`.
+/// Number of rounds at start. Each round passes rules on to the next role: from `view` to `edit`, from `edit` to `admin`.
 const ROUNDS: usize = 8;
 
 /// Updates aggregated roles at start, so that a server without clients does not change after it is ready.
@@ -39,7 +39,7 @@ pub(crate) fn complete(cluster: &ClusterState) {
     }
 }
 
-/// Updates aggregated roles as roles change. Runs until its task is aborted.
+/// Updates aggregated roles when roles change. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let Some(served) = cluster.registry().get(GROUP, "v1", Kind::ClusterRole.plural()).cloned() else {
         return;
@@ -70,7 +70,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
     }
 }
 
-/// Applies the rules of an aggregated role if they differ. Returns whether they do.
+/// Applies the rules of an aggregated role if they differ. Returns whether they differed.
 fn update(
     cluster: &ClusterState,
     served: &ServedKind,
@@ -88,7 +88,7 @@ fn update(
     }
 }
 
-/// Applies the rules of a role. After a conflict, the other commit wakes the controller.
+/// Applies the rules of a role. On a conflict, the other commit wakes the controller.
 fn apply(
     cluster: &ClusterState,
     served: &ServedKind,

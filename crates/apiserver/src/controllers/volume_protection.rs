@@ -1,7 +1,7 @@
 //! Removes the protection finalizers of volumes and claims that are no longer in use (profile [`Dev`](crate::Profile::Dev)).
 //!
-//! Volumes and claims get these finalizers on creation, in every profile. As in kube-controller-manager, the finalizer of a
-//! deleted claim is removed once no running pod mounts it, and that of a deleted volume once it is not bound to a claim.
+//! Volumes and claims get these finalizers when they are created, in every profile. As in kube-controller-manager, the finalizer of a
+//! deleted claim is removed once no running pod mounts it, and the finalizer of a deleted volume once it is not bound to a claim.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::kinds::builtin::{CLAIM_PROTECTION, VOLUME_PROTECTION};
 use crate::state::{ClusterState, Subscription};
 use crate::store::Key;
 
-/// Removes finalizers as volumes and claims become unused. Runs until its task is aborted.
+/// Removes finalizers when volumes and claims become unused. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
     let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
@@ -59,7 +59,7 @@ fn release(cluster: &ClusterState, plural: &str, finalizer: &str, is_free: impl 
     }
 }
 
-/// Whether a pod mounts the claim and is assigned to a node and has not ended.
+/// Whether a pod mounts the claim, is assigned to a node, and has not ended.
 fn is_mounted(cluster: &ClusterState, claim: &Key) -> bool {
     let Some(served) = served(cluster, "pods") else { return false };
     let snapshot = cluster.read(|store| store.snapshot(served.storage()));

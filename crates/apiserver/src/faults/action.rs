@@ -14,18 +14,17 @@ use super::{RequestInfo, When, text};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Action {
-    /// Delays the request before it is processed. If the client gives up meanwhile, nothing has changed.
+    /// Delays the request before it is processed. If the client gives up during the delay, the request has no effect.
     DelayBefore(#[serde(with = "text::duration")] Duration),
-    /// Processes the request and delays its response. If the client gives up meanwhile, the change is made anyway.
+    /// Processes the request and delays its response. If the client gives up during the delay, the request has taken effect.
     DelayAfter(#[serde(with = "text::duration")] Duration),
     /// Fails the request without processing it.
     Fail(Failure),
-    /// Sends this response and nothing else, without processing the request, as a proxy does.
+    /// Sends this response without processing the request, as a proxy does.
     Answer(Answer),
     /// Closes the connection before the request is processed.
     ///
-    /// In process the call fails with [`ConnectionReset`](super::ConnectionReset); over TCP the connection closes
-    /// without an answer.
+    /// In process, the call fails with [`ConnectionReset`](super::ConnectionReset). Over TCP, the connection closes without a response.
     Reset,
     /// Processes the request and closes the connection instead of responding: the client cannot know whether it was processed.
     LoseResponse,
@@ -40,13 +39,13 @@ pub enum Action {
     /// Processes the request and sends the head of the response and this many bytes of its body. Then nothing more arrives, while
     /// the connection stays open. A shorter body arrives whole.
     Stall(u64),
-    /// Answers from a state this many revisions old, or from the oldest that is kept, as a lagging server does. Such a rule only
-    /// picks reads that accept any state: get, list and watch with `resourceVersion=0`.
+    /// Answers from a state this many revisions old, or from the oldest kept one, as a lagging server does. A rule with this action picks
+    /// only reads that accept any state: get, list and watch with `resourceVersion=0`.
     StaleRead {
-        /// Revisions of the whole server, across all resources.
+        /// Number of revisions of the whole server, across all resources.
         behind: u64,
     },
-    /// Makes a watch misbehave. Such a rule only picks watches.
+    /// Makes a watch misbehave. A rule with this action picks only watches.
     Watch(WatchFault),
 }
 
@@ -111,15 +110,14 @@ pub enum Failure {
     Conflict,
     /// 410 `Expired`: the resource version, or the continue token, is too old.
     Expired,
-    /// 429 in plain text, as an overloaded server answers before it reads the request. `Retry-After` has whole seconds, rounded
-    /// up.
+    /// 429 in plain text, with which an overloaded server answers before it reads the request. `Retry-After` has whole seconds, rounded up.
     TooManyRequests {
         /// Time that the client is asked to wait.
         #[serde(with = "text::duration")]
         retry_after: Duration,
     },
-    /// 429 `TooManyRequests` as a `Status`, with `Retry-After: 1`: the storage of the resource is being initialized, as it is for
-    /// a moment after a CustomResourceDefinition changed.
+    /// 429 `TooManyRequests` as a `Status`, with `Retry-After: 1`: the storage of the resource is being initialized, as for a moment after
+    /// a CustomResourceDefinition changed.
     Initializing,
     /// 500 `InternalError`.
     Internal,
@@ -185,15 +183,14 @@ pub(crate) enum Refusal {
     Status(ApiError),
     Text {
         text: &'static str,
-        /// Seconds.
+        /// Seconds for `Retry-After`.
         retry_after: u64,
     },
 }
 
 /// Misbehaviour of a watch. Counts of events include the initial ones and exclude bookmarks.
 ///
-/// The last three variants break the guarantees of a watch, as no correct server does. They show which guarantees a client relies
-/// on.
+/// The last three variants break the guarantees of a watch; no correct server does that. They show on which guarantees a client relies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -204,9 +201,9 @@ pub enum WatchFault {
     CloseAfter(#[serde(with = "text::duration")] Duration),
     /// Reports error 410 after this many events and ends.
     ExpireAfterEvents(u64),
-    /// Stays open and silent for ever after this many events, also past its deadline.
+    /// Stays open without sending anything after this many events, even beyond its deadline.
     StallAfterEvents(u64),
-    /// Stays open and silent for ever from this long after its start, also past its deadline: neither events nor bookmarks
+    /// Stays open without sending anything from this time after its start on, even beyond its deadline: neither events nor bookmarks
     /// arrive.
     StallAfter(#[serde(with = "text::duration")] Duration),
     /// Is silent for a while after this many events, then continues with the changes made meanwhile.
@@ -217,7 +214,7 @@ pub enum WatchFault {
         #[serde(with = "text::duration")]
         time: Duration,
     },
-    /// Delivers everything, in order, this much later than it happened.
+    /// Delivers all events and bookmarks in order, each with this delay.
     Late(#[serde(with = "text::duration")] Duration),
     /// Sends no bookmarks, not even the one after the initial events.
     NoBookmarks,

@@ -12,7 +12,7 @@ use super::{Faults, GroupResource, Rule, RuleId};
 /// Path prefix of the fault API.
 pub(crate) const PREFIX: &str = "/debug/faults/";
 
-/// A command that acts at once; each calls the method of [`Faults`] with its name.
+/// A command, which takes effect at once. Each variant calls the method of [`Faults`] of the same name.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Command {

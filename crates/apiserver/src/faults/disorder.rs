@@ -2,7 +2,7 @@
 
 use super::{WatchFault, When};
 
-/// Selects and rearranges the events of one watch.
+/// Drops, duplicates or reorders selected events of one watch.
 #[derive(Debug)]
 pub(crate) struct Disorder<T> {
     kind: Kind,
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_that_are_picked_are_dropped_doubled_or_overtaken() {
+    fn picked_events_are_dropped_duplicated_or_delayed_by_one() {
         assert_eq!(sent(WatchFault::Drop(When::Every(3)), 0, 7), [1, 2, 4, 5, 7]);
         assert_eq!(sent(WatchFault::Duplicate(When::Nth(2)), 0, 3), [1, 2, 2, 3]);
         assert_eq!(sent(WatchFault::Reorder(When::Every(2)), 0, 6), [1, 3, 2, 5, 4], "the last still waits");
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_made_up_and_only_so_much_is_moved(
+        fn no_event_is_invented_and_each_moves_at_most_one_place(
             which in 0usize..3,
             probability in 0.0..1.0f64,
             seed in any::<u64>(),
@@ -92,7 +92,7 @@ mod tests {
                     prop_assert!(sent.is_sorted() && sent.chunk_by(|a, b| a == b).all(|run| run.len() <= 2));
                 }
                 _ => {
-                    // All but perhaps the last arrive, each at most one place from its own.
+                    // Every event arrives except perhaps the last one, each at most one place from its original one.
                     prop_assert!(events - sent.len() as u32 <= 1);
                     prop_assert_eq!(sorted.len(), sent.len(), "none twice");
                     prop_assert!(sent.iter().zip(1..).all(|(event, place)| event.abs_diff(place) <= 1));

@@ -65,14 +65,13 @@ impl fmt::Display for Journal {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Time by the server's clock. For requests it is when the rule picked them, before any delay.
+    /// Time by the server's clock. For a request it is the time at which a rule picked it, before any delay.
     pub at: Timestamp,
     /// The fault.
     pub what: Injected,
 }
 
-/// Formats as `rule 1: create configmaps default/: carried out, response lost`, without the time, which differs from run
-/// to run.
+/// Formats as `rule 1: create configmaps default/: carried out, response lost`. The time is omitted, because it differs between runs.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use futures::{Stream, StreamExt};
 use tokio::time::{Duration, Instant, sleep_until};
 
-/// Maximum number of delayed items; beyond it the source stream is not polled.
+/// Maximum number of delayed items. When it is reached, the source stream is not polled.
 const UNDER_WAY: usize = 64;
 /// Longest delay, about thirty years; longer ones would leave the range of tokio's clock.
 const LONGEST: Duration = Duration::from_secs(1 << 30);
 
-/// Yields each item `delay` after the source stream yielded it, in order. The end follows the last item.
+/// Delays each item of a stream by `delay`, in order. The stream ends after its last item.
 pub(crate) fn late<S>(stream: S, delay: Duration) -> impl Stream<Item = S::Item>
 where
     S: Stream + Send + 'static,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn lateness_does_not_add_up() {
+    async fn delays_do_not_add_up() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let source = futures::stream::unfold(0u32, move |n| async move {

@@ -1,7 +1,7 @@
 //! Fault injection: failures as values, for tests of clients that must tolerate them.
 //!
-//! A [`Rule`] selects requests and says what happens to them. [`ApiServer::faults`](crate::ApiServer::faults) accepts rules while
-//! the server runs; they apply to calls in process and over TCP alike. The [`Journal`] lists the injected faults in order.
+//! A [`Rule`] selects requests and has an action, which defines the effect on them. [`ApiServer::faults`](crate::ApiServer::faults) accepts
+//! rules while the server runs. They apply equally to calls in process and over TCP. The [`Journal`] lists the injected faults in order.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -28,13 +28,13 @@
 //!
 //! # Order of rules
 //!
-//! Rules are evaluated in the order in which they were added. The first rule that picks a request applies to it; later rules
-//! do not see the request. A rule therefore counts the matching requests that no earlier rule picked.
+//! Rules are evaluated in the order in which they were added. The first rule that picks a request applies to it, and later rules are not
+//! evaluated. A rule therefore counts only matching requests that no earlier rule picked.
 //!
-//! Rules apply to requests for resources. Discovery, OpenAPI, health checks and version are never affected, and neither are the
-//! server's own controllers, which make no requests.
+//! Rules apply to requests for resources. Discovery, OpenAPI, health checks and version are never affected. The server's own controllers
+//! are not affected either, because they make no requests.
 //!
-//! Commands act at once: [`compact`](Faults::compact), [`evict_history`](Faults::evict_history),
+//! Commands take effect at once: [`compact`](Faults::compact), [`evict_history`](Faults::evict_history),
 //! [`bookmark_now`](Faults::bookmark_now), [`hold_watches`](Faults::hold_watches), [`close_watches`](Faults::close_watches),
 //! [`stall_watches`](Faults::stall_watches), [`freeze`](Faults::freeze), and the commands of the clock.
 //!
@@ -59,14 +59,13 @@
 //!
 //! # Repeatability
 //!
-//! Probabilities are drawn from [`Options::seed`](crate::Options), independently for each rule: the same requests in the same
-//! order meet the same faults, and adding a rule does not change the draws of the others. Delays follow tokio's time, paused time
-//! included.
+//! Probabilities are drawn from [`Options::seed`](crate::Options), independently for each rule: the same requests in the same order meet
+//! the same faults, and a new rule does not change the draws of others. Delays follow tokio's time, which tests can pause.
 //!
 //! # Bounds
 //!
-//! The journal keeps the last 10,000 entries and counts those it dropped. A [late](WatchFault::Late) watch holds at most 64
-//! chunks. Without rules a request costs one atomic load.
+//! The journal keeps the last 10,000 entries and counts the dropped ones. A [late](WatchFault::Late) watch holds at most 64 chunks. Without
+//! rules, a request costs one atomic load.
 
 mod action;
 mod api;
@@ -111,9 +110,9 @@ use crate::state::ClusterState;
 #[non_exhaustive]
 pub struct ConnectionReset;
 
-/// Handle to the fault rules and the journal of one server. Clones share them.
+/// Handle to the fault rules and the journal of one server. Clones share both.
 ///
-/// A handle keeps the state of the server alive, but not the server: once the server has stopped, rules have no requests to pick.
+/// A handle keeps the state of the server alive, but not the server. Rules have no effect after the server has stopped.
 #[derive(Clone)]
 pub struct Faults {
     cluster: Arc<ClusterState>,
@@ -204,8 +203,8 @@ impl Faults {
         self.tell(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
     }
 
-    /// Silences the open watches of a resource for ever, also past their deadlines, like a network path that loses packets: they
-    /// stay open, and neither events nor bookmarks arrive. New watches are not affected. Returns whether the resource is served.
+    /// Silences the open watches of a resource for ever, even beyond their deadlines, like a network path that loses packets: the watches
+    /// stay open, but neither events nor bookmarks arrive. New watches are not affected. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn stall_watches(&self, group: &str, plural: &str) -> bool {
         self.tell(group, plural, |order| order.stalls += 1, |resource| Injected::Stalled { resource })
@@ -224,14 +223,14 @@ impl Faults {
         self.tell(group, plural, |order| order.held = false, |resource| Injected::Released { resource })
     }
 
-    /// Ends the open watches of a resource and adds a rule that fails its lists and new watches with [`Failure::Initializing`],
-    /// as while its storage is being initialized. Returns that rule, which comes after the existing ones; remove it to unfreeze
-    /// the resource. `None` if the resource is not served.
+    /// Ends the open watches of a resource, and adds a rule that fails its lists and new watches with [`Failure::Initializing`], as during
+    /// the initialization of its storage. Returns the rule, which comes after the existing ones; removing it unfreezes the resource.
+    /// Returns `None` if the resource is not served.
     #[expect(clippy::must_use_candidate, reason = "the id is only needed to unfreeze the resource")]
     pub fn freeze(&self, group: &str, plural: &str) -> Option<RuleId> {
         let storage = self.table(group, plural)?;
         let refused = Rule::new(Action::Fail(Failure::Initializing)).resource(group, plural);
-        // Before the watches end, because their clients start new ones at once.
+        // The rule is added before the watches end, because their clients start new watches at once.
         let rule = self.add(refused.verb(Verb::List).verb(Verb::Watch));
         self.injector.orders.give(&storage, |order| order.closes += 1);
         self.cluster.wake(&storage);
@@ -239,15 +238,14 @@ impl Faults {
         Some(rule)
     }
 
-    /// Stops the clock that timestamps in objects are read from, and all ages that are computed from it. Delays and
-    /// deadlines follow tokio's time and continue. The exception is [`Options::namespace_grace`](crate::Options::namespace_grace),
-    /// which is measured by this clock.
+    /// Stops the clock for timestamps in objects, and for ages that are computed from it. Delays and deadlines follow tokio's time and
+    /// continue. The exception is [`Options::namespace_grace`](crate::Options::namespace_grace), which this clock measures.
     pub fn stop_clock(&self) {
         self.cluster.clock.stop();
         self.record(Injected::ClockStopped);
     }
 
-    /// Resumes a stopped clock from the time that it shows.
+    /// Lets a stopped clock continue from the time that it shows.
     pub fn resume_clock(&self) {
         self.cluster.clock.resume();
         self.record(Injected::ClockResumed);
@@ -268,7 +266,7 @@ impl Faults {
         what: impl FnOnce(GroupResource) -> Injected,
     ) -> bool {
         let give = |storage: &StorageKey| {
-            // Before the wake-up, so that the woken watches find the order.
+            // Stored before the wake-up, so that the woken watches find the order.
             self.injector.orders.give(storage, change);
             self.cluster.wake(storage);
         };
@@ -308,7 +306,7 @@ impl Faults {
 /// Shares the plan between the requests and the handles.
 #[derive(Debug)]
 pub(crate) struct Injector {
-    /// Whether there are rules. Without rules this is all that a request reads.
+    /// Whether there are rules. Requests to a server without rules read nothing else.
     armed: AtomicBool,
     plan: Mutex<Plan>,
     pub(crate) orders: Orders,

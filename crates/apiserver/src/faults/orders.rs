@@ -43,8 +43,8 @@ impl Orders {
         self.given.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns the state for a watch that begins now: earlier orders do not concern it, except that held
-    /// watches stay silent.
+    /// Returns the state for a watch that begins now. Earlier orders do not affect it, except that the watches of a held table send
+    /// nothing.
     pub(crate) fn heard(&self, table: &StorageKey) -> Heard {
         // No number of orders equals this one, so `hear` reads the current orders.
         let mut heard = Heard { given: u64::MAX, order: Order::default() };
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_hears_what_is_ordered_after_it_began_and_of_its_own_table() {
+    fn a_watch_receives_later_orders_to_its_own_table() {
         let table = |plural: &str| StorageKey { group: String::new(), plural: plural.to_owned() };
         let orders = Orders::default();
         orders.give(&table("pods"), |order| order.closes += 1);

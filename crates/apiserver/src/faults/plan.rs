@@ -1,4 +1,4 @@
-//! The pure core of fault injection: selects the fault, if any, for a request.
+//! Plan of faults (pure): selects the fault for a request, if there is one.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -22,11 +22,11 @@ struct Standing {
     rule: Rule,
     since: Instant,
     seed: u64,
-    /// Requests that matched.
+    /// Number of requests that matched.
     seen: u64,
-    /// Requests that were picked.
+    /// Number of requests that were picked.
     acted: u64,
-    /// Generator of this rule, so that the draws of other rules do not affect it.
+    /// Generator of this rule alone, so that draws of other rules do not affect it.
     random: fastrand::Rng,
 }
 
@@ -38,14 +38,14 @@ pub(crate) struct Decision {
     pub(crate) seed: u64,
 }
 
-/// Fault of a watch; travels in the extensions of its request.
+/// Fault of a watch; an extension of its request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultyWatch {
     pub(crate) fault: WatchFault,
     pub(crate) seed: u64,
 }
 
-/// Age of the state that a read is answered from; travels in the extensions of its request.
+/// Age of the state from which a read is answered; an extension of its request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stale {
     pub(crate) behind: u64,
@@ -87,8 +87,8 @@ impl Plan {
         self.journal.push(now, what);
     }
 
-    /// Selects the action for a request that arrives at `now`, which is `at` by the clock of the journal. The first rule that
-    /// picks the request decides; later rules do not see it.
+    /// Selects the action for a request that arrives at `now`; `at` is the time for the journal. The first rule that picks the request
+    /// decides; later rules are not evaluated.
     pub(crate) fn decide(&mut self, request: &RequestInfo, now: Instant, at: Timestamp) -> Option<Decision> {
         let standing =
             self.rules.iter_mut().find_map(|standing| standing.picks(request, now).then_some(standing))?;
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Outside a runtime this is the system's time; only windows depend on it.
+    /// Outside a runtime, this is the time of the system. Only windows depend on it.
     fn now() -> Instant {
         Instant::now()
     }
@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rule_picks_what_its_description_says(
+        fn a_rule_picks_the_requests_of_the_model(
             when in when(),
             at_most in proptest::option::of(0u64..5),
             requests in 0u64..40,

@@ -1,4 +1,4 @@
-//! Fault rules: the requests that a fault applies to, and when.
+//! Fault rules: the requests to which a fault applies, and when.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,20 +18,19 @@ impl fmt::Display for RuleId {
     }
 }
 
-/// Selects among the matching requests, or among the events of a watch. Counting begins with 1 when the rule is added or
-/// the watch begins.
+/// Selects some of the matching requests, or of the events of a watch. Counting begins with 1 when the rule is added or the watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum When {
-    /// All.
+    /// All requests or events.
     #[default]
     Always,
-    /// The n-th; none for 0.
+    /// The n-th; with 0 none.
     Nth(u64),
-    /// The n-th, the 2n-th and so on; none for 0.
+    /// The n-th, the 2n-th and so on; with 0 none.
     Every(u64),
-    /// Each with this probability, drawn from the server's seed: 0, less, or NaN is never; 1 or more is always.
+    /// Each one with this probability, drawn from the server's seed. 0, negative numbers and NaN mean never; 1 or more means always.
     Probability(f64),
 }
 
@@ -60,7 +59,7 @@ impl fmt::Display for When {
     }
 }
 
-/// An action and the requests it applies to. A new rule matches every request to a resource; each method narrows it.
+/// An action and the requests to which it applies. A new rule matches every request to a resource; each method narrows it down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[must_use]
@@ -148,7 +147,7 @@ impl Rule {
         }
     }
 
-    /// Matches only this verb, or those of earlier calls.
+    /// Matches only this verb. Several calls add verbs.
     pub fn verb(mut self, verb: Verb) -> Self {
         self.verbs.push(verb);
         self
@@ -190,7 +189,7 @@ impl Rule {
         self
     }
 
-    /// Matches only dry runs, or only requests that are none.
+    /// Matches only dry runs (`true`), or only requests that are not dry runs (`false`).
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = Some(dry_run);
         self

@@ -1,8 +1,8 @@
-//! Reads request bodies, within a limit per body and a limit for all of them.
+//! Reading of request bodies, within a limit for each body and a limit for all together.
 //!
-//! A body may have 3 MiB, but a single connection may carry a thousand of them. Bytes beyond the first 64 KiB of each body
-//! are therefore counted against a shared pool until the request is done. If the pool is empty, the request is answered with
-//! 429. Most bodies are smaller than 64 KiB and not affected.
+//! A body may have 3 MiB, but a single connection may carry a thousand bodies at once. Bytes beyond the first 64 KiB of each body are
+//! therefore taken from a shared pool until the request is done. If the pool is empty, the answer is 429. Most bodies are smaller than 64
+//! KiB and need no bytes of the pool.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::request::body;
 
-/// Bytes of each body that are not counted.
+/// Number of bytes of each body that are not taken from the pool.
 const OWN: usize = 64 << 10;
 /// Size of the shared pool in bytes.
 const SHARED: usize = 128 << 20;
@@ -29,7 +29,7 @@ impl Default for BodyLimit {
     }
 }
 
-/// A body and its share of the pool, which is released on drop.
+/// A body and its share of the pool, which is returned on drop.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) bytes: Bytes,
@@ -42,7 +42,7 @@ impl BodyLimit {
         Self(Arc::new(Semaphore::new(shared)))
     }
 
-    /// Reads a whole body of at most [`body::LIMIT`] bytes. Cancel safe: dropping the future releases everything.
+    /// Reads a whole body of at most [`body::LIMIT`] bytes. Cancel safe: dropping the future returns its share of the pool.
     ///
     /// # Errors
     /// 413 if the body is too large, 429 if the pool is empty, 400 if the body cannot be read.
@@ -77,7 +77,7 @@ impl BodyLimit {
         Ok(Taken { bytes: bytes.freeze(), _room: room })
     }
 
-    /// Takes a share of the pool without waiting: a waiting body would block others with the share that it already has.
+    /// Takes a share of the pool without waiting: a waiting body would block others with the share that it already holds.
     fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
@@ -85,7 +85,7 @@ impl BodyLimit {
 
 /// Builds the 429 for a body that does not fit into the pool.
 fn full() -> ApiError {
-    let why = "too many large request bodies are being read or carried out, please try again later";
+    let why = "too many large request bodies are being processed, please try again later";
     ApiError::new(429, "TooManyRequests", why).with_retry_after(1)
 }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_share_what_there_is_and_small_ones_need_none_of_it() {
+    async fn large_bodies_share_the_pool_and_small_ones_need_none_of_it() {
         let intake = BodyLimit::new(1 << 20);
         let (sender, receiver) = mpsc::unbounded();
         let mut slow = Box::pin(intake.read(StreamBody::new(receiver)));
@@ -117,7 +117,7 @@ mod tests {
         let refused = intake.read(body(1 << 20)).await.unwrap_err();
         assert_eq!((refused.code(), refused.retry_after()), (429, Some(1)));
         assert_eq!(intake.read(body(OWN)).await.unwrap().bytes.len(), OWN);
-        // A body keeps its share until it is dropped.
+        // A body holds its share until it is dropped.
         drop(sender);
         let taken = slow.await.unwrap();
         assert_eq!(taken.bytes.len(), 900 << 10);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_refused_or_given_up_leaves_its_room() {
+    async fn refused_and_cancelled_bodies_return_their_share() {
         let intake = BodyLimit::new(8 << 20);
         assert_eq!(intake.read(body(body::LIMIT + 1)).await.unwrap_err().code(), 413);
         let (sender, receiver) = mpsc::unbounded();

@@ -10,11 +10,11 @@ use super::gzip;
 use crate::request::query::Query;
 use crate::response::ResponseBody;
 
-/// Identifies a request in the logs of client and server.
+/// Header that identifies a request in the logs of client and server.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Size above which bodies are compressed, in bytes, as in kube-apiserver.
 const COMPRESSED_ABOVE: usize = 128 << 10;
-/// Prefixes of user agents that get indented JSON, because people read it.
+/// Prefixes of user agents that receive indented JSON, because people read their output.
 const READERS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
 /// Completes the response to the request with this head.
@@ -57,10 +57,10 @@ fn is_json(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-/// Whether to indent JSON: as `pretty` requests, or by the user agent if it is absent.
+/// Whether to indent JSON: as the parameter `pretty` requests, or by the user agent if it is absent.
 fn wants_lines(head: &Parts) -> bool {
     let query = head.uri.query().unwrap_or_default();
-    // Avoids parsing the query of most requests.
+    // This test avoids parsing the query of most requests.
     if query.contains("pretty") {
         let query = Query::parse(query);
         let asked = query.text("pretty");
@@ -73,7 +73,7 @@ fn wants_lines(head: &Parts) -> bool {
     READERS.iter().any(|reader| agent.starts_with(reader.as_bytes()))
 }
 
-/// Whether the client accepts `gzip`. Like kube-apiserver, this ignores an entry with a weight.
+/// Whether the client accepts `gzip`. As in kube-apiserver, an entry with a weight is ignored.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|encoding| encoding.trim() == "gzip")
@@ -90,7 +90,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Indents the next chunk of a text. Chunks may end anywhere.
+    /// Indents the next chunk of a text. A chunk may end at any byte.
     fn indent(&mut self, compact: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(compact.len() * 2);
         for &byte in compact {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_for_people() {
+    fn json_is_indented_for_browsers_and_on_request() {
         let wants = |query: &str, agent: &str| {
             let request = http::Request::get(format!("/api{query}")).header(header::USER_AGENT, agent);
             wants_lines(&request.body(()).unwrap().into_parts().0)

@@ -1,7 +1,7 @@
 //! Request timeouts, which include the time to send the body.
 //!
-//! As in kube-apiserver, `--request-timeout` is a minute, which `?timeout=` can shorten but not lengthen. Watches have a
-//! deadline of their own, `timeoutSeconds`. A write has 34 s once its body has arrived.
+//! As in kube-apiserver, a request has a minute (`--request-timeout`), which the parameter `timeout` can shorten but not extend. Watches
+//! have a deadline of their own (`timeoutSeconds`). A write has 34 s from the arrival of its body.
 
 use kube_apimachinery::go;
 use kube_apimachinery::status::ApiError;
@@ -10,9 +10,9 @@ use tokio::time::{Duration, timeout};
 use crate::request::info::RequestTarget;
 use crate::request::verb::Verb;
 
-/// Default and maximum: kube-apiserver's `--request-timeout`.
+/// Default and maximum timeout, kube-apiserver's `--request-timeout`.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Timeout of kube-apiserver's write handlers: about 30 s, but recognizable in a log.
+/// Timeout of kube-apiserver's handlers of writes: not a round number, so that it is recognizable in logs.
 const LONGEST_WRITE: Duration = Duration::from_secs(34);
 
 /// Returns the timeout of a request.
@@ -33,7 +33,7 @@ pub(crate) fn of(target: &RequestTarget) -> Result<Duration, ApiError> {
     Ok(asked.map_or(LONGEST, |asked| asked.min(LONGEST)))
 }
 
-/// Runs a write after its body has arrived, within kube-apiserver's timeout of write handlers.
+/// Runs a write after its body has arrived, within kube-apiserver's timeout for handlers of writes.
 ///
 /// # Errors
 /// The write's errors, or 504 if it takes too long.

@@ -37,10 +37,10 @@ use crate::response::ResponseBody;
 use crate::response::Warnings;
 use crate::user::UserInfo;
 
-/// Time that a read waits for a revision that is not committed yet.
+/// Maximum time for which a read waits for a revision that is not committed yet.
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Answers a request. There is a response to every request.
+/// Answers a request. Every request gets a response.
 pub(crate) async fn answer<B>(
     server: &Arc<Server>,
     mut head: Parts,
@@ -116,7 +116,7 @@ where
         Ok(permitted) => permitted,
         Err(error) => return without_sniffing(refuse(head, &error)),
     };
-    // Forbidden requests get the headers too.
+    // Responses to forbidden requests have the headers too.
     let flow = server.flow_control.classify(&server.cluster, &user, &target);
     let mut response = match permission {
         Ok(()) => {
@@ -137,13 +137,13 @@ where
     response
 }
 
-/// Adds the header with which kube-apiserver refuses an impersonation or a request without permission.
+/// Adds `X-Content-Type-Options`, which kube-apiserver sends when it refuses an impersonation or a request without permission.
 fn without_sniffing(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     response
 }
 
-/// Returns the user that the request acts as, and whether that user may send it.
+/// Returns the user that the request acts as, and whether this user may send the request.
 ///
 /// # Errors
 /// The refusal of an impersonation.
@@ -164,7 +164,7 @@ fn permitted(
     let user = impersonated.unwrap_or(requestor);
     let permission = permissions.authorize(&user, &action);
     if is_impersonated {
-        // What follows treats the request like one of the impersonated user.
+        // Later stages treat the request like one of the impersonated user.
         impersonation::remove_headers(&mut head.headers);
     }
     Ok((user, permission))
@@ -258,7 +258,7 @@ pub(crate) fn not_found(registry: &Registry, group: &str) -> Reply {
 /// Whether the path has a namespace if and only if the resource is namespaced.
 fn is_well_formed(served: &ServedKind, path: &ResourcePath, method: &Method) -> bool {
     if served.resource.namespaced && path.namespace.is_empty() {
-        // Across namespaces, custom resources can only be read.
+        // Requests across namespaces can only read custom resources.
         path.name.is_empty() && (!served.is_custom() || [Method::GET, Method::HEAD].contains(method))
     } else if served.resource.namespaced {
         true
@@ -305,7 +305,7 @@ where
     let call = Call {
         context: Arc::clone(&server.context),
         cluster: Arc::clone(&server.cluster),
-        // The other end of a connection decides on the format.
+        // The other end of a connection chooses the format.
         accept: if connects { Accept::JSON } else { Accept::negotiate(accept.as_deref(), endpoint)? },
         served,
         path,
@@ -314,7 +314,7 @@ where
         user_agent,
         user: head.extensions.get::<Arc<UserInfo>>().cloned().unwrap_or_default(),
         permissions,
-        // Errors carry warnings too.
+        // Errors include warnings as well.
         warnings: warnings.clone(),
         stale: head.extensions.get::<Stale>().copied(),
         conversions: Arc::default(),
@@ -331,7 +331,7 @@ where
     let long = (verb == Verb::Watch).then(|| server.cluster.metrics.measure_long(&labels, arrived));
     let answered = perform_allowed(server, call, verb, head, body, long).await;
     let code = match &answered {
-        // A watch is counted when it ends.
+        // A watch is measured when it ends.
         Ok(_) if verb == Verb::Watch => return answered,
         Ok(reply) => reply.code,
         Err(error) => error.code(),
@@ -340,7 +340,7 @@ where
     answered
 }
 
-/// Answers a request that its resource supports. A watch takes the measurement `long`.
+/// Answers a request with a verb that its resource supports. A watch takes the measurement `long`.
 async fn perform_allowed<B>(
     server: &Arc<Server>,
     call: Call,
@@ -355,7 +355,7 @@ where
 {
     let connects = connection(&call.served, &call.path.subresource).is_some();
     if verb == Verb::Watch {
-        // A watch keeps the call while it lasts.
+        // A watch owns the call until it ends.
         let closing = head.extensions.get::<Closing>().cloned();
         let fault = head.extensions.get::<FaultyWatch>().copied();
         wait_for_revision(&call, verb).await?;
@@ -363,16 +363,16 @@ where
     }
     let is_read = connects || matches!(verb, Verb::Get | Verb::List);
     if !is_read {
-        // Before the change is made, because a commit that cannot be persisted is not undone.
+        // Checked before the change, because a commit that cannot be persisted is not undone.
         call.cluster.writable().await?;
     }
     let outcome = perform(server, &call, verb, body).await;
-    // The response may show commits of other requests, so wait until all of them are persisted.
+    // The response may show commits of other requests, so all of them must be persisted before.
     call.cluster.all_kept().await?;
     if !is_read && call.cluster.is_watched(call.served.storage()) {
-        // The watches that the commit woke run first: programs that compare the version of their answer with their cache
-        // rely on the order of a kube-apiserver, which sends an event before the answer to its write. Without a watch,
-        // the turn would only cost the writer time: tokio polls its sockets before it returns.
+        // The watches that the commit woke run first. kube-apiserver sends an event before the response to its write, and programs that
+        // compare the version in the response with their cache rely on that order. If no watch was woken, yielding would only cost the
+        // writer time, because tokio polls its sockets before it returns.
         yield_now().await;
     }
     outcome
@@ -439,7 +439,7 @@ where
                 _ => verbs::read::list(call).await,
             }
         }
-        Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
+        Verb::Watch => Err(ApiError::internal("a watch is not performed by this function")),
         _ => {
             // The body keeps its share of the memory limit until the write is done.
             let body = server.body_limit.read(body).await?;
@@ -447,7 +447,7 @@ where
                 // A deletion of a collection begins with a list.
                 wait_for_revision(call, verb).await?;
             }
-            // Boxed, so that reads are not as large as writes.
+            // Boxed, so that the futures of reads are not as large as those of writes.
             deadline::of_write(Box::pin(write(call, verb, &body.bytes))).await
         }
     }
@@ -485,13 +485,13 @@ fn subresource<'a>(served: &'a ServedKind, name: &str) -> Option<&'a Subresource
     served.resource.other_subresources.iter().find(|subresource| subresource.name == name)
 }
 
-/// Waits briefly for the requested revision, if it is not committed yet.
+/// Waits a short time for the requested revision if it is not committed yet.
 async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     // The verb itself refuses malformed revisions.
     let Ok(Some(wanted)) = revision(call.query.text("resourceVersion")) else {
         return Ok(());
     };
-    // A watch from a future revision waits by itself, unless it begins with the initial state.
+    // A watch from a future revision waits on its own, unless it begins with the initial state.
     if verb == Verb::Watch && call.query.flag("sendInitialEvents") != Some(true) {
         return Ok(());
     }
@@ -508,7 +508,7 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     Err(ApiError::new(504, "Timeout", message).with_causes(vec![cause]).with_retry_after(1))
 }
 
-/// Returns a header as text; several lines form one list.
+/// Returns a header as text. Several lines form one list.
 pub(crate) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     (!values.is_empty()).then(|| values.join(","))

@@ -167,7 +167,9 @@ mod tests {
         check("t,,u1", expect!["line 1: has an empty user name"]);
         check(
             "t t,jane,u1",
-            expect!["line 1: has a token that cannot be sent in a header: use letters, digits and punctuation"],
+            expect![
+                "line 1: has a token that cannot be sent in a header: use letters, digits and punctuation"
+            ],
         );
         check(
             "a,b,c\nt,jane,u1\nt,bob,u2",

@@ -1,4 +1,4 @@
-//! A folder of programs for test environments that start `kube-apiserver` and `etcd`.
+//! The command `assets`: a folder of programs for test environments that start `kube-apiserver` and `etcd`.
 
 use std::fs;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// Names under which the program acts as another one.
+/// Names under which the program takes the place of another one.
 const PROGRAMS: [&str; 2] = ["kube-apiserver", "etcd"];
 /// Name of this program, by which its links are recognised.
 const OWN_NAME: &str = "kube-apiserver-embedded";
 
-/// Links `kube-apiserver` and `etcd` to this program, and `kubectl` to that on the path if there is one. Returns the folder.
+/// Links `kube-apiserver` and `etcd` to this program, and `kubectl` to the one on the `PATH` if there is one. Returns the folder.
 ///
 /// # Errors
 /// One line that names the folder or file, and the cure.
@@ -23,7 +23,7 @@ pub(crate) fn fill(folder: Option<&Path>) -> Result<PathBuf, String> {
         Some(folder) => folder.to_owned(),
         None => default_folder(&program)?,
     };
-    let cannot = |error: io::Error| format!("cannot make the folder {}: {error}", folder.display());
+    let cannot = |error: io::Error| format!("cannot create the folder {}: {error}", folder.display());
     fs::create_dir_all(&folder).map_err(cannot)?;
     let folder = fs::canonicalize(&folder).map_err(cannot)?;
     if search_path().iter().any(|on_path| fs::canonicalize(on_path).is_ok_and(|on_path| on_path == folder)) {
@@ -41,26 +41,26 @@ pub(crate) fn fill(folder: Option<&Path>) -> Result<PathBuf, String> {
             ));
         }
         replace(&program, &link)
-            .map_err(|error| format!("cannot make the link {}: {error}", link.display()))?;
+            .map_err(|error| format!("cannot create the link {}: {error}", link.display()))?;
     }
     let kubectl = folder.join(executable("kubectl"));
     let installed = search_path().into_iter().map(|on_path| on_path.join(executable("kubectl")));
     if let Some(installed) = installed.into_iter().find(|path| path.is_file())
         && fs::symlink_metadata(&kubectl).is_err()
     {
-        // Nothing needs it unless a test calls it, which then says so.
+        // A missing kubectl is no error: tests that call it report that.
         let _ = link(&installed, &kubectl);
     }
     Ok(folder)
 }
 
-/// Returns a folder in the user's cache, another one for each file of this program.
+/// Returns a folder in the user's cache. Each file of this program has a folder of its own.
 fn default_folder(program: &Path) -> Result<PathBuf, String> {
     let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME")
         .or_else(|| set("LOCALAPPDATA"))
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
-        .ok_or("there is no folder for caches, as neither XDG_CACHE_HOME nor HOME is set: name a folder")?;
+        .ok_or("neither XDG_CACHE_HOME nor HOME is set, so there is no cache folder: name a folder")?;
     let digest = Sha256::digest(program.as_os_str().as_encoded_bytes());
     let digits: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     Ok(cache.join(OWN_NAME).join(format!("assets-{digits}")))
@@ -75,7 +75,7 @@ fn executable(name: &str) -> String {
     format!("{name}{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// Whether there is nothing at `path`, or what an earlier call made: a link to this program, in any place and version.
+/// Whether `path` is free, or holds a link to this program, in any place and version, which an earlier call created.
 #[cfg(unix)]
 fn may_replace(path: &Path) -> bool {
     if fs::symlink_metadata(path).is_err() {
@@ -85,7 +85,7 @@ fn may_replace(path: &Path) -> bool {
     target.file_name().is_some_and(|name| name == OWN_NAME)
 }
 
-/// Whether there is nothing at `path`, or what an earlier call made: a program that calls itself embedded.
+/// Whether `path` is free, or holds a program that calls itself embedded, which an earlier call created.
 #[cfg(windows)]
 fn may_replace(path: &Path) -> bool {
     if fs::symlink_metadata(path).is_err() {
@@ -95,7 +95,7 @@ fn may_replace(path: &Path) -> bool {
     version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("embedded"))
 }
 
-/// Makes a link under a temporary name and moves it to its place, so that a test that starts meanwhile finds one.
+/// Creates a link under a temporary name and moves it to its place, so that a test that starts meanwhile finds a program.
 fn replace(program: &Path, path: &Path) -> io::Result<()> {
     let temporary = path.with_extension(std::process::id().to_string());
     let _ = fs::remove_file(&temporary);
@@ -110,7 +110,7 @@ fn link(program: &Path, path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(program, path)
 }
 
-/// Makes a hard link, or else a copy: symbolic links need a privilege on Windows.
+/// Creates a hard link, or else a copy: symbolic links need a privilege on Windows.
 #[cfg(windows)]
 fn link(program: &Path, path: &Path) -> io::Result<()> {
     fs::hard_link(program, path).or_else(|_| fs::copy(program, path).map(drop))

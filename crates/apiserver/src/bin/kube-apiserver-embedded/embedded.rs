@@ -1,7 +1,7 @@
-//! The program under its own name.
+//! The program under its own name, with flags of its own.
 //!
-//! The first line on standard output is `ready http://127.0.0.1:PORT`, with `--tls` `ready https://…`, once requests are
-//! served. Without `--data-file` the state is lost when the program ends.
+//! Once it serves requests, it prints `ready http://127.0.0.1:PORT` (with `--tls` `ready https://…`) as the first line on standard output.
+//! Without `--data-file` the state is lost when the program ends.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,10 +20,11 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::signals::terminated;
 use crate::{assets, in_full, log_from, print, write_secret};
 
-/// Short enough to wait for, and long enough that timestamps distinguish writes of clients from those of controllers.
+/// Grace period of deleted namespaces: short enough to wait for, and long enough that timestamps distinguish writes of clients from those
+/// of controllers.
 const NAMESPACE_GRACE: Duration = Duration::from_secs(1);
 
-/// Issuer of service account tokens unless the command line names another.
+/// Issuer of service account tokens unless a flag names another one.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// A Kubernetes API server without etcd, for tests and development.
@@ -108,10 +109,10 @@ enum ProfileName {
     Dev,
 }
 
-/// Runs a command, or the server until a signal.
+/// Runs a command, or the server until a signal arrives.
 ///
 /// # Errors
-/// One line that names the problem.
+/// One line that names the problem and the cure.
 pub(crate) async fn run(program: OsString, arguments: Vec<OsString>) -> Result<(), String> {
     let arguments = Arguments::parse_from(std::iter::once(program).chain(arguments));
     match arguments.command {
@@ -130,9 +131,9 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
         ProfileName::Envtest => Profile::Envtest,
         ProfileName::Dev => Profile::Dev,
     };
-    // Installed before the server is announced, so that a signal right after the announcement is not missed.
+    // Signals are received before the server is announced, so that a signal right after the announcement is not missed.
     let terminated = terminated()?;
-    // The keys of a hasher are the only random numbers in the standard library.
+    // The keys of a hasher are the standard library's only random numbers.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let mut options = Options::default()
         .profile(profile)
@@ -191,5 +192,5 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
 /// Parses a duration such as `90s` or `1h0m0s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let read: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
-    Duration::try_from(read).map_err(|_| "a duration is not negative".to_owned())
+    Duration::try_from(read).map_err(|_| "the duration must not be negative".to_owned())
 }

@@ -1,6 +1,6 @@
-//! The program in place of `etcd`: an endpoint that says that it is healthy, for test environments that wait for it.
+//! The program in place of `etcd`: a health endpoint, for test environments that wait for etcd to be healthy.
 //!
-//! Nothing is stored here: as `kube-apiserver` the program keeps its objects itself.
+//! It stores nothing: in place of `kube-apiserver`, the program keeps the objects itself.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ const PROGRAM: Program = Program {
 /// Pause after a failed `accept`, for example when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Serves the health endpoint until a signal.
+/// Serves the health endpoint until a signal arrives.
 ///
 /// # Errors
 /// One line that names the flag or address.
@@ -68,7 +68,7 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
     Ok(())
 }
 
-/// Go's own flag library accepts one dash too.
+/// Replaces one dash by two, because Go's own flag library accepts both.
 fn two_dashes(argument: OsString) -> OsString {
     match argument.to_str() {
         Some(text) if text.len() > 2 && text.starts_with('-') && !text.starts_with("--") => {
@@ -90,7 +90,7 @@ async fn serve(listener: TcpListener) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // New connections first; ended ones are only forgotten.
+            // New connections take precedence over removing ended ones.
             biased;
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {

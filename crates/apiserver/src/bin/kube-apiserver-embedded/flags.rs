@@ -1,18 +1,18 @@
-//! Command lines of the programs that this one replaces, in the syntax of their flag library.
+//! Command lines of the replaced programs, in the syntax of their flag library.
 //!
-//! All flags of those programs are known. Those that have a meaning here are listed by the caller; the others are accepted, and
-//! [`Flags::without_effect`] names those that were given.
+//! All flags of those programs are known. The caller lists the flags that have a meaning here. The others are accepted, and
+//! [`Flags::without_effect`] returns those that were given.
 
 use std::ffi::OsString;
 
 use clap::builder::{Arg, ArgAction, Command};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// A flag with a meaning here, and that meaning.
+/// A flag that has a meaning here, and its description.
 pub(crate) type Meaning = (&'static str, &'static str);
 
-/// Flags of a program. The table has a line for each: its name, and the kind of its value unless it is a switch. Lines that begin
-/// with `#` are comments.
+/// Flags of a program. The table has a line for each flag: its name, and the kind of its value unless it is a switch. Lines that begin with
+/// `#` are comments.
 pub(crate) struct Program {
     /// Name of the program.
     pub(crate) name: &'static str,
@@ -20,14 +20,14 @@ pub(crate) struct Program {
     pub(crate) table: &'static str,
     /// Flags that have a meaning here.
     pub(crate) meanings: &'static [Meaning],
-    /// What the help says first.
+    /// First sentence of the help.
     pub(crate) about: &'static str,
 }
 
-/// A command line that was understood.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) struct Flags {
-    /// Each given flag with its value, in the order of the table.
+    /// The given flags with their values, in the order of the table.
     given: Vec<(&'static str, Vec<String>)>,
     meanings: &'static [Meaning],
 }
@@ -38,7 +38,7 @@ impl Program {
         lines.map(|line| line.split_once(' ').unwrap_or((line, "")))
     }
 
-    /// Reads a command line.
+    /// Parses a command line.
     ///
     /// # Errors
     /// The message of the program for a flag that it does not know, or that lacks its value.
@@ -51,7 +51,7 @@ impl Program {
                 "v" => flag.short('v'),
                 _ => flag,
             };
-            // A switch has its value after an equals sign only.
+            // The value of a switch must follow an equals sign.
             command = command.arg(if kind.is_empty() {
                 flag.num_args(0..=1).require_equals(true).default_missing_value("true")
             } else {
@@ -93,7 +93,7 @@ impl Program {
         }
     }
 
-    /// Returns the help. Each flag begins a line, by which test environments find out what a version knows.
+    /// Returns the help. Each flag begins a line, from which test environments read the flags that a version knows.
     pub(crate) fn help(&self) -> String {
         let mut text = format!("{}\n\nUsage:\n  {} [flags]\n\nFlags:\n", self.about, self.name);
         for (name, meaning) in self.meanings {
@@ -121,19 +121,19 @@ fn boolean(text: &str) -> Option<bool> {
 }
 
 impl Flags {
-    /// Returns all values of a flag, in their order.
+    /// Returns all values of a flag, in order.
     pub(crate) fn values(&self, name: &str) -> &[String] {
         debug_assert!(has_meaning(self.meanings, name), "--{name} has a meaning and is not listed");
         let given = self.given.iter().find(|(known, _)| *known == name);
         given.map(|(_, values)| values.as_slice()).unwrap_or_default()
     }
 
-    /// Returns the value of a flag: the last one if it is repeated.
+    /// Returns the value of a flag; of several values the last.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values(name).last().map(String::as_str)
     }
 
-    /// Returns the elements of a flag that takes lists, with commas between the elements.
+    /// Returns the elements of a flag whose values are lists separated by commas.
     pub(crate) fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.values(name).iter().flat_map(|value| value.split(',')).filter(|element| !element.is_empty())
     }
@@ -143,7 +143,7 @@ impl Flags {
         self.value(name).and_then(boolean).unwrap_or(false)
     }
 
-    /// Returns the given flags that have no effect here, as one text; `None` if there are none.
+    /// Returns the given flags that have no effect here, in one text; `None` if there are none.
     pub(crate) fn without_effect(&self) -> Option<String> {
         let ignored = self.given.iter().filter(|(name, _)| !has_meaning(self.meanings, name));
         let ignored: Vec<String> = ignored.map(|(name, _)| format!("--{name}")).collect();

@@ -69,10 +69,10 @@ const ABSENT_PLUGINS: [&str; 22] = [
     "ValidatingAdmissionPolicy",
 ];
 
-/// Serves until a signal.
+/// Serves until a signal arrives.
 ///
 /// # Errors
-/// One line that names the flag or file.
+/// One line that names the flag or file, and the cure.
 pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
     let flags = PROGRAM.read(arguments)?;
     if flags.is_on("help") {
@@ -88,7 +88,7 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
     if let Some(ignored) = flags.without_effect() {
         eprintln!("kube-apiserver-embedded in place of kube-apiserver: without effect: {ignored}");
     }
-    // Installed before the port is open, so that a signal right after the first answer is not missed.
+    // Signals are received before the port is open, so that a signal right after the first response is not missed.
     let terminated = terminated()?;
     let server = ApiServer::start(options(&flags)?);
     let address = address(&flags)?;
@@ -100,10 +100,10 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
 }
 
 fn options(flags: &Flags) -> Result<Options, String> {
-    // The keys of a hasher are the only random numbers in the standard library.
+    // The keys of a hasher are the standard library's only random numbers.
     let seed = RandomState::new().build_hasher().finish();
     let mut options = Options::default().seed(seed).authorization(authorization(flags)?);
-    // On by default in kube-apiserver, which does not know whether a controller creates service accounts.
+    // The plugin is on by default in kube-apiserver, which does not know whether a controller creates service accounts.
     options = options.enable_admission_plugin(AdmissionPlugin::ServiceAccount);
     for plugin in plugins(flags, "enable-admission-plugins")? {
         options = options.enable_admission_plugin(plugin);
@@ -111,7 +111,7 @@ fn options(flags: &Flags) -> Result<Options, String> {
     for plugin in plugins(flags, "disable-admission-plugins")? {
         options = options.disable_admission_plugin(plugin);
     }
-    // Even without tokens: clients without credentials are anonymous, not administrators.
+    // Set even without tokens, so that clients without credentials are anonymous, not administrators.
     options = options.tokens(match flags.value("token-auth-file") {
         Some(path) => Tokens::from_file(Path::new(path)).map_err(in_full)?,
         None => Tokens::new(),
@@ -143,8 +143,8 @@ fn service_range(ranges: &str) -> Result<ServiceRange, String> {
     range.parse().map_err(|why| format!("--service-cluster-ip-range: {why}"))
 }
 
-/// Returns the plugins in a list. Those of kube-apiserver that are absent here are left out, and named on standard error if they
-/// should run.
+/// Returns the plugins in a list of names. Plugins of kube-apiserver that are absent here are skipped, and named on standard error if the
+/// flag would switch them on.
 fn plugins(flags: &Flags, list: &'static str) -> Result<Vec<AdmissionPlugin>, String> {
     let mut known = Vec::new();
     for name in flags.list(list) {
@@ -161,7 +161,8 @@ fn plugins(flags: &Flags, list: &'static str) -> Result<Vec<AdmissionPlugin>, St
     Ok(known)
 }
 
-/// A request is allowed if one of the modes allows it. `Node` allows what nodes need; its users have what roles grant them here.
+/// Returns the strongest of the modes: a request is allowed if one mode allows it. `Node` has no effect: nodes have the permissions that
+/// roles grant them.
 fn authorization(flags: &Flags) -> Result<AuthorizationMode, String> {
     let mut modes = flags.list("authorization-mode").filter(|mode| *mode != "Node").peekable();
     if modes.peek().is_none() && flags.value("authorization-mode").is_none() {
@@ -186,7 +187,8 @@ fn address(flags: &Flags) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, number))
 }
 
-/// Reads the certificate that the flags name, or that in the folder for certificates, where a new one is written if there is none.
+/// Reads the certificate that the flags name, or the one in the folder for certificates. If the folder has none, a new one is written
+/// there.
 fn certificate(flags: &Flags, address: IpAddr) -> Result<ServingCertificate, String> {
     match (flags.value("tls-cert-file"), flags.value("tls-private-key-file")) {
         (Some(certificate), Some(key)) => {
@@ -194,9 +196,7 @@ fn certificate(flags: &Flags, address: IpAddr) -> Result<ServingCertificate, Str
         }
         (None, None) => {}
         _ => {
-            return Err(
-                "--tls-cert-file and --tls-private-key-file are given together or not at all".to_owned()
-            );
+            return Err("give --tls-cert-file and --tls-private-key-file together, or neither".to_owned());
         }
     }
     let folder = Path::new(flags.value("cert-dir").unwrap_or("/var/run/kubernetes"));

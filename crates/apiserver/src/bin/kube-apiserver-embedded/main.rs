@@ -1,7 +1,8 @@
 //! The embedded API server as a program.
 //!
-//! The program acts by the name it is called by: `kube-apiserver` and `etcd` understand the flags of those programs, so that test
-//! environments which start them, such as controller-runtime's envtest, start this one. Under any other name it has flags of its own:
+//! The name under which the program is called decides what it does. As `kube-apiserver` and `etcd` it accepts the flags of those programs,
+//! so that test environments which start them, such as controller-runtime's envtest, start this program instead. Under any other name it
+//! has flags of its own:
 //!
 //! `kube-apiserver-embedded --listen 127.0.0.1:0 --kubeconfig-out dev.kubeconfig --profile dev`
 //!
@@ -25,7 +26,8 @@ use mimalloc::MiMalloc;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// glibc's allocator spends a third of the time of a create on its free lists when 100,000 long-lived objects are in memory.
+/// Allocator of the program. With 100,000 long-lived objects in memory, glibc's allocator spends a third of the time of a create on its
+/// free lists.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -48,19 +50,19 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Starts logging to standard error, filtered by `RUST_LOG` or else from `level` on.
+/// Starts logging to standard error. `RUST_LOG` filters the lines; without it, lines of `level` and above are logged.
 fn log_from(level: LevelFilter) {
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
-/// Prints to standard output. It may be closed; the program runs regardless.
+/// Prints to standard output. Errors are ignored: if standard output is closed, the program continues.
 fn print(text: &str) {
     let mut output = std::io::stdout();
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
 }
 
-/// Writes a file that only its owner can read, if it is new. On Windows a new file inherits the permissions of its folder.
+/// Writes a file. A new file can be read only by its owner; on Windows it inherits the permissions of its folder.
 fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

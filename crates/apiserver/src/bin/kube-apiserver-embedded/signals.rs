@@ -1,6 +1,6 @@
 //! Signals that stop the program.
 
-/// Completes at SIGTERM or SIGINT. Signals are received from the call on, not only once polled.
+/// Completes at SIGTERM or SIGINT. Signals are received from the call on, not only from the first poll on.
 ///
 /// # Errors
 /// The operating system refuses to report signals.
@@ -21,7 +21,7 @@ pub(crate) fn terminated() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-/// Completes at Ctrl-C or Ctrl-Break. Signals are received from the call on, not only once polled.
+/// Completes at Ctrl-C or Ctrl-Break. Signals are received from the call on, not only from the first poll on.
 ///
 /// # Errors
 /// The operating system refuses to report signals.

@@ -12,9 +12,9 @@ use crate::state::deletion::begin_deletion;
 use crate::state::{ClusterState, Turns};
 use crate::store::{Change, Key, Snapshot};
 
-/// Deletes the objects of a deleted definition, and the definition if it has none. Yields in between.
+/// Deletes the objects of a deleted definition, and the definition if it has none. Yields between the objects.
 ///
-/// A step that conflicts with another write ends this; the other write wakes the task again. Dropping the future loses nothing.
+/// A conflict with another write ends this call; the other write wakes the task again. Dropping the future loses nothing.
 pub(super) async fn run(cluster: &ClusterState, key: &Key) {
     let Some(served) = cluster.registry().get(GROUP, "v1", PLURAL).cloned() else { return };
     let Some((revision, definition)) = read(cluster, &served, key) else { return };
@@ -39,7 +39,7 @@ pub(super) async fn run(cluster: &ClusterState, key: &Key) {
         if commit(cluster, &served, key, revision, Change::Delete)
             && !cluster.registry().serves_table(&storage)
         {
-            // The resource was not served, so its table is still open.
+            // The resource was not served, so its table was still open.
             cluster.close(&storage);
         }
     } else {
@@ -48,7 +48,7 @@ pub(super) async fn run(cluster: &ClusterState, key: &Key) {
     }
 }
 
-/// Reads a definition that waits until its objects are deleted.
+/// Reads a definition that waits for the deletion of its objects.
 fn read(cluster: &ClusterState, served: &ServedKind, key: &Key) -> Option<(u64, Value)> {
     let stored = cluster.read(|store| store.get(served.storage(), key).cloned())?;
     let definition = served.value(&stored);
@@ -94,15 +94,15 @@ fn reason(definition: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Deletes the objects of a snapshot, and marks those with finalizers as being deleted. Objects that are marked already wait for
-/// their finalizers.
+/// Deletes the objects of a snapshot, and marks those with finalizers as being deleted. Objects that are already marked wait for the
+/// removal of their finalizers.
 async fn delete_instances(cluster: &ClusterState, served: &ServedKind, snapshot: &Snapshot) {
     let mut turns = Turns::default();
     let living = snapshot.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
     for (key, stored) in living {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
-        // On a conflict the object has changed, and that write wakes the task again.
+        // On a conflict another write changed the object, which wakes the task again.
         begin_deletion(cluster, served, key, stored, &object, &finalizers);
         turns.pass().await;
     }

@@ -1,4 +1,4 @@
-//! Definitions as they are known between writes: a write reads only the definition that it changed, and those that may get its names.
+//! Definitions in memory, between writes: a write reads only the definition that it changed, and those that may get its names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ pub(super) struct Known {
     definitions: BTreeMap<Key, Definition>,
     /// Keys of the definitions of a group.
     groups: BTreeMap<String, BTreeSet<Key>>,
-    /// Definitions that wait until their objects are deleted, with the storage keys of these.
+    /// Definitions that wait for the deletion of their objects, with the storage keys of the objects.
     deleting: BTreeMap<Key, StorageKey>,
 }
 
-/// A definition as it was read last.
+/// A definition in the state that was read last.
 pub(super) struct Definition {
     revision: u64,
     pub(super) value: Arc<Value>,
-    /// Its served resources.
+    /// The resources that it defines and that are served.
     resources: Vec<Arc<ServedKind>>,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct ServedChanges {
 impl Known {
     /// Reads the changed definitions, accepts names, and returns how the served resources change.
     ///
-    /// A definition that frees a name makes those of its group due that wait for one. Each definition gets all of its names once, so
-    /// the number of steps is limited.
+    /// If a definition frees a name, the definitions of its group that wait for a name are processed next. Each definition gets all of its
+    /// names once, so the number of steps is limited.
     pub(super) fn settle(
         &mut self,
         cluster: &ClusterState,
@@ -69,19 +69,19 @@ impl Known {
         changes
     }
 
-    /// Returns the definitions that wait until their objects are deleted, with the storage keys of these.
+    /// Returns the definitions that wait for the deletion of their objects, with the storage keys of the objects.
     pub(super) fn deleting(&self) -> &BTreeMap<Key, StorageKey> {
         &self.deleting
     }
 
-    /// Returns the other definitions of the group of a definition.
+    /// Returns the other definitions in the group of a definition.
     pub(super) fn beside<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Value> {
         let group = self.definitions.get(key).and_then(|known| self.groups.get(group(&known.value)));
         let others = group.into_iter().flatten().filter(move |other| *other != key);
         others.filter_map(|other| self.definitions.get(other)).map(|known| &*known.value)
     }
 
-    /// Reads a definition, if it changed; returns whether it exists.
+    /// Reads a definition again if it changed. Returns whether it exists.
     fn read(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key) -> bool {
         let stored = cluster.read(|store| store.get(served.storage(), key).cloned());
         let Some(stored) = stored else { return false };
@@ -106,7 +106,7 @@ impl Known {
         true
     }
 
-    /// Forgets a definition that no longer exists.
+    /// Removes a definition that no longer exists.
     fn remove(&mut self, key: &Key) -> Option<Definition> {
         let known = self.definitions.remove(key)?;
         self.deleting.remove(key);
@@ -120,7 +120,7 @@ impl Known {
         Some(known)
     }
 
-    /// Accepts the free names of a definition, and establishes it if it has all of them.
+    /// Accepts those names of a definition that are free, and establishes it if it has all of them.
     fn accept(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key) {
         let Some(known) = self.definitions.get(key) else { return };
         if let Some(status) = names::accept(cluster, &known.value, || self.beside(key)) {
@@ -132,7 +132,7 @@ impl Known {
         }
     }
 
-    /// Stores a new `status`, and reads the definition again. If it changed meanwhile, that write settles it again.
+    /// Stores a new `status`, and reads the definition again. If another write changed the definition, that write processes it again.
     fn put_status(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key, status: Value) {
         let Some(known) = self.definitions.get(key) else { return };
         let mut next = Value::clone(&known.value);
@@ -143,7 +143,7 @@ impl Known {
         }
     }
 
-    /// Updates the served resources of a definition. Those that it serves as before keep their identity.
+    /// Updates the served resources of a definition. Unchanged resources keep their identity.
     fn serve(&mut self, cluster: &ClusterState, key: &Key, changes: &mut ServedChanges) {
         let Some(known) = self.definitions.get_mut(key) else { return };
         let registry = cluster.registry();
@@ -154,7 +154,7 @@ impl Known {
         changes.added.extend(new.iter().filter(|served| !registry.serves(served)).cloned());
     }
 
-    /// Returns the definitions of a group without some of their names.
+    /// Returns the definitions of a group that lack some of their names.
     fn waiting(&self, group: &str) -> Vec<Key> {
         let keys = self.groups.get(group).into_iter().flatten();
         let known = keys.filter_map(|key| Some((key, &self.definitions.get(key)?.value)));
@@ -169,7 +169,7 @@ impl Known {
     }
 }
 
-/// Whether a definition waits until its objects are deleted.
+/// Whether a definition waits for the deletion of its objects.
 pub(super) fn is_deleting(definition: &Value) -> bool {
     metadata::is_terminating(definition) && metadata::finalizers(definition).contains(&CLEANUP)
 }

@@ -1,9 +1,9 @@
 //! CustomResourceDefinitions: acceptance of their names, the resources that they serve, and their deletion.
 //!
-//! In kube-apiserver several controllers do this asynchronously, and clients wait for them. Here names are accepted and resources
-//! served within the request that writes the definition, so that a resource is served when the write is answered. The intermediate
-//! states are committed too, because clients watch them. A definition that is deleted goes later, when [a task](run) has deleted its
-//! objects.
+//! In kube-apiserver several controllers do this asynchronously, and clients wait for them. Here names are accepted and resources are
+//! served within the request that writes the definition, so that a resource is served when the client receives the response. The
+//! intermediate states are committed too, because clients watch them. A deleted definition is removed later, after [a task](run) has
+//! deleted its objects.
 
 mod cleanup;
 mod known;
@@ -26,14 +26,14 @@ use crate::kinds::definition::{CLEANUP, GROUP, PLURAL, is_table, table};
 use crate::state::{ClusterState, CommitObserver, Refused};
 use crate::store::{Change, Key};
 
-/// Definitions and the resources that they define. Observes all commits: accepts names, and updates the served resources.
+/// Definitions and the resources that they define. As an observer of all commits it accepts names and updates the served resources.
 #[derive(Default)]
 pub(crate) struct Definitions {
-    /// Locked by one thread at a time: two definitions must not get the same name, and no registry may replace a newer one.
+    /// Held by one thread at a time: two definitions must not get the same name, and no registry may replace a newer one.
     known: ReentrantMutex<RefCell<Known>>,
-    /// Definitions that wait until their objects are deleted, with the storage keys of these.
+    /// Definitions that wait for the deletion of their objects, with the storage keys of the objects.
     deleting: Mutex<BTreeMap<Key, StorageKey>>,
-    /// Wakes the task that deletes their objects.
+    /// Wakes the task that deletes these objects.
     wake: Notify,
 }
 
@@ -42,17 +42,17 @@ impl CommitObserver for Arc<Definitions> {
         if is_table(storage) {
             self.update(cluster, BTreeSet::from([key.clone()]));
         } else if self.deleting.lock().values().any(|deleting| deleting == storage) {
-            // An object that the task could not delete has changed, or one that waited for its finalizers is gone.
+            // An object that the task could not delete has changed, or an object that waited for its finalizers was removed.
             self.wake.notify_one();
         }
     }
 }
 
 impl Definitions {
-    /// Follows changes of definitions.
+    /// Processes changed definitions.
     fn update(&self, cluster: &ClusterState, changed: BTreeSet<Key>) {
         let known = self.known.lock();
-        // Borrowed by this thread: the commit is one of those made below, which reads the definition again after it.
+        // This thread has already borrowed it: the commit is one of those below, after which the definition is read again.
         let Ok(mut known) = known.try_borrow_mut() else {
             return;
         };
@@ -98,7 +98,7 @@ fn commit(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64,
     !matches!(outcome, Err(Refused::Conflict))
 }
 
-/// Replaces the registry by one without and with these resources. All others keep their identity.
+/// Replaces the registry by one without `removed` and with `added`. All other resources keep their identity.
 fn replace_registry(cluster: &ClusterState, removed: &[Arc<ServedKind>], added: &[Arc<ServedKind>]) {
     if removed.is_empty() && added.is_empty() {
         return;
@@ -106,7 +106,7 @@ fn replace_registry(cluster: &ClusterState, removed: &[Arc<ServedKind>], added: 
     let mut new = Registry::clone(&cluster.registry());
     removed.iter().for_each(|served| new.remove(served));
     for served in added {
-        // Before the registry names the resource, because a request may come as soon as it does.
+        // Opened before the registry names the resource, because a request may arrive as soon as it does.
         cluster.open(served.storage());
         new.add(Arc::clone(served));
     }

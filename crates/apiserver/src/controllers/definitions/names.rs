@@ -11,7 +11,7 @@ use crate::kinds::definition::{condition, set_condition};
 use crate::state::ClusterState;
 use crate::state::writer;
 
-/// Returns the new `status` of a definition that has accepted names and is not established yet.
+/// Returns the new `status` of a definition whose names are accepted and that is not established yet.
 pub(super) fn establish(cluster: &ClusterState, definition: &Value) -> Option<Value> {
     if condition(definition, "NamesAccepted") != "True"
         || condition(definition, "Established") == "True"
@@ -62,15 +62,15 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Accepts the requested names that are free, and sets the conditions. Returns the new `status`, if it changed. `others` are the other
-/// definitions of the group.
+/// Accepts those of the requested names that are free, and sets the conditions. Returns the new `status` if it changed. `others` are the
+/// other definitions of the group.
 pub(super) fn accept<'a, O: Iterator<Item = &'a Value>>(
     cluster: &ClusterState,
     definition: &Value,
     others: impl FnOnce() -> O,
 ) -> Option<Value> {
     let requested = &definition["spec"]["names"];
-    // kube-apiserver stops here too, so conditions that a client removed are not restored.
+    // kube-apiserver stops here too; conditions that a client removed are not restored.
     if *requested == definition["status"]["acceptedNames"] {
         return None;
     }
@@ -113,7 +113,7 @@ pub(super) fn accept<'a, O: Iterator<Item = &'a Value>>(
             many => conflict = Some((reason, format!("[{}]", many.join(", ")))),
         }
     }
-    // Definitions may share categories, so these cannot conflict.
+    // Several definitions may have the same category, so categories cannot conflict.
     match requested.get("categories") {
         Some(categories) => accepted.insert("categories".to_owned(), categories.clone()),
         None => accepted.remove("categories"),

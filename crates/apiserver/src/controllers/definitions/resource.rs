@@ -29,7 +29,7 @@ pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<ServedKin
     }
     let versions = definition["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
     let served = versions.iter().filter(|version| version["served"] == true);
-    // Shared by all versions, and not needed if none of them changed.
+    // Computed at most once for all versions, and not at all if no version changed.
     let webhook = LazyCell::new(|| webhook_conversion(definition).map(Arc::new));
     served.filter_map(|version| served_version(definition, version, old, &webhook)).collect()
 }
@@ -43,7 +43,7 @@ pub(super) fn is_builtin(definition: &Value, registry: &Registry) -> bool {
     )
 }
 
-/// Returns the storage key of the objects of a definition.
+/// Returns the storage key of a definition's objects.
 pub(super) fn storage(definition: &Value) -> StorageKey {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     StorageKey {
@@ -81,7 +81,7 @@ fn served_version(
     let group = text(&definition["spec"]["group"]);
     let plural = text(&names["plural"]);
     let name = text(&version["name"]);
-    // Unchanged, so that the watches of the resource continue.
+    // The unchanged resource is kept, so that its watches continue.
     if let Some(known) = old.get(&group, &name, &plural)
         && known.custom.as_ref() == Some(&custom)
     {
@@ -136,7 +136,7 @@ fn served_version(
     }))
 }
 
-/// Returns the conversion by a webhook, if the definition has one.
+/// Returns the conversion webhook of a definition, if it has one.
 fn webhook_conversion(definition: &Value) -> Option<WebhookConversion> {
     let spec = &definition["spec"];
     let conversion = Some(&spec["conversion"]).filter(|conversion| conversion["strategy"] == "Webhook")?;
@@ -156,7 +156,7 @@ fn webhook_conversion(definition: &Value) -> Option<WebhookConversion> {
     })
 }
 
-/// Parses the schema of a version. It is not validated again: a definition that an older server accepted is still served.
+/// Parses the schema of a version. The schema is not validated again, so that a definition from an older data file stays served.
 fn schema(version: &Value) -> Arc<Schema> {
     match &version["schema"]["openAPIV3Schema"] {
         schema @ Value::Object(_) => Schema::of_crd(schema),
@@ -194,7 +194,7 @@ fn deprecation(definition: &Value, version: &Value) -> Option<String> {
     })
 }
 
-/// Returns the preferred version that is served and not deprecated, if it is newer.
+/// Returns the preferred version that is served and not deprecated, if it is newer than `version`.
 fn replacement(spec: &Value, version: &Value) -> Option<String> {
     let name = version["name"].as_str().unwrap_or_default();
     let candidates = spec["versions"].as_array().into_iter().flatten();

@@ -40,7 +40,7 @@ async fn marked(server: &testing::Running) {
 }
 
 #[tokio::test]
-async fn a_create_that_began_before_its_definition_went_leaves_nothing_behind() {
+async fn a_create_that_began_before_its_definition_was_deleted_stores_nothing() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     let late = testing::call(&server, THINGS);
@@ -50,14 +50,14 @@ async fn a_create_that_began_before_its_definition_went_leaves_nothing_behind() 
     let error = testing::now(create::run(&late, &body)).unwrap_err();
     assert_eq!((error.code(), error.reason()), (404, "NotFound"));
     assert_eq!(count(&server), 0);
-    // Nor under a later definition of the same name.
+    // No object exists under a later definition of the same name either.
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     assert_eq!(testing::now(create::run(&late, &body)).unwrap_err().code(), 404);
     assert_eq!(count(&server), 0);
 }
 
 #[tokio::test]
-async fn nothing_is_created_while_a_definition_goes() {
+async fn nothing_is_created_while_a_definition_is_being_deleted() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     testing::create(&server, THINGS, &thing("held", &["example.com/hold"])).unwrap();
@@ -69,13 +69,13 @@ async fn nothing_is_created_while_a_definition_goes() {
 }
 
 #[tokio::test]
-async fn objects_that_changed_while_they_were_deleted_are_deleted_at_the_next_look() {
+async fn objects_that_changed_during_their_deletion_are_deleted_in_the_next_pass() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     testing::create(&server, THINGS, &thing("held", &["example.com/hold"])).unwrap();
     testing::delete(&server, THE_DEFINITION).unwrap();
     marked(&server).await;
-    // An object that the first cleanup missed: it has no finalizer and is not marked as deleted.
+    // This object was missed by the first pass: it has no finalizer and is not marked as deleted.
     let served = testing::call(&server, THINGS).served;
     let escaped = served.document(&thing("escaped", &[]));
     let key = Key::new("default", "escaped");
@@ -93,7 +93,7 @@ async fn objects_that_changed_while_they_were_deleted_are_deleted_at_the_next_lo
 }
 
 #[tokio::test]
-async fn a_definition_goes_even_if_no_version_of_it_is_served() {
+async fn a_definition_is_removed_even_if_none_of_its_versions_is_served() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     testing::create(&server, THINGS, &thing("a", &[])).unwrap();
@@ -110,7 +110,7 @@ async fn a_definition_goes_even_if_no_version_of_it_is_served() {
 }
 
 #[tokio::test]
-async fn watchers_see_what_was_deleted_before_they_end() {
+async fn watches_receive_deletions_before_they_end() {
     use futures::StreamExt;
     use http_body_util::BodyExt;
 
@@ -133,7 +133,7 @@ async fn watchers_see_what_was_deleted_before_they_end() {
 }
 
 #[tokio::test]
-async fn a_definition_of_a_builtin_kind_leaves_that_alone() {
+async fn a_definition_with_the_name_of_a_builtin_kind_does_not_affect_it() {
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     const DEFINED: &str =
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/leases.coordination.k8s.io";
@@ -164,7 +164,7 @@ async fn a_definition_of_a_builtin_kind_leaves_that_alone() {
 async fn a_write_parses_only_the_definitions_that_changed() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
-    // Beside those of the server, which cannot be looked into.
+    // A second instance besides that of the server, whose state is not accessible.
     let definitions = Definitions::default();
     let known = || {
         definitions.restore(&server);
@@ -201,7 +201,7 @@ async fn a_definition_waits_for_the_finalizers_of_its_objects() {
 }
 
 #[tokio::test]
-async fn the_deletion_of_many_objects_lets_others_run_meanwhile() {
+async fn the_deletion_of_many_objects_yields_to_other_tasks() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     for n in 0..600 {

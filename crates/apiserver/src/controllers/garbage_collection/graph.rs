@@ -1,8 +1,8 @@
 //! Dependency graph of the garbage collector, and its work queue (pure).
 //!
-//! Objects are identified by their place. An object has a node if it has owners or waits for its dependents; other
-//! objects only appear as targets of references. Memory is therefore proportional to the number of references, and the
-//! cost of a change to the references that it affects.
+//! Objects are identified by their place. An object has a node if it has owners or waits for its dependents. Other objects only appear as
+//! targets of references. Memory is therefore proportional to the number of references, and the cost of a change to the number of
+//! references that it affects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use std::ops::Bound;
 use crate::kind::resource::StorageKey;
 use crate::store::Key;
 
-/// Place of an object: its table and key.
+/// Place of an object: its table and its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) table: StorageKey,
@@ -21,7 +21,7 @@ pub(super) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) uid: String,
-    /// Place of the owner, whether it exists or not; `None` if its kind is unknown.
+    /// Place of the owner, which need not exist; `None` if the owner's kind is unknown.
     pub(super) owner: Option<Place>,
     /// Whether the owner's foreground deletion waits for this object.
     pub(super) blocks: bool,
@@ -30,13 +30,13 @@ pub(super) struct Reference {
 /// Reason why an object that is being deleted waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Its dependents still have references to it (`orphan`).
+    /// Dependents still have references to it (finalizer `orphan`).
     Orphans,
-    /// Dependents that block its deletion still exist (`foregroundDeletion`).
+    /// Dependents that block its deletion still exist (finalizer `foregroundDeletion`).
     Dependents,
 }
 
-/// An object that has owners, or waits.
+/// An object that has owners, or that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) uid: String,
@@ -45,31 +45,31 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Whether this object blocks the deletion of the object with that UID.
+    /// Whether this object blocks the deletion of the object with this UID.
     pub(super) fn blocks(&self, uid: &str) -> bool {
         self.owners.iter().any(|reference| reference.uid == uid && reference.blocks)
     }
 }
 
-/// The graph and its work queue. `Default` is empty.
+/// The graph and its work queue. The default is empty.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: BTreeMap<Place, Node>,
-    /// Places of owners, with the objects that refer to them.
+    /// Objects by the places of the owners to which they refer.
     dependents: BTreeMap<Place, BTreeSet<Place>>,
     /// Objects with a reference to an unknown kind.
     unresolved: BTreeSet<Place>,
     /// Work queue: objects to be processed.
     due: BTreeSet<Place>,
-    /// Owners whose dependents are still to be queued, each with the last dependent that was: an owner may have 100,000.
+    /// Owners whose dependents are still to be queued, each with the last queued dependent: an owner may have 100,000.
     going: BTreeMap<Place, Option<Place>>,
 }
 
-/// Places that are copied at a time.
+/// Number of places that are copied at a time.
 const BATCH: usize = 64;
 
 impl Graph {
-    /// Sets the node of an object; `None` if the object was deleted, or neither has owners nor waits.
+    /// Sets the node of an object. `None` means that the object was deleted, or neither has owners nor waits.
     pub(super) fn set(&mut self, place: Place, node: Option<Node>) {
         if let Some(before) = self.nodes.remove(&place) {
             self.unlink(&place, &before);
@@ -106,7 +106,7 @@ impl Graph {
         }
     }
 
-    /// Queues a waiting owner, because one of its dependents changed.
+    /// Queues an owner that waits, because one of its dependents changed.
     fn wake_owner(&mut self, owner: &Place) {
         if self.nodes.get(owner).is_some_and(|node| node.wait.is_some()) {
             self.due.insert(owner.clone());
@@ -141,8 +141,7 @@ impl Graph {
         self.nodes.get(place)
     }
 
-    /// Returns the objects with a reference to the object of this UID at this place. References across namespaces do
-    /// not count.
+    /// Returns the objects that refer to the object with this UID at this place. References from other namespaces do not count.
     pub(super) fn dependents<'a>(
         &'a self,
         owner: &Place,
@@ -154,25 +153,25 @@ impl Graph {
             .filter(move |(_, node)| node.owners.iter().any(|reference| reference.uid == uid))
     }
 
-    /// Returns the first object of a table, after `last`, that has a node.
+    /// Returns the first object after `last` in a table that has a node.
     pub(super) fn node_in(&self, table: &StorageKey, last: Option<&Place>) -> Option<Place> {
         let place = self.nodes.range(after(table, last)).next()?.0;
         (place.table == *table).then(|| place.clone())
     }
 
-    /// Returns the first place of a table, after `last`, that is referred to.
+    /// Returns the first place after `last` in a table to which a reference leads.
     pub(super) fn owner_in(&self, table: &StorageKey, last: Option<&Place>) -> Option<Place> {
         let place = self.dependents.range(after(table, last)).next()?.0;
         (place.table == *table).then(|| place.clone())
     }
 
-    /// Returns the first object, after `last`, with a reference to `owner`.
+    /// Returns the first object after `last` that refers to `owner`.
     pub(super) fn dependent_of(&self, owner: &Place, last: Option<&Place>) -> Option<Place> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         self.dependents.get(owner)?.range((from, Bound::Unbounded)).next().cloned()
     }
 
-    /// Returns the first object, after `last`, with a reference to an unknown kind.
+    /// Returns the first object after `last` that refers to an unknown kind.
     pub(super) fn unresolved(&self, last: Option<&Place>) -> Option<Place> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         self.unresolved.range((from, Bound::Unbounded)).next().cloned()
@@ -184,7 +183,7 @@ impl Graph {
     }
 }
 
-/// Returns the places of a table after `last`, and those of later tables.
+/// Returns the range of places after `last` in a table, and of all later tables.
 fn after(table: &StorageKey, last: Option<&Place>) -> (Bound<Place>, Bound<Place>) {
     let first = || Place { table: table.clone(), key: Key::from_text("") };
     let from = last.map_or_else(|| Bound::Included(first()), |last| Bound::Excluded(last.clone()));
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_due_for_whom_it_concerns() {
+    fn a_change_queues_the_objects_that_it_affects() {
         let mut graph = Graph::default();
         graph.set(place("a"), Some(owned(&["o"])));
         graph.set(place("b"), Some(owned(&["o", "p"])));
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_waits_looks_again_when_a_dependent_changes_or_goes() {
+    fn a_waiting_owner_is_queued_when_a_dependent_changes_or_is_deleted() {
         let mut graph = Graph::default();
         graph.set(place("a"), Some(owned(&["o"])));
         graph.set(place("o"), Some(waiting()));
@@ -272,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_index_is_what_the_objects_say(
+        fn the_index_equals_one_built_from_the_objects(
             changes in prop::collection::vec(
                 ("[a-d]", prop::option::of(prop::collection::vec("[a-d?]", 0..3))), 0..24,
             )

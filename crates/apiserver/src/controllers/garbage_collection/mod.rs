@@ -1,10 +1,10 @@
 //! Garbage collector (profile [`Dev`](crate::Profile::Dev)): deletes dependents of deleted owners.
 //!
-//! As in Kubernetes, a graph of owner references ([`graph`], pure) is updated by the events of the store and queues the
-//! objects that a change affects. The actions are decided from the current state of the store. The graph may therefore lag
-//! behind: any difference is due to an event that is still to be processed.
+//! As in Kubernetes, a graph of owner references ([`graph`], pure) is updated from the events of the store, and queues the objects that a
+//! change affects. Actions are decided from the current state of the store, so the graph may lag behind: where it differs from the store,
+//! an event is still to be processed.
 //!
-//! Bounds: the graph has one entry per object that has owners or waits for its dependents, and one per reference.
+//! Bounds: the graph has one entry for each object that has owners or waits for its dependents, and one for each reference.
 
 mod graph;
 
@@ -25,9 +25,9 @@ use graph::{Graph, Node, Place, Reference, Wait};
 /// Field manager of the collector's writes.
 const MANAGER: &str = "kube-controller-manager";
 
-/// Dependents that lose their reference in one step.
+/// Number of dependents that lose their reference in one step.
 const ORPHANS: usize = 16;
-/// Objects without owners that are looked at in one step.
+/// Number of objects without owners that are examined in one step.
 const UNOWNED: usize = 64;
 
 /// Collects garbage until its task is aborted.
@@ -35,7 +35,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
     let mut collector = Collector::new();
     loop {
-        // Before the store is read, so that a commit during this round starts another one.
+        // Mark before the store is read, so that a commit during this round starts another one.
         commits.see();
         collector.catch_up(&cluster).await;
         let mut turns = Turns::default();
@@ -53,7 +53,7 @@ struct Collector {
     tables: BTreeMap<StorageKey, Followed>,
     /// Revision up to which the graph is current.
     seen: u64,
-    /// Metadata is read regardless of the kind.
+    /// Type for reading metadata, which is equal for all kinds.
     no_kind: TypeMeta,
 }
 
@@ -74,19 +74,19 @@ enum News {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Living,
-    /// Being deleted in the foreground: its dependents are deleted first.
+    /// The owner is being deleted in the foreground: its dependents are deleted first.
     Leaving,
     Absent,
-    /// Unknown, because its kind was never served.
+    /// The state is unknown, because the owner's kind was never served.
     Unknown,
 }
 
-/// An object that was read in order to change it.
+/// An object that was read in order to be changed.
 pub(crate) struct Read {
     served: Arc<ServedKind>,
     place: Place,
     stored: Arc<Stored>,
-    /// Value of `stored`. In a version that a webhook converts, only its metadata counts.
+    /// Value of `stored`. If a webhook converts the kind, only the metadata is used.
     object: Value,
 }
 
@@ -108,8 +108,8 @@ impl Collector {
         }
     }
 
-    /// Updates the graph to the revision of the store when it is read. A dropped collector is not used again, so a cancelled call
-    /// loses nothing.
+    /// Updates the graph to the revision that the store has now. A cancelled call may leave the graph incomplete, but a cancelled collector
+    /// is dropped.
     async fn catch_up(&mut self, cluster: &ClusterState) {
         let mut turns = Turns::default();
         let registry = cluster.registry();
@@ -117,7 +117,7 @@ impl Collector {
             self.registry = Some(Arc::clone(&registry));
             self.follow(cluster, &registry, &mut turns).await;
         }
-        // All tables under one lock, so that the events and the revision belong together.
+        // All tables are read under one lock, so that the events and the revision belong together.
         let (news, now) = cluster.read(|store| {
             let mut news = Vec::new();
             for (table, followed) in &self.tables {
@@ -140,8 +140,8 @@ impl Collector {
                         turns.pass().await;
                     }
                 }
-                // Deletions in between are unknown, so the table's nodes are rebuilt and all dependents of its
-                // objects queued.
+                // Deletions in between are unknown, so the nodes of the table are rebuilt, and the dependents of all its objects are
+                // queued.
                 News::All(snapshot) => self.take_all(&registry, &table, &snapshot, &mut turns).await,
             }
             if let Some(followed) = self.tables.get_mut(&table) {
@@ -178,7 +178,7 @@ impl Collector {
         }
     }
 
-    /// Reads the objects with references into a table again. Whether its kind is namespaced may be known only now.
+    /// Reads the objects that refer to a table again, because it may only be known now whether the kind is namespaced.
     async fn resolve(
         &mut self,
         cluster: &ClusterState,
@@ -206,7 +206,7 @@ impl Collector {
         }
     }
 
-    /// Queues the dependents of all objects of a table, whether they exist or not.
+    /// Queues the dependents of all objects of a table, whether these objects exist or not.
     async fn owners_go(&mut self, table: &StorageKey, turns: &mut Turns) {
         let mut last = None;
         while let Some(owner) = self.graph.owner_in(table, last.as_ref()) {
@@ -257,7 +257,7 @@ impl Collector {
         self.graph.set(place, node);
     }
 
-    /// Builds the node of an object; `None` if it needs none.
+    /// Builds the node of an object. Returns `None` if it needs none.
     fn node(&self, registry: &Registry, place: &Place, stored: &Stored) -> Option<Node> {
         let object = stored.document.to_value(&self.no_kind, stored.revision);
         let owners: Vec<Reference> = owners(&object)
@@ -276,11 +276,11 @@ impl Collector {
         })
     }
 
-    /// Processes one object of the work queue; `false` if the queue is empty.
+    /// Processes one object of the work queue. Returns `false` if the queue is empty.
     ///
-    /// An object that changed after [`seen`](Self::seen), by a client or earlier in this pass, is skipped: the event of that
-    /// change puts it into the queue again. So the owner references in the graph are those that the object has, and the commit,
-    /// which expects the revision that was read, cannot delete an object whose references have changed since.
+    /// An object that a client or this pass changed after [`seen`](Self::seen) is skipped: the event of the change queues it again. So the
+    /// graph has the object's current owner references. The commit expects the revision that was read, so it cannot delete an object whose
+    /// references have changed since.
     fn collect_one(&mut self, cluster: &ClusterState) -> bool {
         let Some(place) = self.graph.next() else { return false };
         if let Some(node) = self.graph.node(&place)
@@ -292,7 +292,7 @@ impl Collector {
         true
     }
 
-    /// Processes an object with an up-to-date node in the graph.
+    /// Processes an object whose node is up to date.
     fn judge(&self, cluster: &ClusterState, node: &Node, read: &Read) {
         match node.wait {
             Some(Wait::Orphans) => self.orphan(cluster, node, read),
@@ -309,7 +309,7 @@ impl Collector {
         }
     }
 
-    /// Reads the object at a place; `None` if it does not exist.
+    /// Reads the object at a place. Returns `None` if it does not exist.
     fn read(&self, cluster: &ClusterState, place: &Place) -> Option<Read> {
         let served = Arc::clone(&self.tables.get(&place.table)?.served);
         let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned())?;
@@ -317,8 +317,8 @@ impl Collector {
         Some(Read { served, place: place.clone(), stored, object })
     }
 
-    /// Removes the references to the owner from its dependents, then the owner's finalizer. Of many dependents it changes the first
-    /// [`ORPHANS`], and each of these commits queues the owner again.
+    /// Removes the references to an owner from its dependents, then the finalizer from the owner. One step changes at most [`ORPHANS`]
+    /// dependents; each of these commits queues the owner again.
     fn orphan(&self, cluster: &ClusterState, node: &Node, owner: &Read) {
         let dependents = self.graph.dependents(&owner.place, &node.uid).map(|(place, _)| place.clone());
         let dependents: Vec<Place> = dependents.take(ORPHANS).collect();
@@ -328,13 +328,13 @@ impl Collector {
                 all &= drop_references(cluster, &dependent, std::slice::from_ref(&node.uid));
             }
         }
-        // A dependent that changed meanwhile still has its reference. Its commit queues the owner again.
+        // A dependent that another write changed still has its reference. The other commit queues the owner again.
         if all {
             remove_finalizer(cluster, owner, ORPHAN);
         }
     }
 
-    /// Deletes a dependent without living owners; from one with a living owner it removes the references to the others.
+    /// Deletes a dependent without living owners. From a dependent with a living owner, the references to all other owners are removed.
     fn collect_dependent(&self, cluster: &ClusterState, node: &Node, read: &Read) {
         let states: Vec<(Owner, &str)> = node
             .owners
@@ -344,7 +344,7 @@ impl Collector {
         let with = |wanted: Owner| {
             states.iter().filter(move |(state, _)| *state == wanted).map(|(_, uid)| (*uid).to_owned())
         };
-        // The owner may exist, so the dependent stays as it is.
+        // The unknown owner may exist, so the dependent is kept.
         if with(Owner::Unknown).next().is_some() {
             return;
         }
@@ -358,10 +358,10 @@ impl Collector {
         if metadata::is_terminating(&read.object) {
             return;
         }
-        // If the owner is deleted in the foreground, a dependent with dependents of its own is too.
+        // If the owner is deleted in the foreground, a dependent with dependents of its own is deleted in the foreground as well.
         let mut mine = self.graph.dependents(&read.place, &node.uid).peekable();
         let foreground = with(Owner::Leaving).next().is_some() && mine.peek().is_some();
-        // One of them may wait for this object, in a cycle. This object must then not wait for its own dependents.
+        // In a cycle, one of its dependents may wait for this object. Then this object must not wait for its dependents.
         if foreground
             && mine.any(|(_, dependent)| dependent.wait == Some(Wait::Dependents))
             && unblock(cluster, read)
@@ -380,7 +380,7 @@ impl Collector {
             return Owner::Absent;
         };
         let object = stored.document.to_value(&self.no_kind, stored.revision);
-        // The owner was deleted, and another object got its name.
+        // The owner was deleted, and another object has its name.
         if metadata::text(&object, "uid") != reference.uid {
             return Owner::Absent;
         }
@@ -388,7 +388,7 @@ impl Collector {
     }
 }
 
-/// Whether an object may need a node, without parsing it.
+/// Whether an object may need a node, decided without parsing it.
 fn matters(stored: &Stored) -> bool {
     stored.document.is_owned() || stored.document.is_terminating()
 }
@@ -413,8 +413,8 @@ fn text<'a>(owner: &'a Value, field: &str) -> &'a str {
     owner[field].as_str().unwrap_or_default()
 }
 
-/// Returns the place of an owner: in the namespace of its dependent if its kind is namespaced. Kinds that are no longer
-/// served have places too, at which nothing exists.
+/// Returns the place of an owner, in the namespace of its dependent if the owner's kind is namespaced. Owners of kinds that are no longer
+/// served have a place too, at which nothing exists.
 fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place> {
     let api_version = text(owner, "apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -425,7 +425,7 @@ fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place
         None => registry.retired(group, kind)?,
     };
     if namespaced && namespace.is_empty() {
-        // A cluster-scoped object cannot have a namespaced owner: the namespace would be unknown.
+        // A cluster-scoped object cannot have a namespaced owner, because the namespace of the owner would be unknown.
         return None;
     }
     let namespace = if namespaced { namespace } else { "" };
@@ -446,14 +446,14 @@ fn drop_references(cluster: &ClusterState, dependent: &Read, uids: &[String]) ->
     put_tracked(cluster, dependent, object)
 }
 
-/// Removes a finalizer like kube-controller-manager, and deletes the object if nothing else keeps it. On a conflict the
-/// other change wins, and its commit queues the object again.
+/// Removes a finalizer like kube-controller-manager, and deletes the object if nothing else keeps it. On a conflict the other change stays,
+/// and its commit queues the object again.
 pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &Read, finalizer: &str) {
     let mut object = read.object.clone();
     let mut rest = metadata::owned_finalizers(&read.object);
     rest.retain(|known| known != finalizer);
     metadata::set_finalizers(&mut object, &rest);
-    // An object with a grace period is not deleted yet.
+    // An object with a grace period is deleted later.
     let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
     if rest.is_empty() && granted == 0 && read.served.strategy.deletable(&object) {
         commit(cluster, read, Change::Delete);
@@ -462,7 +462,7 @@ pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &Read, finalizer: &
     }
 }
 
-/// Stops a dependent from blocking its owners. Returns `false` if it blocks none; otherwise the commit queues it again.
+/// Changes a dependent so that it does not block its owners. Returns `false` if it blocks none; otherwise the commit queues it again.
 fn unblock(cluster: &ClusterState, read: &Read) -> bool {
     let mut object = read.object.clone();
     let owners = object["metadata"]["ownerReferences"].as_array_mut();
@@ -478,9 +478,9 @@ fn unblock(cluster: &ClusterState, read: &Read) -> bool {
     any
 }
 
-/// Deletes a dependent like a client would: if its kind or finalizers keep it, it is only marked.
+/// Deletes a dependent like a client. If its kind or its finalizers keep the object, it is only marked as deleted.
 fn delete(cluster: &ClusterState, read: &Read, foreground: bool) {
-    // Protected objects stay, such as the namespace `default`.
+    // Protected objects are not deleted, such as the namespace `default`.
     let (served, name) = (&read.served, read.place.key.name());
     let strategy = served.strategy;
     if strategy.admit_delete(name).is_err() || strategy.admit_delete_by_name(served, name).is_err() {
@@ -499,7 +499,7 @@ fn put_tracked(cluster: &ClusterState, read: &Read, mut object: Value) -> bool {
     commit(cluster, read, Change::Put(read.served.document_with_metadata(&read.stored, &object)))
 }
 
-/// Commits a change; returns `false` if the object changed meanwhile, in which case that commit queues it again.
+/// Commits a change. Returns `false` if another write changed the object; that commit queues it again.
 fn commit(cluster: &ClusterState, read: &Read, change: Change) -> bool {
     let (storage, key, expected) = (read.served.storage(), &read.place.key, Some(read.stored.revision));
     let done = cluster.commit(storage, key, expected, change, |_| Ok::<(), std::convert::Infallible>(()));

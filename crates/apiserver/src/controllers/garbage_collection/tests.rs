@@ -30,7 +30,7 @@ fn owned_by(name: &str, api_version: &str, kind: &str, owner: &str, uid: &str) -
     ]}})
 }
 
-/// Polls a future, which yields but never waits, until it completes.
+/// Polls a future until it completes. The future yields, but never waits.
 fn finish<T>(future: impl Future<Output = T>) -> T {
     polls(future).0
 }
@@ -48,7 +48,7 @@ fn polls<T>(future: impl Future<Output = T>) -> (T, usize) {
 }
 
 #[tokio::test]
-async fn many_objects_are_looked_at_in_many_turns() {
+async fn many_objects_are_examined_in_many_turns() {
     let server = testing::server();
     testing::create(&server, MAPS, &json!({"metadata": {"name": "owner", "finalizers": ["orphan"]}}))
         .unwrap();
@@ -61,12 +61,12 @@ async fn many_objects_are_looked_at_in_many_turns() {
     let mut collector = Collector::new();
     turns(polls(collector.catch_up(&server)).1);
     while collector.collect_one(&server) {}
-    // One step orphans some dependents, and the owner waits for the others.
+    // Each step orphans some dependents, and the owner waits for the others.
     testing::delete(&server, &format!("{MAPS}/owner")).unwrap();
     turns_of_orphans(&server, &mut collector);
     assert!(!maps(&server).contains("owner"));
     assert_eq!(maps(&server).len(), 640);
-    // The history no longer reaches back, so everything is read again.
+    // The history no longer reaches back, so all objects are read again.
     for n in 0..640 {
         let map = json!({"metadata": {"name": format!("plain-{n:03}")}});
         testing::create(&server, MAPS, &map).unwrap();
@@ -110,7 +110,7 @@ async fn settle(collector: &mut Collector, server: &Running) {
 }
 
 #[tokio::test]
-async fn a_commit_is_looked_at_by_those_whom_it_concerns() {
+async fn a_commit_queues_the_objects_that_it_affects() {
     let server = testing::server();
     testing::create(&server, MAPS, &json!({"metadata": {"name": "owner"}})).unwrap();
     let owner = uid(&server, &table("", "configmaps"), "owner");
@@ -136,7 +136,7 @@ async fn a_commit_is_looked_at_by_those_whom_it_concerns() {
 }
 
 #[tokio::test]
-async fn what_belonged_to_objects_of_a_definition_goes_with_the_definition() {
+async fn dependents_of_custom_objects_are_deleted_with_the_definition() {
     for looks_before in [true, false] {
         let server = testing::server();
         let mut collector = Collector::new();
@@ -159,7 +159,7 @@ async fn what_belonged_to_objects_of_a_definition_goes_with_the_definition() {
 }
 
 #[tokio::test]
-async fn a_reference_to_a_kind_that_comes_later_is_followed_from_then_on() {
+async fn a_reference_is_followed_once_its_kind_is_defined() {
     let server = testing::server();
     let mut collector = Collector::new();
     testing::create(&server, MAPS, &owned_by("early", "example.com/v1", "Thing", "owner", "u")).unwrap();
@@ -194,7 +194,7 @@ async fn orphans_are_those_of_the_owner_in_its_own_namespace() {
         .unwrap();
     let owner = uid(&server, &table("", "configmaps"), "owner");
     testing::create(&server, MAPS, &owned_by("owned", "v1", "ConfigMap", "owner", &owner)).unwrap();
-    // It is being deleted already, so it could only lose its reference.
+    // This object is being deleted already, so the collector could only remove its reference.
     let mut elsewhere = owned_by("owned", "v1", "ConfigMap", "owner", &owner);
     elsewhere["metadata"]["finalizers"] = json!(["example.com/hold"]);
     testing::create(&server, "/api/v1/namespaces/other/configmaps", &elsewhere).unwrap();

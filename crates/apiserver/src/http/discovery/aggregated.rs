@@ -33,8 +33,7 @@ pub(crate) fn wants_aggregated(accept: &str) -> bool {
     false
 }
 
-/// Returns the header for a response that is not aggregated: ranges that ask for a known aggregated version lose their
-/// parameters.
+/// Returns the `Accept` header for a response that is not aggregated: ranges that request a known aggregated version lose their parameters.
 pub(crate) fn without_aggregation(accept: &str) -> String {
     let ranges = accept.split(',').map(|range| {
         let mut parts = range.split(';').map(str::trim);

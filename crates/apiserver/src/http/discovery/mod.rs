@@ -1,7 +1,7 @@
 //! Discovery: the served groups, versions and resources.
 //!
-//! There are two forms: legacy documents per group and version, and aggregated documents for everything, which
-//! clients request with `Accept`. Both are pure functions of the served resources and do not depend on their order.
+//! There are two forms: one document for each group and version (legacy), and an aggregated document for all groups, which clients request
+//! by `Accept`. Both are pure functions of the served resources and do not depend on their order.
 
 mod aggregated;
 
@@ -80,7 +80,7 @@ pub(crate) fn group_list(resources: &[Arc<Resource>]) -> Value {
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-/// Builds `/apis/<group>`; `None` if nothing of the group is served.
+/// Builds `/apis/<group>`; `None` if no resource of the group is served.
 pub(crate) fn group(resources: &[Arc<Resource>], name: &str) -> Option<Value> {
     let groups = groups(resources);
     let group = groups.iter().find(|group| group.name == name && !name.is_empty())?;
@@ -103,7 +103,7 @@ fn group_entry(group: &Group) -> Value {
     json!({ "name": group.name, "versions": versions, "preferredVersion": preferred })
 }
 
-/// Builds `/api/v1` (the group is empty) or `/apis/<group>/<version>`; `None` if nothing of it is served.
+/// Builds `/api/v1` (the group is empty) or `/apis/<group>/<version>`; `None` if no resource of it is served.
 pub(crate) fn resource_list(resources: &[Arc<Resource>], group: &str, version: &str) -> Option<Value> {
     let groups = groups(resources);
     let group = groups.iter().find(|known| known.name == group)?;

@@ -170,7 +170,7 @@ fn groups_are_in_the_order_of_a_kube_apiserver() {
 }
 
 #[test]
-fn the_aggregated_form_holds_the_same() {
+fn both_forms_contain_the_same_resources() {
     let mut resources = builtin_resources();
     resources.push(custom("a.example.com", "v1", "things", "Thing"));
     let list = aggregated(&resources, false);
@@ -198,7 +198,7 @@ fn the_aggregated_form_holds_the_same() {
 }
 
 #[test]
-fn aggregation_is_asked_for_by_accept() {
+fn the_accept_header_requests_the_aggregated_form() {
     let v2 = AGGREGATED_CONTENT_TYPE;
     let v2beta1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     for (accept, expected) in [

@@ -1,4 +1,4 @@
-//! Random graphs, policies and interleavings: the collector deletes only objects that have owners, none of them living.
+//! Random graphs, policies and interleavings: the collector deletes only objects whose owners have all been deleted.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ struct World {
     server: Running,
     collector: Collector,
     objects: BTreeMap<String, Value>,
-    /// Last uid of each name. References may lead to objects that were deleted or created again.
+    /// Last UID of each name. References may lead to objects that were deleted, or created again.
     uids: BTreeMap<String, String>,
     revision: u64,
 }
@@ -70,7 +70,7 @@ impl World {
         owners.iter().map(one).collect()
     }
 
-    /// Takes a step. Requests may fail, for example because the name exists.
+    /// Performs a step. Requests may fail, for example because the name is taken.
     fn take(&mut self, step: &Step) {
         let path = |name: usize| format!("{MAPS}/{}", NAMES[name]);
         match step {
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Runs the collector until nothing changes, and checks that all remaining objects have no owners or only living ones.
+    /// Runs the collector until nothing changes. Checks that no remaining object has a deleted owner.
     fn check_settled(&mut self) {
         loop {
             let before = self.revision;
@@ -195,7 +195,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn an_orphan_stays_whose_owner_is_looked_at_first() {
+async fn an_orphan_stays_if_its_owner_is_processed_first() {
     let mut world = World::new();
     let steps = [
         Step::Create { name: 0, held: false, owners: vec![] },
