@@ -138,8 +138,8 @@
 //! `serviceaccounts/token` issues service account tokens, with audiences, an expiration and a bound object. The server
 //! authenticates their bearers, and TokenReview verifies them, with or without other [`Tokens`]. A token that is no longer valid
 //! is answered with 401. Without [keys](Options::service_account_keys) tokens are signed with HMAC, so only the server can verify
-//! them, and with [`Tokens`] or client certificates the key is new at each start, which invalidates earlier tokens.
-//! `/openid/v1/jwks` is not served.
+//! them, and with [`Tokens`] or client certificates the key is new at each start, which invalidates earlier tokens. With keys others
+//! verify tokens by `/.well-known/openid-configuration` and `/openid/v1/jwks`.
 //!
 //! Pods have no processes, and there are no kubelets. `pods/log` of a pod without a node is empty. Connections (`pods/exec`,
 //! `pods/attach`, `pods/portforward`, and `proxy` of pods, services and nodes) pass admission; then they fail as on a cluster where

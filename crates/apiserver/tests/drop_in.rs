@@ -311,7 +311,7 @@ async fn the_api_server_gives_each_certificate_the_rights_of_its_user() {
 
     // Tokens are signed with the key of the flags, and name the issuer of the flags.
     let services = Api::<Service>::default_namespaced(administrator.clone());
-    let accounts = Api::<ServiceAccount>::default_namespaced(administrator);
+    let accounts = Api::<ServiceAccount>::default_namespaced(administrator.clone());
     let account = ServiceAccount {
         metadata: ObjectMeta { name: Some("builder".to_owned()), ..ObjectMeta::default() },
         ..ServiceAccount::default()
@@ -328,6 +328,27 @@ async fn the_api_server_gives_each_certificate_the_rights_of_its_user() {
     // Services have addresses of the range of the flags.
     let own = services.get("kubernetes").await.unwrap().spec.unwrap().cluster_ip;
     assert_eq!(own.as_deref(), Some("10.0.0.1"));
+
+    // The discovery document leads to the public key, with which others verify tokens.
+    let read = async |path: &str| -> serde_json::Value {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        administrator.request(request).await.unwrap()
+    };
+    let issuer = read("/.well-known/openid-configuration").await;
+    assert_eq!(issuer["issuer"], claims["iss"]);
+    assert_eq!(issuer["id_token_signing_alg_values_supported"], json!(["ES256"]));
+    let keys =
+        issuer["jwks_uri"].as_str().unwrap().strip_prefix(&format!("https://127.0.0.1:{port}")).unwrap();
+    let keys = read(keys).await;
+    let [key] = keys["keys"].as_array().unwrap().as_slice() else { panic!("not one key: {keys}") };
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let decode = |text: &str| base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
+    let header: serde_json::Value =
+        serde_json::from_slice(&decode(signed.split('.').next().unwrap())).unwrap();
+    assert_eq!(header["kid"], key["kid"]);
+    let point = [vec![4], decode(key["x"].as_str().unwrap()), decode(key["y"].as_str().unwrap())].concat();
+    let public = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point);
+    public.verify(signed.as_bytes(), &decode(signature)).unwrap();
 
     let (succeeded, errors) = running.terminate();
     assert!(succeeded);

@@ -41,7 +41,7 @@ pub(crate) async fn answer(
             health(endpoint, check.as_deref(), query, server.cluster.is_writable()).into_response()
         }
         Route::Metrics => Reply::bytes(200, metrics::CONTENT_TYPE, metrics_page(server)).into_response(),
-        Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
+        Route::Root => Reply::value(200, Encoding::Json, &paths(server, registry)).into_response(),
         Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
         Route::OpenApiV2 if [Method::GET, Method::HEAD].contains(&head.method) => {
             openapi_routes::all_in_one(server, registry, head).await
@@ -49,9 +49,15 @@ pub(crate) async fn answer(
         Route::OpenApi(path) if [Method::GET, Method::HEAD].contains(&head.method) => {
             openapi_routes::answer(server, registry, path, head)
         }
+        Route::IssuerConfiguration | Route::IssuerKeys
+            if server.context.authenticator.issuer().key_set().is_none() =>
+        {
+            Reply::text(404, "404 page not found\n").into_response()
+        }
         // The routes above answer other methods too.
         _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
+        Route::IssuerConfiguration | Route::IssuerKeys => issuer(server, route),
         route => discover(server, registry, route, head),
     }
 }
@@ -64,6 +70,21 @@ fn metrics_page(server: &Server) -> String {
         tables.into_iter().map(|storage| (storage.clone(), store.snapshot(storage).len())).collect()
     });
     server.cluster.metrics.page(&numbers)
+}
+
+/// Publishes how others verify tokens of service accounts.
+fn issuer(server: &Server, route: &Route) -> Response<ResponseBody> {
+    let issuer = server.context.authenticator.issuer();
+    let (content_type, document) = if *route == Route::IssuerKeys {
+        ("application/jwk-set+json", issuer.key_set())
+    } else {
+        let url = format!("https://{}/openid/v1/jwks", server.cluster.address());
+        ("application/json", issuer.configuration(&url))
+    };
+    let document = document.unwrap_or_default().to_string();
+    let mut response = Reply::bytes(200, content_type, document).into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
 }
 
 fn method_not_allowed() -> Response<ResponseBody> {
@@ -169,7 +190,7 @@ fn health(endpoint: &str, check: Option<&str>, query: &Query, is_writable: bool)
 }
 
 /// Lists the paths for `/`.
-fn paths(registry: &Registry) -> Value {
+fn paths(server: &Server, registry: &Registry) -> Value {
     let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
     for group in discovery::groups(&resources).iter().filter(|group| !group.name.is_empty()) {
@@ -181,6 +202,9 @@ fn paths(registry: &Registry) -> Value {
         paths.extend(CHECKS.iter().map(|check| format!("/{endpoint}/{check}")));
     }
     paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    if server.context.authenticator.issuer().key_set().is_some() {
+        paths.extend(["/.well-known/openid-configuration", "/openid/v1/jwks"].map(str::to_owned));
+    }
     paths.sort();
     json!({ "paths": paths })
 }

@@ -23,6 +23,10 @@ pub(crate) enum Route {
     Version,
     /// `/metrics`.
     Metrics,
+    /// `/.well-known/openid-configuration`.
+    IssuerConfiguration,
+    /// `/openid/v1/jwks`.
+    IssuerKeys,
     /// `/healthz`, `/livez` or `/readyz`, and the name of a single check.
     Health { endpoint: String, check: Option<String> },
     /// A malformed path below `/api` or `/apis`, such as `/apis/<group>/<version>//x`.
@@ -80,6 +84,8 @@ impl Route {
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
             ["version"] => Self::Version,
             ["metrics"] => Self::Metrics,
+            [".well-known", "openid-configuration"] => Self::IssuerConfiguration,
+            ["openid", "v1", "jwks"] => Self::IssuerKeys,
             [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] => Self::Health {
                 endpoint: (*endpoint).to_owned(),
                 check: (!rest.is_empty()).then(|| rest.join("/")),

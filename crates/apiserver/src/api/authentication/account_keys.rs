@@ -1,6 +1,8 @@
 //! Keys with which tokens of service accounts are signed and verified, from files: kube-apiserver's
 //! `--service-account-signing-key-file` and `--service-account-key-file`.
 
+mod key_set;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use ring::signature::{
     ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256,
     RsaKeyPair, UnparsedPublicKey, VerificationAlgorithm,
 };
+use serde_json::Value;
 use thiserror::Error;
 use x509_parser::oid_registry::{Oid, asn1_rs::oid};
 use x509_parser::pem::Pem;
@@ -108,6 +111,23 @@ impl ServiceAccountKeys {
     /// Returns the name of the algorithm in the header of a token.
     pub(super) fn algorithm(&self) -> &'static str {
         self.signing.algorithm()
+    }
+
+    /// Returns the identifier of the signing key in the header of a token.
+    pub(super) fn id(&self) -> String {
+        let key = self.signing.verifying();
+        key_set::id(key.algorithm, &key.public)
+    }
+
+    /// Returns the public keys as JSON Web Keys: the given ones, and before them the signing key if it is not one of them.
+    pub(super) fn public_keys(&self) -> Vec<Value> {
+        let mut keys = self.verifying.as_slice();
+        if let [signing, given @ ..] = keys
+            && given.iter().any(|key| key.public == signing.public)
+        {
+            keys = given;
+        }
+        keys.iter().filter_map(|key| key_set::json_web_key(key.algorithm, &key.public)).collect()
     }
 
     pub(super) fn sign(&self, message: &[u8]) -> Vec<u8> {

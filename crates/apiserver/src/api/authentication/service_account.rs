@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::UserInfo;
@@ -200,15 +201,37 @@ impl Issuer {
         }
     }
 
+    /// Returns the public keys that verify tokens, as a JSON Web Key Set. `None` without such keys, and like in kube-apiserver for
+    /// an issuer that is not the URL of a discovery document: `https` without query and fragment.
+    pub(crate) fn key_set(&self) -> Option<Value> {
+        let Self::Keys(keys) = self else { return None };
+        let name = self.name();
+        let is_url = name.starts_with("https://") && !name.contains(['?', '#']);
+        is_url.then(|| json!({"keys": keys.public_keys()}))
+    }
+
+    /// Returns the discovery document of OpenID Connect, with the address of the [key set](Self::key_set).
+    pub(crate) fn configuration(&self, key_set_url: &str) -> Option<Value> {
+        let keys = self.key_set()?;
+        let algorithms = keys["keys"].as_array().into_iter().flatten().filter_map(|key| key["alg"].as_str());
+        let algorithms: std::collections::BTreeSet<&str> = algorithms.collect();
+        Some(json!({
+            "issuer": self.name(),
+            "jwks_uri": key_set_url,
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": algorithms,
+        }))
+    }
+
     /// Returns the token with these claims, of this issuer.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
         let claims = Claims { iss: self.name().to_owned(), ..claims.clone() };
         let claims = serde_json::to_vec(&claims).expect("claims are texts and numbers");
-        let algorithm = match self {
-            Self::Secret(_) => "HS256",
-            Self::Keys(keys) => keys.algorithm(),
+        let header = match self {
+            Self::Secret(_) => r#"{"alg":"HS256","typ":"JWT"}"#.to_owned(),
+            Self::Keys(keys) => format!(r#"{{"alg":"{}","kid":"{}"}}"#, keys.algorithm(), keys.id()),
         };
-        let header = format!("{{\"alg\":\"{algorithm}\",\"typ\":\"JWT\"}}");
         let signed = format!("{}.{}", BASE64.encode(header), BASE64.encode(claims));
         let signature = match self {
             Self::Secret(key) => key.clone().chain_update(&signed).finalize().into_bytes().to_vec(),
