@@ -73,6 +73,10 @@ simulations *files:
 loom:
     RUSTFLAGS="--cfg workqueue_loom" cargo test -p kube-workqueue --release --test loom --target-dir target/loom
 
+# compare the API server with the kube-apiserver in KUBEBUILDER_ASSETS by random requests: `just differential --requests 100000 --seed 7`
+differential *arguments:
+    cargo run --release -p kube-apiserver-embedded --example differential -- {{arguments}}
+
 # compare the work queue with its model, in about two million steps
 model:
     WORKQUEUE_CASES=20000 cargo test -p kube-workqueue --lib any_sequence

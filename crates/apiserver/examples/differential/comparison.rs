@@ -1,0 +1,237 @@
+//! Differences between two responses to one request.
+//!
+//! Both servers choose UIDs, resourceVersions, generated names and times: those are equal if each value of one server stands
+//! for one value of the other. Lists without a defined order are sorted first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::request::Answer;
+
+/// Where two responses differ.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Difference {
+    /// JSON path, or `status`, `content type`, `warnings`.
+    pub(crate) path: String,
+    pub(crate) genuine: String,
+    pub(crate) ours: String,
+}
+
+/// Values that the servers chose, in pairs.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    genuine: BTreeMap<String, String>,
+    ours: BTreeMap<String, String>,
+}
+
+impl Pairs {
+    /// Whether the values stand for each other; new values do from now on.
+    fn bind(&mut self, genuine: &str, ours: &str) -> bool {
+        match (self.genuine.get(genuine), self.ours.get(ours)) {
+            (Some(expected), Some(_)) => expected == ours,
+            (None, None) => {
+                self.genuine.insert(genuine.to_owned(), ours.to_owned());
+                self.ours.insert(ours.to_owned(), genuine.to_owned());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns a text of the genuine server with the values of ours.
+    fn translate(&self, text: &str) -> String {
+        // Short values, such as revisions, occur in other texts by chance.
+        let long = self.genuine.iter().filter(|(value, _)| value.len() > 8);
+        long.fold(text.to_owned(), |text, (genuine, ours)| text.replace(genuine.as_str(), ours))
+    }
+
+    /// Compares two responses.
+    pub(crate) fn compare(&mut self, genuine: &Answer, ours: &Answer) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let mut differ = |path: &str, genuine: String, ours: String| {
+            found.push(Difference { path: path.to_owned(), genuine, ours });
+        };
+        if genuine.status != ours.status {
+            let text = |answer: &Answer| match answer.body["message"].as_str() {
+                Some(message) if answer.status >= 400 => format!("{} {message}", answer.status),
+                _ => answer.status.to_string(),
+            };
+            differ("status", self.translate(&text(genuine)), text(ours));
+            return found;
+        }
+        if genuine.content_type != ours.content_type {
+            differ("content type", genuine.content_type.clone(), ours.content_type.clone());
+        }
+        let warnings = |answer: &Answer| answer.warnings.join("\n");
+        let warned = (self.translate(&warnings(genuine)), warnings(ours));
+        if warned.0 != warned.1 {
+            differ("warnings", warned.0, warned.1);
+        }
+        let causes = (causes(genuine, |text| self.translate(text)), causes(ours, str::to_owned));
+        if causes.0 != causes.1 {
+            let missing: Vec<&str> = causes.0.difference(&causes.1).map(String::as_str).collect();
+            let superfluous: Vec<&str> = causes.1.difference(&causes.0).map(String::as_str).collect();
+            let side =
+                |lines: &[&str]| if lines.is_empty() { "(absent)".to_owned() } else { lines.join("\n") };
+            found.push(Difference {
+                path: "causes".into(),
+                genuine: side(&missing),
+                ours: side(&superfluous),
+            });
+            return found;
+        }
+        self.values("$", &genuine.body, &ours.body, &mut found);
+        // The message repeats the causes.
+        if !causes.0.is_empty() {
+            found.retain(|difference| !matches!(&*difference.path, "$.message" | "$.details.causes"));
+        }
+        // The revision of a list is that of the whole store.
+        if genuine.body["items"].is_array() || genuine.body["rows"].is_array() {
+            found.retain(|difference| difference.path != "$.metadata.resourceVersion");
+        }
+        found
+    }
+
+    fn values(&mut self, path: &str, genuine: &Value, ours: &Value, found: &mut Vec<Difference>) {
+        match (genuine, ours) {
+            (Value::Object(genuine), Value::Object(ours)) => {
+                for (name, value) in genuine {
+                    let path = format!("{path}.{}", self.translate(name));
+                    match ours.get(name).or_else(|| ours.get(&self.translate(name))) {
+                        Some(ours) => self.values(&path, value, ours, found),
+                        None => found.push(difference(path, Some(value), None)),
+                    }
+                }
+                let known: Vec<String> = genuine.keys().map(|name| self.translate(name)).collect();
+                for (name, value) in ours.iter().filter(|(name, _)| !known.contains(name)) {
+                    found.push(difference(format!("{path}.{name}"), None, Some(value)));
+                }
+            }
+            (Value::Array(genuine), Value::Array(ours)) => {
+                if genuine.len() != ours.len() {
+                    found.push(difference(
+                        path.to_owned(),
+                        Some(&genuine.clone().into()),
+                        Some(&ours.clone().into()),
+                    ));
+                    return;
+                }
+                let is_unordered = path.ends_with(".managedFields") || path.ends_with("$.details.causes");
+                let sorted = |values: &[Value]| {
+                    let mut values = values.to_vec();
+                    if is_unordered {
+                        values.sort_by_cached_key(rank);
+                    }
+                    values
+                };
+                for (index, (genuine, ours)) in sorted(genuine).iter().zip(&sorted(ours)).enumerate() {
+                    self.values(&format!("{path}[{index}]"), genuine, ours, found);
+                }
+            }
+            (Value::String(genuine), Value::String(ours)) => {
+                if !self.is_equal(path, genuine, ours) {
+                    let (genuine, ours) = (genuine.clone().into(), ours.clone().into());
+                    found.push(difference(path.to_owned(), Some(&genuine), Some(&ours)));
+                }
+            }
+            _ if genuine == ours => {}
+            _ => found.push(difference(path.to_owned(), Some(genuine), Some(ours))),
+        }
+    }
+
+    fn is_equal(&mut self, path: &str, genuine: &str, ours: &str) -> bool {
+        if path.ends_with(".metadata.uid") || path.ends_with(".metadata.name") {
+            return genuine == ours || self.bind(genuine, ours);
+        }
+        if path.ends_with(".metadata.resourceVersion") {
+            return self.bind(genuine, ours);
+        }
+        if genuine == ours {
+            return true;
+        }
+        if path.ends_with(".metadata.continue") {
+            return !genuine.is_empty() && !ours.is_empty();
+        }
+        let translated = self.translate(genuine);
+        translated == ours
+            || (is_recent(genuine) && is_recent(ours))
+            || (is_age(genuine) && is_age(ours))
+            || sorted_parts(&without_revisions(&translated)) == sorted_parts(&without_revisions(ours))
+    }
+}
+
+/// Returns the causes of an error, each once: kube-apiserver repeats some.
+fn causes(answer: &Answer, translate: impl Fn(&str) -> String) -> BTreeSet<String> {
+    let causes = answer.body["details"]["causes"].as_array().into_iter().flatten();
+    let text = |cause: &Value, field: &str| translate(cause[field].as_str().unwrap_or_default());
+    let cause = |cause: &Value| format!("{}: {}", text(cause, "field"), text(cause, "message"));
+    causes
+        .map(cause)
+        .map(|cause| if cause.contains('{') { sorted_parts(&cause).join(" ") } else { cause })
+        .collect()
+}
+
+fn difference(path: String, genuine: Option<&Value>, ours: Option<&Value>) -> Difference {
+    let text = |value: Option<&Value>| value.map_or("(absent)".to_owned(), ToString::to_string);
+    Difference { path, genuine: text(genuine), ours: text(ours) }
+}
+
+/// Order of entries of managed fields without their times, and of causes.
+fn rank(value: &Value) -> String {
+    let mut value = value.clone();
+    if let Some(entry) = value.as_object_mut() {
+        entry.remove("time");
+    }
+    value.to_string()
+}
+
+/// Whether a text is a time that a server read from its clock: requests contain times of 2001.
+fn is_recent(text: &str) -> bool {
+    let is_form = |(index, c): (usize, char)| match index {
+        4 | 7 => c == '-',
+        10 => c == 'T',
+        13 | 16 => c == ':',
+        _ => c.is_ascii_digit() || c == '.' || c == 'Z',
+    };
+    text.len() >= 20
+        && text.starts_with("20")
+        && !text.starts_with("2001")
+        && text.chars().enumerate().all(is_form)
+}
+
+/// Whether a text is an age in seconds, as in tables.
+fn is_age(text: &str) -> bool {
+    text.strip_suffix('s').is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Masks revisions and storage keys in messages.
+fn without_revisions(text: &str) -> String {
+    let mut out = text.to_owned();
+    for (start, stop) in [
+        ("Key: /", ", ResourceVersion"),
+        ("ResourceVersion: ", ","),
+        ("resource version: ", " "),
+        ("in record (", ")"),
+    ] {
+        if let Some((before, rest)) = out.split_once(start) {
+            let after = rest.find(stop).map_or("", |at| &rest[at..]);
+            out = format!("{before}{start}*{after}");
+        }
+    }
+    out
+}
+
+/// Splits a message with several errors, or with an object: both have no fixed order. Revisions and recent times are masked.
+fn sorted_parts(text: &str) -> Vec<String> {
+    let is_chosen = |part: &str| {
+        (part.contains("resourceVersion") || part.contains("time") || part.contains("Timestamp"))
+            && part.contains(|c: char| c.is_ascii_digit())
+            && !part.contains("2001")
+    };
+    let parts = text.split(['[', ']', ',', '{', '}', '\n']).map(str::trim);
+    let mut parts: Vec<String> =
+        parts.map(|part| if is_chosen(part) { "*".to_owned() } else { part.to_owned() }).collect();
+    parts.sort_unstable();
+    parts
+}

@@ -1,0 +1,47 @@
+//! Differences that are known and accepted, with their reasons. `docs/api-server-differences.md` explains them to users.
+
+use super::comparison::Difference;
+
+/// A known difference.
+struct Known {
+    reason: &'static str,
+    /// Whether a difference is one, from the verb and resource of the request, such as `create pods`.
+    is: fn(&str, &Difference) -> bool,
+}
+
+const KNOWN: [Known; 3] = [
+    Known { reason: "no allocation of addresses", is: is_allocation },
+    Known { reason: "content of builtin kinds is not validated", is: is_validation },
+    Known { reason: "messages about immutable specs have no diff of Go structs", is: is_go_diff },
+];
+
+/// Returns the reason of a known difference.
+pub(crate) fn reason(subject: &str, difference: &Difference) -> Option<&'static str> {
+    KNOWN.iter().find(|known| (known.is)(subject, difference)).map(|known| known.reason)
+}
+
+fn is_custom(subject: &str) -> bool {
+    ["widgets", "gadgets", "customresourcedefinitions"].iter().any(|plural| subject.ends_with(plural))
+}
+
+fn is_allocation(subject: &str, difference: &Difference) -> bool {
+    let fields = ["clusterIP", "ipFamilies", "ipFamilyPolicy", "nodePort"];
+    subject.ends_with(" services") && fields.iter().any(|field| difference.path.contains(field))
+}
+
+/// Errors about metadata are not a matter of the kind.
+fn is_validation(subject: &str, difference: &Difference) -> bool {
+    let is_about_content = !difference.genuine.contains("metadata.") && difference.ours != "(absent)";
+    let is_missing = difference.path == "status"
+        && difference.genuine.starts_with("422")
+        && difference.ours.starts_with("20")
+        && is_about_content;
+    let is_incomplete = difference.path == "causes"
+        && difference.ours == "(absent)"
+        && !difference.genuine.contains("metadata.");
+    !is_custom(subject) && (is_missing || is_incomplete)
+}
+
+fn is_go_diff(_: &str, difference: &Difference) -> bool {
+    difference.path == "causes" && difference.genuine.contains("\u{a0}")
+}

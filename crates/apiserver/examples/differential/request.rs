@@ -1,0 +1,141 @@
+//! Requests with placeholders, and their responses.
+//!
+//! `{{ns}}` is the namespace of a story; `{{uid:Kind/name}}` and `{{rv:Kind/name}}` are the UID and the last seen
+//! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, and `{{continue}}` the last continue token.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use http::Method;
+use serde_json::Value;
+
+/// A request to both servers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) path: String,
+    pub(crate) accept: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Body,
+    /// Resource and verb, for reports.
+    pub(crate) subject: String,
+}
+
+/// Body of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Body {
+    None,
+    Json(Value),
+    /// Text that need not be JSON.
+    Text(String),
+}
+
+impl Request {
+    pub(crate) fn new(method: Method, path: impl Into<String>, subject: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            accept: "application/json",
+            content_type: "application/json",
+            body: Body::None,
+            subject: subject.into(),
+        }
+    }
+
+    pub(crate) fn body(mut self, body: Value) -> Self {
+        self.body = Body::Json(body);
+        self
+    }
+
+    /// Returns the body as text, with placeholders.
+    pub(crate) fn text(&self) -> String {
+        match &self.body {
+            Body::None => String::new(),
+            Body::Json(value) => value.to_string(),
+            Body::Text(text) => text.clone(),
+        }
+    }
+
+    /// Adds a parameter to the query.
+    pub(crate) fn query(&mut self, parameter: &str) {
+        let separator = if self.path.contains('?') { '&' } else { '?' };
+        self.path = format!("{}{separator}{parameter}", self.path);
+    }
+
+    /// Whether the response is a stream of events.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.path.contains("watch=")
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)?;
+        if self.accept != "application/json" {
+            write!(f, "\n    Accept: {}", self.accept)?;
+        }
+        if self.body != Body::None {
+            write!(f, "\n    Content-Type: {}\n    {}", self.content_type, self.text())?;
+        }
+        Ok(())
+    }
+}
+
+/// A response that arrived as a whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: String,
+    pub(crate) warnings: Vec<String>,
+    /// JSON; a list of the events of a watch; other text as a string.
+    pub(crate) body: Value,
+}
+
+/// Values of the placeholders on one server.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings(BTreeMap<String, String>);
+
+impl Bindings {
+    pub(crate) fn new(namespace: &str) -> Self {
+        Self(BTreeMap::from([("ns".to_owned(), namespace.to_owned())]))
+    }
+
+    /// Replaces the placeholders that have a value.
+    pub(crate) fn expand(&self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("{{") {
+            out.push_str(before);
+            match after.split_once("}}") {
+                Some((label, after)) if self.0.contains_key(label) => {
+                    out.push_str(&self.0[label]);
+                    rest = after;
+                }
+                _ => {
+                    out.push_str("{{");
+                    rest = after;
+                }
+            }
+        }
+        out + rest
+    }
+
+    /// Learns the placeholders of an object, or of a list, in a response.
+    pub(crate) fn learn(&mut self, body: &Value) {
+        let metadata = &body["metadata"];
+        if let Some(token) = metadata["continue"].as_str() {
+            self.0.insert("continue".into(), token.to_owned());
+        }
+        let (Some(kind), Some(name)) = (body["kind"].as_str(), metadata["name"].as_str()) else { return };
+        let short = name.strip_prefix(&format!("{}-", self.0["ns"])).unwrap_or(name);
+        let object = format!("{kind}/{short}");
+        if let Some(uid) = metadata["uid"].as_str() {
+            self.0.insert(format!("uid:{object}"), uid.to_owned());
+        }
+        if let Some(version) = metadata["resourceVersion"].as_str() {
+            self.0.insert(format!("rv:{object}"), version.to_owned());
+            self.0.entry(format!("first:{object}")).or_insert_with(|| version.to_owned());
+        }
+    }
+}

@@ -1,0 +1,573 @@
+//! A story: a sequence of random requests about the objects of one resource, in a namespace of its own.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::catalog::{Catalog, Resource};
+use super::dice::Dice;
+use super::mutation::{mutate, pointers};
+use super::request::{Answer, Body, Request};
+
+/// Names of the objects.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+
+/// Draws the requests of a story one after the other.
+pub(crate) struct Story<'a> {
+    catalog: &'a Catalog,
+    resource: &'a Resource,
+    dice: Dice,
+    /// Namespace of the story on the genuine server.
+    namespace: String,
+    /// States of the objects as the genuine server last returned them, with placeholders.
+    objects: BTreeMap<String, Value>,
+    left: usize,
+}
+
+impl<'a> Story<'a> {
+    pub(crate) fn new(catalog: &'a Catalog, only: Option<&str>, seed: u64, namespace: &str) -> Self {
+        let mut dice = Dice::new(seed);
+        let fitting: Vec<&Resource> = catalog
+            .resources
+            .iter()
+            .filter(|resource| only.is_none_or(|only| resource.plural == only))
+            .collect();
+        let resource = match dice.percent(25) {
+            true => *dice.one(&custom_or_all(&fitting)).unwrap_or(&fitting[0]),
+            false => *dice.one(&fitting).unwrap_or(&fitting[0]),
+        };
+        let left = if resource.verbs.len() == 1 { 3 } else { 8 + dice.below(16) };
+        let namespace = namespace.to_owned();
+        Self { catalog, resource, dice, namespace, objects: BTreeMap::new(), left }
+    }
+
+    /// Returns the next request.
+    pub(crate) fn next(&mut self) -> Option<Request> {
+        self.left = self.left.checked_sub(1)?;
+        let mut request = loop {
+            if let Some(request) = self.draw() {
+                break request;
+            }
+        };
+        if request.method != Method::GET {
+            self.write_options(&mut request);
+        }
+        Some(request)
+    }
+
+    /// Takes note of a response of the genuine server.
+    pub(crate) fn observe(&mut self, request: &Request, answer: &Answer) {
+        let Some(name) = answer.body["metadata"]["name"].as_str() else { return };
+        let is_object = answer.status < 300
+            && answer.body["kind"] == self.resource.kind.as_str()
+            && request.accept == "application/json";
+        let name = name.strip_prefix(&format!("{}-", self.namespace)).unwrap_or(name).to_owned();
+        if !is_object || request.path.contains("dryRun") {
+            return;
+        }
+        if request.method == Method::DELETE {
+            self.objects.remove(&name);
+            return;
+        }
+        let text = answer.body.to_string().replace(&self.namespace, "{{ns}}");
+        let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            for field in
+                ["creationTimestamp", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"]
+            {
+                metadata.remove(field);
+            }
+            let kind = &self.resource.kind;
+            metadata.insert("uid".into(), format!("{{{{uid:{kind}/{name}}}}}").into());
+            metadata.insert("resourceVersion".into(), format!("{{{{rv:{kind}/{name}}}}}").into());
+        }
+        self.objects.insert(name, object);
+    }
+
+    fn draw(&mut self) -> Option<Request> {
+        let verb = self.dice.weighted(&[
+            (24, Verb::Create),
+            (8, Verb::Get),
+            (8, Verb::List),
+            (13, Verb::Update),
+            (10, Verb::Merge),
+            (8, Verb::Strategic),
+            (8, Verb::JsonPatch),
+            (14, Verb::Apply),
+            (9, Verb::Subresource),
+            (7, Verb::Delete),
+            (1, Verb::DeleteCollection),
+            (2, Verb::Watch),
+            (3, Verb::Strange),
+        ]);
+        let (listed, is_known) = match verb {
+            Verb::Create => ("create", true),
+            Verb::Get => ("get", true),
+            Verb::List => ("list", true),
+            Verb::Update => ("update", true),
+            Verb::Delete => ("delete", true),
+            Verb::DeleteCollection => ("deletecollection", true),
+            Verb::Watch => ("watch", true),
+            Verb::Subresource => ("get", !self.resource.subresources.is_empty()),
+            Verb::Merge | Verb::Strategic | Verb::JsonPatch | Verb::Apply => ("patch", true),
+            Verb::Strange => ("", true),
+        };
+        let is_served = listed.is_empty() || self.resource.verbs.iter().any(|verb| verb == listed);
+        if !is_known || !(is_served || self.dice.percent(5)) {
+            return None;
+        }
+        Some(match verb {
+            Verb::Create => self.create(),
+            Verb::Get => self.get(),
+            Verb::List => self.list(),
+            Verb::Update => self.update(),
+            Verb::Merge => self.merge(),
+            Verb::Strategic => self.strategic(),
+            Verb::JsonPatch => self.json_patch(),
+            Verb::Apply => self.apply(),
+            Verb::Subresource => self.subresource(),
+            Verb::Delete => self.delete(),
+            Verb::DeleteCollection => {
+                let path = format!("{}?{}", self.resource.collection(), self.scope());
+                self.request(Method::DELETE, path, "deletecollection")
+            }
+            Verb::Watch => self.watch(),
+            Verb::Strange => self.strange(),
+        })
+    }
+
+    fn request(&self, method: Method, path: String, verb: &str) -> Request {
+        Request::new(method, path, format!("{verb} {}", self.resource.plural))
+    }
+
+    /// Name of an object: mostly of one that exists.
+    fn name(&mut self) -> String {
+        let known: Vec<String> = self.objects.keys().cloned().collect();
+        match self.dice.one(&known) {
+            Some(name) if self.dice.percent(90) => name.clone(),
+            _ => self.dice.pick(&NAMES).to_owned(),
+        }
+    }
+
+    /// Name in a request for an object with this short name.
+    fn full(&self, name: &str) -> String {
+        if self.resource.plural == "customresourcedefinitions" {
+            "things.other.example.com".into()
+        } else if self.resource.is_namespaced || name.starts_with("{{ns}}") {
+            name.to_owned()
+        } else {
+            format!("{{{{ns}}}}-{name}")
+        }
+    }
+
+    fn item(&self, name: &str) -> String {
+        format!("{}/{}", self.resource.collection(), self.full(name))
+    }
+
+    /// Restricts a request for a collection to the objects of this story.
+    fn scope(&self) -> &'static str {
+        if self.resource.is_namespaced { "" } else { "labelSelector=story%3D{{ns}}" }
+    }
+
+    fn sample(&mut self, name: &str) -> Value {
+        let mut sample = self.dice.one(&self.resource.samples).cloned().unwrap_or_default();
+        sample["metadata"] = json!({"name": self.full(name), "labels": {"story": "{{ns}}"}});
+        sample
+    }
+
+    fn mutated(&mut self, mut object: Value, least: usize) -> Value {
+        let number = least + self.dice.weighted(&[(45, 0), (40, 1), (12, 2), (3, 4)]);
+        let resource = self.resource;
+        let schemas = &self.catalog.schemas;
+        let schema = schemas.of_kind(&resource.group, &resource.version, &resource.kind);
+        for _ in 0..number {
+            mutate(&mut object, schema, schemas, &mut self.dice);
+        }
+        if resource.kind == "PriorityClass"
+            && let Some(class) = object.as_object_mut()
+        {
+            class.remove("globalDefault");
+        }
+        object
+    }
+
+    fn create(&mut self) -> Request {
+        let absent: Vec<&str> = NAMES.into_iter().filter(|name| !self.objects.contains_key(*name)).collect();
+        let name = if absent.is_empty() || self.dice.percent(10) { "a" } else { self.dice.pick(&absent) };
+        let sample = self.sample(name);
+        let body = self.mutated(sample, 0);
+        let mut request = self.request(Method::POST, self.resource.collection(), "create").body(body);
+        self.spoil(&mut request);
+        request
+    }
+
+    /// Object to send in an update: the last state, or a sample.
+    fn current(&mut self, name: &str) -> Value {
+        let sample = self.sample(name);
+        let mut object = self.objects.get(name).cloned().unwrap_or(sample);
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            match self.dice.below(20) {
+                0..4 => drop(metadata.remove("resourceVersion")),
+                4 => {
+                    let first = format!("{{{{first:{}/{name}}}}}", self.resource.kind);
+                    metadata.insert("resourceVersion".into(), first.into());
+                }
+                5 => drop(metadata.remove("uid")),
+                _ => {}
+            }
+        }
+        object
+    }
+
+    fn update(&mut self) -> Request {
+        let name = self.name();
+        let current = self.current(&name);
+        let body = self.mutated(current, 0);
+        let mut request = self.request(Method::PUT, self.item(&name), "update").body(body);
+        self.spoil(&mut request);
+        request
+    }
+
+    /// A merge patch that leads to a mutated state.
+    fn difference(&mut self, name: &str) -> Value {
+        let current = self.current(name);
+        let target = self.mutated(current.clone(), 1);
+        let mut patch = merge_patch(&current, &target);
+        if self.dice.percent(10)
+            && let Some(patch) = patch.as_object_mut()
+        {
+            let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.insert(
+                    "resourceVersion".into(),
+                    format!("{{{{rv:{}/{name}}}}}", self.resource.kind).into(),
+                );
+            }
+        }
+        patch
+    }
+
+    fn merge(&mut self) -> Request {
+        let name = self.name();
+        let body = self.difference(&name);
+        self.patch(&name, "application/merge-patch+json", "merge", body)
+    }
+
+    fn strategic(&mut self) -> Request {
+        let name = self.name();
+        let mut body = self.difference(&name);
+        if self.dice.percent(25) {
+            let places: Vec<String> = pointers(&body)
+                .into_iter()
+                .filter(|pointer| body.pointer(pointer).is_some_and(Value::is_object))
+                .collect();
+            let directive = self
+                .dice
+                .one(&[
+                    ("$patch", json!("replace")),
+                    ("$patch", json!("delete")),
+                    ("$patch", json!("x")),
+                    ("$retainKeys", json!(["type"])),
+                    ("$setElementOrder/containers", json!([{"name": "b"}, {"name": "a"}])),
+                    ("$deleteFromPrimitiveList/finalizers", json!(["example.com/a"])),
+                ])
+                .cloned();
+            if let (Some(place), Some((name, value))) = (self.dice.one(&places), directive)
+                && let Some(target) = body.pointer_mut(place)
+            {
+                target[name] = value;
+            }
+        }
+        self.patch(&name, "application/strategic-merge-patch+json", "strategic", body)
+    }
+
+    fn json_patch(&mut self) -> Request {
+        let name = self.name();
+        let current = self.current(&name);
+        let places = pointers(&current);
+        let mut operations = Vec::new();
+        for _ in 0..=self.dice.below(2) {
+            let mut place = self.dice.one(&places).cloned().unwrap_or_default();
+            let from = self.dice.one(&places).cloned().unwrap_or_default();
+            if self.dice.percent(30) {
+                place += self.dice.pick(&["/-", "/0", "/x", "/99", "/a~1b"]);
+            }
+            let value = current.pointer(&from).cloned().unwrap_or(json!("x"));
+            let operation = self.dice.pick(&["add", "replace", "remove", "test", "move", "copy", "x"]);
+            operations.push(match operation {
+                "remove" => json!({"op": operation, "path": place}),
+                "move" | "copy" => json!({"op": operation, "path": place, "from": from}),
+                _ => json!({"op": operation, "path": place, "value": value}),
+            });
+        }
+        self.patch(&name, "application/json-patch+json", "json-patch", operations.into())
+    }
+
+    fn patch(&mut self, name: &str, content_type: &'static str, verb: &str, body: Value) -> Request {
+        let mut request = self.request(Method::PATCH, self.item(name), verb).body(body);
+        request.content_type = content_type;
+        self.spoil(&mut request);
+        request
+    }
+
+    fn apply(&mut self) -> Request {
+        let name = self.name();
+        let mut sample = self.sample(&name);
+        for pointer in pointers(&sample) {
+            if self.dice.percent(6)
+                && pointer.matches('/').count() > 1
+                && !pointer.starts_with("/metadata/name")
+            {
+                super::mutation::remove(&mut sample, &pointer);
+            }
+        }
+        let body = self.mutated(sample, 0);
+        let mut request = self.patch(&name, "application/apply-patch+yaml", "apply", body);
+        if self.dice.percent(95) {
+            request.query(self.dice.pick(&["fieldManager=one", "fieldManager=two"]));
+        }
+        if self.dice.percent(50) {
+            request.query("force=true");
+        }
+        request
+    }
+
+    fn subresource(&mut self) -> Request {
+        let name = self.name();
+        let subresource = self.dice.one(&self.resource.subresources).cloned().unwrap_or_default();
+        let path = format!("{}/{subresource}", self.item(&name));
+        let methods = [Method::GET, Method::PUT, Method::PUT, Method::PATCH, Method::PATCH, Method::POST];
+        let method = self.dice.one(&methods).cloned().unwrap_or_default();
+        let is_connect = matches!(&*subresource, "exec" | "attach" | "portforward" | "proxy" | "log");
+        let method = if is_connect { Method::GET } else { method };
+        let mut request = self.request(method.clone(), path, &subresource);
+        let full = self.full(&name);
+        let body = match (&*subresource, &method) {
+            (_, &Method::GET) => return request,
+            ("scale", &Method::PUT) => json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": full},
+                "spec": {"replicas": self.dice.below(12)},
+            }),
+            ("scale", _) => json!({"spec": {"replicas": self.dice.below(12)}}),
+            ("eviction", _) => {
+                json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": full}})
+            }
+            ("binding", _) => json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": full},
+                "target": {"kind": "Node", "name": self.dice.pick(&["n", "", "m"])},
+            }),
+            // Tokens are random.
+            ("token", _) => return self.get(),
+            (_, &Method::PATCH) => self.difference(&name),
+            _ => {
+                let current = self.current(&name);
+                self.mutated(current, 1)
+            }
+        };
+        if method == Method::PATCH {
+            request.content_type =
+                self.dice.pick(&["application/merge-patch+json", "application/strategic-merge-patch+json"]);
+        }
+        request.body = Body::Json(body);
+        request
+    }
+
+    fn get(&mut self) -> Request {
+        let name = self.name();
+        let mut request = self.request(Method::GET, self.item(&name), "get");
+        request.accept =
+            self.dice.pick(&["application/json", "application/json", TABLE, METADATA, "application/yaml"]);
+        if self.dice.percent(15) {
+            request.query(self.dice.pick(&["resourceVersion=0", "resourceVersion=x", "pretty=1"]));
+        }
+        request
+    }
+
+    fn list(&mut self) -> Request {
+        let path = format!("{}?{}", self.resource.collection(), self.scope());
+        let mut request = self.request(Method::GET, path, "list");
+        request.accept = self.dice.pick(&["application/json", "application/json", TABLE, METADATA_LIST]);
+        if self.dice.percent(50) {
+            request.query(self.dice.pick(&[
+                "limit=1",
+                "limit=1&continue={{continue}}",
+                "limit=x",
+                "fieldSelector=metadata.name%3Da",
+                "fieldSelector=metadata.name!%3Da,metadata.namespace%3D{{ns}}",
+                "fieldSelector=spec.nodeName%3D",
+                "fieldSelector=status.phase%3DPending",
+                "fieldSelector=spec.color%3Dred",
+                "fieldSelector=x",
+                "resourceVersion=0",
+                "resourceVersion=0&resourceVersionMatch=Exact",
+                "resourceVersionMatch=NotOlderThan",
+                "resourceVersion=x",
+                "continue=x",
+                "includeObject=None",
+                "includeObject=x",
+            ]));
+        }
+        if self.resource.is_namespaced && self.dice.percent(30) {
+            request.query(self.dice.pick(&[
+                "labelSelector=story%3D{{ns}}",
+                "labelSelector=a%20in%20(b,c),story",
+                "labelSelector=!a",
+                "labelSelector=a%3D%3D%3Db",
+                "labelSelector=a%20in",
+                "labelSelector=a%3E1",
+            ]));
+        }
+        request
+    }
+
+    fn watch(&mut self) -> Request {
+        let path = format!("{}?{}&watch=true&timeoutSeconds=1", self.resource.collection(), self.scope());
+        let name = self.name();
+        let mut request = self.request(Method::GET, path, "watch");
+        request.query(&match self.dice.below(5) {
+            0..3 => format!("resourceVersion={{{{first:{}/{name}}}}}", self.resource.kind),
+            3 => "sendInitialEvents=true".into(),
+            _ => "resourceVersion=x".into(),
+        });
+        request
+    }
+
+    fn delete(&mut self) -> Request {
+        let name = self.name();
+        let mut request = self.request(Method::DELETE, self.item(&name), "delete");
+        if self.dice.percent(50) {
+            let uid = format!("{{{{uid:{}/{name}}}}}", self.resource.kind);
+            request.body = Body::Json(
+                self.dice
+                    .one(&[
+                        json!({"apiVersion": "v1", "kind": "DeleteOptions"}),
+                        json!({"propagationPolicy": "Foreground"}),
+                        json!({"propagationPolicy": "Orphan"}),
+                        json!({"propagationPolicy": "Background"}),
+                        json!({"propagationPolicy": "x"}),
+                        json!({"orphanDependents": true}),
+                        json!({"orphanDependents": true, "propagationPolicy": "Orphan"}),
+                        json!({"gracePeriodSeconds": 0}),
+                        json!({"gracePeriodSeconds": -5}),
+                        json!({"gracePeriodSeconds": 40}),
+                        json!({"preconditions": {"uid": uid}}),
+                        json!({"preconditions": {"uid": "x"}}),
+                        json!({"preconditions": {"resourceVersion": "1"}}),
+                        json!({"unknown": 1}),
+                        json!({"dryRun": ["All"]}),
+                        json!({"kind": "Pod", "apiVersion": "v1"}),
+                        json!("x"),
+                    ])
+                    .cloned()
+                    .unwrap_or_default(),
+            );
+        }
+        if self.dice.percent(10) {
+            request.query(self.dice.pick(&[
+                "propagationPolicy=Foreground",
+                "gracePeriodSeconds=x",
+                "orphanDependents=x",
+            ]));
+        }
+        request
+    }
+
+    /// A request that no client should send.
+    fn strange(&mut self) -> Request {
+        let name = self.name();
+        let (collection, item) = (self.resource.collection(), self.item(&name));
+        let sample = self.sample(&name);
+        let (method, path, body) = match self.dice.below(9) {
+            0 => (Method::PUT, collection, Some(sample)),
+            1 => (Method::POST, item, Some(sample)),
+            2 => (Method::PATCH, collection, Some(json!({}))),
+            3 => (Method::GET, format!("{item}/unknown"), None),
+            4 => (Method::GET, format!("{item}/"), None),
+            5 => (Method::OPTIONS, item, None),
+            6 => (Method::POST, collection, None),
+            7 => (Method::GET, format!("{collection}s"), None),
+            _ => (Method::PUT, format!("{item}x"), Some(sample)),
+        };
+        let mut request = self.request(method, path, "strange");
+        request.body = body.map_or(Body::None, Body::Json);
+        request
+    }
+
+    /// Damages some bodies and content types.
+    fn spoil(&mut self, request: &mut Request) {
+        if !self.dice.percent(6) {
+            return;
+        }
+        let text = request.text();
+        match self.dice.below(8) {
+            0 => request.content_type = "text/plain",
+            1 => request.content_type = "application/yaml",
+            2 => request.body = Body::Text(text[..text.len() / 2].to_owned()),
+            3 => request.body = Body::Text(format!("{text} x")),
+            4 => request.body = Body::Text(text.replacen('{', r#"{"kind": "X", "#, 1)),
+            5 => request.body = Body::Text(text.replacen("\"metadata\":{", r#""metadata":{"name":"z","#, 1)),
+            6 => request.body = Body::Text(format!("[{text}]")),
+            _ => request.body = Body::Text(String::new()),
+        }
+    }
+
+    fn write_options(&mut self, request: &mut Request) {
+        if self.dice.percent(25) {
+            request.query(self.dice.pick(&[
+                "fieldValidation=Strict",
+                "fieldValidation=Strict",
+                "fieldValidation=Ignore",
+                "fieldValidation=Warn",
+                "fieldValidation=x",
+            ]));
+        }
+        if self.dice.percent(15) && !request.path.contains("fieldManager") {
+            request.query(self.dice.pick(&["fieldManager=three", "fieldManager=a%20b", "fieldManager=%07"]));
+        }
+        if self.resource.affects_others() || self.dice.percent(8) {
+            request.query("dryRun=All");
+        } else if self.dice.percent(1) {
+            request.query("dryRun=x");
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    Create,
+    Get,
+    List,
+    Update,
+    Merge,
+    Strategic,
+    JsonPatch,
+    Apply,
+    Subresource,
+    Delete,
+    DeleteCollection,
+    Watch,
+    Strange,
+}
+
+/// The custom resources, or all if there are none.
+fn custom_or_all<'a>(resources: &[&'a Resource]) -> Vec<&'a Resource> {
+    let custom: Vec<_> = resources.iter().copied().filter(|resource| resource.is_custom()).collect();
+    if custom.is_empty() { resources.to_vec() } else { custom }
+}
+
+/// Returns the merge patch from one value to another.
+fn merge_patch(from: &Value, to: &Value) -> Value {
+    let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
+    let mut patch = Map::new();
+    for name in from.keys().filter(|name| !to.contains_key(*name)) {
+        patch.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in to.iter().filter(|(name, value)| from.get(*name) != Some(value)) {
+        patch.insert(name.clone(), merge_patch(from.get(name).unwrap_or(&Value::Null), value));
+    }
+    patch.into()
+}
