@@ -18,8 +18,10 @@ const QUOTED_OWNERS: usize = 10;
 pub struct Rules {
     /// Syntax of names.
     pub name: NameRule,
-    /// Whether a CustomResourceDefinition defines the kind. Builtin kinds have further rules for finalizers.
+    /// Whether a CustomResourceDefinition defines the kind.
     pub custom: bool,
+    /// Whether finalizers are standard ones or qualified by a domain, which is so for most builtin kinds.
+    pub qualified_finalizers: bool,
 }
 
 /// Returns the `metadata` of an object, and adds it if missing.
@@ -78,7 +80,7 @@ pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
 #[must_use]
 pub fn validate(rules: Rules, object: &Value) -> Vec<FieldError> {
     let mut errors = validate_alone(rules, object);
-    if !rules.custom {
+    if rules.qualified_finalizers {
         validate_finalizer_names(object, &mut errors);
     }
     errors
@@ -133,16 +135,22 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
 /// Validates the `metadata` of an object's new state.
 ///
 /// kube-apiserver validates most metadata twice: alone, and against the old state. For builtin kinds it then repeats both, for custom kinds
-/// the second. Each validation reports its errors, so an error may occur several times.
+/// the second. Each validation reports its errors, so an error may occur several times. The first one accepts names and prefixes of any
+/// kind; that of a builtin kind itself is not repeated for its subresources.
 #[must_use]
-pub fn validate_new_state(rules: Rules, old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = validate_alone(rules, new);
+pub fn validate_new_state(rules: Rules, old: &Value, new: &Value, subresource: &str) -> Vec<FieldError> {
+    let mut errors = validate_alone(Rules { name: NameRule::PathSegment, ..rules }, new);
     validate_against(old, new, &mut errors);
     validate_against(old, new, &mut errors);
+    if rules.qualified_finalizers {
+        validate_finalizer_names(new, &mut errors);
+    }
     if !rules.custom {
-        validate_finalizer_names(new, &mut errors);
-        errors.extend(validate_alone(rules, new));
-        validate_finalizer_names(new, &mut errors);
+        let name = if subresource.is_empty() { rules.name } else { NameRule::PathSegment };
+        errors.extend(validate_alone(Rules { name, ..rules }, new));
+        if rules.qualified_finalizers {
+            validate_finalizer_names(new, &mut errors);
+        }
     }
     errors
 }
@@ -237,7 +245,8 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     let mut repeated = 0;
     for owner in owners {
         let api_version = field(owner, "apiVersion");
-        if api_version.rsplit('/').next().is_none_or(str::is_empty) {
+        // Go parses a text with several slashes to an empty version.
+        if api_version.rsplit('/').next().is_none_or(str::is_empty) || api_version.matches('/').count() > 1 {
             errors.push(FieldError::invalid(
                 "metadata.ownerReferences.apiVersion",
                 &quote(&api_version),

@@ -157,11 +157,11 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
     };
     fields.retain(|name, value| match value {
         Value::Null => false,
-        // An empty list asks to discard all entries, so it is kept.
-        Value::Array(_) if name == "managedFields" => true,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(entries) => !entries.is_empty(),
+        // A pointer in Go, so that zero is kept.
+        Value::Number(_) if name == "deletionGracePeriodSeconds" => true,
         Value::Number(number) => number.as_i64() != Some(0),
         Value::Bool(_) => true,
     });

@@ -99,7 +99,7 @@ fn put_as(cluster: &ClusterState, manager: &str, group: &str, plural: &str, mut 
     let fields = metadata::of(&mut object);
     fields.insert("uid".to_owned(), json!(cluster.uid()));
     fields.insert("creationTimestamp".to_owned(), json!(cluster.clock.now_seconds()));
-    if served.resource.rules.generation != crate::kind::resource::Generation::Never {
+    if served.resource.rules.generation.is_set_on_create() {
         fields.insert("generation".to_owned(), json!(1));
     }
     served.conform(&mut object);

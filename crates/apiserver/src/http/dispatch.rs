@@ -378,6 +378,12 @@ where
     outcome
 }
 
+/// Returns the error for a path that does not exist below a resource.
+fn not_served() -> ApiError {
+    ApiError::new(404, "NotFound", "the server could not find the requested resource")
+        .with_details("", "", "")
+}
+
 /// Checks that the collection, object or subresource supports the verb.
 fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     let resource = &call.served.resource;
@@ -395,17 +401,21 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
             Some(verbs) if verbs.contains(&verb.name()) => Ok(()),
             Some(_) => refuse(),
             None if call.served.is_custom() => Err(call.not_found()),
-            None => {
-                let message = "the server could not find the requested resource";
-                Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
-            }
+            None => Err(not_served()),
         };
+    }
+    // Kinds whose objects are not stored have no paths of single objects.
+    if !call.path.name.is_empty() && !resource.allows("get") && !call.served.is_custom() {
+        return Err(not_served());
     }
     if !resource.allows(verb.name()) {
         return refuse();
     }
     if call.path.name.is_empty() {
         if call.served.is_custom() && matches!(verb, Verb::Update | Verb::Patch) {
+            if verb == Verb::Patch {
+                verbs::patch::check_content_type(call)?;
+            }
             return Err(ApiError::bad_request("name must be provided"));
         }
         let across = resource.namespaced && call.path.namespace.is_empty();

@@ -137,6 +137,8 @@ pub(crate) struct Rules {
     /// Whether DELETE returns the deleted object rather than a `Status`.
     pub(crate) returns_deleted_object: bool,
     pub(crate) name: NameRule,
+    /// Whether finalizers of a builtin kind need no domain.
+    pub(crate) any_finalizer: bool,
     /// Whether the kind is defined by a CustomResourceDefinition.
     pub(crate) custom: bool,
 }
@@ -146,10 +148,21 @@ pub(crate) struct Rules {
 pub(crate) enum Generation {
     /// The kind has no generation.
     Never,
+    /// Never: every object has generation 1.
+    Fixed,
     /// `spec` changes.
     Spec,
+    /// `spec` changes; new objects have no generation.
+    LateSpec,
     /// `spec` or the annotations change (Deployment).
     SpecOrAnnotations,
     /// Anything outside `metadata` changes, except `status` if it is a subresource (custom kinds).
     OutsideMetadata,
+}
+
+impl Generation {
+    /// Whether new objects have generation 1.
+    pub(crate) fn is_set_on_create(self) -> bool {
+        !matches!(self, Self::Never | Self::LateSpec)
+    }
 }

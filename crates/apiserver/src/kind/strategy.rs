@@ -193,6 +193,12 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (now, object, first);
     }
 
+    /// Whether deletions of the kind's objects treat dependents.
+    fn has_dependents(&self, served: &ServedKind) -> bool {
+        let _ = served;
+        true
+    }
+
     /// Whether dependents are orphaned by default when their owner is deleted.
     fn orphans_by_default(&self, served: &ServedKind) -> bool {
         let _ = served;

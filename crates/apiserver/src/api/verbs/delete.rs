@@ -25,6 +25,7 @@ use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
 /// Deletes the object in the URL.
 pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
+    warn_of_orphans(call, &options);
     call.served.strategy.admit_delete_by_name(&call.served, &call.path.name)?;
     delete(call, &options, Reviewed::ByName).await
 }
@@ -32,6 +33,7 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 /// Deletes the objects of a list with these options, one at a time. Returns the list as it was before.
 pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
+    warn_of_orphans(call, &options);
     let listed = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &listed)?;
     let page = read::Page::read(call, &listed)?.converted(call, &listed, &selection).await?;
@@ -54,6 +56,20 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
         }
     }
     list::answer(call, &meta, Items::new(deleted, None)).await
+}
+
+/// Warns that the pods of a job stay, unless the request says what happens to dependents.
+fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
+    let is_silent = options.propagation.is_none() && options.orphan_dependents.is_none();
+    if is_silent
+        && call.served.storage().group == "batch"
+        && call.served.strategy.orphans_by_default(&call.served)
+    {
+        call.warn(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
+             propagationPolicy=Orphan to suppress this warning",
+        );
+    }
 }
 
 fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
@@ -242,6 +258,9 @@ fn check_definition_preconditions(call: &Call, options: &DeleteOptions, old: &Va
 /// else the default of the kind.
 fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<String> {
     let existing = metadata::finalizers(old);
+    if !call.served.strategy.has_dependents(&call.served) {
+        return existing.into_iter().map(str::to_owned).collect();
+    }
     let policy = match (options.orphan_dependents, options.propagation) {
         (Some(true), _) => Propagation::Orphan,
         (Some(false), _) => Propagation::Background,

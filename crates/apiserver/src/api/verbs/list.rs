@@ -160,8 +160,14 @@ impl Form {
 
     /// Returns a list without items.
     fn without_items(&self, metadata: &Value) -> Vec<u8> {
-        // Go's nil slice, which only metadata lists of custom resources have.
-        let is_nil = self.accept.view == View::MetadataList && self.served.is_custom();
+        // Go's nil slice, which lists of metadata have, and tables of kinds without columns of their own.
+        let has_default_columns =
+            || self.served.resource.columns.iter().any(|column| column.name == "Created At");
+        let is_nil = match self.accept.view {
+            View::MetadataList => true,
+            View::Table => has_default_columns(),
+            View::Object | View::Metadata => false,
+        };
         if self.message.is_none() && (is_nil || self.accept.encoding == Encoding::Yaml) {
             let whole = self.document(metadata, &if is_nil { Value::Null } else { json!([]) });
             let is_yaml = self.accept.encoding == Encoding::Yaml;
@@ -194,6 +200,7 @@ impl Form {
             View::Table => {
                 let mut table = table::table(&self.served.resource.columns, [], metadata, self.table);
                 table["apiVersion"] = json!(self.accept.meta_api_version());
+                table["rows"] = items.clone();
                 table
             }
         }

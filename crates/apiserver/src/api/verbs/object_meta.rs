@@ -52,7 +52,7 @@ pub(crate) fn begin(call: &Call, object: &mut Value) {
     metadata.insert("uid".to_owned(), json!(call.cluster.uid()));
     metadata.insert("creationTimestamp".to_owned(), json!(call.cluster.clock.now_seconds()));
     // Objects of kinds that do not count generations keep the generation that the client set.
-    if call.served.resource.rules.generation != Generation::Never {
+    if call.served.resource.rules.generation.is_set_on_create() {
         metadata.insert("generation".to_owned(), json!(1));
     }
 }
@@ -84,8 +84,8 @@ pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value)
         rest
     };
     let changed = match served.resource.rules.generation {
-        Generation::Never => false,
-        Generation::Spec => old.get("spec") != new.get("spec"),
+        Generation::Never | Generation::Fixed => false,
+        Generation::Spec | Generation::LateSpec => old.get("spec") != new.get("spec"),
         Generation::SpecOrAnnotations => {
             old.get("spec") != new.get("spec")
                 || old["metadata"].get("annotations") != new["metadata"].get("annotations")
@@ -93,6 +93,9 @@ pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value)
         Generation::OutsideMetadata => outside(old) != outside(new),
     };
     if changed {
+        if served.resource.rules.generation == Generation::LateSpec {
+            of(new).entry("generation").or_insert_with(|| json!(0));
+        }
         raise_generation(new);
     }
 }
@@ -103,12 +106,18 @@ pub(crate) fn validate(served: &ServedKind, object: &Value) -> Vec<FieldError> {
 }
 
 /// Validates the `metadata` of an object's new state.
-pub(crate) fn validate_new_state(served: &ServedKind, old: &Value, new: &Value) -> Vec<FieldError> {
-    metadata::validate_new_state(rules(served), old, new)
+pub(crate) fn validate_new_state(
+    served: &ServedKind,
+    old: &Value,
+    new: &Value,
+    subresource: &str,
+) -> Vec<FieldError> {
+    metadata::validate_new_state(rules(served), old, new, subresource)
 }
 
 fn rules(served: &ServedKind) -> metadata::Rules {
-    metadata::Rules { name: served.resource.rules.name, custom: served.is_custom() }
+    let (rules, custom) = (served.resource.rules, served.is_custom());
+    metadata::Rules { name: rules.name, custom, qualified_finalizers: !custom && !rules.any_finalizer }
 }
 
 #[cfg(test)]

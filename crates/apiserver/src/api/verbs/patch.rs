@@ -60,6 +60,14 @@ impl Kind {
     }
 }
 
+/// Checks the type of the body.
+///
+/// # Errors
+/// 415 with the types that the resource supports.
+pub(crate) fn check_content_type(call: &Call) -> Result<(), ApiError> {
+    Kind::of(call).map(drop)
+}
+
 /// Patches the object in the URL. An apply creates the object if it does not exist.
 pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = Kind::of(call)?;
@@ -67,11 +75,17 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     if kind == Kind::Apply {
         return apply(call, bytes, &options).await;
     }
+    // Errors about the patch come after that about a missing object.
+    if call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_none()) {
+        return Err(call.not_found());
+    }
     let patch = Patch::read(kind, bytes)?;
     let changed = update::change(call, &options, Reviewed::Object, |call, old| {
         let mut new = patch.apply(&call.served, old)?;
-        check_identity(call, &new)?;
+        check_type(call, &new)?;
         conform(call, &mut new, &patch, options.field_validation)?;
+        update::check_name(call, &new)?;
+        object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut new)?;
         Ok((new, Ownership::Tracked))
     })
     .await?;
@@ -145,9 +159,9 @@ impl Patch {
     }
 }
 
-/// Checks that a patch does not change the name, the namespace or the type.
-fn check_identity(call: &Call, new: &Value) -> Result<(), ApiError> {
-    let served = Arc::clone(&call.served);
+/// Checks that a patch does not change the type of a custom object.
+fn check_type(call: &Call, new: &Value) -> Result<(), ApiError> {
+    let served = &call.served;
     if served.is_custom() {
         let text = |field: &str| new.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -165,9 +179,7 @@ fn check_identity(call: &Call, new: &Value) -> Result<(), ApiError> {
             return Err(ApiError::invalid(group, &kind, &call.path.name, errors));
         }
     }
-    update::check_name(call, new)?;
-    let mut copy = new.clone();
-    object_meta::reconcile_namespace(&served, &call.path.namespace, &mut copy)
+    Ok(())
 }
 
 /// Decodes the patched object like an object in a body. Errors are attributed to the patch.

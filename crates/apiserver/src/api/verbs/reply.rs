@@ -212,9 +212,10 @@ impl Call {
     /// Returns the table options of the query.
     ///
     /// # Errors
-    /// 400 for an invalid `includeObject`.
+    /// 400 for an invalid `includeObject` of a table.
     pub(super) fn table_options(&self, with_columns: bool) -> Result<table::Options, ApiError> {
-        let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
+        let include = if self.accept.view == View::Table { self.query.text("includeObject") } else { "" };
+        let include = table::IncludeObject::parse(include)?;
         let api_version = self.accept.meta_api_version();
         Ok(table::Options { include, now: self.cluster.clock.now(), with_columns, api_version })
     }

@@ -79,7 +79,10 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     object_meta::reconcile_namespace(served, &call.path.namespace, &mut object)?;
     deduplicate_owners(call, &mut object, OwnersFrom::Request);
     let exists = call.cluster.read(|store| store.get(served.storage(), &call.key()).is_some());
-    if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
+    // `/status` has the rules of its kind, so that it creates objects too.
+    let creates = served.resource.rules.create_on_update && ["", "status"].contains(&&*call.path.subresource);
+    if !exists && creates {
+        check_uid(call, &object, &Value::Null)?;
         if !metadata::text(&object, "resourceVersion").is_empty() {
             return Err(call.conflict(
                 "the object has been modified; please apply your changes to the latest version and try again",
@@ -286,7 +289,7 @@ fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Re
     if !["status", "binding"].contains(&subresource) {
         object_meta::bump_generation(served, old, new);
     }
-    let mut errors = object_meta::validate_new_state(served, old, new);
+    let mut errors = object_meta::validate_new_state(served, old, new, subresource);
     errors.extend(served.strategy.validate_update(served, old, new, subresource));
     if !errors.is_empty() {
         return Err(call.invalid(&path.name, errors));

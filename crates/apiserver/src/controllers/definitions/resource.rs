@@ -121,6 +121,7 @@ fn served_version(
             create_on_update: false,
             returns_deleted_object: false,
             name: NameRule::Subdomain,
+            any_finalizer: true,
             custom: true,
         },
     };

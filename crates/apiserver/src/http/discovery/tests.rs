@@ -37,6 +37,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             create_on_update: false,
             returns_deleted_object: false,
             name: NameRule::Subdomain,
+            any_finalizer: true,
             custom: true,
         },
     })

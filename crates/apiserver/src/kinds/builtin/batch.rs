@@ -73,7 +73,13 @@ pub(super) fn prepare_job(job: &mut Value) {
             }
         }
     };
-    within(job, "metadata", add_to);
+    // A job without labels has those of its template: in Go both are one map.
+    let labels = &job["metadata"]["labels"];
+    if labels.as_object().is_none_or(Map::is_empty)
+        || *labels == job["spec"]["template"]["metadata"]["labels"]
+    {
+        within(job, "metadata", add_to);
+    }
     within(job, "spec", |spec| {
         if let Some(metadata) = spec.pointer_mut("/template/metadata").filter(|metadata| metadata.is_object())
         {

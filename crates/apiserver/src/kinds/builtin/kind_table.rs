@@ -32,6 +32,7 @@ const RULES: Rules = Rules {
     create_on_update: false,
     returns_deleted_object: false,
     name: NameRule::Subdomain,
+    any_finalizer: false,
     custom: false,
 };
 
@@ -47,7 +48,7 @@ const PUT: Rules = Rules { create_on_update: true, ..RULES };
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
 const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
 /// Configuration of admission.
-const ADMISSION: Rules = Rules { unconditional_update: false, ..CONTENTS };
+const ADMISSION: Rules = Rules { unconditional_update: false, any_finalizer: true, ..CONTENTS };
 
 const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -> Kind {
     Kind {
@@ -117,7 +118,7 @@ pub(super) static KINDS: &[Kind] = &[
             },
         )
     },
-    kind("apiregistration.k8s.io/v1", "apiservices", CONDITIONAL),
+    kind("apiregistration.k8s.io/v1", "apiservices", Rules { any_finalizer: true, ..CONDITIONAL }),
     kind("authentication.k8s.io/v1", "selfsubjectreviews", RULES),
     kind("authentication.k8s.io/v1", "tokenreviews", RULES),
     kind("authorization.k8s.io/v1", "localsubjectaccessreviews", RULES),
@@ -167,7 +168,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind(
         "storage.k8s.io/v1",
         "csidrivers",
-        Rules { generation: Generation::Spec, unconditional_update: false, ..RETURNED },
+        Rules { generation: Generation::LateSpec, unconditional_update: false, ..RETURNED },
     ),
     kind("storage.k8s.io/v1", "csinodes", Rules { unconditional_update: false, ..RETURNED }),
     kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL),
@@ -180,8 +181,8 @@ pub(super) static KINDS: &[Kind] = &[
     kind("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", ADMISSION),
     kind("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", ADMISSION),
     kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", ADMISSION),
-    kind("scheduling.k8s.io/v1", "priorityclasses", CONTENTS),
-    kind("node.k8s.io/v1", "runtimeclasses", CONDITIONAL),
+    kind("scheduling.k8s.io/v1", "priorityclasses", Rules { generation: Generation::Fixed, ..RULES }),
+    kind("node.k8s.io/v1", "runtimeclasses", Rules { unconditional_update: false, ..PUT }),
     kind("discovery.k8s.io/v1", "endpointslices", CONTENTS),
     kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }),
     kind("resource.k8s.io/v1", "resourceclaims", RETURNED),
@@ -201,7 +202,7 @@ pub(super) static KINDS: &[Kind] = &[
         ..kind(
             "apiextensions.k8s.io/v1",
             "customresourcedefinitions",
-            Rules { unconditional_update: false, ..SPEC },
+            Rules { unconditional_update: false, any_finalizer: true, ..SPEC },
         )
     },
 ];

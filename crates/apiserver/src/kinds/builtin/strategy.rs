@@ -110,6 +110,10 @@ impl Strategy for Plain {
         }
     }
 
+    fn has_dependents(&self, served: &ServedKind) -> bool {
+        served.storage().plural != "events"
+    }
+
     fn orphans_by_default(&self, served: &ServedKind) -> bool {
         let storage = served.storage();
         matches!(
