@@ -1,6 +1,6 @@
 //! Differences between two responses to one request.
 //!
-//! Both servers choose UIDs, resourceVersions, generated names and times: those are equal if each value of one server stands
+//! Both servers choose UIDs, resourceVersions, generated names, addresses, node ports and times: those are equal if each value of one server stands
 //! for one value of the other. Lists without a defined order are sorted first.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,6 +135,15 @@ impl Pairs {
                     found.push(difference(path.to_owned(), Some(&genuine), Some(&ours)));
                 }
             }
+            (Value::Number(genuine), Value::Number(ours)) if path.ends_with(".nodePort") => {
+                if !self.bind(&genuine.to_string(), &ours.to_string()) {
+                    found.push(difference(
+                        path.to_owned(),
+                        Some(&genuine.clone().into()),
+                        Some(&ours.clone().into()),
+                    ));
+                }
+            }
             _ if genuine == ours => {}
             _ => found.push(difference(path.to_owned(), Some(genuine), Some(ours))),
         }
@@ -149,6 +158,9 @@ impl Pairs {
         }
         if genuine == ours {
             return true;
+        }
+        if path.ends_with(".spec.clusterIP") || path.contains(".spec.clusterIPs[") {
+            return self.bind(genuine, ours);
         }
         if path.ends_with(".metadata.continue") {
             return !genuine.is_empty() && !ours.is_empty();

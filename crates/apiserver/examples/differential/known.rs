@@ -9,8 +9,7 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 3] = [
-    Known { reason: "no allocation of addresses", is: is_allocation },
+const KNOWN: [Known; 2] = [
     Known { reason: "content of builtin kinds is not validated", is: is_validation },
     Known { reason: "messages about immutable specs have no diff of Go structs", is: is_go_diff },
 ];
@@ -22,11 +21,6 @@ pub(crate) fn reason(subject: &str, difference: &Difference) -> Option<&'static 
 
 fn is_custom(subject: &str) -> bool {
     ["widgets", "gadgets", "customresourcedefinitions"].iter().any(|plural| subject.ends_with(plural))
-}
-
-fn is_allocation(subject: &str, difference: &Difference) -> bool {
-    let fields = ["clusterIP", "ipFamilies", "ipFamilyPolicy", "nodePort"];
-    subject.ends_with(" services") && fields.iter().any(|field| difference.path.contains(field))
 }
 
 /// Errors about metadata are not a matter of the kind.

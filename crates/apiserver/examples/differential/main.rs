@@ -4,7 +4,7 @@
 //! Requests come in stories: a story is about one resource, in a namespace of its own, and consists of creates, updates,
 //! patches, applies, deletes, reads and watches. Bodies are samples with random changes, which the genuine server's OpenAPI
 //! documents guide. A story ends at its first difference; the first story of each kind of difference is shortened before it is
-//! reported. Stories depend only on the seed and on the genuine server's responses: `--seed 7 --story 42` repeats one.
+//! reported. An interrupted run reports what it has found. Stories depend only on the seed and on the genuine server's responses: `--seed 7 --story 42` repeats one.
 //!
 //! Differences that are accepted stand in `known.rs` and are only counted. The exit code is 1 if there are others.
 
@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Parser;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
 
 use catalog::Catalog;
 use player::{Namespaces, Stage, Twins, shrink};
@@ -164,7 +166,14 @@ async fn main() -> Result<ExitCode> {
         report: Mutex::default(),
     };
     let jobs = if arguments.story.is_some() { 1 } else { arguments.jobs };
-    try_join_all((0..jobs).map(|_| run.job())).await?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        biased;
+        _ = terminated.recv() => {}
+        interrupted = ctrl_c() => interrupted?,
+        done = try_join_all((0..jobs).map(|_| run.job())) => drop(done?),
+    }
+    // An interrupted run reports what it has found.
     let report = run.report.into_inner();
     print!("{}", report.text(arguments.known));
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
