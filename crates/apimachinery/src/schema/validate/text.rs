@@ -97,14 +97,14 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// Formats a float like Go's `%v`: with an exponent below 1e-4 and from 1e21 on.
+/// Formats a float like Go's `%v`: with an exponent below 1e-4 and from a million on.
 pub(super) fn float(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else {
         return scientific;
     };
     match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..21).contains(&exponent) => {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.abs())
         }
@@ -122,5 +122,17 @@ pub(super) fn type_name(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_have_the_form_of_go() {
+        let shown = [100_000.0, 123_456.0, 1e6, 2_147_483_647.0, 0.0001, 0.00001, 12_345_678.5].map(float);
+        let go = ["100000", "123456", "1e+06", "2.147483647e+09", "0.0001", "1e-05", "1.23456785e+07"];
+        assert_eq!(shown, go);
     }
 }
