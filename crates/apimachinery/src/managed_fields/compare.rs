@@ -32,6 +32,13 @@ impl Comparison {
         changed.merge(self.added.clone());
         changed
     }
+
+    /// Like [`changed`](Self::changed), without a copy.
+    pub(super) fn into_changed(self) -> FieldSet {
+        let mut changed = self.modified;
+        changed.merge(self.added);
+        changed
+    }
 }
 
 /// Compares two objects.
@@ -169,12 +176,15 @@ impl Place {
 
     fn attach(&mut self, element: impl FnOnce() -> PathElement, place: Place) {
         let Place { added, removed, modified, .. } = place;
-        if added.is_empty() && removed.is_empty() && modified.is_empty() {
+        let parts = [(&mut self.added, added), (&mut self.removed, removed), (&mut self.modified, modified)];
+        let mut filled = parts.into_iter().filter(|(_, node)| !node.is_empty());
+        let Some((last, last_node)) = filled.next_back() else {
             return;
-        }
+        };
         let element = element();
-        self.added.below.insert(element.clone(), added);
-        self.removed.below.insert(element.clone(), removed);
-        self.modified.below.insert(element, modified);
+        for (part, node) in filled {
+            part.below.insert(element.clone(), node);
+        }
+        last.below.insert(element, last_node);
     }
 }

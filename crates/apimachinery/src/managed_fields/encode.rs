@@ -44,7 +44,7 @@ fn decode_node(json: &Value, depth: usize) -> Option<Node> {
 
 fn name(element: &PathElement) -> String {
     match element {
-        PathElement::Field(name) => format!("f:{name}"),
+        PathElement::Field(name) => ["f:", name].concat(),
         PathElement::Key(keys) => {
             let keys: Map<String, Value> = keys.iter().cloned().collect();
             format!("k:{}", Value::Object(keys))

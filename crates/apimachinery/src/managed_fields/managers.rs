@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Writer;
 use super::encode;
@@ -260,15 +260,19 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(Id, Owned), String> {
 }
 
 fn encode_entry((id, owned): (Id, Owned)) -> Value {
-    let mut entry = json!({
-        "manager": id.manager, "operation": id.operation.name(), "apiVersion": owned.api_version,
-        "fieldsType": "FieldsV1", "fieldsV1": encode::encode(&owned.set),
-    });
-    if let Some(time) = owned.time {
-        entry["time"] = Value::String(time);
-    }
+    // Without `json!`, which would copy the set.
+    let mut fields = vec![
+        ("apiVersion", Value::String(owned.api_version)),
+        ("fieldsType", Value::from("FieldsV1")),
+        ("fieldsV1", encode::encode(&owned.set)),
+        ("manager", Value::String(id.manager)),
+        ("operation", Value::from(id.operation.name())),
+    ];
     if !id.subresource.is_empty() {
-        entry["subresource"] = Value::String(id.subresource);
+        fields.push(("subresource", Value::String(id.subresource)));
     }
-    entry
+    if let Some(time) = owned.time {
+        fields.push(("time", Value::String(time)));
+    }
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use serde_json::Value;
@@ -138,11 +139,12 @@ impl FieldSet {
         if node.is_empty() {
             return;
         }
-        match self.0.get_mut(&element) {
-            None => {
-                self.0.insert(element, node);
+        match self.0.entry(element) {
+            Entry::Vacant(place) => {
+                place.insert(node);
             }
-            Some(present) => {
+            Entry::Occupied(mut place) => {
+                let present = place.get_mut();
                 present.member |= node.member;
                 present.below.merge(node.below);
             }

@@ -103,7 +103,7 @@ pub(super) fn record(
     let comparisons = Comparisons::new(schemas, old, new, managers, writer.api_version, reset)?;
     // The changes are removed from the writer's entry too, which gets them back below.
     take(managers, &comparisons, None);
-    let mut set = comparisons.own.changed();
+    let mut set = comparisons.own.into_changed();
     strip(&mut set);
     if !set.is_empty() {
         if let Some(previous) = managers.get(id) {
