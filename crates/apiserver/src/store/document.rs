@@ -199,7 +199,8 @@ fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>, without: &[&st
     for (key, value) in members {
         if !without.contains(&key.as_str()) {
             out.push(b',');
-            out.extend_from_slice(quoted(key).as_bytes());
+            // Writing into a Vec cannot fail.
+            let _ = serde_json::to_writer(&mut *out, key);
             out.push(b':');
             go::write_json(out, value);
         }
