@@ -44,7 +44,7 @@ const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) async fn answer<B>(
     server: &Arc<Server>,
     mut head: Parts,
-    target: RequestTarget,
+    target: Box<RequestTarget>,
     body: B,
 ) -> Response<ResponseBody>
 where
@@ -83,7 +83,7 @@ where
 async fn authenticated<B>(
     server: &Arc<Server>,
     head: &mut Parts,
-    target: RequestTarget,
+    target: Box<RequestTarget>,
     body: B,
     permissions: &Permissions,
 ) -> Response<ResponseBody>
@@ -173,7 +173,7 @@ fn permitted(
 async fn route<B>(
     server: &Arc<Server>,
     head: &Parts,
-    target: RequestTarget,
+    target: Box<RequestTarget>,
     body: B,
     warnings: &Warnings,
     permissions: &Permissions,
@@ -190,7 +190,8 @@ where
     }
     let registry = server.cluster.registry();
     let has_name = target.info().is_some_and(|info| !info.name.is_empty());
-    match target.route {
+    let RequestTarget { route, query, verb, user_agent, arrived, .. } = *target;
+    match route {
         Route::Resource(path) => {
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
                 return not_found(&registry, &path.group).into_response();
@@ -199,21 +200,20 @@ where
                 return not_found(&registry, &path.group).into_response();
             }
             let served = Arc::clone(served);
-            let RequestTarget { query, verb, user_agent, arrived, .. } = target;
             let permissions = permissions.clone();
             let asked = Asked { served, path, query, verb, user_agent, permissions, arrived, has_name };
-            match resource(server, asked, head, body, warnings).await {
-                Ok(reply) => reply,
-                Err(error) => failure(accept.as_deref(), &error),
-            }
-            .into_response()
+            let answered = match admissible(server, asked, head, accept.as_deref(), warnings) {
+                Ok(call) => measured(server, call, head, body).await,
+                Err(error) => Err(error),
+            };
+            answered.unwrap_or_else(|error| failure(accept.as_deref(), &error)).into_response()
         }
         Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
         other => {
-            let labels = measure::of_path(&other, &target.query, head);
-            let response = routes::answer(server, &registry, &other, &target.query, head).await;
+            let labels = measure::of_path(&other, &query, head);
+            let response = routes::answer(server, &registry, &other, &query, head).await;
             if let Some(labels) = labels {
-                let measurement = server.cluster.metrics.measure(&labels, target.arrived);
+                let measurement = server.cluster.metrics.measure(&labels, arrived);
                 measurement.answered(response.status().as_u16());
             }
             response
@@ -280,18 +280,22 @@ struct Asked {
     has_name: bool,
 }
 
-async fn resource<B>(
-    server: &Arc<Server>,
+/// A request that its resource supports.
+struct Admissible {
+    call: Call,
+    verb: Verb,
+    arrived: Instant,
+    has_name: bool,
+}
+
+/// Checks that the resource supports the request.
+fn admissible(
+    server: &Server,
     Asked { served, path, query, verb, user_agent, permissions, arrived, has_name }: Asked,
     head: &Parts,
-    body: B,
+    accept: Option<&str>,
     warnings: &Warnings,
-) -> Result<Reply, ApiError>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
-    let accept = text(&head.headers, header::ACCEPT);
+) -> Result<Box<Admissible>, ApiError> {
     let verb = verb.ok_or_else(|| verbs::method_not_allowed(&served, ""))?;
     let connects = connection(&served, &path.subresource).is_some();
     let endpoint = match (served.is_custom(), path.subresource.as_str()) {
@@ -306,7 +310,7 @@ where
         context: Arc::clone(&server.context),
         cluster: Arc::clone(&server.cluster),
         // The other end of a connection chooses the format.
-        accept: if connects { Accept::JSON } else { Accept::negotiate(accept.as_deref(), endpoint)? },
+        accept: if connects { Accept::JSON } else { Accept::negotiate(accept, endpoint)? },
         served,
         path,
         query,
@@ -326,47 +330,58 @@ where
         call.warn(warning);
     }
     check_allowed(&call, verb)?;
-    let labels = measure::of_resource(&call, verb, has_name);
-    let measured = server.cluster.metrics.measure(&labels, arrived);
-    let long = (verb == Verb::Watch).then(|| server.cluster.metrics.measure_long(&labels, arrived));
-    let answered = perform_allowed(server, call, verb, head, body, long).await;
-    let code = match &answered {
-        // A watch is measured when it ends.
-        Ok(_) if verb == Verb::Watch => return answered,
-        Ok(reply) => reply.code,
-        Err(error) => error.code(),
-    };
-    measured.answered(code);
-    answered
+    // In a box, because futures that pass it on keep it twice each.
+    Ok(Box::new(Admissible { call, verb, arrived, has_name }))
 }
 
-/// Answers a request with a verb that its resource supports. A watch takes the measurement `long`.
-async fn perform_allowed<B>(
-    server: &Arc<Server>,
-    call: Call,
-    verb: Verb,
+/// Answers a request that its resource supports, and measures it.
+async fn measured<B>(
+    server: &Server,
+    admissible: Box<Admissible>,
     head: &Parts,
     body: B,
-    long: Option<Measurement>,
 ) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let connects = connection(&call.served, &call.path.subresource).is_some();
+    let Admissible { ref call, verb, arrived, has_name } = *admissible;
+    let labels = measure::of_resource(call, verb, has_name);
+    let measured = server.cluster.metrics.measure(&labels, arrived);
     if verb == Verb::Watch {
-        // A watch owns the call until it ends.
-        let closing = head.extensions.get::<Closing>().cloned();
-        let fault = head.extensions.get::<FaultyWatch>().copied();
-        wait_for_revision(&call, verb).await?;
-        return verbs::watch::run(call, closing, fault, long);
+        // A watch is measured when it ends.
+        let long = server.cluster.metrics.measure_long(&labels, arrived);
+        return match wait_for_revision(call, verb).await {
+            Ok(()) => watch(admissible.call, head, long),
+            Err(error) => Err(error),
+        }
+        .inspect_err(|error| measured.answered(error.code()));
     }
+    let answered = perform_durably(server, call, verb, body).await;
+    measured.answered(answered.as_ref().map_or_else(ApiError::code, |reply| reply.code));
+    answered
+}
+
+/// Starts a watch, which owns the call until it ends.
+fn watch(call: Call, head: &Parts, measurement: Measurement) -> Result<Reply, ApiError> {
+    let closing = head.extensions.get::<Closing>().cloned();
+    let fault = head.extensions.get::<FaultyWatch>().copied();
+    verbs::watch::run(call, closing, fault, Some(measurement))
+}
+
+/// Answers a request other than a watch, when the data file has every change that the response can show.
+async fn perform_durably<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let connects = connection(&call.served, &call.path.subresource).is_some();
     let is_read = connects || matches!(verb, Verb::Get | Verb::List);
     if !is_read {
         // Checked before the change, because a commit that cannot be persisted is not undone.
         call.cluster.writable().await?;
     }
-    let outcome = perform(server, &call, verb, body).await;
+    let outcome = perform(server, call, verb, body).await;
     // The response may show commits of other requests, so all of them must be persisted before.
     call.cluster.all_kept().await?;
     if !is_read && call.cluster.is_watched(call.served.storage()) {
@@ -520,6 +535,11 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
 
 /// Returns a header as text. Several lines form one list.
 pub(crate) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
-    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    (!values.is_empty()).then(|| values.join(","))
+    let mut lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    let mut text = lines.next()?.to_owned();
+    for line in lines {
+        text.push(',');
+        text.push_str(line);
+    }
+    Some(text)
 }

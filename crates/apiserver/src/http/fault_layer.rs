@@ -30,7 +30,8 @@ where
     B::Error: std::fmt::Display,
 {
     let (mut head, body) = request.into_parts();
-    let target = RequestTarget::of(&head);
+    // In a box, because futures that pass it on keep it twice each.
+    let target = Box::new(RequestTarget::of(&head));
     // A server without rules only pays for one atomic load.
     if !server.context.injector.is_armed() {
         return Ok(dispatch::answer(server, head, target, body).await);
