@@ -26,8 +26,8 @@ pub(crate) struct LastFailure {
 /// Facts about a version of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownVersion {
-    /// JSON; empty if they are not known.
-    pub(crate) managed_fields: Vec<u8>,
+    /// JSON; `None` before they were read, empty if this version was gone when they were read.
+    pub(crate) managed_fields: Option<Vec<u8>>,
     /// Time at which the trouble was noticed.
     pub(crate) noticed: Timestamp,
 }
@@ -58,7 +58,7 @@ fn stuck(
     failure: Option<&LastFailure>,
     now: Timestamp,
 ) -> Finding {
-    let entries = entries(&known.managed_fields);
+    let entries = entries(known.managed_fields.as_deref().unwrap_or_default());
     let manager = |finalizer: &String| manager_of_finalizer(&entries, finalizer);
     let (ours, others): (Vec<&String>, Vec<&String>) =
         finalizers.iter().partition(|finalizer| manager(finalizer).as_deref() == Some(operator));
@@ -95,8 +95,8 @@ fn stuck(
         };
         (
             format!("{begin} {noun} {}.{whose}", named.join(" and ")),
-            "Check whether the program that removes it runs. Remove the finalizer by hand only if that program is gone and what it \
-             would clean up does not matter."
+            "Check whether the program that removes it runs. Remove the finalizer by hand only if that program is gone and its \
+             clean-up does not matter."
                 .to_owned(),
         )
     };
@@ -122,7 +122,7 @@ fn unreadable(
     let subject = object.subject();
     let place = if path == "." { String::new() } else { format!(".{path}: ") };
     let version = object.version.as_ref().map(|version| format!("version {version}"));
-    let entries = entries(&known.managed_fields);
+    let entries = entries(known.managed_fields.as_deref().unwrap_or_default());
     let last = entries.iter().max_by_key(|entry| entry.time.as_deref());
     let at = last.and_then(|entry| entry.time.as_ref()?.parse::<Timestamp>().ok());
     let written = last.map(|entry| match at {

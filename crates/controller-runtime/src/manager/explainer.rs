@@ -128,14 +128,12 @@ impl Explainer {
         for object in self.cache.troubled_objects(before).await {
             let id = id_of(&object);
             let known = self.versions.lock().get(&id).cloned();
-            let known = match known {
-                Some(known) => known,
-                None if reads < READS => {
-                    reads += 1;
-                    KnownVersion { managed_fields: self.managed_fields(&object).await, noticed: now }
-                }
-                None => KnownVersion { managed_fields: Vec::new(), noticed: now },
-            };
+            let mut known = known.unwrap_or(KnownVersion { managed_fields: None, noticed: now });
+            // Objects that are not read now are read for the next list of findings.
+            if known.managed_fields.is_none() && reads < READS {
+                reads += 1;
+                known.managed_fields = self.managed_fields(&object).await;
+            }
             findings.push(self.about_object(&object, &known, controllers, now));
             versions.insert(id, known);
         }
@@ -143,7 +141,7 @@ impl Explainer {
         *self.versions.lock() = versions;
         // Objects of other clusters are not read, because the clients of these clusters are not here.
         for object in self.clusters.troubled_objects(before).await {
-            let known = KnownVersion { managed_fields: Vec::new(), noticed: now };
+            let known = KnownVersion { managed_fields: None, noticed: now };
             findings.push(self.about_object(&object, &known, controllers, now));
         }
         findings
@@ -163,14 +161,15 @@ impl Explainer {
         objects::finding(object, known, &self.name, failure.as_ref(), now)
     }
 
-    /// The managed fields of an object, which caches do not have. Empty if the read fails, or the object has another version now.
-    async fn managed_fields(&self, object: &TroubledObject) -> Vec<u8> {
+    /// The managed fields of an object, which caches do not have. `None` if the read fails, empty if the object has another version
+    /// now.
+    async fn managed_fields(&self, object: &TroubledObject) -> Option<Vec<u8>> {
         let read = self.read_metadata(&object.resource, object.namespace.as_deref(), &object.name).await;
-        let list: Value = read.ok().and_then(|read| serde_json::from_slice(&read).ok()).unwrap_or_default();
+        let list: Value = serde_json::from_slice(&read.ok()?).ok()?;
         let metadata = &list["items"][0]["metadata"];
         let version = object.version.as_ref().map(ToString::to_string).unwrap_or_default();
         let is_same = metadata["resourceVersion"] == *version;
-        if is_same { metadata["managedFields"].to_string().into_bytes() } else { Vec::new() }
+        Some(if is_same { metadata["managedFields"].to_string().into_bytes() } else { Vec::new() })
     }
 
     /// Reads the metadata of an object from the API server: a list with one item or none, for which every operator with a cache has

@@ -386,12 +386,48 @@ async fn a_stuck_deletion_names_the_finalizer_and_who_added_it() {
         [
             "Guestbook shop/old was deleted 3 h 4 min ago and waits for finalizer other.example.com/hold, which other-operator added. \
              This operator did not add it. Check whether the program that removes it runs. Remove the finalizer by hand only if that \
-             program is gone and what it would clean up does not matter.",
+             program is gone and its clean-up does not matter.",
             "Guestbook shop/ours was deleted 3 h 4 min ago and waits for finalizer example.com/archive of this operator. The last \
              run of controller guestbook failed at 12:51:51 UTC: the archive is full. Repair the cause of the error: the operator \
              removes its finalizer when its clean-up succeeds."
         ]
     );
+}
+
+/// Managers of fields are read for at most eight objects at a time, so the next list of findings knows those of the others.
+#[tokio::test(start_paused = true)]
+async fn later_findings_know_the_managers_of_all_stuck_objects() {
+    let env = environment().await;
+    let manager = manager(&env, env.client());
+    let owners = manager.cached::<Guestbook>();
+    let works = works(move |key, client| {
+        let owners = owners.clone();
+        async move {
+            let Some(guestbook) = owners.get(&key)? else { return Ok(()) };
+            if guestbook.metadata.finalizers.is_none() {
+                let patch = json!({ "metadata": { "finalizers": ["example.com/archive"] } });
+                client.merge_patch(&key, &patch).await?;
+            }
+            Ok(())
+        }
+    });
+    let _running = run(&manager, works).await;
+    let names: Vec<String> = (0..10).map(|number| format!("book-{number}")).collect();
+    for name in &names {
+        create(&env, "shop", name).await;
+    }
+    sleep(SECOND).await;
+    for name in &names {
+        let key = ObjectKey::<Guestbook>::new("shop", name.as_str());
+        Client::new(env.client(), "other").delete_key(&key).await.unwrap();
+    }
+    sleep(SECOND * 600).await;
+    for expected in [8, 10] {
+        let findings = findings(&manager).await;
+        let stuck = of("stuck-finalizer", &findings);
+        let ours = stuck.iter().filter(|text| text.contains("example.com/archive of this operator"));
+        assert_eq!((ours.count(), stuck.len()), (expected, 10), "{stuck:#?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
