@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
-    process::{Command, Stdio},
+    process::{Command, ExitCode, Stdio},
     time::Duration,
 };
 
@@ -48,11 +48,13 @@ pub(crate) fn all() -> Result<Vec<Figure>, String> {
 }
 
 /// Plays the plan, and prints the hashes of its traces with their numbers.
-pub(crate) fn print_traces(number: usize) -> std::process::ExitCode {
+pub(crate) fn print_traces(number: usize) -> Result<ExitCode, String> {
     let mut hashes: BTreeMap<u64, usize> = BTreeMap::new();
     for _ in 0..number {
-        let finding = workloads::doubling().replay(workloads::PLAN).ok().flatten();
-        let trace = finding.map(|finding| finding.trace().join("\n")).unwrap_or_default();
+        let finding = workloads::doubling().replay(workloads::PLAN).map_err(|error| error.to_string())?;
+        // Without a finding there would be no trace to compare.
+        let finding = finding.ok_or_else(|| format!("the plan {:?} found nothing", workloads::PLAN))?;
+        let trace = finding.trace().join("\n");
         let mut hasher = DefaultHasher::new();
         trace.hash(&mut hasher);
         *hashes.entry(hasher.finish()).or_default() += 1;
@@ -60,7 +62,7 @@ pub(crate) fn print_traces(number: usize) -> std::process::ExitCode {
     for (hash, number) in hashes {
         println!("{hash:016x} {number}");
     }
-    std::process::ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Plays one plan in several processes of both profiles, and compares the traces.

@@ -13,6 +13,8 @@ mod workloads;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use serde_json::Value;
+
 use crate::figures::Figure;
 
 const USAGE: &str = "usage: kube-simulator report [FILE…]   sums up the files that SIMULATION_REPORT names; without files it plays the\n\
@@ -25,11 +27,14 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
     let result = match (&*command, &*rest) {
-        ("report", []) => searches::play().and_then(|file| report(&[file], true)),
-        ("report", files) => report(&files.iter().map(PathBuf::from).collect::<Vec<_>>(), false),
+        ("report", []) => searches::play().and_then(|searches| report(&searches, true)),
+        ("report", files) => {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            searches::read(&files).and_then(|searches| report(&searches, false))
+        }
         ("figures", []) => figures::all().map(|figures| print(&figures)),
         ("traces", [number]) => {
-            number.parse().map_err(|_| format!("{number:?} is not a number")).map(figures::print_traces)
+            number.parse().map_err(|_| format!("{number:?} is not a number")).and_then(figures::print_traces)
         }
         _ => {
             eprintln!("{USAGE}");
@@ -42,8 +47,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn report(files: &[PathBuf], with_figures: bool) -> Result<ExitCode, String> {
-    let summary = searches::Summary::of(&searches::read(files)?);
+fn report(searches: &[Value], with_figures: bool) -> Result<ExitCode, String> {
+    let summary = searches::Summary::of(searches);
     print!("{summary}");
     if !with_figures {
         return Ok(ExitCode::from(summary.exit_code()));

@@ -31,12 +31,18 @@ const EXAMPLES: [(&str, &[&str]); 5] = [
     ("leader-election", &["--bins", "a_candidate_leads_again"]),
 ];
 
-/// Runs the corpus and the examples, and returns the file with their reports.
-pub(crate) fn play() -> Result<PathBuf, String> {
+/// Runs the corpus and the examples, and returns their reports.
+pub(crate) fn play() -> Result<Vec<Value>, String> {
     let folder = std::env::temp_dir().join(format!("kube-simulator-report-{}", std::process::id()));
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    std::fs::create_dir_all(&folder).map_err(failed)?;
-    let mut all = String::new();
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let searches = play_in(&folder);
+    // The reports are read; a file that stays does no harm.
+    let _ = std::fs::remove_dir_all(&folder);
+    searches
+}
+
+fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
+    let mut all = Vec::new();
     let corpus = ("kube-simulator", &["--test", "corpus"][..]);
     for (package, tests) in std::iter::once(corpus).chain(EXAMPLES) {
         let file = folder.join(package);
@@ -61,12 +67,10 @@ pub(crate) fn play() -> Result<PathBuf, String> {
             if package != corpus.0 {
                 search["test"] = format!("{EXAMPLE}{package}").into();
             }
-            all.push_str(&format!("{search}\n"));
+            all.push(search);
         }
     }
-    let file = folder.join("all");
-    std::fs::write(&file, all).map_err(failed)?;
-    Ok(file)
+    Ok(all)
 }
 
 /// Reads reports, one a line.
@@ -132,7 +136,8 @@ impl Summary {
                 let guilty: Vec<&str> = guilty.split_whitespace().skip(1).collect();
                 let guilty = guilty.join(" ");
                 let guilty = guilty.split('←').next().unwrap_or_default().trim();
-                format!("{oracle}, {deviations} deviations, {lines} lines: {guilty}")
+                let s = if deviations == 1 { "" } else { "s" };
+                format!("{oracle}, {deviations} deviation{s}, {lines} lines: {guilty}")
             }
             None => {
                 self.is_late |= search["played"] != search["plans"];
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(code(&[bug(Some("quiet"), 1.0), silent("example x", Some("quiet"), 3)]), 1);
         assert_eq!(code(&[]), 1);
         let text = Summary::of(&[bug(Some("quiet"), 1.0), twin(Some("quiet"), 3)]).to_string();
-        assert!(text.contains("| quiet, 1 deviations, 12 lines: operator creates x |"), "{text}");
+        assert!(text.contains("| quiet, 1 deviation, 12 lines: operator creates x |"), "{text}");
         assert!(text.contains("| twins without a bug that were blamed: a | 1 of 1 | 0 |"), "{text}");
     }
 }
