@@ -21,7 +21,7 @@ use crate::user::UserInfo;
 pub(crate) struct Running {
     context: Arc<Context>,
     cluster: Arc<ClusterState>,
-    /// Keeps the server open: watches end with the last handle.
+    /// Keeps the server open: its watches end with the last handle.
     _handle: ApiServer,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn server() -> Running {
     Running { context, cluster, _handle: handle }
 }
 
-/// Builds a request to a path, as it is after routing: the resource is resolved and no verb has run.
+/// Builds a request to a path in the state after routing: its resource is known and no verb has run.
 pub(crate) fn call(server: &Running, path: &str) -> Call {
     let Route::Resource(path) = Route::parse(path) else {
         panic!("{path} leads to no resource");
@@ -64,7 +64,7 @@ pub(crate) fn call(server: &Running, path: &str) -> Call {
     }
 }
 
-/// Returns the result of a verb that never waits.
+/// Returns the result of a verb that does not wait.
 pub(crate) fn now<T>(verb: impl Future<Output = T>) -> T {
     verb.now_or_never().expect("the plugins of every server do not wait")
 }

@@ -7,7 +7,7 @@ use kube_apimachinery::rbac::Identity;
 /// User name of requests without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
-/// Group of users that may do everything regardless of roles.
+/// Group whose members may do everything, regardless of roles.
 pub(crate) const MASTERS: &str = "system:masters";
 /// Group of all authenticated users.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
@@ -20,11 +20,11 @@ pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub struct UserInfo {
     /// User name, such as `jane` or `system:serviceaccount:default:builder`.
     pub name: String,
-    /// Distinguishes users of one name over time; may be empty.
+    /// UID that distinguishes users of one name over time; may be empty.
     pub uid: String,
     /// Groups in the given order, `system:authenticated` last.
     pub groups: Vec<String>,
-    /// Further attributes: for a service account the id of its token, and the pod and node that the token is bound to.
+    /// Further attributes. For a service account they are the id of its token, and the pod and node to which the token is bound.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -43,12 +43,12 @@ impl UserInfo {
         Self { name: name.into(), uid: uid.into(), groups, extra: BTreeMap::new() }
     }
 
-    /// Returns the user of requests that need no credentials.
+    /// Returns the user of requests to a server that requires no credentials.
     pub(crate) fn admin() -> Self {
         Self::new("system:admin", "", [MASTERS])
     }
 
-    /// Returns the user of requests without credentials, where credentials are needed: `system:anonymous`.
+    /// Returns the user of requests without credentials to a server that requires them: `system:anonymous`.
     #[must_use]
     pub fn anonymous() -> Self {
         let groups = vec![UNAUTHENTICATED.to_owned()];
@@ -60,7 +60,7 @@ impl UserInfo {
         Identity { name: &self.name, groups: &self.groups }
     }
 
-    /// Whether the user may do everything.
+    /// Whether the user is a member of `system:masters`, which may do everything.
     pub(crate) fn is_master(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
     }

@@ -1,4 +1,4 @@
-//! Reads request bodies that the response does not need.
+//! Reads the rest of request bodies that the response does not depend on.
 //!
 //! A request may be answered before its body is read, for example with 404 or 403. An HTTP/2 server that has finished a request
 //! then resets the stream, and a client that is still sending takes the reset for the response. Short bodies are therefore read
@@ -23,7 +23,7 @@ pub(crate) async fn drain<B>(head: &Parts, mut body: Pin<&mut B>)
 where
     B: Body<Data = Bytes>,
 {
-    // A client that sends `Expect` has not sent the body and waits for permission.
+    // A client that sends `Expect` waits for permission before it sends the body.
     if body.is_end_stream() || head.headers.contains_key(header::EXPECT) {
         return;
     }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_to_nowhere_is_answered_after_its_body() {
+    async fn a_request_to_an_unknown_path_is_answered_after_its_body() {
         let (sender, answer) = send(None);
         let mut answer = std::pin::pin!(answer);
         assert!(poll!(answer.as_mut()).is_pending());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_is_long_or_does_not_come_is_not_waited_for() {
+    async fn a_long_or_late_body_is_not_waited_for() {
         let (_sender, answer) = send(None);
         let start = Instant::now();
         assert_eq!(answer.await, 404);

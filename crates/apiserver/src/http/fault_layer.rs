@@ -30,9 +30,9 @@ where
     B::Error: std::fmt::Display,
 {
     let (mut head, body) = request.into_parts();
-    // In a box, because futures that pass it on keep it twice each.
+    // Boxed, because each future that passes it on keeps it twice.
     let target = Box::new(RequestTarget::of(&head));
-    // A server without rules only pays for one atomic load.
+    // A server without rules only needs one atomic load.
     if !server.context.injector.is_armed() {
         return Ok(dispatch::answer(server, head, target, body).await);
     }
@@ -55,7 +55,7 @@ where
             Ok(response)
         }
         Action::Fail(failure) => {
-            // As for any request that is answered without its body.
+            // The body is drained, as for any request that is answered without it.
             drain(&head, std::pin::pin!(body)).await;
             let reply = match failure.refusal(&info) {
                 Refusal::Status(error) => {
@@ -104,14 +104,14 @@ where
             Ok(dispatch::answer(server, head, target, body).await)
         }
         Action::Watch(fault) => {
-            // Applied when the watch starts. The watch may also be refused for other reasons.
+            // The fault takes effect when the watch starts. The watch may also be refused for other reasons.
             head.extensions.insert(FaultyWatch { fault, seed });
             Ok(dispatch::answer(server, head, target, body).await)
         }
     }
 }
 
-/// Waits for ever, or until the listener of the request closes.
+/// Completes when the listener of the request closes; never for a request in process.
 fn silence(head: &Parts) -> impl Future<Output = ()> + Send + use<> {
     let closing = head.extensions.get::<Closing>().cloned();
     async move {

@@ -19,7 +19,7 @@ const CONNECTIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"]
 /// Returns the labels of a request for a served resource. `has_name` is whether the path or a field selector names an object.
 pub(super) fn of_resource(call: &Call, verb: Verb, has_name: bool) -> RequestLabels {
     let path = &call.path;
-    // Routes of builtin resources do not read the selector.
+    // kube-apiserver ignores the selector for builtin resources.
     let has_name = !path.name.is_empty() || (call.served.is_custom() && has_name);
     let scope = match () {
         () if has_name || verb == Verb::Create => "resource",
@@ -52,11 +52,11 @@ pub(super) fn of_path(route: &Route, query: &Query, head: &Parts) -> Option<Requ
         Route::Groups if is_aggregated() => ("/apis", "apiserver"),
         _ => return None,
     };
-    // The method of these routes is always reported as GET.
+    // kube-apiserver always reports GET for these routes.
     Some(RequestLabels::new("GET", dry_run(query), Target::Path { path, component }))
 }
 
-/// Returns the kind of a request among those that are processed; `None` for long-running ones, which are not limited.
+/// Returns the kind of a request for the number of requests in flight; `None` for long-running requests, which are not limited.
 pub(super) fn kind(target: &RequestTarget) -> Option<RequestKind> {
     let is_read = match (&target.route, target.verb) {
         (Route::Resource(path), _) if CONNECTIONS.contains(&path.subresource.as_str()) => return None,

@@ -61,14 +61,14 @@ pub(crate) async fn all_in_one(server: &Server, registry: &Registry, head: &Part
     let published = published(registry);
     let kept = Kept { tag: openapi::hash_of_all(&published), since: server.cluster.registry_since() };
     let content_type = if form == Form::Json { "application/json" } else { V2[1] };
-    // Before the document is built, which is expensive.
+    // Compared before the document is built, which is expensive.
     if let Some(response) = kept.unchanged(head) {
         return response;
     }
     let mut swagger = Swagger::default();
     for path in openapi::paths(&published) {
         swagger.add(&published, &path);
-        // Building the document takes a while: let other requests of this thread run.
+        // Building the document takes a while, so other tasks of this thread run before.
         tokio::task::yield_now().await;
     }
     let document = swagger.finish();
@@ -102,7 +102,7 @@ pub(crate) fn answer(
     let content_type = if form == Form::Json { "application/json" } else { V3[1] };
     let wanted = Query::parse(head.uri.query().unwrap_or_default()).get("hash").map(ToString::to_string);
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
-    // The client read the hash in an older index: redirect it to the current document.
+    // The client read the hash from an older index: it is redirected to the current document.
     if wanted.as_ref().is_some_and(|wanted| *wanted != tag) {
         let mut response = Reply::bytes(301, content_type, "").into_response();
         set(response.headers_mut(), header::LOCATION, &format!("/openapi/v3/{path}?hash={tag}"));

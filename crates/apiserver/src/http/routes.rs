@@ -21,7 +21,7 @@ use crate::request::path::Route;
 use crate::request::query::Query;
 use crate::response::ResponseBody;
 
-/// Version of the server as it is in `gitVersion` of `/version`: the version of Kubernetes that the API follows, and that of the server.
+/// Version of the server in `gitVersion` of `/version`: the version of Kubernetes that the API follows, and the version of this server.
 pub const GIT_VERSION: &str = concat!("v1.36.3+embedded.", env!("CARGO_PKG_VERSION"));
 /// Checks of the health endpoints, as listed by `?verbose`.
 const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
@@ -54,7 +54,7 @@ pub(crate) async fn answer(
         {
             Reply::text(404, "404 page not found\n").into_response()
         }
-        // The routes above answer other methods too.
+        // The routes above accept other methods too.
         _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
         Route::IssuerConfiguration | Route::IssuerKeys => issuer(server, route),
@@ -62,7 +62,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Writes the metrics, with the numbers of stored objects.
+/// Returns the page of metrics, with the numbers of stored objects.
 fn metrics_page(server: &Server) -> String {
     let registry = server.cluster.registry();
     let tables = registry.tables();
@@ -93,7 +93,7 @@ fn method_not_allowed() -> Response<ResponseBody> {
     Reply::error(Encoding::Json, &error).into_response()
 }
 
-/// Answers with the aggregated discovery document if the client asks for it, else with that of the path.
+/// Answers with the aggregated discovery document if the client requests it, otherwise with the document of the path.
 fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
     let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let accept = text(&head.headers, header::ACCEPT).unwrap_or_default();
@@ -114,7 +114,7 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
         Route::GroupVersion { group, version } => {
             (discovery::resource_list(&resources, group, version), group.as_str())
         }
-        // Not a group of builtin kinds, so that the 404 is plain text.
+        // The group has no builtin kinds, so the 404 is plain text.
         _ => (None, "-"),
     };
     match document {

@@ -23,12 +23,12 @@ use crate::user::UserInfo;
 
 /// The server as an HTTP service without a socket: pass it to `kube::Client::new`.
 ///
-/// Clones are cheap and share the server, which lives as long as any of them. Calls only fail due to an injected
-/// [fault](crate::faults), with [`ConnectionReset`].
+/// Clones are cheap and share the server, which runs until the last of them is dropped. A call only fails if a [fault](crate::faults) is
+/// injected, with [`ConnectionReset`].
 #[derive(Clone)]
 pub struct ApiService {
     core: Arc<Core>,
-    /// User of requests without credentials; `None` for the administrator, or over sockets the anonymous user.
+    /// User of requests without credentials. With `None` this is the administrator, or over sockets the anonymous user.
     user: Option<Arc<UserInfo>>,
 }
 

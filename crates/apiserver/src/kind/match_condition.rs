@@ -1,4 +1,4 @@
-//! Match conditions: expressions that decide which requests a webhook gets.
+//! Match conditions: expressions that restrict the requests for which a webhook is called.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! Registry of the served resources: builtin kinds and established custom kinds.
 //!
-//! A registry is immutable. When definitions change, a new registry replaces it and shares the unchanged resources, so that a
-//! watch can compare identities to find out whether its resource is still served unchanged.
+//! A registry is immutable. When definitions change, a new registry replaces it and shares the unchanged resources. A watch can therefore
+//! compare identities to find out whether its resource is still served unchanged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ pub(crate) struct ServedKind {
     pub(crate) strategy: &'static dyn Strategy,
     /// Data of custom resources.
     pub(crate) custom: Option<Custom>,
-    /// Schema of the storage version, if that is another version and objects are not converted by a webhook.
+    /// Schema of the storage version, if this is another version and no webhook converts the objects.
     stored_as: Option<Arc<Schema>>,
     /// Conversion of custom resources by a webhook.
     pub(crate) webhook: Option<Arc<WebhookConversion>>,
 }
 
-/// Part of a definition that the pipeline needs.
+/// Parts of a definition that the pipeline needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Custom {
     /// Name of the definition.
@@ -45,7 +45,7 @@ pub(crate) struct Custom {
     pub(crate) uid: String,
     /// Generation of the definition, which is incremented when its `spec` changes.
     pub(crate) generation: i64,
-    /// Version in which objects are stored. An object that is stored in another version is rewritten by its next update.
+    /// Version in which objects are stored. The next update of an object that is stored in another version rewrites it in this one.
     pub(crate) storage_version: String,
     /// Accepted names.
     pub(crate) accepted: Value,
@@ -103,10 +103,9 @@ impl ServedKind {
         self.webhook.as_ref().is_some_and(|webhook| webhook.storage != self.resource.version)
     }
 
-    /// Returns the object in this version. A custom object may have been stored under another schema: it gets the defaults of
-    /// the storage version, and loses fields that this version does not declare. An object that
-    /// [awaits conversion](Self::awaits_conversion) keeps the fields of its stored version, of which only the metadata is the
-    /// same in all versions.
+    /// Returns the object in this version. A custom object may have been stored under another schema: it gets the defaults of the storage
+    /// version, and loses fields that this version does not declare. An object that [awaits conversion](Self::awaits_conversion) keeps the
+    /// fields of its stored version; only its metadata is equal in all versions.
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let mut object = stored.document.to_value(&self.kind, stored.revision);
         if self.reads_as_stored(stored) || self.awaits_conversion(stored) {
@@ -134,7 +133,7 @@ impl ServedKind {
         text
     }
 
-    /// Whether the stored text is this version's, without parsing it.
+    /// Whether the stored text is also that of this version, decided without parsing it.
     pub(crate) fn reads_as_stored(&self, stored: &Stored) -> bool {
         if self.is_custom() {
             stored.document.written_as() == self.id
@@ -143,9 +142,8 @@ impl ServedKind {
         }
     }
 
-    /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost. If a
-    /// webhook [converts writes](Self::converts_writes), the form is that of this version, in which the object may be stored,
-    /// too.
+    /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost. If a webhook
+    /// [converts writes](Self::converts_writes), the form is that of this version, in which objects may be stored as well.
     pub(crate) fn document(&self, object: &Value) -> Document {
         if self.webhook.is_some() {
             return Document::new(object, self.id, version_number(&self.resource.version));
@@ -153,7 +151,7 @@ impl ServedKind {
         if let Some(storage) = &self.stored_as {
             let mut object = object.clone();
             storage.prune(&mut object);
-            // Every version reads it with defaults.
+            // Every version sets its defaults when it reads the object.
             return Document::new(&object, 0, self.storage_version());
         }
         if self.is_custom() || self.resource.conversion.is_none() {
@@ -164,8 +162,8 @@ impl ServedKind {
         Document::new(&object, self.id, self.storage_version())
     }
 
-    /// Returns the stored form of `object`, which differs from `stored`, as it is or converted, in its metadata only. An object that
-    /// awaits conversion stays in its stored version, with its labels and annotations, which a webhook may change.
+    /// Returns the stored form of `object`, which differs from `stored` (unchanged or converted) only in its metadata. An object that
+    /// awaits conversion stays in its stored version and keeps its labels and annotations, which a webhook may change.
     pub(crate) fn document_with_metadata(&self, stored: &Stored, object: &Value) -> Document {
         if !self.awaits_conversion(stored) {
             return self.document(object);
@@ -184,7 +182,7 @@ impl ServedKind {
         Document::new(&changed, document.written_as(), document.stored_in())
     }
 
-    /// Whether an update without changes can be skipped, because the object is stored in the current storage version.
+    /// Whether an update without changes can be skipped, because the object is already stored in the current storage version.
     pub(crate) fn is_stored_as_wanted(&self, stored: &Stored) -> bool {
         stored.document.stored_in() == self.storage_version()
     }
@@ -194,9 +192,8 @@ impl ServedKind {
         version_number(self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str()))
     }
 
-    /// Returns the decoder's message if `object` cannot be a value of this kind; `sent` is the body, whose numbers the
-    /// message quotes. Converts numbers to the types that Go uses: integers of builtin kinds have to be written as such;
-    /// otherwise `3.0` is 3.
+    /// Converts the numbers of an object to the types that Go uses: for builtin kinds integers must be written as integers; for custom
+    /// kinds `3.0` is 3. Returns the decoder's message if `object` cannot be a value of this kind; it quotes numbers from the body `sent`.
     pub(crate) fn decode_errors(&self, object: &mut Value, sent: &[u8]) -> Result<(), String> {
         if !self.is_custom()
             && let Some(why) = self.schema.decode_error(object, sent)
@@ -214,8 +211,7 @@ impl ServedKind {
         self.strategy.default(self, object);
     }
 
-    /// Like [`conform`](Self::conform), for the result of an apply, where nulls of custom kinds are refused instead of
-    /// dropped.
+    /// Like [`conform`](Self::conform), for the result of an apply: nulls of custom kinds are kept, and validation refuses them.
     pub(crate) fn conform_applied(&self, object: &mut Value) {
         if self.is_custom() {
             self.schema.prune(object);
@@ -243,7 +239,7 @@ impl ServedKind {
 
 type Name = (String, String, String);
 
-/// All served resources by group, version and plural. A copy shares what does not change.
+/// All served resources by group, version and plural. Copies share the unchanged parts.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Registry {
     served: OrdMap<Name, Arc<ServedKind>>,
@@ -266,7 +262,7 @@ impl Retired {
     }
 }
 
-/// Maximum number of such kinds; the oldest are forgotten.
+/// Maximum number of retired kinds that are remembered; the oldest are dropped first.
 const RETIRED: usize = 1000;
 
 impl Registry {
@@ -286,7 +282,7 @@ impl Registry {
         self.served.insert(name, served);
     }
 
-    /// Removes a resource, unless another one has taken its place.
+    /// Removes a resource, unless another resource has replaced it.
     pub(crate) fn remove(&mut self, served: &Arc<ServedKind>) {
         if self.serves(served) {
             let resource = &served.resource;
@@ -295,7 +291,7 @@ impl Registry {
         }
     }
 
-    /// Records which kinds of `removed` are no longer served, and forgets those of `added`.
+    /// Records the kinds of `removed` that are no longer served, and removes the records of kinds in `added`.
     pub(crate) fn retire(&mut self, removed: &[Arc<ServedKind>], added: &[Arc<ServedKind>]) {
         for resource in removed.iter().map(|served| &served.resource) {
             let kind = Retired {
@@ -321,7 +317,7 @@ impl Registry {
         rest.take_while(move |served| served.resource.group == group)
     }
 
-    /// Whether a resource of the table's group is served from this table.
+    /// Whether a resource of the table's group has its objects in this table.
     pub(crate) fn serves_table(&self, table: &StorageKey) -> bool {
         self.of_group(&table.group).any(|served| served.storage() == table)
     }
@@ -383,12 +379,12 @@ impl Registry {
         self.all().map(|served| served.storage()).collect()
     }
 
-    /// Whether the group has builtin kinds. Unknown paths in such groups are answered differently.
+    /// Whether the group has builtin kinds. Responses for unknown paths depend on that.
     pub(crate) fn is_builtin_group(&self, group: &str) -> bool {
         self.builtin_groups.contains(group)
     }
 
-    /// Whether `served` is still the resource of its name.
+    /// Whether `served` is still the resource that is served under its name.
     pub(crate) fn serves(&self, served: &Arc<ServedKind>) -> bool {
         let resource = &served.resource;
         self.get(&resource.group, &resource.version, &resource.plural)

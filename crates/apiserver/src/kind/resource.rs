@@ -1,7 +1,7 @@
 //! Description of a kind for the request pipeline.
 //!
 //! Builtin kinds come from the data files ([`crate::kinds::builtin`]), custom kinds from their definitions. The pipeline treats both
-//! alike: a difference between kinds is a value in their [`Resource`], not a condition on the kind's name.
+//! equally: a difference between kinds is a value in their [`Resource`], not a condition on a kind's name.
 
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::selector::{Selectable, SelectableField};
@@ -65,7 +65,7 @@ impl Resource {
     }
 }
 
-/// Key of a table in the store: `v1/events` and `events.k8s.io/v1/events` share one.
+/// Key of a table in the store. Resources that share objects share it, such as `v1/events` and `events.k8s.io/v1/events`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StorageKey {
     pub(crate) group: String,
@@ -92,7 +92,7 @@ pub(crate) struct Subresource {
     pub(crate) verbs: Vec<String>,
     /// Action of a POST.
     pub(crate) action: Option<PostAction>,
-    /// Whether every verb opens a connection, such as `exec`. Then `kind` is that of the parameters.
+    /// Whether every verb opens a connection, as for `exec`. Then `kind` is the kind of the parameters.
     pub(crate) connects: bool,
 }
 
@@ -109,11 +109,11 @@ pub(crate) enum PostAction {
     ReviewToken,
     /// Returns the user of the request (SelfSubjectReview).
     ReviewSelf,
-    /// Returns whether a user may do something (SubjectAccessReview).
+    /// Returns whether a user may perform an action (SubjectAccessReview).
     ReviewAccess,
-    /// Returns whether the user of the request may do something (SelfSubjectAccessReview).
+    /// Returns whether the user of the request may perform an action (SelfSubjectAccessReview).
     ReviewOwnAccess,
-    /// Returns everything that the user of the request may do (SelfSubjectRulesReview).
+    /// Returns the rules of the user of the request (SelfSubjectRulesReview).
     ReviewRules,
 }
 

@@ -1,7 +1,7 @@
 //! Strategy of a kind: its own rules for writes, which the request pipeline calls at fixed stages.
 //!
-//! The interface is that of Go's `rest.Strategy`. Each method has the behaviour of a plain kind as default, so that a kind states
-//! only the rules in which it differs.
+//! The interface is that of Go's `rest.Strategy`. Each method defaults to the behaviour of a plain kind, so that a kind only states the
+//! rules in which it differs.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::registry::ServedKind;
 use crate::user::UserInfo;
 
-/// Circumstances of a write that a strategy may depend on.
+/// Context of a write: facts about the request on which a strategy may depend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriteContext<'a> {
     /// User of the request.
@@ -78,12 +78,12 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Sets the server's fields in a new object. They have no owner.
+    /// Sets the fields of a new object that only the server sets. They have no owner.
     fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (served, context, object);
     }
 
-    /// Sets the server's fields in the new state of an object, and restores fields that may not change.
+    /// Sets the fields of an object's new state that only the server sets, and restores fields that may not change.
     fn prepare_update(
         &self,
         served: &ServedKind,
@@ -153,13 +153,13 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Refuses to delete an object by its name, before it is read. The deletion of a collection may delete it nevertheless.
+    /// Refuses to delete an object by its name, before the object is read. Deleting its collection may still delete it.
     fn admit_delete_by_name(&self, served: &ServedKind, name: &str) -> Result<(), ApiError> {
         let _ = (served, name);
         Ok(())
     }
 
-    /// Whether a deletion gets the UID of its object as a precondition, because it takes several writes.
+    /// Whether a deletion gets the UID of its object as a precondition. Kinds whose deletion takes several writes need that.
     fn pins_deleted_uid(&self) -> bool {
         false
     }

@@ -14,12 +14,12 @@ pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> St
 
 /// Identifies the version of a stored object by a number.
 pub(crate) fn version_number(name: &str) -> u64 {
-    // FNV-1a; any function that distinguishes names would do.
+    // FNV-1a; any function that distinguishes names is sufficient.
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Compares versions by preference: less is preferred.
+/// Compares versions by preference: the preferred one is less.
 pub(crate) fn version_order(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => Reverse(a).cmp(&Reverse(b)),

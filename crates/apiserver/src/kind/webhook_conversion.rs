@@ -1,4 +1,4 @@
-//! Conversion of custom objects by a webhook, as data: the part of a definition that each of its versions needs to call it.
+//! Conversion of custom objects by a webhook, as data: the parts of a definition that its versions need for calls.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) enum ReviewVersion {
 }
 
 impl ReviewVersion {
-    /// Returns the first supported one of `conversionReviewVersions`, of which a valid definition has one.
+    /// Returns the first supported version in `conversionReviewVersions`. A valid definition has at least one.
     pub(crate) fn first_supported(versions: &Value) -> Self {
         let versions = versions.as_array().into_iter().flatten();
         let mut known = versions.filter_map(|version| match version.as_str()? {

@@ -28,9 +28,9 @@ use crate::response::stalled_stream::{Progress, watched};
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
-/// Time that data may stay unread, in the operating system's buffers or as a response over HTTP/2.
+/// Maximum time for which data may stay unread, in buffers of the operating system or in a response over HTTP/2.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time for a client to read a whole response other than a watch, as in kube-apiserver.
+/// Maximum time for a client to read a whole response other than a watch, as in kube-apiserver.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of concurrent requests on an HTTP/2 connection, as in kube-apiserver: each watch of an informer is one.
 const STREAMS: u32 = 1000;
@@ -94,7 +94,7 @@ async fn speak<S>(
 {
     let watches = Closing(closing.clone());
     let sockets = Arc::new(Mutex::new(JoinSet::new()));
-    // A strong reference in a task would keep its owner alive.
+    // A strong reference in a task would keep its own set alive.
     let upgraded = Arc::downgrade(&sockets);
     let answer = service_fn(move |mut request: Request<Incoming>| {
         let upgraded = Weak::clone(&upgraded);
@@ -113,7 +113,7 @@ async fn speak<S>(
                 if let (Some(upgrade), Some(sockets)) = (upgrade, upgraded.upgrade()) {
                     upgrade.accept(response, &mut sockets.lock());
                 }
-                // Only over sockets: a caller in the process may keep a response.
+                // Only responses over sockets expire: a caller in the process may keep a response.
                 response.body_mut().expire_after(ANSWER_TIME);
                 if let Some(progress) = Progress::current() {
                     response.body_mut().report_to(progress);
@@ -132,7 +132,7 @@ async fn speak<S>(
                 .with_upgrades();
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
-                // A connection that has ended needs no farewell.
+                // A connection that has ended needs no graceful shutdown.
                 biased;
                 ended = connection.as_mut() => ended,
                 () = closed(&mut closing) => {
@@ -158,7 +158,7 @@ async fn speak<S>(
                 .serve_connection(stream, answer);
             let mut connection = std::pin::pin!(connection);
             tokio::select! {
-                // A connection that has ended needs no farewell.
+                // A connection that has ended needs no graceful shutdown.
                 biased;
                 ended = connection.as_mut() => ended,
                 () = closed(&mut closing) => {
@@ -183,7 +183,7 @@ impl Requests {
     }
 }
 
-/// Spawns tasks for as long as the connection exists. A strong reference would form a cycle with the tasks.
+/// Spawns tasks while the connection exists. A strong reference would form a cycle with the tasks.
 #[derive(Debug, Clone)]
 struct RequestExecutor(Weak<Mutex<JoinSet<()>>>);
 
@@ -196,7 +196,7 @@ where
             return;
         };
         let mut requests = requests.lock();
-        // Remove finished tasks, which would otherwise stay until the connection ends.
+        // Finished tasks are removed, because they would otherwise stay until the connection ends.
         while requests.try_join_next().is_some() {}
         requests.spawn(watched(task, PATIENCE));
     }

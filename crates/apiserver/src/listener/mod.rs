@@ -30,7 +30,7 @@ use crate::api::authentication::Tokens;
 use crate::http::ApiService;
 use crate::request::origin::closed;
 
-/// Time that requests in flight may take after [`Listener::shutdown`].
+/// Maximum time for requests in progress after [`Listener::shutdown`].
 const GRACE: Duration = Duration::from_secs(2);
 /// Pause after a failed `accept`, for example when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -49,8 +49,8 @@ pub struct ListenOptions {
 }
 
 impl ListenOptions {
-    /// Serves the [fault API](crate::faults) below `/debug/faults/` to every client of the listener, for tests that are not
-    /// written in Rust. Only loopback addresses are accepted with it.
+    /// Serves the [fault API](crate::faults) below `/debug/faults/` to every client of the listener, for tests that are not written in
+    /// Rust. Only loopback addresses are accepted then.
     #[must_use]
     pub fn faults(mut self) -> Self {
         self.faults = true;
@@ -66,7 +66,7 @@ impl ListenOptions {
         self
     }
 
-    /// Enables [TLS](Self::tls) with a certificate that clients know already.
+    /// Enables [TLS](Self::tls) with a certificate that clients already trust.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificate(mut self, certificate: ServingCertificate) -> Self {
@@ -126,7 +126,7 @@ pub struct Listener {
     tasks: JoinSet<()>,
 }
 
-/// Omits the token, which is a secret.
+/// Omits the token, because it is secret.
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener").field("url", &self.url()).finish_non_exhaustive()
@@ -172,7 +172,7 @@ impl Listener {
             }
         };
         let authority = tls.as_ref().map(|tls| tls.authority().to_owned());
-        // Publish the address before the first client can connect.
+        // The address is published before the first client can connect.
         service.advertise(reached_at(address), authority.as_deref());
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
@@ -194,15 +194,15 @@ impl Listener {
         format!("{scheme}://{}", reached_at(self.address))
     }
 
-    /// Returns what clients must trust, as PEM, if the listener uses TLS: the generated certificate authority, or the
-    /// certificates of [`ListenOptions::certificate`].
+    /// Returns the certificates that clients must trust, as PEM: the generated certificate authority, or [`ListenOptions::certificate`].
+    /// Returns `None` without TLS.
     #[must_use]
     pub fn certificate_authority(&self) -> Option<&str> {
         self.authority.as_deref()
     }
 
-    /// Returns a kubeconfig with this listener as its current context. With [tokens](super::Options::tokens) it contains the token
-    /// of the first user in `system:masters`, or else of the first user.
+    /// Returns a kubeconfig with this listener as its current context. With [tokens](super::Options::tokens) it contains the token of the
+    /// first user in `system:masters`, or if there is none, of the first user.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         kubeconfig::write(&self.url(), self.certificate_authority(), self.token.as_deref())
@@ -259,7 +259,7 @@ async fn accept(
             },
         }
     }
-    // Clients that connect from now on are refused, instead of waiting for the open connections to end.
+    // The socket is closed, so that later clients are refused instead of waiting for the open connections to end.
     drop(socket);
     while connections.join_next().await.is_some() {}
 }

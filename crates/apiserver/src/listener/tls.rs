@@ -56,7 +56,7 @@ impl Tls {
         self.certificate.authority()
     }
 
-    /// Performs the handshake, and verifies the certificate of the client at the time `now`. Clients that negotiate no protocol use
+    /// Performs the handshake, and verifies the certificate of the client at the time `now`. A client that negotiates no protocol uses
     /// HTTP/1.1.
     pub(super) async fn accept(
         &self,
@@ -73,8 +73,8 @@ impl Tls {
     }
 }
 
-/// Accepts every client certificate in the handshake, if the client has its key. Whether it is valid is decided afterwards, so
-/// that a client with an invalid one gets a response.
+/// Accepts every client certificate in the handshake if the client has its key. Its validity is checked afterwards, so that a client with
+/// an invalid certificate gets a response.
 #[derive(Debug)]
 struct AnyCertificate(Arc<dyn ClientCertVerifier>);
 

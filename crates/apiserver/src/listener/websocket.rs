@@ -4,8 +4,8 @@
 //! messages that end with a newline, events in protobuf are binary messages without a length. Messages of the client are ignored,
 //! except pings and close. The watch ends with close code 1000.
 //!
-//! Bounds: a message of the client has at most [`RECEIVED`] bytes. Events are written one chunk at a time, so a client that does not
-//! read costs no more than for other watches.
+//! Bounds: a message of the client has at most [`RECEIVED`] bytes. Events are written one chunk at a time, so a client that does not read
+//! needs no more memory than with other watches.
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::{SinkExt, StreamExt};
@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::{self, Utf8Bytes};
 
 use crate::response::ResponseBody;
 
-/// Bytes of a message that a client may send.
+/// Maximum size of a message from the client, in bytes.
 const RECEIVED: usize = 64 << 10;
 
 /// A request for an upgrade to WebSocket.
@@ -53,7 +53,7 @@ impl Upgrade {
         Some(Self { key, has_origin, protocol, upgrade })
     }
 
-    /// Turns the response of a watch into an upgrade, and spawns its task on `tasks`. Other responses stay as they are.
+    /// Turns the response of a watch into an upgrade, and spawns its task on `tasks`. Other responses are unchanged.
     pub(super) fn accept(self, response: &mut Response<ResponseBody>, tasks: &mut JoinSet<()>) {
         if response.status() != StatusCode::OK || !response.body().is_stream() {
             return;
@@ -87,7 +87,7 @@ impl Upgrade {
     }
 }
 
-/// Returns the value of a header that has exactly one. With several subprotocols none is chosen.
+/// Returns the value of a header that occurs once. Of several subprotocols none is chosen.
 fn only(headers: &HeaderMap, name: &header::HeaderName) -> Option<HeaderValue> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next().filter(|line| !line.as_bytes().contains(&b','))?;
@@ -139,7 +139,7 @@ impl Format {
     }
 }
 
-/// Sends the events of a watch until it ends or the client closes. Dropping the future cuts the connection.
+/// Sends the events of a watch until it ends or the client closes. Dropping the future closes the connection at once.
 async fn speak<S>(stream: S, mut body: ResponseBody, format: Format)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -149,7 +149,8 @@ where
     let (mut sink, mut received) = socket.split();
     let mut read = BytesMut::new();
     let ended = loop {
-        // Biased to the client, so that nothing is sent after it closed. Reading a ping queues the pong, which flush sends.
+        // Messages of the client take precedence, so that nothing is sent after it closed. Reading a ping queues the pong, which the flush
+        // sends.
         tokio::select! {
             biased;
             message = received.next() => match message {
@@ -172,7 +173,7 @@ where
     };
     if ended {
         let close = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::from_static("") };
-        // The client may be gone.
+        // The client may have disconnected.
         let _ = sink.send(Message::Close(Some(close))).await;
     } else {
         let _ = sink.flush().await;
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_told_apart_wherever_the_body_is_cut() {
+    fn events_are_separated_wherever_chunks_end() {
         let cut = |format: Format, pieces: &[&[u8]]| {
             let mut read = BytesMut::new();
             let mut events = Vec::new();

@@ -1,7 +1,7 @@
 //! Write timeout of a connection.
 //!
-//! A client that stops reading, because it is suspended or malicious, would keep its connection, the operating
-//! system's buffers and the responses in progress for as long as it likes.
+//! A client that stops reading, because it is suspended or malicious, would otherwise keep its connection, the operating system's buffers
+//! and the responses in progress for an unlimited time.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -91,7 +91,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_nobody_takes_fails() {
+    async fn a_write_that_the_client_does_not_read_fails() {
         let (near, _far) = tokio::io::duplex(8);
         let mut near = WriteTimeout::new(near, PATIENCE);
         near.write_all(b"12345678").await.unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_and_an_idle_one_are_waited_for() {
+    async fn slow_and_idle_clients_do_not_time_out() {
         let (near, mut far) = tokio::io::duplex(1);
         let mut near = WriteTimeout::new(near, PATIENCE);
         let read = async {

@@ -13,7 +13,7 @@ use super::text::{Page, number};
 /// A metric: one series for each set of labels, sorted by them.
 pub(super) struct Family<L, S> {
     series: RwLock<BTreeMap<L, Arc<S>>>,
-    /// Takes the values of label sets beyond the limit.
+    /// Series for all label sets beyond the limit. It is not shown.
     excess: Arc<S>,
 }
 
@@ -42,7 +42,7 @@ impl<L: Ord + Clone, S: Default> Family<L, S> {
     }
 }
 
-/// A number that only grows.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -56,7 +56,7 @@ impl Counter {
     }
 }
 
-/// A number that grows and shrinks.
+/// A number that increases and decreases.
 #[derive(Debug, Default)]
 pub(super) struct Gauge(AtomicI64);
 
@@ -78,7 +78,7 @@ pub(super) trait Buckets: Default {
 /// Durations by buckets.
 #[derive(Debug)]
 pub(super) struct Histogram<B> {
-    /// Observations in each bucket alone; the last bucket has no upper bound.
+    /// Number of observations in each bucket, not cumulative. The last bucket has no upper bound.
     counts: Vec<AtomicU64>,
     nanoseconds: AtomicU64,
     buckets: std::marker::PhantomData<B>,

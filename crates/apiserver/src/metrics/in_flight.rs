@@ -26,11 +26,11 @@ struct Peak(Mutex<Window>);
 #[derive(Default)]
 struct Window {
     current: u32,
-    /// Begin of the second that is observed.
+    /// Start of the second that is being observed.
     since: Option<Instant>,
-    /// Maximum since then.
+    /// Maximum in this second so far.
     maximum: u32,
-    /// Maximum in the second before.
+    /// Maximum in the previous second.
     before: u32,
 }
 

@@ -1,11 +1,11 @@
 //! Metrics of the server, with the names and labels of kube-apiserver.
 //!
-//! A [`Family`] is a metric with its series by labels; [`text`] is the format of Prometheus. Written for this server instead of taken
-//! from a library because one lookup has to serve the counter and the histogram of a request, and because the text has to be that
-//! of Go's client, down to the order of labels and the form of numbers.
+//! A [`Family`] is a metric with its series by labels; [`text`] is the format of Prometheus. No library is used, for two reasons: one
+//! lookup must return both the counter and the histogram of a request, and the text must equal that of Go's client, down to the order of
+//! labels and the form of numbers.
 //!
-//! Labels are never values that a client chooses freely: they are served resources, their subresources, verbs, and the names of
-//! webhooks. A family has at most [`SERIES`] series; further label sets share one series that is not shown.
+//! A client cannot choose the values of labels freely: they are served resources and their subresources, verbs, and names of webhooks. A
+//! family has at most [`SERIES`] series; further label sets share one series that is not shown.
 
 mod family;
 mod in_flight;
@@ -42,7 +42,7 @@ pub(crate) struct Metrics {
     watch_events: Family<WatchLabels, Counter>,
     in_flight: Peaks,
     pub(crate) webhooks: WebhookMetrics,
-    /// Held while a page is written, so that two pages are not written at the same time.
+    /// Held while a page is written, so that only one page is written at a time.
     page: Mutex<()>,
 }
 

@@ -42,7 +42,7 @@ impl Ord for ResourceLabel {
     }
 }
 
-/// What a request is about.
+/// Target of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target<'a> {
     /// A resource; `scope` is `resource`, `namespace` or `cluster`.
@@ -112,7 +112,7 @@ impl Buckets for RequestBuckets {
     ];
 }
 
-/// Answered requests with the same labels.
+/// Answered requests with equal labels.
 #[derive(Debug, Default)]
 pub(super) struct RequestSeries {
     /// Number of responses by status code, in the order in which the codes first occurred.
@@ -133,7 +133,7 @@ impl RequestSeries {
     }
 }
 
-/// A request that is being processed. It is counted when it is answered; a request that is dropped before is not.
+/// A request in progress. It is counted when it is answered; a request that is dropped before is not counted.
 pub(crate) struct Measurement {
     series: Arc<RequestSeries>,
     since: Instant,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::family::{Buckets, Counter, Family, Histogram};
 use super::text::Page;
 
-/// Highest status code that is shown: higher ones count as this one.
+/// Highest status code that is shown. Higher codes count as this one.
 const HIGHEST_CODE: u16 = 600;
 
 /// A call of a webhook.
@@ -19,13 +19,13 @@ pub(crate) struct WebhookLabels<'a> {
     pub(crate) operation: &'static str,
 }
 
-/// How a webhook, or its failure, affects a request.
+/// Effect of a webhook, or of its failure, on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WebhookOutcome {
     Allowed,
     /// The webhook refuses the request, with this status code.
     Denied(u16),
-    /// The call failed with this status code, and the failure is ignored.
+    /// The call failed with this status code, and the failure policy ignores that.
     FailedOpen(u16),
     /// The call failed with this status code, and the request is refused.
     Failed(u16),

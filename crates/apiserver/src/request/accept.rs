@@ -43,15 +43,15 @@ impl Encoding {
 pub(crate) enum Endpoint {
     /// A builtin kind, or discovery.
     Builtin,
-    /// A custom kind. Its objects have no protobuf message; their metadata has.
+    /// A custom kind. Its objects have no protobuf message, but their metadata has one.
     Custom,
-    /// The scale of a custom kind, which is itself of a builtin kind.
+    /// The scale of a custom kind. `Scale` itself is a builtin kind.
     CustomScale,
     /// A POST of an object that is not stored, such as a review. It has no Table.
     Action,
 }
 
-/// Part or form of an object that is returned.
+/// Part or form of an object that the response contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum View {
     /// The whole object.
@@ -112,7 +112,7 @@ impl Accept {
             };
             return Ok(Self { encoding, view, view_version });
         }
-        // The router checks the media type alone, the handler also its parameters.
+        // The router checks only the media type, the handler also its parameters.
         let is_known = ranges(header).iter().any(|range| Encoding::of(range.media_type).is_some());
         Err(not_acceptable(is_known || !matches!(endpoint, Endpoint::Builtin | Endpoint::Action)))
     }
@@ -122,8 +122,8 @@ impl Accept {
         if self.view_version == "v1" { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" }
     }
 
-    /// Returns the encoding of an error: that of the first range for whole objects, or JSON. A `Status` has no views,
-    /// and has a protobuf message for every kind.
+    /// Returns the encoding of an error: that of the first range for whole objects, or JSON. A `Status` has no other views, and has a
+    /// protobuf message whatever the kind.
     pub(crate) fn of_error(header: Option<&str>) -> Encoding {
         ranges(header.unwrap_or_default())
             .iter()
@@ -171,7 +171,7 @@ impl MediaRange<'_> {
     }
 }
 
-/// Maximum number of elements; further ones are ignored.
+/// Maximum number of elements. Further ones are ignored.
 const RANGES: usize = 32;
 
 /// Parses the elements of an `Accept` header, preferred ones first.
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_406() {
+    fn unsupported_encodings_and_views_are_406() {
         assert_eq!(Accept::negotiate(Some("text/html"), Endpoint::Builtin).unwrap_err().code(), 406);
         assert_eq!(Accept::negotiate(Some("application/cbor"), Endpoint::Custom).unwrap_err().code(), 406);
     }

@@ -1,4 +1,4 @@
-//! Target of a request, which is parsed once, and its attributes, like kube-apiserver's `RequestInfo`.
+//! Target and attributes of a request, parsed once, like kube-apiserver's `RequestInfo`.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -11,7 +11,8 @@ use super::verb::Verb;
 use crate::request::path::Route;
 use crate::request::query::Query;
 
-/// Attributes of a request that fault rules, authorization and flow control match. They come from its head, not its body.
+/// Attributes of a request, by which fault rules, authorization and flow control match it. They come from the head of the request, not from
+/// its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestInfo {
@@ -27,8 +28,7 @@ pub struct RequestInfo {
     pub subresource: String,
     /// Namespace; empty for cluster-scoped objects and requests across namespaces.
     pub namespace: String,
-    /// Name in the path, or the one that a field selector requires; empty for collections, and for creates, whose name
-    /// is in the body.
+    /// Name in the path, or the name that a field selector requires. Empty for collections and for creates, whose name is in the body.
     pub name: String,
     /// The `resourceVersion` parameter; empty if there is none.
     pub resource_version: String,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart_by_their_head() {
+    fn attributes_are_read_from_the_head() {
         check("POST", "/api/v1/namespaces/a/configmaps", expect!["create configmaps a/"]);
         check(
             "PUT",

@@ -7,20 +7,20 @@ use tokio::sync::watch;
 
 use crate::user::UserInfo;
 
-/// Reports to the watches of a listener that it shuts down. Travels in the extensions of a request, where its presence also means
-/// that the request came over a socket.
+/// Tells the watches of a listener that it shuts down. An extension of each request over a socket; its presence also means that the request
+/// came over a socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
 
-/// Marks a request to a listener that serves the fault API; travels in the request's extensions.
+/// Marks requests to a listener that serves the fault API. An extension of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultApi;
 
-/// User of a request without credentials, for callers in the process; travels in the request's extensions.
+/// User of a request without credentials, for callers in the process. An extension of the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller(pub(crate) Arc<UserInfo>);
 
-/// Certificate that a client presented in the TLS handshake; travels in the extensions of its requests.
+/// Certificate that a client presented in the TLS handshake. An extension of the client's requests.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "presented in TLS handshakes only"))]
 pub(crate) enum ClientCertificate {

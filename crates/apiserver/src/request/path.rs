@@ -66,7 +66,7 @@ impl Route {
         }
         let segments: Vec<String> = trimmed
             .split('/')
-            // Decoded after the split, so that `%2F` does not separate segments.
+            // Segments are decoded after the split, so that `%2F` does not separate segments.
             .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
             .collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -94,7 +94,7 @@ impl Route {
         }
     }
 
-    /// Parses the path below the version; `end` is the slash that it ends with, if any.
+    /// Parses the path below the version. `end` is the slash at its end, or empty.
     fn resource(group: &str, version: &str, rest: &[&str], end: &str) -> Self {
         let malformed = || Self::Malformed { group: group.to_owned(), version: version.to_owned() };
         let is_malformed = |segment: &&str| segment.is_empty() || segment.contains('/');
@@ -102,7 +102,7 @@ impl Route {
             ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
             rest => (false, rest),
         };
-        // `namespaces/x/y…` is y in namespace x, except for the subresources of namespaces themselves.
+        // `namespaces/x/y…` means y in namespace x, except for the subresources of namespaces.
         let (namespace, plural, names) = match rest {
             ["namespaces", name, sub @ ("status" | "finalize")]
                 if group.is_empty() && !is_malformed(name) =>
@@ -127,7 +127,7 @@ impl Route {
             [name] => (*name, "", &[][..]),
             [name, subresource, below @ ..] => (*name, *subresource, below),
         };
-        // Any path can be proxied.
+        // Below `proxy`, any path is allowed.
         let checked = if subresource == "proxy" { rest.len() - below.len() } else { rest.len() };
         if rest.iter().take(checked).any(is_malformed) {
             return malformed();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_that_lead_nowhere_are_told_apart() {
+    fn malformed_and_unknown_paths_are_distinguished() {
         check("/apis/g/v1//things", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/v1/namespaces/x", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/v1/a%2fb", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Version of options as objects.
 const META: &str = "meta.k8s.io/v1";
-/// Maximum number of parameters; further ones are ignored. No real client sends as many.
+/// Maximum number of parameters. Further ones are ignored; no real client sends as many.
 const PARAMETERS: usize = 128;
 
 /// A parsed query string. A parameter may occur more than once.
@@ -17,7 +17,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 impl Query {
     pub(crate) fn parse(query: &str) -> Self {
         let decode = |text: &str| {
-            // Form encoding writes a space as `+`. Replaced before decoding, so that `%2B` stays a plus.
+            // Form encoding writes a space as `+`. It is replaced before decoding, so that `%2B` stays a plus.
             let spaced = text.replace('+', " ");
             percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
         };
@@ -68,7 +68,7 @@ impl Query {
     }
 }
 
-/// Builds a 422 about the options of a request rather than about its object.
+/// Builds a 422 about the options of a request, not about its object.
 fn invalid_options(kind: &str, errors: Vec<FieldError>) -> ApiError {
     ApiError::invalid("meta.k8s.io", kind, "", errors)
 }
@@ -127,7 +127,7 @@ pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_manager: String,
     pub(crate) field_validation: FieldValidation,
-    /// Whether the client names its field validation, rather than leaving it to the server.
+    /// Whether the client requests a field validation instead of the server's default.
     names_validation: bool,
     /// Whether to take over fields of other managers; only valid for server-side apply.
     pub(crate) force: Option<bool>,
@@ -178,7 +178,7 @@ impl WriteOptions {
         }
     }
 
-    /// Returns the options as an object: those of a create or an update, by `kind`.
+    /// Returns the options as an object of `kind`: `CreateOptions` or `UpdateOptions`.
     pub(crate) fn to_value(&self, kind: &str) -> Value {
         let mut options = json!({"kind": kind, "apiVersion": META});
         if self.dry_run {
@@ -232,8 +232,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Parses the options from the body if there is one, else from the query. The body must have been decoded as
-    /// `DeleteOptions`.
+    /// Parses the options from the body if there is one, otherwise from the query. The body must have been decoded as `DeleteOptions`.
     pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
@@ -277,7 +276,7 @@ impl DeleteOptions {
             }
         };
         options.orphan_dependents = orphan_dependents;
-        // Like kube-apiserver, a negative period becomes one second, not zero.
+        // As in kube-apiserver, a negative period becomes one second, not zero.
         options.grace_period_seconds =
             options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
         options.dry_run = dry_run(&dry, &mut errors);
@@ -320,10 +319,10 @@ pub(crate) enum RevisionMatch {
 pub(crate) struct ListOptions {
     pub(crate) label_selector: String,
     pub(crate) field_selector: String,
-    /// Resource version as sent; empty if absent. It may not be a number.
+    /// Resource version as the client sent it; empty if absent. It need not be a number.
     pub(crate) resource_version: String,
     pub(crate) revision_match: Option<RevisionMatch>,
-    /// `None` for no limit.
+    /// Maximum number of objects; `None` for no limit.
     pub(crate) limit: Option<usize>,
     pub(crate) continue_token: String,
     pub(crate) timeout_seconds: Option<u64>,
@@ -418,7 +417,7 @@ impl ListOptions {
     }
 }
 
-/// Parses a resource version; `None` if it is empty. The error is the message of a read.
+/// Parses a resource version; `None` if it is empty. The error is the message for a read.
 pub(crate) fn revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -1,12 +1,12 @@
 //! Stall detection for responses over HTTP/2.
 //!
-//! A client reads the responses on its connection independently. One that it does not read waits for flow control window
-//! while the connection stays busy with others, so the write timeout of the connection does not notice. The task of each
-//! request therefore records when its body handed over a chunk, and ends if the body is not polled for the next one in time.
-//! The client sees that this stream is cancelled; other streams are not affected.
+//! A client reads the responses on its connection independently. A response that it does not read waits for flow control window while
+//! others keep the connection busy, so the write timeout of the connection does not notice. Therefore each request's task records when its
+//! body returned a chunk, and ends if the body is not polled for the next one in time. The client sees this stream cancelled; other streams
+//! are not affected.
 //!
-//! One chunk can be buffered without being read, and the next is only requested once it is sent. A stalled client is
-//! therefore detected at the second chunk.
+//! One chunk can be buffered without being read, and the next one is only requested when it is sent. A stalled client is therefore detected
+//! at the second chunk.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -42,7 +42,7 @@ pub(crate) async fn watched(task: impl Future<Output = ()>, limit: Duration) {
     let progress = Progress::default();
     let stalled = Stalled { progress: progress.clone(), limit, waiting: None };
     tokio::select! {
-        // Poll the task first: it determines whether there is anything to wait for.
+        // The task is polled first, because it determines whether there is anything to wait for.
         biased;
         () = PROGRESS.scope(progress, task) => {}
         () = stalled => tracing::debug!("the client does not read the response: the stream is cancelled"),

@@ -18,8 +18,8 @@ const LINES: usize = 32;
 pub(crate) struct Warnings(Arc<Mutex<Texts>>);
 
 impl Warnings {
-    /// Adds a warning, unless it is empty, a duplicate, or would be dropped. Like kube-apiserver, texts with control characters
-    /// are dropped, because a header cannot hold them.
+    /// Adds a warning, unless it is empty or a duplicate, or would be dropped. As in kube-apiserver, texts with control characters are
+    /// dropped, because a header cannot contain them.
     pub(crate) fn add(&self, text: String) {
         self.0.lock().add(text);
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_each_is_cut_and_those_that_begin_after_it_are_left_out() {
+    fn beyond_the_limit_warnings_are_truncated_and_the_last_ones_dropped() {
         let long = |n: usize| format!("{n:02}{}", "x".repeat(4000));
         let sent = lines((0..90).map(long));
         let cut = |n: usize| format!("299 - \"{}\"", &long(n)[..CUT]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_not_kept() {
+    fn warnings_that_would_be_dropped_are_not_stored() {
         let warnings = Warnings::default();
         (0..50_000).for_each(|n| warnings.add(format!("unknown field \"u{n}\"")));
         let kept = warnings.0.lock().texts.len();

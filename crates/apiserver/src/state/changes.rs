@@ -1,8 +1,7 @@
-//! Notifies the watches of a table of its changes.
+//! Notification of watches about changes of a table.
 //!
-//! A busy table wakes thousands of watches a thousand times per second, and each of them checks for changes after each
-//! wake-up. The check is one load of a counter that all watches share. The wakers of waiting watches are stored
-//! contiguously.
+//! A busy table wakes thousands of watches a thousand times per second, and each checks for changes after each wake-up. The check is one
+//! load of a counter that all watches share. The wakers of waiting watches are stored contiguously.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::store::Closed;
 /// Change counter and wakers of a table.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// Incremented by each change, under the lock of `waiting`; 0 precedes all changes.
+    /// Incremented by each change, under the lock of `waiting`. 0 means "before all changes".
     latest: AtomicU64,
     waiting: Mutex<Waiting>,
 }
@@ -37,7 +36,7 @@ impl Changes {
         Arc::new(Self { latest: AtomicU64::new(1), waiting: Mutex::default() })
     }
 
-    /// Wakes all waiting subscriptions. Call it without holding locks, because a waker may run arbitrary code.
+    /// Wakes all waiting subscriptions. Call it without holding locks: a waker may run arbitrary code.
     pub(crate) fn notify(&self) {
         let wakers: Vec<Waker> = {
             let mut waiting = self.waiting.lock();
@@ -75,14 +74,14 @@ impl Changes {
     }
 }
 
-/// One watch's position in the changes of a table.
+/// A reader's position in the changes of a table.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     changes: Arc<Changes>,
-    /// Slot of its waker.
+    /// Slot of the subscription's waker.
     place: usize,
     seen: u64,
-    /// Whether a client waits for the changes, not a controller of the server.
+    /// Whether the reader is the watch of a client, not a controller of the server.
     is_watch: bool,
 }
 
@@ -98,7 +97,7 @@ impl Subscription {
         self.seen = latest;
     }
 
-    /// Whether anything changed since.
+    /// Whether there are changes that are not marked as seen.
     pub(crate) fn has_news(&self) -> bool {
         self.latest() != self.seen
     }
@@ -132,7 +131,7 @@ impl Subscription {
             Some(place) => place.replace(context.waker().clone()),
             None => None,
         };
-        // Dropped without the lock: dropping a waker may drop a task, and with it another subscription.
+        // Dropped after the lock: dropping a waker may drop a task, and with it another subscription.
         drop(waiting);
         drop(old);
         Poll::Pending
@@ -144,7 +143,7 @@ impl Drop for Subscription {
         let mut waiting = self.changes.waiting.lock();
         waiting.watches -= usize::from(self.is_watch);
         let waker = waiting.wakers.try_remove(self.place);
-        // Dropped without the lock, for the same reason as above.
+        // Dropped after the lock, as above.
         drop(waiting);
         drop(waker);
     }
@@ -156,7 +155,7 @@ mod tests {
     use futures::FutureExt;
 
     #[tokio::test]
-    async fn each_waits_until_something_happens_that_it_has_not_seen() {
+    async fn a_subscription_waits_for_a_change_that_it_has_not_seen() {
         let changes = Changes::new();
         let (mut first, mut second) = (changes.subscribe(), changes.subscribe());
         assert!(first.news().await.is_some(), "the state at the start is news");
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_happens_while_one_reads_is_news() {
+    async fn a_change_during_a_read_counts_as_new() {
         let changes = Changes::new();
         let mut subscription = changes.subscribe();
         let latest = subscription.latest();
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_a_table_that_is_no_more() {
+    async fn a_subscription_to_a_closed_table_does_not_wait() {
         let mut store = crate::store::Store::new(crate::store::HistoryLimits::default());
         store.open(&"table");
         let changes = Changes::new();
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_that_goes_leaves_its_place() {
+    fn a_dropped_subscription_frees_its_slot() {
         let changes = Changes::new();
         for _ in 0..100 {
             let mut subscription = changes.subscribe();

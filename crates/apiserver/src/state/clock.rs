@@ -50,7 +50,7 @@ impl Clock {
         go::format_seconds(self.now())
     }
 
-    /// Stops the clock at its present time.
+    /// Stops the clock at its current time.
     pub(crate) fn stop(&self) {
         let mut faults = self.faults.lock();
         faults.stopped = Some(faults.apply(self.undisturbed.now()));

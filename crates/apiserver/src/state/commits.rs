@@ -1,7 +1,7 @@
 //! Revision of the last commit, and the controllers and reads that wait for commits.
 //!
-//! All controllers of the server wait for each commit. They wake in the order in which they began to wait, so that their writes
-//! come in the same order in every run of a simulation.
+//! All controllers of the server wait for each commit. They wake in the order in which they began to wait, so that their writes have the
+//! same order in every run of a simulation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,9 +12,9 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Commits {
     latest: AtomicU64,
-    /// Wakes its waiters first in, first out.
+    /// Wakes waiters in the order in which they began to wait.
     changed: Notify,
-    /// Whether the controllers wait until they are released, although there are commits.
+    /// Whether the controllers wait for their release even if there are commits.
     held: AtomicBool,
     released: Notify,
 }
@@ -45,7 +45,7 @@ impl Commits {
         }
     }
 
-    /// Creates a subscription to which the commits so far are not new.
+    /// Creates a subscription for which all commits so far are seen.
     pub(crate) fn subscribe(self: &Arc<Self>) -> CommitsSubscription {
         CommitsSubscription { seen: self.latest.load(Ordering::Acquire), commits: Arc::clone(self) }
     }
@@ -128,7 +128,7 @@ mod tests {
                 order.lock().push(waiter);
             });
         }
-        // Twice, because a yield lets at most 61 tasks run.
+        // Two yields, because one lets at most 61 tasks run.
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         commits.publish(2);

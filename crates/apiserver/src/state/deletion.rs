@@ -11,7 +11,7 @@ use super::{ClusterState, Refused};
 use crate::kind::registry::ServedKind;
 use crate::store::{Change, Document, Event, Key, Stored};
 
-/// Finalizer that keeps an object until its dependents have lost their references to it.
+/// Finalizer that keeps an object until no dependent refers to it.
 pub(crate) const ORPHAN: &str = "orphan";
 /// Finalizer that keeps an object until its blocking dependents are deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -20,14 +20,14 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     Gone,
-    /// Marked, now or earlier, and kept by finalizers, its kind or its grace period.
+    /// The object is marked, by this or an earlier deletion, and kept by finalizers, its kind or its grace period.
     Held,
-    /// Not in the state that was read: nothing was changed.
+    /// The object is not in the state that was read. Nothing was changed.
     Changed,
 }
 
-/// Deletes an object on behalf of the server, with default options. `object` is the value of `stored`. It is removed at once, or
-/// marked if its kind, its grace period or `finalizers`, which replace the existing ones, keep it.
+/// Deletes an object on behalf of the server, with default options. `object` is the value of `stored`; `finalizers` replace its finalizers.
+/// The object is removed at once, or marked if its kind, its grace period or the finalizers keep it.
 pub(crate) fn begin_deletion(
     cluster: &ClusterState,
     served: &ServedKind,
@@ -52,11 +52,11 @@ pub(crate) fn begin_deletion(
     }
 }
 
-/// Commits a deletion: stores the marked object, with `document` as its stored form, if something keeps it, else deletes it.
+/// Commits a deletion. If something keeps the object, the marked object is stored, with `document` as its stored form; otherwise it is
+/// deleted.
 ///
-/// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0.
-/// Watchers receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a
-/// conflict.
+/// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0: watches
+/// receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a conflict.
 pub(crate) fn carry_out(
     cluster: &ClusterState,
     served: &ServedKind,
@@ -119,7 +119,7 @@ pub(crate) enum Grace {
     Pending,
 }
 
-/// Determines the grace period. A second deletion can only shorten it.
+/// Determines the grace period. A further deletion can only shorten it.
 pub(crate) fn grace_period(served: &ServedKind, asked: Option<i64>, old: &Value) -> Grace {
     let Some(seconds) = served.strategy.grace_period(served, old, asked) else {
         return Grace::None;
@@ -128,7 +128,7 @@ pub(crate) fn grace_period(served: &ServedKind, asked: Option<i64>, old: &Value)
         return Grace::Seconds(seconds);
     }
     match (asked, old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default()) {
-        // No time is left.
+        // The grace period is over.
         (_, ..=0) => Grace::None,
         (Some(asked), granted) if asked < granted => Grace::Seconds(asked),
         _ => Grace::Pending,
@@ -143,7 +143,7 @@ fn mark(cluster: &ClusterState, object: &mut Value, grace: &Grace) {
         return;
     }
     let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-    // A shorter grace period counts from the start of the deletion: the old deadline minus the old grace period.
+    // A shorter grace period counts from the start of the deletion, which is the old deadline minus the old grace period.
     let begun: Option<Timestamp> = metadata::text(object, "deletionTimestamp")
         .parse()
         .ok()

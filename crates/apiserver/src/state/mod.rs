@@ -1,7 +1,7 @@
 //! State of the cluster: the store with its lock, the served resources, the clock, and the random number generators.
 //!
-//! Every change of an object is a [`commit`](ClusterState::commit), whoever makes it. [`writer`] and [`deletion`] are the server's
-//! own writes: those of its controllers and of the objects that it creates itself.
+//! Every change of an object is a [`commit`](ClusterState::commit), of clients and of the server. [`writer`] and [`deletion`] contain the
+//! server's own writes: those of its controllers, and of the objects that it creates itself.
 
 mod changes;
 pub(crate) mod clock;
@@ -43,17 +43,16 @@ use crate::metrics::Metrics;
 use crate::store::{Change, Document, Event, Key, Store};
 use crate::webhook_client::WebhookClient;
 
-/// Multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.
+/// Odd multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Address of a server without a listener.
+/// Address that a server without a listener publishes.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 
-/// Component that reacts to commits, such as the one that serves what definitions define.
+/// Component that reacts to commits, such as the one that serves the resources of definitions.
 pub(crate) trait CommitObserver: Send + Sync {
-    /// Reacts to a commit of an object in a table, within the call that made it. Watches and controllers have been notified, and
-    /// no lock is held, so that an observer may commit as well. Commits of one object may be reported out of order: the store has
-    /// its current state.
+    /// Reacts to a commit of an object in a table, within the call that made it. Watches and controllers have been notified. No lock is
+    /// held, so an observer may commit as well. Commits of one object may be reported out of order; the store has its current state.
     fn committed(&self, cluster: &ClusterState, storage: &StorageKey, key: &Key);
 }
 
@@ -65,13 +64,13 @@ pub(crate) struct ClusterState {
     /// Published certificate authority.
     authority: RwLock<Option<Arc<str>>>,
     random: Mutex<fastrand::Rng>,
-    /// Separate from `random`, so that reads do not affect the UIDs of later objects.
+    /// Separate from `random`, so that requests that only read do not affect the UIDs of later objects.
     audit_ids: Mutex<fastrand::Rng>,
     state: Mutex<State>,
     registry: RwLock<Arc<Registry>>,
     /// Second in which the registry last changed.
     registry_since: AtomicI64,
-    /// Incremented with each registry; 0 precedes the first.
+    /// Number of the current registry; 0 for the first.
     registry_version: AtomicU64,
     /// Revision of the last commit to any table; controllers wait for it.
     committed: Arc<Commits>,
@@ -104,7 +103,7 @@ struct State {
     changes: BTreeMap<StorageKey, Arc<Changes>>,
 }
 
-/// Change of another object that a commit makes together with its own, such as the usage of a quota.
+/// Change of another object that a commit makes together with its own change, such as the usage of a quota.
 #[derive(Debug)]
 pub(crate) struct SideChange {
     pub(crate) storage: StorageKey,
@@ -138,7 +137,7 @@ impl ClusterState {
         Self {
             address: RwLock::new(NOWHERE),
             authority: RwLock::new(None),
-            // A restored server must not generate the UIDs of its existing objects again.
+            // A restored server must not generate the UIDs of existing objects again.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
             committed: Commits::new(store.revision()),
@@ -187,7 +186,7 @@ impl ClusterState {
         Timestamp::from_second(self.registry_since.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// Identifies the registry. Load it before [`registry`](Self::registry), so that a change in between is noticed.
+    /// Returns the number of the current registry. Load it before [`registry`](Self::registry), so that a change in between is noticed.
     pub(crate) fn registry_version(&self) -> u64 {
         self.registry_version.load(Ordering::Acquire)
     }
@@ -196,7 +195,7 @@ impl ClusterState {
     pub(crate) fn set_registry(&self, registry: Registry, affected: &[StorageKey]) {
         *self.registry.write() = Arc::new(registry);
         self.registry_since.store(self.clock.now().as_second(), Ordering::Relaxed);
-        // After the registry, so that a reader of the new version finds the new registry.
+        // Incremented after the registry is set, so that a reader of the new version finds the new registry.
         self.registry_version.fetch_add(1, Ordering::Release);
         let affected: Vec<_> = {
             let state = self.state.lock();
@@ -205,7 +204,7 @@ impl ClusterState {
         affected.iter().for_each(|changes| changes.notify());
     }
 
-    /// Reads the store under its lock: keep it short.
+    /// Reads the store under its lock. `read` must be short.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Store<StorageKey>) -> R) -> R {
         read(&self.state.lock().store)
     }
@@ -222,7 +221,7 @@ impl ClusterState {
             let closed = state.store.close(storage).map(Arc::new);
             let changes = state.changes.remove(storage);
             if let Some(changes) = &changes {
-                // Under the lock, so that a watch that finds the table gone also finds its history.
+                // Closed under the lock, so that a watch that finds the table removed also finds its history.
                 changes.close(closed);
             }
             changes
@@ -252,8 +251,8 @@ impl ClusterState {
         known
     }
 
-    /// Applies a change if the object's revision is still `expected` and `guard` allows it. Both are checked under the lock. Then
-    /// notifies watches, controllers, the tap and observers, in this order.
+    /// Applies a change if the object still has the revision `expected` and `guard` allows it; both are checked under the lock. Then
+    /// watches, controllers, the tap and observers are notified, in this order.
     pub(crate) fn commit<E>(
         &self,
         storage: &StorageKey,
@@ -265,8 +264,8 @@ impl ClusterState {
         self.commit_with(storage, key, expected, change, |store| guard(store).map(|()| Vec::new()))
     }
 
-    /// Like [`commit`](Self::commit), but `guard` also returns changes of other objects, which are made before this one, or not at
-    /// all.
+    /// Like [`commit`](Self::commit), but `guard` also returns changes of other objects. They are made before this change; if it is
+    /// refused, none is made.
     pub(crate) fn commit_with<E>(
         &self,
         storage: &StorageKey,
@@ -275,13 +274,13 @@ impl ClusterState {
         change: Change,
         guard: impl FnOnce(&Store<StorageKey>) -> Result<Vec<SideChange>, E>,
     ) -> Result<Arc<Event>, Refused<E>> {
-        // Changes of other objects that were made, with the watches to notify.
+        // Committed changes of other objects, with the watches to notify.
         let mut made: Vec<(StorageKey, Arc<Event>, Option<Arc<Changes>>)> = Vec::new();
         let (event, changes) = {
             let mut state = self.state.lock();
             let sides = guard(&state.store).map_err(Refused::Because)?;
             if !sides.is_empty() {
-                // The commit below must not fail after the others were made.
+                // Checked first, because the commit below must not fail after the other changes were made.
                 let revision = state.store.get(storage, key).map(|stored| stored.revision);
                 if state.store.id(storage).is_none() || revision != expected {
                     return Err(Refused::Conflict);
@@ -301,12 +300,12 @@ impl ClusterState {
             let committed = state.store.commit(storage, key, expected, change, Instant::now());
             let event = committed.map_err(|_| Refused::Conflict)?;
             if let Some(journal) = &self.journal {
-                // Under the lock, which orders the commits.
+                // Recorded under the lock, which orders the commits.
                 journal.record(storage, key, event.revision, event.after.clone());
             }
             (event, state.changes.get(storage).cloned())
         };
-        // Without the lock, because each watch takes it as soon as it wakes.
+        // Watches are notified without the lock, because each takes it as soon as it wakes.
         for changes in made.iter().filter_map(|(_, _, changes)| changes.as_ref()).chain(&changes) {
             changes.notify();
         }

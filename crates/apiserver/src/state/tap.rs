@@ -1,11 +1,11 @@
-//! A copy of each commit, for tools that follow the whole state of a server in its own process.
+//! A copy of each commit, for tools in the same process that follow the whole state of a server.
 
 use serde_json::Value;
 
 use crate::kind::resource::StorageKey;
 use crate::store::{Event, Stored};
 
-/// Function that receives each commit, within the call that made it and without a lock.
+/// Function that receives each commit. It is called within the commit, without a lock.
 pub(crate) type Tap = Box<dyn Fn(&Commit) + Send + Sync>;
 
 /// A change of one object.
@@ -29,7 +29,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// A commit that no server made, for tests of tools.
+    /// Creates a commit that did not come from a server, for tests of tools.
     #[doc(hidden)]
     #[must_use]
     pub fn of_parts(
@@ -55,7 +55,7 @@ impl Commit {
         let value = |stored: &Stored| {
             let mut text = Vec::with_capacity(stored.document.len() + 64);
             stored.document.write(&mut text, None, stored.revision);
-            // Stored documents are JSON.
+            // Stored documents are JSON, so parsing does not fail.
             serde_json::from_slice(&text).unwrap_or_default()
         };
         Self {

@@ -2,7 +2,7 @@
 
 use tokio::task::yield_now;
 
-/// Steps between two yields. A step reads, and perhaps writes, one object: some 50 µs.
+/// Number of steps between two yields. A step reads, and perhaps writes, one object, which takes some 50 µs.
 const STEPS: u32 = 16;
 
 /// Counts the steps of long work, and yields after every [`STEPS`].

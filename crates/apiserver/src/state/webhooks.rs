@@ -18,7 +18,7 @@ impl ClusterState {
     /// Dropping the future ends the call.
     ///
     /// # Errors
-    /// The service has no address, the call failed, took longer than `timeout`, or its response is not a success.
+    /// The reason: the service has no address, the call failed or took longer than `timeout`, or its response is no success.
     pub(crate) async fn call_webhook(
         &self,
         config: &ClientConfig,
@@ -65,7 +65,7 @@ impl ClusterState {
         Ok(join(address, u64::from(*port)))
     }
 
-    /// Returns the first ready endpoint of a service for its port of this name.
+    /// Returns the first ready endpoint of a service, for its port with this name.
     fn endpoint(&self, namespace: &str, service: &str, port: &Value) -> Option<String> {
         let table = StorageKey { group: "discovery.k8s.io".to_owned(), plural: "endpointslices".to_owned() };
         let kind = TypeMeta::new("discovery.k8s.io/v1", "EndpointSlice");

@@ -12,8 +12,8 @@ use crate::kind::resource::StorageKey;
 use crate::kind::webhook_conversion::WebhookConversion;
 use crate::store::{Change, Key, Store};
 
-/// Creates an object of the server itself, such as a default namespace. Does nothing if it exists, or if its namespace does
-/// not exist or is being deleted.
+/// Creates an object of the server itself, such as a default namespace. Does nothing if the object exists, or if its namespace does not
+/// exist or is being deleted.
 pub(crate) fn put_if_absent(cluster: &ClusterState, served: &ServedKind, key: &Key, object: &Value) {
     let change = Change::Put(served.document(object));
     let guard = |store: &Store<StorageKey>| {
@@ -22,12 +22,12 @@ pub(crate) fn put_if_absent(cluster: &ClusterState, served: &ServedKind, key: &K
             key.namespace().is_empty() || namespace.is_some_and(|stored| !stored.document.is_terminating());
         if stays { Ok(()) } else { Err(()) }
     };
-    // A conflict means that the object exists.
+    // A conflict means that the object exists already.
     let _ = cluster.commit(served.storage(), key, None, change, guard);
 }
 
-/// Makes a manager, of a client or of the server itself, the owner of the changed fields. If a webhook converts objects of the kind,
-/// only their metadata may have changed.
+/// Makes a manager, of a client or of the server itself, the owner of the changed fields. If a webhook converts objects of the kind, only
+/// metadata may have changed.
 pub(crate) fn track_as(
     cluster: &ClusterState,
     served: &ServedKind,
@@ -48,11 +48,11 @@ pub(crate) fn track_as(
         return;
     };
     let schemas = Schemas { own: &served.schema, others: Some(&SameMetadata(webhook)) };
-    // Cannot fail without a conversion.
+    // Without a conversion, tracking cannot fail.
     let _ = managed_fields::track_update_across(schemas, old, new, &writer, reset);
 }
 
-/// Versions of a kind, for writes of metadata, which is the same in all of them.
+/// Versions of a kind, for writes of metadata, which is equal in all versions.
 struct SameMetadata<'a>(&'a WebhookConversion);
 
 impl Versions for SameMetadata<'_> {

@@ -8,7 +8,7 @@
 //! └────────────── written when sent ────────────────────────────────────┘└───────── stored ────────────┘
 //! ```
 //!
-//! A read therefore copies bytes instead of serializing a tree, and an idle object costs its JSON text instead of a
+//! A read therefore copies bytes instead of serializing a tree, and a stored object needs the memory of its JSON text instead of that of a
 //! tree of maps.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl TypeMeta {
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
     tail: Bytes,
-    /// Number of the schema with which the object was written: it has the defaults of that schema.
+    /// Number of the schema with which the object was written and whose defaults it has.
     written_as: u64,
     /// Number of the storage version at the time of the write.
     stored_in: u64,
@@ -50,8 +50,8 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Stores `object` without the three fields above. An object without `metadata` gets an empty one. `written_as` and
-    /// `stored_in` are arbitrary numbers by which the caller recognizes the schema and the storage version.
+    /// Creates the stored form of `object`, without the three fields above. An object without `metadata` gets an empty one. `written_as`
+    /// and `stored_in` are arbitrary numbers, by which the caller recognizes the schema and the storage version.
     pub(crate) fn new(object: &Value, written_as: u64, stored_in: u64) -> Self {
         let empty = Map::new();
         let fields = object.as_object().unwrap_or(&empty);
@@ -79,12 +79,11 @@ impl Document {
     pub(crate) fn from_text(text: Bytes, stored_in: u64) -> Option<Self> {
         let mut whole = b"{\"metadata\":{\"resourceVersion\":\"\"".to_vec();
         whole.extend_from_slice(&text);
-        // Skipped values may be nested arbitrarily deep: skipping does not recurse.
+        // Skipped values may be nested arbitrarily deep, because skipping does not recurse.
         let object: Skimmed = serde_json::from_slice(&whole).ok()?;
         Some(Self {
             tail: text,
-            // Schema numbers are only valid within a process. With 0, a custom object is completed again when it is
-            // read.
+            // Schema numbers are only valid within one process. With 0, a custom object gets its defaults again when it is read.
             written_as: 0,
             stored_in,
             owned: object.metadata.owner_references.is_some_and(|owners| !owners.is_empty()),
@@ -128,12 +127,12 @@ impl Document {
     /// Parses the whole object.
     ///
     /// # Panics
-    /// Never: the text was serialized from a tree.
+    /// Never: the text was serialized from a value.
     pub(crate) fn to_value(&self, kind: &TypeMeta, revision: u64) -> Value {
         let mut text = Vec::with_capacity(self.tail.len() + kind.prefix.len() + 64);
         self.write(&mut text, Some(kind), revision);
-        // Stored objects may nest deeper than the parser's default limit, if only by their managed fields. Their depth
-        // was bounded when the request was read.
+        // Stored objects may be nested deeper than the parser's default limit, for example in their managed fields. Their depth was limited
+        // when the request was read.
         let mut reader = serde_json::Deserializer::from_slice(&text);
         reader.disable_recursion_limit();
         Value::deserialize(&mut reader).expect("a document is JSON, because it was written from a value")
@@ -156,7 +155,7 @@ impl Document {
         self.terminating
     }
 
-    /// Whether both store the same object.
+    /// Whether both documents contain the same object.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.tail == other.tail
     }

@@ -1,4 +1,4 @@
-//! A committed change, and data derived from it that its readers share.
+//! A committed change, with derived data that its readers share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,10 +21,9 @@ pub(crate) struct Event {
     pub(crate) before: Option<Arc<Stored>>,
     /// Object after the commit; `None` if it was deleted.
     pub(crate) after: Option<Arc<Stored>>,
-    /// Encoded watch events, one for each form. A form is a combination of encoding, view and version; more than three
-    /// per table are rare.
+    /// Encoded watch events, one for each form: a combination of encoding, view and version. Tables with more than three forms are rare.
     forms: Mutex<Vec<(u64, Bytes)>>,
-    /// Values that selectors need of `before` and `after`, computed once for all watches.
+    /// Selector values of `before` and `after`, computed once for all watches.
     traits: [OnceLock<Traits>; 2],
     /// Total size of the cached forms of the table's events, in bytes.
     remembered: Arc<AtomicUsize>,
@@ -32,8 +31,8 @@ pub(crate) struct Event {
 
 /// Maximum number of cached forms per event. Further forms are encoded each time.
 const FORMS: usize = 8;
-/// Maximum total size of the cached forms of a table's events, in bytes. The oldest are dropped first, because most
-/// watches read an event as soon as it is committed.
+/// Maximum total size of the cached forms of a table's events, in bytes. The oldest are dropped first, because most watches read an event
+/// right after its commit.
 pub(super) const FORMS_BYTES: usize = 8 << 20;
 
 impl Event {
@@ -50,13 +49,13 @@ impl Event {
         Self { revision, at, key, before, after, forms, traits, remembered }
     }
 
-    /// Returns the bytes that the history keeps alive by this event: both states, and an allowance for derived data.
+    /// Returns the number of bytes that this event keeps in memory: both states, and an allowance for derived data.
     pub(super) fn size(&self) -> usize {
         let size = |stored: &Option<Arc<Stored>>| stored.as_ref().map_or(0, |stored| stored.document.len());
         size(&self.before) + size(&self.after) + 512
     }
 
-    /// Returns the bytes for `form`, encoded once for all watches. `form` identifies everything that `make` depends on.
+    /// Returns the bytes for `form`, which are encoded once for all watches. `form` identifies everything on which `make` depends.
     pub(crate) fn bytes_as(&self, form: u64, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut forms = self.forms.lock();
         if let Some((_, bytes)) = forms.iter().find(|(known, _)| *known == form) {
@@ -70,8 +69,8 @@ impl Event {
         bytes
     }
 
-    /// Calls `ask` with the selector values of a state. `reader` identifies everything that `read` depends on. Only the
-    /// first reader's values are cached, because watches with selectors rarely use several versions of a kind.
+    /// Calls `ask` with the selector values of a state. `reader` identifies everything on which `read` depends. Only the values of the
+    /// first reader are cached, because watches with selectors rarely use several versions of a kind.
     pub(crate) fn with_traits<R>(
         &self,
         state: State,

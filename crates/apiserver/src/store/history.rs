@@ -9,18 +9,18 @@ use tokio::time::{Duration, Instant};
 use super::event::{Event, FORMS_BYTES};
 use super::{Key, Stored};
 
-/// Limits of a table's history. Old events make room for new ones.
+/// Limits of a table's history. The oldest events are dropped first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HistoryLimits {
     /// Maximum number of events.
     pub(crate) events: usize,
     /// Maximum sum of [`Event::size`].
     pub(crate) bytes: usize,
-    /// Maximum age of an event that a new reader can begin before.
+    /// Maximum age of events from which a new reader can begin.
     pub(crate) age: Duration,
 }
 
-/// Default age: etcd-based clusters compact every five minutes.
+/// Default age, as in clusters on etcd, which is compacted every five minutes.
 pub(crate) const HISTORY_AGE: Duration = Duration::from_secs(5 * 60);
 
 impl Default for HistoryLimits {
@@ -40,7 +40,7 @@ pub(super) struct History {
     bytes: usize,
     /// Total size of the cached forms of the events, in bytes.
     forms: Arc<AtomicUsize>,
-    /// First revision with forms that may still be cached.
+    /// First revision whose forms may still be cached.
     fresh: u64,
     /// All events after this revision are available.
     floor: u64,
@@ -55,7 +55,7 @@ impl History {
     /// Returns the oldest revision from which a new reader may begin: all events after it are available and young
     /// enough. Existing readers may continue for as long as the events are available.
     pub(super) fn floor(&self, now: Instant, limits: HistoryLimits) -> u64 {
-        // The last of the old events has the oldest permitted revision: a reader that begins there does not need it.
+        // The last old event has the oldest permitted revision: a reader that begins there does not need the event itself.
         let old = self.events.partition_point(|event| is_old(event, now, limits));
         old.checked_sub(1).and_then(|last| self.events.get(last)).map_or(self.floor, |event| event.revision)
     }
@@ -81,7 +81,7 @@ impl History {
         event
     }
 
-    /// Drops cached forms of old events in favour of new events, which more watches will read.
+    /// Drops cached forms of old events. New events are read by more watches.
     fn forget_old_forms(&mut self) {
         if self.forms.load(Ordering::Relaxed) < FORMS_BYTES / 2 {
             return;
@@ -104,7 +104,7 @@ impl History {
         if revision < self.floor {
             return Err(Expired);
         }
-        // Most readers have seen all but the last event, so try the end before a binary search.
+        // Most readers have seen all events but the last one, so the end is checked before a binary search.
         let newest = self.events.len().saturating_sub(2);
         let first = match self.events.get(newest) {
             Some(event) if event.revision <= revision => {

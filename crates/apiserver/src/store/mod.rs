@@ -1,16 +1,15 @@
-//! State of the server: one revision counter, and for each stored resource an ordered table with a short history.
+//! Objects of the server: one revision counter, and for each stored resource an ordered table with a short history.
 //!
 //! The store is pure: it never waits, reads no clock, and knows neither HTTP nor schemas. Its guarantees:
 //!
 //! - Each successful commit takes the next revision; a failed commit changes nothing.
 //! - A [`Snapshot`] takes constant time and never changes, so that all pages of a list agree.
-//! - Events of a table come in the order of their revisions. A reader that falls behind the history gets [`Expired`], never a
-//!   gap.
+//! - Events of a table have the order of their revisions. A reader that falls behind the history gets [`Expired`], never a gap.
 //!
-//! Bounds: the history of a table holds at most [`HistoryLimits::events`] events, none of which was older than
-//! [`HistoryLimits::age`] at the last commit to the table; [`HistoryLimits::bytes`] bytes of objects that only the history refers
-//! to, estimated generously; and 8 MiB of encoded watch events. Readers use no memory in the store: a reader is the last revision
-//! that it has seen.
+//! Bounds: the history of a table holds at most [`HistoryLimits::events`] events, and none that was older than [`HistoryLimits::age`] at
+//! the last commit to the table. Objects to which only the history refers take at most [`HistoryLimits::bytes`] bytes, estimated
+//! generously; encoded watch events take at most 8 MiB. Readers need no memory in the store: a reader is the last revision that it has
+//! seen.
 
 mod document;
 mod event;
@@ -86,7 +85,7 @@ impl Stored {
         (encoded >> 32 == u64::from(form.get())).then_some(encoded as u32 as usize)
     }
 
-    /// Caches the encoded length in a form, which is an arbitrary number that identifies it to the caller.
+    /// Caches the encoded length in a form. The form is an arbitrary number that the caller chooses.
     pub(crate) fn remember_length(&self, form: NonZeroU32, length: usize) {
         // Lengths above four gigabytes do not fit and are not cached.
         if let Ok(length) = u32::try_from(length) {
@@ -98,7 +97,7 @@ impl Stored {
 /// Objects of a table in a persistent map: clones share the unchanged parts.
 type Objects = OrdMap<Key, Arc<Stored>>;
 
-/// Number of a table. Looking a table up by number is faster than by name, and numbers are never reused.
+/// Number of a table. Looking up a table by its number is faster than by its name. Numbers are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TableId(u64);
 
@@ -136,7 +135,7 @@ impl Snapshot {
         }
     }
 
-    /// Iterates over the objects of a namespace (of all, if empty) in key order, beginning at `start` if given.
+    /// Iterates over the objects of a namespace in the order of their keys, beginning at `start` if given. An empty namespace means all.
     pub(crate) fn range<'a>(
         &'a self,
         namespace: &str,
@@ -153,7 +152,7 @@ impl Snapshot {
     }
 }
 
-/// An earlier state of a table, not yet reconstructed.
+/// An earlier state of a table, which is not reconstructed yet.
 #[derive(Debug)]
 pub(crate) struct Past {
     revision: u64,
@@ -175,8 +174,8 @@ impl Past {
         self.revision
     }
 
-    /// Reconstructs the state by undoing the events since. The cost grows with the number of events, so call it without the
-    /// store's lock.
+    /// Reconstructs the state by undoing the events since then. The cost grows with the number of events, so call this without the store's
+    /// lock.
     pub(crate) fn snapshot(self) -> Snapshot {
         let mut objects = self.objects;
         for event in self.since.iter().rev() {
@@ -196,7 +195,7 @@ pub(crate) enum Change {
     Delete,
 }
 
-/// History of a closed table, for readers that had not read all of it.
+/// History of a closed table, for readers that have not read all of it.
 #[derive(Debug)]
 pub(crate) struct Closed(History);
 
@@ -215,7 +214,7 @@ pub(crate) struct Conflict;
 #[derive(Debug)]
 pub(crate) struct Store<T> {
     revision: u64,
-    /// Oldest revision at which new reads may begin, even if older history is available.
+    /// Oldest revision at which new readers may begin, even if older history is available.
     compacted: u64,
     names: BTreeMap<T, TableId>,
     tables: BTreeMap<TableId, Table>,
@@ -225,7 +224,7 @@ pub(crate) struct Store<T> {
 }
 
 impl<T: Ord + Clone> Store<T> {
-    /// Creates an empty store at revision 1: lists must not show revision 0, which means "any" to clients.
+    /// Creates an empty store at revision 1, because for clients the resource version 0 means "any".
     pub(crate) fn new(limits: HistoryLimits) -> Self {
         Self { revision: 1, compacted: 0, names: BTreeMap::new(), tables: BTreeMap::new(), opened: 0, limits }
     }
@@ -252,7 +251,7 @@ impl<T: Ord + Clone> Store<T> {
         self.revision
     }
 
-    /// Creates the table, unless it exists. Its history begins now: older revisions of it are expired.
+    /// Creates the table, unless it exists. Its history begins now: its older revisions are expired.
     pub(crate) fn open(&mut self, table: &T) -> TableId {
         if let Some(id) = self.id(table) {
             return id;
@@ -289,8 +288,7 @@ impl<T: Ord + Clone> Store<T> {
         Snapshot { revision: self.revision, objects }
     }
 
-    /// Returns the state of the table at `revision`, which must not be in the future. The caller reconstructs it outside the
-    /// lock.
+    /// Returns the state of the table at `revision`, which must not be in the future. The caller reconstructs it without the lock.
     pub(crate) fn past(&self, table: &T, revision: u64, now: Instant) -> Result<Past, Expired> {
         if revision < self.oldest(table, now) {
             return Err(Expired);
@@ -347,8 +345,8 @@ impl<T: Ord + Clone> Store<T> {
 
     /// Applies the change if the object's revision is `expected` (`None`: the object does not exist).
     ///
-    /// Deleting an object that does not exist is a [`Conflict`], whatever was expected. So is any change in a table that is not
-    /// open: nothing is stored where no reader would find it.
+    /// Deleting an object that does not exist is a [`Conflict`], whatever `expected` is. So is any change of a table that is not open,
+    /// because no reader would find the stored object.
     pub(crate) fn commit(
         &mut self,
         table: &T,

@@ -8,7 +8,7 @@ use super::*;
 const TABLE: &str = "things";
 const AGE: Duration = Duration::from_secs(300);
 
-/// Outside a runtime this is the system's time; only one test depends on it.
+/// Outside a runtime, this is the time of the system. Only one test depends on it.
 fn now() -> Instant {
     Instant::now()
 }
@@ -143,7 +143,7 @@ fn a_table_opened_late_has_no_history_before_its_opening() {
 }
 
 #[test]
-fn a_reader_of_a_closed_table_is_not_led_into_its_successor() {
+fn a_reader_of_a_closed_table_does_not_read_a_later_table_of_its_name() {
     let mut store = store(10);
     let before = store.id(&TABLE).unwrap();
     store.close(&TABLE);
@@ -159,7 +159,7 @@ fn event(store: &mut Store<&'static str>) -> Arc<Event> {
 }
 
 #[test]
-fn what_watchers_are_sent_is_made_once_per_form() {
+fn watch_events_are_encoded_once_per_form() {
     let event = event(&mut store(10));
     let made = std::cell::Cell::new(0);
     let send = |form| {
@@ -173,7 +173,7 @@ fn what_watchers_are_sent_is_made_once_per_form() {
 }
 
 #[test]
-fn what_watchers_are_sent_is_remembered_within_a_bound_and_for_the_newest_events() {
+fn encoded_watch_events_are_cached_within_a_bound_for_the_newest_events() {
     let mut store = store(1000);
     let large = Bytes::from(vec![0; 1 << 20]);
     let events: Vec<Arc<Event>> = (0..40)
@@ -198,7 +198,7 @@ fn what_watchers_are_sent_is_remembered_within_a_bound_and_for_the_newest_events
 }
 
 #[test]
-fn what_selectors_ask_is_read_once_per_state_and_anew_for_another_reader() {
+fn selector_values_are_read_once_per_state_and_again_for_another_reader() {
     let mut store = store(10);
     put(&mut store, "a", 0);
     let event = event(&mut store);

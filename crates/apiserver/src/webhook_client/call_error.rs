@@ -1,6 +1,6 @@
-//! Errors of calls.
+//! Errors of webhook calls.
 
-/// A failed call of a webhook. Its text is that of kube-apiserver.
+/// A failed call of a webhook. Its text is kube-apiserver's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
     /// The configuration cannot be used.

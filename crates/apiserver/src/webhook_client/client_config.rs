@@ -1,4 +1,4 @@
-//! Where and how a webhook is reached.
+//! Configuration of a webhook's client: its address and the certificates to trust.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,7 +10,7 @@ use super::sockets::Connections;
 #[derive(Debug)]
 pub(crate) struct ClientConfig {
     target: Target,
-    /// PEM; empty if the configuration has none.
+    /// Certificates as PEM; empty if the configuration has none.
     ca_bundle: Vec<u8>,
     /// URL without a query.
     url: String,
@@ -85,14 +85,14 @@ impl ClientConfig {
         }
     }
 
-    /// Returns the certificates that the webhook's certificate has to be signed by, as PEM; empty if there are none.
+    /// Returns the certificates of which one must have signed the webhook's certificate, as PEM; empty if there are none.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS needs certificates"))]
     pub(super) fn ca_bundle(&self) -> &[u8] {
         &self.ca_bundle
     }
 }
 
-/// Two are equal if they reach the same webhook in the same way.
+/// Equal configurations reach the same webhook in the same way.
 impl PartialEq for ClientConfig {
     fn eq(&self, other: &Self) -> bool {
         self.target == other.target && self.ca_bundle == other.ca_bundle
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_is_that_of_the_service_or_the_given_one_with_a_clean_path() {
+    fn the_url_names_the_service_or_is_the_given_one_with_a_clean_path() {
         for (config, url) in [
             (json!({"url": "https://127.0.0.1:1/"}), "https://127.0.0.1:1/"),
             (json!({"url": "https://hooks.example.com"}), "https://hooks.example.com/"),

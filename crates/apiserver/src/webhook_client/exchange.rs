@@ -1,4 +1,4 @@
-//! Meaning of a response, with the error texts of client-go.
+//! Evaluation of a response, with the error texts of client-go.
 
 use bytes::Bytes;
 use http::{Response, header};
@@ -36,7 +36,7 @@ pub(super) fn body_of(response: Response<Bytes>) -> Result<Bytes, CallError> {
     Ok(body)
 }
 
-/// Returns client-go's message for a response that is not a success: that of a `Status` in its body, or one of its code.
+/// Returns client-go's message for a response that is not a success: the message of a `Status` in its body, or one for its code.
 fn refusal(code: u16, content_type: &str, body: &[u8]) -> String {
     if let Ok(status) = serde_json::from_slice::<Value>(body)
         && status["kind"] == "Status"

@@ -1,8 +1,8 @@
 //! Calls of webhooks: one POST of a JSON document over HTTPS, for admission and for conversion.
 //!
-//! [`ClientConfig`] is what a configuration says about its webhook, with the connections that are kept open to it: they are closed
-//! when the configuration changes, because its `ClientConfig` is dropped. Error texts are those of kube-apiserver, which come
-//! from Go's HTTP client and from client-go.
+//! A [`ClientConfig`] is the configuration of one webhook, with the open connections to it. When the configuration changes, its
+//! `ClientConfig` is dropped, which closes them. Error texts are those of kube-apiserver, which come from Go's HTTP client and from
+//! client-go.
 //!
 //! Unlike kube-apiserver, the client follows no redirects and trusts no roots of the system: a configuration needs a `caBundle`.
 
@@ -29,7 +29,7 @@ pub(crate) use self::review::wrong_type;
 use self::sockets::Sockets;
 pub use self::transport::WebhookTransport;
 
-/// Whether the URL tells the webhook how long the server waits.
+/// Whether the URL contains the timeout of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeoutQuery {
     /// `?timeout=10s`, rounded up to whole seconds.
@@ -50,7 +50,7 @@ impl WebhookClient {
     }
 
     /// POSTs a JSON document and returns the body of the response. `address` is the resolved address of the
-    /// [service](client_config::Target::Service), if `config` names one.
+    /// [service](client_config::Target::Service) if `config` names one.
     ///
     /// Dropping the future closes the connection of the call.
     ///
@@ -100,7 +100,7 @@ impl WebhookClient {
                 exchange::Failure::Exchange(why) => failed(why),
             })
         };
-        // Boxed, so that requests that call no webhook do not carry the state of a connection.
+        // Boxed, so that futures of requests without webhooks do not contain the state of a connection.
         let response = match timeout_at(deadline, Box::pin(answered)).await {
             Ok(response) => response?,
             Err(_elapsed) => return Err(failed("context deadline exceeded".to_owned())),

@@ -1,4 +1,4 @@
-//! Calls of webhooks in a server without TLS: only those that the transport in the process answers.
+//! Calls of webhooks in a build without TLS: only a transport in the process can answer them.
 
 use bytes::Bytes;
 use http::{Request, Response};

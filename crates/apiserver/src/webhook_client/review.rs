@@ -1,4 +1,4 @@
-//! Decoding of the reviews that webhooks answer with, with the errors of kube-apiserver's decoder.
+//! Decoding of reviews from webhooks, with the errors of kube-apiserver's decoder.
 
 use kube_apimachinery::decode;
 use kube_apimachinery::go::{json_type, quote};
@@ -10,7 +10,7 @@ const YAML_LIMIT: usize = 3 << 20;
 /// Versions of a review that the decoder knows.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// Decodes a review of `api_version` and `kind`, in JSON or YAML. A body without a type is one of this type; its type stays empty.
+/// Decodes a review of `api_version` and `kind`, in JSON or YAML. A body without a type is accepted, and its type stays empty.
 ///
 /// # Errors
 /// The text of the decoder's error.
@@ -51,12 +51,12 @@ pub(crate) fn decode(body: &[u8], api_version: &str, kind: &str) -> Result<Value
 /// Parses a body that is not a JSON object.
 fn read_yaml(body: &[u8]) -> Result<decode::Decoded, String> {
     if body.len() > YAML_LIMIT {
-        return Err(format!("a review of {} bytes has to be JSON", body.len()));
+        return Err(format!("a review of {} bytes must be JSON", body.len()));
     }
     yaml::read(body)
 }
 
-/// Returns Go's text for a JSON value of another type than that of its place: `json: cannot unmarshal string into Go <place>`.
+/// Returns Go's text for a JSON value of the wrong type: `json: cannot unmarshal string into Go <place>`.
 pub(crate) fn wrong_type(value: &Value, place: &str) -> String {
     format!("json: cannot unmarshal {} into Go {place}", json_type(value))
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_is_of_the_version_that_was_sent() {
+    fn a_review_must_have_the_version_that_was_sent() {
         check("{}", "{}");
         check("kind: AdmissionReview", r#"{"kind":"AdmissionReview"}"#);
         check(

@@ -2,8 +2,8 @@
 //!
 //! Like kube-apiserver, the client does not offer HTTP/2, so that concurrent calls are spread over the webhook's replicas.
 //!
-//! A connection has no task of its own: each call drives the connection that it uses. A kept connection that its peer has closed
-//! is noticed by the next call, which opens another one.
+//! A connection has no task of its own: each call drives the connection that it uses. If the peer has closed a kept connection, the next
+//! call notices that and opens another one.
 
 use std::error::Error;
 use std::io;
@@ -32,7 +32,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::exchange::Failure;
 use super::{ClientConfig, tls};
 
-/// Maximum size of a response, of which kube-apiserver has none.
+/// Maximum size of a response, in bytes. kube-apiserver has no maximum.
 const RESPONSE_LIMIT: usize = 64 << 20;
 /// Maximum number of connections that are kept open without a call, to all webhooks together.
 const IDLE: usize = 64;
@@ -44,7 +44,7 @@ const ADDRESSES: usize = 8;
 /// Connections to the webhook of one configuration.
 #[derive(Default)]
 pub(super) struct Connections {
-    /// Made by the first call.
+    /// Built by the first call.
     tls: OnceLock<Result<Arc<rustls::ClientConfig>, String>>,
     idle: Mutex<Vec<Idle>>,
 }
@@ -59,12 +59,12 @@ impl std::fmt::Debug for Connections {
 struct Idle {
     connection: Connection,
     since: Instant,
-    /// One of [`IDLE`].
+    /// Permit out of [`IDLE`].
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connections {
-    /// Takes the connection that was used last, and drops those that are too old.
+    /// Takes the connection that was used last, and drops connections that were idle for too long.
     fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock();
         idle.retain(|kept| kept.since.elapsed() < IDLE_TIME);
@@ -94,7 +94,7 @@ impl Default for Sockets {
 }
 
 impl Sockets {
-    /// Sends a request and reads its response. `address` is `host:port` of the connection, if it is not that of the URL.
+    /// Sends a request and reads its response. `address` is the `host:port` of the connection, if it differs from that of the URL.
     ///
     /// Dropping the future closes the connection.
     pub(super) async fn exchange(
@@ -110,7 +110,7 @@ impl Sockets {
             return Err(Failure::Exchange("webhooks are only called over HTTPS".to_owned()));
         }
         let mut request = in_origin_form(request).map_err(Failure::Exchange)?;
-        // At most as many as were kept; each is tried once.
+        // The loop ends: there are no more connections than were kept, and each is tried once.
         while let Some(mut connection) = connections.take() {
             match connection.exchange(request).await {
                 Ok(response) => {
@@ -151,7 +151,7 @@ enum Broken {
 /// An HTTP/1.1 connection.
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
-    /// Reads and writes the socket; has ended when the connection is closed.
+    /// Reads and writes the socket. Ends when the connection is closed.
     driver: Fuse<Pin<Box<dyn Future<Output = ()> + Send>>>,
     peer: String,
 }
@@ -196,7 +196,7 @@ async fn driven<T>(driver: &mut (impl Future<Output = ()> + Unpin), work: impl F
         if let Poll::Ready(done) = work.as_mut().poll(context) {
             return Poll::Ready(done);
         }
-        // Its end fails `work`, which is therefore polled once more.
+        // The end of the driver fails `work`, which is therefore polled once more.
         let _ = driver.poll_unpin(context);
         work.as_mut().poll(context)
     })
@@ -232,7 +232,7 @@ async fn connect(
     let stream: TlsStream<TcpStream> = stream.map_err(|error| text_of_io(&error, &peer, host))?;
     let (sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| text_of_http(&error, &peer))?;
-    // Its error also reaches the request, or the connection was idle.
+    // An error of the driver also reaches the request, or the connection was idle.
     let driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(connection.map(drop));
     Ok(Connection { sender, driver: driver.fuse(), peer })
 }

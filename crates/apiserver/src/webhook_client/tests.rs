@@ -1,4 +1,4 @@
-//! Calls in process. Those over sockets are in `tests/webhooks`.
+//! Calls in process. Calls over sockets are tested in `tests/webhooks`.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! TLS with webhooks: certificates that are trusted, and Go's texts for those that are not.
+//! TLS with webhooks: trusted certificates, and Go's texts for others.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) fn client(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     let trusted: Vec<CertificateDer<'static>> =
         CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
-    // Like Go, of several certificates the malformed ones are left out.
+    // As in Go, malformed certificates among several are skipped.
     roots.add_parsable_certificates(trusted.iter().cloned());
     if roots.is_empty() && !bundle.is_empty() {
         return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
@@ -45,10 +45,10 @@ pub(super) fn client(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// Accepts certificates that one of the bundle signed, and those in the bundle themselves.
+/// Accepts certificates that are in the bundle, or that a certificate of the bundle has signed.
 ///
-/// As in Go, a self-signed certificate of a webhook may be its own authority, which webpki refuses if it is marked as one. The
-/// period of validity of such a certificate is not checked.
+/// As in Go, a self-signed certificate of a webhook may be its own authority. webpki refuses such a certificate if it is marked as an
+/// authority, so it is compared with the bundle; its period of validity is not checked then.
 #[derive(Debug)]
 struct Verifier {
     chains: Arc<WebPkiServerVerifier>,
@@ -107,7 +107,7 @@ pub(super) fn text_of(error: &Error, host: &str) -> String {
             format!("tls: failed to verify certificate: x509: {}", text_of_certificate(why, host))
         }
         Error::AlertReceived(alert) => format!("remote error: tls: {}", text_of_alert(*alert)),
-        // The most frequent peer without TLS is an HTTP server.
+        // A peer without TLS is most often an HTTP server.
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "http: server gave HTTP response to HTTPS client".to_owned()
         }
@@ -128,7 +128,7 @@ fn text_of_certificate(error: &CertificateError, host: &str) -> String {
         )
     };
     match error {
-        // The second is that of an authority of the same name, which Go then mentions.
+        // A bad signature means that the bundle has an authority of the same name, which Go then mentions.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "certificate signed by unknown authority".to_owned()
         }
@@ -146,8 +146,8 @@ fn text_of_certificate(error: &CertificateError, host: &str) -> String {
     }
 }
 
-/// Returns Go's text for a certificate of other names than `host`. `presented` are names as rustls prints them:
-/// `DnsName("a.example")`, `IpAddress(127.0.0.1)`.
+/// Returns Go's text for a certificate with other names than `host`. `presented` are names as rustls prints them: `DnsName("a.example")`,
+/// `IpAddress(127.0.0.1)`.
 fn other_names(presented: &[String], host: &str) -> String {
     let of_kind = |kind: &str| -> Vec<String> {
         let inner = |name: &String| {

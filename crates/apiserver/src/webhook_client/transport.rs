@@ -35,8 +35,8 @@ use http::{Request, Response};
 /// let options = Options::default().webhook_transport(Arc::new(Unavailable));
 /// ```
 pub trait WebhookTransport: fmt::Debug + Send + Sync {
-    /// Answers a POST; `None` sends it over a socket. The URI is absolute: `https://<service>.<namespace>.svc:443/path` for a
-    /// webhook behind a service. The answer is dropped when the timeout of the webhook has passed.
+    /// Answers a POST; with `None` it is sent over a socket. The URI is absolute: for a webhook behind a service
+    /// `https://<service>.<namespace>.svc:443/path`. When the timeout of the webhook has passed, the future is dropped.
     ///
     /// The future fails with the reason why there is no response, such as `EOF`.
     fn call(&self, request: &Request<Bytes>) -> Option<BoxFuture<'static, Result<Response<Bytes>, String>>>;

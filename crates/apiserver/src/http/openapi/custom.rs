@@ -1,8 +1,8 @@
 //! Published schemas of custom kinds: the schemas of their definitions, plus the fields that every object has.
 //!
-//! Rules and texts follow `pkg/controller/openapi` in k8s.io/apiextensions-apiserver. OpenAPI v2 cannot express everything
-//! that a schema may contain. A construct that it cannot express is removed together with its context, because kubectl
-//! would otherwise refuse objects that the server accepts.
+//! Rules and texts follow `pkg/controller/openapi` in k8s.io/apiextensions-apiserver. OpenAPI v2 cannot express everything that a schema
+//! may contain. A construct that it cannot express is removed together with its context; otherwise kubectl would refuse objects that the
+//! server accepts.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ pub(super) fn object(custom: &Published<'_>, schema: &Value, version: Version) -
     let mut published = schema.clone();
     if version == Version::V2 {
         if preserves_unknown(schema) {
-            // Publish nothing else: kubectl takes a schema with properties to allow no others.
+            // The schema has no properties, because kubectl would refuse all other fields.
             published = json!({ "type": "object" });
         } else {
             restrict(&mut published);
@@ -43,7 +43,7 @@ pub(super) fn object(custom: &Published<'_>, schema: &Value, version: Version) -
     published
 }
 
-/// OpenAPI version that a schema is published for.
+/// OpenAPI version for which a schema is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V3,
@@ -92,8 +92,8 @@ fn selectable(custom: &Published<'_>) -> Option<(String, Value)> {
     (!fields.is_empty()).then(|| ("x-kubernetes-selectable-fields".to_owned(), Value::Array(fields)))
 }
 
-/// Calls `change` for each schema of a tree that describes a value of its own, the root first. Subschemas of `allOf`,
-/// `anyOf`, `oneOf` and `not` describe the value of the surrounding schema and are not visited.
+/// Calls `change` for each schema in a tree that describes a value of its own, the root first. Subschemas of `allOf`, `anyOf`, `oneOf` and
+/// `not` describe the value of the schema around them and are skipped.
 fn each_schema(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     let Some(fields) = schema.as_object_mut() else {
         return;
@@ -109,7 +109,7 @@ fn each_schema(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     }
 }
 
-/// Adds `anyOf` integer and string to an int-or-string that does not have it.
+/// Adds `anyOf` integer and string to an int-or-string that lacks it.
 fn unfold(schema: &mut Map<String, Value>) {
     let types = json!([{ "type": "integer" }, { "type": "string" }]);
     let first = schema.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"));
@@ -117,7 +117,7 @@ fn unfold(schema: &mut Map<String, Value>) {
     if schema.get("x-kubernetes-int-or-string") != Some(&json!(true)) || is_said {
         return;
     }
-    // An `anyOf` of the definition stays; `allOf` requires both.
+    // An `anyOf` of the definition is kept; `allOf` requires both.
     if schema.contains_key("anyOf") {
         let all = schema.entry("allOf").or_insert_with(|| json!([]));
         if let Some(all) = all.as_array_mut() {
@@ -154,7 +154,7 @@ fn embed(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Removes the constructs that v2 cannot express, and those that kubectl would misread without them.
+/// Removes the constructs that v2 cannot express, and those that kubectl would then misread.
 fn restrict(schema: &mut Value) {
     each_schema(schema, &|schema| {
         for junction in ["allOf", "anyOf", "oneOf", "not"] {

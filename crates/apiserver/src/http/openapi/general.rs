@@ -1,4 +1,4 @@
-//! Documents that describe no resource: `api`, `apis`, `apis/apps`, `version`.
+//! Documents without resources: `api`, `apis`, `apis/apps`, `version`.
 
 use serde_json::{Map, Value, json};
 

@@ -1,10 +1,10 @@
-//! OpenAPI documents: the objects that clients may send, and the requests they may make. Version 3 has one document per
-//! group version; version 2 is a single document, converted from those of version 3.
+//! OpenAPI documents: the objects that clients may send, and the requests that they may make. Version 3 has one document for each group
+//! version. Version 2 is a single document, converted from the documents of version 3.
 //!
-//! Paths are generated from the served resources; schemas come from the data files or from CustomResourceDefinitions.
-//! kubectl reads two parts: the PATCH operation of a kind (whether it supports `fieldValidation`, and the patch types),
-//! and the schema with the kind's `x-kubernetes-group-version-kind`, for `explain`. Documents are generated on request.
-//! Clients cache them by a hash of the inputs, so that the index does not need the documents.
+//! Paths are generated from the served resources; schemas come from the data files or from CustomResourceDefinitions. kubectl reads two
+//! parts: the PATCH operation of a kind (its patch types, and whether it supports `fieldValidation`), and the schema with the kind's
+//! `x-kubernetes-group-version-kind`, for `explain`. Documents are generated on request. Clients cache them by a hash of the inputs, so
+//! that the index does not need the documents.
 
 mod custom;
 mod general;
@@ -29,14 +29,13 @@ pub(crate) struct Published<'a> {
 }
 
 impl Published<'_> {
-    /// Returns the path of the document that contains it: `api/v1`, `apis/apps/v1`.
+    /// Returns the path of the document that contains the resource, such as `api/v1` or `apis/apps/v1`.
     fn path(&self) -> String {
         let prefix = if self.resource.group.is_empty() { "api" } else { "apis" };
         format!("{prefix}/{}", self.resource.api_version())
     }
 
-    /// Returns the name of its schema: `io.k8s.api.core.v1.Pod`, or with the group reversed, such as
-    /// `com.example.v1.Widget`.
+    /// Returns the name of the resource's schema, such as `io.k8s.api.core.v1.Pod`. Custom groups are reversed: `com.example.v1.Widget`.
     fn schema_name(&self) -> String {
         let resource = self.resource;
         match schemas::builtin_name(&resource.api_version(), &resource.kind) {
@@ -103,7 +102,7 @@ pub(crate) fn hash(published: &[Published<'_>], path: &str) -> Option<String> {
     if input.is_empty() {
         return None;
     }
-    // Another version of this server may describe the same resources differently.
+    // Another version of this server may describe resources differently.
     input.push_str(env!("CARGO_PKG_VERSION"));
     Some(discovery::etag(input.as_bytes()))
 }
@@ -150,7 +149,7 @@ fn wrapped(paths: Map<String, Value>, schemas: Map<String, Value>) -> Value {
         "info": { "title": "Kubernetes", "version": "1.36" },
         "components": { "securitySchemes": { "BearerToken": bearer } },
     });
-    // Assigned here, because `json!` would copy the values.
+    // Assigned separately, because `json!` would copy the values.
     document["paths"] = Value::Object(paths);
     document["components"]["schemas"] = Value::Object(schemas);
     document

@@ -6,7 +6,7 @@ use super::{meta, reference, schemas};
 use crate::http::discovery;
 use crate::kind::resource::{Resource, Subresource};
 
-/// Query parameters with other values than strings.
+/// Query parameters whose values are not strings.
 const TYPED: [(&str, &str); 14] = [
     ("allowWatchBookmarks", "boolean"),
     ("force", "boolean"),
@@ -145,7 +145,7 @@ struct Describe<'a> {
     api: Api,
 }
 
-/// An operation with parameters that have not yet been split into its own and those of its path.
+/// An operation whose parameters are not divided yet into its own and those of its path.
 struct Operation {
     value: Value,
     parameters: Vec<&'static str>,
@@ -311,13 +311,13 @@ impl Describe<'_> {
         let in_path = ["name", "namespace", "path"].into_iter();
         let in_path = in_path.filter(|name| path.contains(&format!("{{{name}}}"))).map(in_path_parameter);
         let mut parameters: Vec<Value> = in_path.chain(parameters.iter().map(|name| query(name))).collect();
-        // Stable: `path` is a part of the path before it is a parameter of the query.
+        // The sort is stable: the parameter `path` of a path comes before the one of the query.
         parameters.sort_by_cached_key(|parameter| parameter["name"].to_string());
         item.insert("parameters".to_owned(), Value::Array(parameters));
         Value::Object(item)
     }
 
-    /// Builds an operation that objects and subresources have in common.
+    /// Builds an operation that both objects and subresources support.
     fn of_verb(&self, verb: &str, suffix: &str, object: &Value) -> Option<(&'static str, Operation)> {
         Some(match verb {
             "get" => {

@@ -1,5 +1,4 @@
-//! Schemas of a document: those that its paths refer to, and transitively the schemas that these refer
-//! to.
+//! Schemas of a document: those to which its paths refer, and those to which these schemas refer in turn.
 
 use kube_apimachinery::go_struct;
 use kube_apimachinery::schema;
@@ -56,7 +55,7 @@ pub(super) fn of_custom(described: &[Published<'_>], version: Version) -> Map<St
     schemas
 }
 
-/// Adds the recorded schemas with these names, and transitively those that they refer to.
+/// Adds the recorded schemas with these names, and those to which they refer directly or indirectly.
 pub(super) fn add_builtin(mut wanted: Vec<String>, schemas: &mut Map<String, Value>) {
     while let Some(name) = wanted.pop() {
         if schemas.contains_key(&name) {

@@ -1,4 +1,4 @@
-//! OpenAPI v2 (`/openapi/v2`): one document for everything, converted from the documents of version 3.
+//! OpenAPI v2 (`/openapi/v2`): one document for all groups, converted from the documents of version 3.
 //!
 //! kubectl before 1.28 uses it to validate objects, and every kubectl to compute three-way patches of custom objects. The
 //! differences between the versions follow kube-openapi: bodies and types are in other places, parameters that many operations
@@ -33,7 +33,7 @@ pub(crate) struct Swagger {
     paths: Map<String, Value>,
     definitions: Map<String, Value>,
     parameters: Map<String, Value>,
-    /// Builtin schemas to add.
+    /// Names of builtin schemas that are still to be added.
     wanted: BTreeSet<String>,
     /// For each schema of [`schemas::PER_GROUP`], one resource of each group version that refers to it.
     users: BTreeMap<String, Vec<Resource>>,
@@ -82,7 +82,7 @@ impl Swagger {
                 "type": "apiKey",
             } },
         });
-        // Assigned here, because `json!` would copy the values.
+        // Assigned separately, because `json!` would copy the values.
         document["paths"] = Value::Object(self.paths);
         document["definitions"] = Value::Object(self.definitions);
         document["parameters"] = Value::Object(self.parameters);
@@ -110,7 +110,7 @@ impl Swagger {
         let body = operation.get("requestBody");
         let consumes = match body.and_then(|body| body.get("content")) {
             Some(content) => media_types(content),
-            // Operations on resources list the types of a body that they do not have; other operations repeat `produces`.
+            // Operations on resources list body types although they have no body; other operations repeat `produces`.
             None if operation.get("x-kubernetes-action").is_none() => produces.clone(),
             None if operation["x-kubernetes-action"] == "connect" => produces.clone(),
             None if produces.contains(&"application/vnd.kubernetes.protobuf".to_owned()) => {
@@ -139,8 +139,8 @@ impl Swagger {
         converted
     }
 
-    /// Stores a parameter among the shared ones and returns a reference to it. Parameters of a single kind, and those that
-    /// older versions of kubectl look up by name, are returned as they are.
+    /// Stores a parameter among the shared ones and returns a reference to it. Parameters of a single kind, and those that older versions
+    /// of kubectl look up by name, are returned unchanged.
     fn shared(&mut self, parameter: Value) -> Value {
         let name = parameter["name"].as_str().unwrap_or_default();
         let is_body_of_a_kind = parameter["in"] == "body"
@@ -200,7 +200,7 @@ fn response(answer: &Value) -> Value {
     converted
 }
 
-/// Returns the schema of a content, which is equal for all its media types.
+/// Returns the schema of a content, which is equal for all media types.
 fn any_schema(content: &Value) -> Option<&Value> {
     content["content"].as_object()?.values().next()?.get("schema")
 }

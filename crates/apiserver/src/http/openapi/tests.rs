@@ -106,7 +106,7 @@ fn a_document_holds_every_schema_it_refers_to() {
 }
 
 #[test]
-fn kubectl_finds_what_it_asks_for_in_the_patch_of_a_kind() {
+fn the_patch_of_a_kind_has_the_parts_that_kubectl_reads() {
     let document = builtin_document("apis/apps/v1");
     let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
     assert_eq!(
@@ -182,7 +182,7 @@ fn the_hash_changes_with_the_schema_and_only_then() {
 }
 
 #[test]
-fn what_describes_no_resource_has_documents_too() {
+fn paths_without_resources_have_documents_too() {
     let resources = builtin_resources();
     let published: Vec<Published<'_>> =
         resources.iter().map(|resource| Published { resource, schema: None }).collect();
@@ -224,7 +224,7 @@ fn shown(spec: &Value) -> (Value, Value) {
 }
 
 #[test]
-fn version_2_says_less_of_a_custom_kind() {
+fn version_2_omits_parts_of_a_custom_kind() {
     let integer_or_string = json!([{"type": "integer"}, {"type": "string"}]);
     for (spec, v3, v2) in [
         (
@@ -284,7 +284,7 @@ fn an_embedded_object_is_published_with_the_fields_of_every_object() {
 }
 
 #[test]
-fn version_2_has_all_in_one_document() {
+fn version_2_is_a_single_document() {
     let resources = builtin_resources();
     let published: Vec<Published<'_>> =
         resources.iter().map(|resource| Published { resource, schema: None }).collect();
@@ -330,7 +330,7 @@ fn version_2_has_all_in_one_document() {
 }
 
 #[test]
-fn version_2_shares_parameters_except_those_that_kubectl_looks_for() {
+fn version_2_shares_parameters_except_those_that_kubectl_looks_up() {
     let resources = builtin_resources();
     let published: Vec<Published<'_>> =
         resources.iter().map(|resource| Published { resource, schema: None }).collect();

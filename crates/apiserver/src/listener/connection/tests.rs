@@ -14,8 +14,8 @@ use crate::Options;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Connects a client whose responses may be `window` bytes ahead of its reads. The tasks end with the
-/// set.
+/// Connects a client with a flow control window of `window` bytes, by which responses may be ahead of its reads. The tasks end when `tasks`
+/// is dropped.
 async fn connect(server: &ApiServer, window: u32, tasks: &mut JoinSet<()>) -> SendRequest<Full<Bytes>> {
     let (near, far) = tokio::io::duplex(64 << 10);
     let service = server.service();

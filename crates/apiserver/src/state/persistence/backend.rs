@@ -6,8 +6,8 @@ use std::ops::Bound;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-/// A file with writes that reach the operating system at once, and the disk only with `fsync`. Writes that reached the
-/// operating system survive the process.
+/// A file whose writes reach the operating system at once, but the disk only with `fsync`. Writes that have reached the operating system
+/// survive the process.
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) file: FileBackend,

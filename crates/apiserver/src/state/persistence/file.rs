@@ -24,10 +24,10 @@ const CURRENT_FORMAT: u64 = 1;
 const REVISION: &str = "revision";
 /// First bytes of every redb file.
 const MAGIC: &[u8] = b"redb";
-/// Page cache in bytes. Small, because it only serves writes: reads use the store.
+/// Size of the page cache, in bytes. It is small because it only serves writes: reads use the store.
 const CACHE: usize = 8 << 20;
 
-/// Reason why a data file cannot be used. The file is left as it was.
+/// Reason why a data file cannot be used. The file is unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DataFileError {
@@ -78,7 +78,7 @@ pub enum DataFileError {
 pub(super) struct Database {
     path: PathBuf,
     fsync: bool,
-    /// `None` after a failure: the database must be reopened then.
+    /// The open database; `None` after a failure, after which it must be reopened.
     open: Option<redb::Database>,
 }
 
@@ -95,7 +95,7 @@ impl Database {
     /// # Errors
     /// After an error the file contains all of the changes or none. The next call reopens the file.
     pub(super) fn save(&mut self, changes: &Changes, revision: u64) -> Result<(), DataFileError> {
-        // Taken out, so that every return with an error leaves `None`.
+        // Taken out, so that each return with an error leaves `None`.
         let database = match self.open.take() {
             Some(database) => database,
             None => open(&self.path, self.fsync)?,
@@ -121,7 +121,7 @@ fn save(database: &redb::Database, changes: &Changes, revision: u64) -> Result<(
                 None => objects.remove(name)?,
             };
         }
-        // In the same transaction, so that the revision always fits the objects.
+        // Written in the same transaction, so that the revision always matches the objects.
         let mut numbers = transaction.open_table(NUMBERS)?;
         numbers.insert(FORMAT, CURRENT_FORMAT)?;
         numbers.insert(REVISION, revision)?;
@@ -143,7 +143,7 @@ fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
         return Err(DataFileError::Foreign(path.to_owned()));
     }
     if is_new && fsync {
-        // The name of a new file is stored in its folder, which must be synced too.
+        // The name of a new file is stored in its folder, so the folder must be synced too.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)?;
     }
@@ -157,8 +157,7 @@ fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
     })
 }
 
-/// Whether a file may be opened as a database. Opening writes to it, so other files must be recognized
-/// before.
+/// Whether a file may be opened as a database. Opening writes to a file, so foreign files must be recognized before.
 fn is_empty_or_ours(file: &mut File) -> io::Result<bool> {
     let mut start = Vec::new();
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut start)?;
@@ -169,11 +168,11 @@ fn read(path: &Path, database: &redb::Database) -> Result<Contents, DataFileErro
     let damaged = |problem: redb::Error| damaged(path, problem);
     let transaction = database.begin_read().map_err(|error| damaged(error.into()))?;
     let mut tables = transaction.list_tables().map_err(|error| damaged(error.into()))?.peekable();
-    // A new file, or a server was killed before its first commit.
+    // The file is new, or a server was killed before its first commit.
     if tables.peek().is_none() {
         return Ok(Contents::default());
     }
-    // A database of another program.
+    // This is a database of another program.
     if !tables.any(|table| table.name() == NUMBERS.name()) {
         return Err(DataFileError::Foreign(path.to_owned()));
     }

@@ -1,10 +1,9 @@
 //! Persistence: commits are written to a file before any client sees them.
 //!
-//! The store stays in memory and does not know about persistence. Each commit is passed to a [`Journal`] under the store's
-//! lock, and so in order. The journal's thread writes everything since its last transaction in the next one, so that many
-//! writers share a transaction. Responses and events wait until their revision is in the file. A client therefore never
-//! sees a change that a killed process would lose, and a restarted server continues at the last revision that a client can
-//! have seen.
+//! The store stays in memory and does not know about persistence. Each commit is passed to a [`Journal`] under the store's lock, and
+//! therefore in order. The journal's thread writes all commits since its last transaction in the next one, so that many writers share a
+//! transaction. Responses and events wait until their revision is in the file. Therefore no client sees a change that a killed process
+//! would lose, and a restarted server continues at a revision that is at least the last one that a client has seen.
 //!
 //! The file holds the current objects, not their history: after a restart, watches and lists of older revisions are
 //! answered with 410.
@@ -89,7 +88,7 @@ struct Queue {
     changes: Changes,
     /// Revision of the last change that was ever queued.
     revision: u64,
-    /// A request wants another attempt after a failure.
+    /// Whether a request wants another attempt after a failure.
     again: bool,
     closing: bool,
 }
@@ -108,7 +107,7 @@ impl Journal {
     /// Opens or creates the file and starts the writing thread.
     ///
     /// # Errors
-    /// [`DataFileError`] names the file and the remedy; the file is unchanged.
+    /// [`DataFileError`] names the file and the cure; the file is unchanged.
     pub(crate) fn open(file: &DataFile) -> Result<(Self, Contents), DataFileError> {
         let (database, contents) = Database::open(&file.path, file.fsync)?;
         let revision = contents.revision.unwrap_or_default();
@@ -130,7 +129,7 @@ impl Journal {
         let mut queue = self.shared.queue.lock();
         queue.changes.insert((storage.clone(), key.clone()), stored);
         queue.revision = revision;
-        // Unlocked first, so that the woken thread does not have to wait for the lock.
+        // Unlocked first, so that the woken thread need not wait for the lock.
         drop(queue);
         self.shared.work.notify_one();
     }
@@ -140,12 +139,12 @@ impl Journal {
     /// # Errors
     /// 500 with the name of the file, if it cannot be written.
     pub(crate) async fn kept(&self, revision: u64) -> Result<(), ApiError> {
-        // Do not wait for revisions that have not been committed yet.
+        // Revisions that are not committed yet are not waited for.
         let wanted = revision.min(self.shared.queue.lock().revision);
         self.wait(|progress| progress.kept >= wanted).await
     }
 
-    /// Retries if the last attempt failed, so that a write is refused early if it could not be persisted.
+    /// Makes another attempt if the last one failed, so that a write that could not be persisted is refused early.
     ///
     /// # Errors
     /// 500 with the name of the file, if the attempt fails too.
@@ -160,12 +159,12 @@ impl Journal {
 
     async fn wait(&self, is_done: impl Fn(&Progress) -> bool) -> Result<(), ApiError> {
         let mut progress = self.shared.progress.subscribe();
-        // Before the request for another attempt, so that its result is noticed.
+        // Read before another attempt is requested, so that its result is noticed.
         let before = progress.borrow_and_update().clone();
         if is_done(&before) {
             return Ok(());
         }
-        // After a failure the thread sleeps until a request asks for another attempt.
+        // After a failure the thread sleeps until a request wants another attempt.
         if before.failure.is_some() {
             self.shared.queue.lock().again = true;
             self.shared.work.notify_one();
@@ -179,7 +178,7 @@ impl Journal {
                 return Ok(());
             }
             if let Some(failure) = &now.failure
-                // An earlier failure may still be visible: only attempts since then count.
+                // An earlier failure may still be visible, so only later attempts count.
                 && now.attempts > before.attempts
             {
                 return Err(ApiError::internal(failure.as_ref()));
@@ -221,7 +220,7 @@ impl Shared {
                     }
                 });
                 match outcome {
-                    // After a failure the changes stay, and the next round adds newer ones.
+                    // After a failure the changes are kept, and the next round adds newer ones.
                     Ok(()) => changes.clear(),
                     Err(failure) => {
                         tracing::error!(%failure, "cannot write commits to the data file; the next request retries");

@@ -25,7 +25,7 @@ fn contents(file: &DataFile) -> (Option<u64>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_there_when_the_file_is_opened_again() {
+async fn commits_that_were_kept_are_in_the_reopened_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = DataFile::new(folder.path().join("data")).fsync(true);
     assert_eq!(contents(&file), (None, vec![]));
@@ -35,14 +35,14 @@ async fn what_is_kept_is_there_when_the_file_is_opened_again() {
     }
     journal.record(&maps(), &Key::from_text("n/b"), 5, None);
     journal.kept(5).await.unwrap();
-    // A revision that is still to come is not waited for.
+    // Revisions that are not committed yet are not waited for.
     journal.kept(99).await.unwrap();
     drop(journal);
     assert_eq!(contents(&file), (Some(5), vec!["configmaps n/a@4".to_owned()]));
 }
 
 #[test]
-fn closing_writes_what_nobody_waited_for() {
+fn closing_writes_all_recorded_commits() {
     let folder = tempfile::tempdir().unwrap();
     let file = DataFile::new(folder.path().join("data"));
     let (journal, _) = Journal::open(&file).unwrap();
@@ -75,7 +75,7 @@ fn a_file_in_use_is_refused() {
 }
 
 #[test]
-fn a_file_of_others_is_refused_and_left_as_it_was() {
+fn a_foreign_file_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "re").unwrap();
@@ -85,7 +85,7 @@ fn a_file_of_others_is_refused_and_left_as_it_was() {
         assert!(matches!(error, DataFileError::Foreign(_)), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
-    // A database, but with foreign tables.
+    // The file is a database, but with foreign tables.
     std::fs::remove_file(&path).unwrap();
     let other = redb::Database::create(&path).unwrap();
     let transaction = other.begin_write().unwrap();
@@ -110,7 +110,7 @@ fn a_damaged_file_is_refused() {
     damaged.write_all(&[0xff; 300]).unwrap();
     let error = Journal::open(&file).map(|_| ()).unwrap_err();
     assert!(matches!(error, DataFileError::Damaged { .. }), "{error}");
-    // Truncated, as by a damaged disk.
+    // The file is truncated, as on a damaged disk.
     let whole = std::fs::read(file.path()).unwrap();
     std::fs::write(file.path(), &whole[..100]).unwrap();
     assert!(Journal::open(&file).is_err());

@@ -1,8 +1,8 @@
 //! OpenAPI documents as protobuf messages of the gnostic library, with which Go clients read them.
 //!
-//! gnostic's messages mirror the JSON documents member by member, so tables of field numbers describe the whole conversion:
-//! see [`v2`] and [`v3`]. The bytes equal Go's: fields are written in the order of their numbers, and zero values are
-//! omitted. Members without a field in the message, such as `nullable` in version 2, are omitted too.
+//! gnostic's messages mirror the JSON documents member by member, so tables of field numbers describe the whole conversion (see [`v2`] and
+//! [`v3`]). The bytes equal Go's: fields are written in the order of their numbers, and zero values are omitted. Members for which the
+//! message has no field, such as `nullable` in version 2, are omitted too.
 
 mod v2;
 mod v3;
@@ -56,7 +56,7 @@ enum Form {
     Map(u64, &'static Form),
     /// Like [`Map`](Self::Map), but the named member comes first, in a field of its own.
     MapBut(u64, &'static str, &'static Form, u64, &'static Form),
-    /// Chosen by the value.
+    /// The form depends on the value.
     Choice(fn(&Value) -> &'static Form),
 }
 
