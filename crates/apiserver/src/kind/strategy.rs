@@ -60,7 +60,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (served, object);
     }
 
-    /// Whether [`allocate`](Self::allocate) does anything.
+    /// Whether the kind needs [`allocate`](Self::allocate).
     fn allocates(&self, served: &ServedKind) -> bool {
         let _ = served;
         false
