@@ -24,7 +24,7 @@ use crate::controllers::event_ttl::EVENT_TTL;
 use crate::faults::{Faults, Injector};
 use crate::http::{ApiService, BodyLimit, Core, Server};
 use crate::kinds::builtin;
-use crate::kinds::builtin::service_pool::ServiceRange;
+use crate::kinds::builtin::service::pool::ServiceRange;
 use crate::listener::{ListenError, ListenOptions, Listener};
 use crate::state::clock::Clock;
 #[cfg(feature = "persistence")]

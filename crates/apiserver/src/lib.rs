@@ -203,7 +203,7 @@ pub use api::authentication::{
 pub use api::authorization::{AuthorizationMode, UnknownAuthorizationMode};
 pub use api_server::{ApiServer, Options, Profile, Switch};
 pub use http::{ApiService, GIT_VERSION};
-pub use kinds::builtin::service_pool::ServiceRange;
+pub use kinds::builtin::service::pool::ServiceRange;
 pub use kube_clock::Epoch;
 #[cfg(feature = "tls")]
 pub use listener::{CannotGenerate, GeneratedCertificate, InvalidServingCertificate, ServingCertificate};

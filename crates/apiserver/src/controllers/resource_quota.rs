@@ -19,8 +19,8 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
-use crate::kinds::builtin::amounts::Amounts;
-use crate::kinds::builtin::quota::{Counter, Quota};
+use crate::kinds::builtin::resource_quota::{Counter, Quota};
+use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::state::{ClusterState, Turns, writer};
 use crate::store::{Change, Event, Expired, Key, Snapshot, Store, Stored};
 

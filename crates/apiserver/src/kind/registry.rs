@@ -135,11 +135,7 @@ impl ServedKind {
 
     /// Whether the stored text is also that of this version, decided without parsing it.
     pub(crate) fn reads_as_stored(&self, stored: &Stored) -> bool {
-        if self.is_custom() {
-            stored.document.written_as() == self.id
-        } else {
-            self.resource.conversion.is_none()
-        }
+        if self.is_custom() { stored.document.written_as() == self.id } else { !self.resource.is_converted }
     }
 
     /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost. If a webhook
@@ -154,7 +150,7 @@ impl ServedKind {
             // Every version sets its defaults when it reads the object.
             return Document::new(&object, 0, self.storage_version());
         }
-        if self.is_custom() || self.resource.conversion.is_none() {
+        if self.is_custom() || !self.resource.is_converted {
             return Document::new(object, self.id, self.storage_version());
         }
         let mut object = object.clone();

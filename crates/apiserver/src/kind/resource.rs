@@ -39,8 +39,8 @@ pub(crate) struct Resource {
     pub(crate) rules: Rules,
     /// Action of a POST to the collection, if it does not store an object.
     pub(crate) action: Option<PostAction>,
-    /// Conversion between this version and the stored one; `None` if they are equal.
-    pub(crate) conversion: Option<Conversion>,
+    /// Whether objects of a builtin kind are stored in another version, to which the kind's strategy converts them.
+    pub(crate) is_converted: bool,
 }
 
 impl Resource {
@@ -115,15 +115,6 @@ pub(crate) enum PostAction {
     ReviewOwnAccess,
     /// Returns the rules of the user of the request (SelfSubjectRulesReview).
     ReviewRules,
-}
-
-/// Conversion of builtin kinds that are served in a version other than the stored one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Conversion {
-    /// Events of `events.k8s.io`, stored as those of the core group.
-    Event,
-    /// Autoscalers of `autoscaling/v1`, stored as those of `v2`.
-    Autoscaler,
 }
 
 /// Rules in which kinds differ.

@@ -6,7 +6,7 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
-use super::builtin::PLAIN;
+use super::builtin::Plain;
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kind::{Strategy, WriteContext};
@@ -29,17 +29,17 @@ pub(crate) struct Namespace;
 
 impl Strategy for Namespace {
     fn default(&self, served: &ServedKind, namespace: &mut Value) {
-        PLAIN.default(served, namespace);
+        Plain.default(served, namespace);
         default(namespace);
     }
 
     fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, namespace: &mut Value) {
-        PLAIN.prepare_create(served, context, namespace);
+        Plain.prepare_create(served, context, namespace);
         prepare_create(namespace);
     }
 
     fn prepare_storage(&self, served: &ServedKind, namespace: &mut Value) {
-        PLAIN.prepare_storage(served, namespace);
+        Plain.prepare_storage(served, namespace);
     }
 
     fn prepare_update(
@@ -50,12 +50,12 @@ impl Strategy for Namespace {
         new: &mut Value,
         subresource: &str,
     ) {
-        PLAIN.prepare_update(served, context, old, new, subresource);
+        Plain.prepare_update(served, context, old, new, subresource);
         prepare_update(old, new, subresource);
     }
 
     fn validate_create(&self, served: &ServedKind, namespace: &Value) -> Vec<FieldError> {
-        PLAIN.validate_create(served, namespace)
+        Plain.validate_create(served, namespace)
     }
 
     fn validate_update(
@@ -68,7 +68,7 @@ impl Strategy for Namespace {
         if subresource == "finalize" {
             validate_finalizers(new)
         } else {
-            PLAIN.validate_update(served, old, new, subresource)
+            Plain.validate_update(served, old, new, subresource)
         }
     }
 
@@ -79,7 +79,7 @@ impl Strategy for Namespace {
         old: Option<&Value>,
         subresource: &str,
     ) -> Vec<String> {
-        PLAIN.warnings(served, namespace, old, subresource)
+        Plain.warnings(served, namespace, old, subresource)
     }
 
     fn admit_delete(&self, name: &str) -> Result<(), ApiError> {

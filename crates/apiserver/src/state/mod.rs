@@ -432,7 +432,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kinds::builtin::service_pool::ServiceRange;
+    use crate::kinds::builtin::service::pool::ServiceRange;
     use crate::store::HistoryLimits;
     use crate::testing;
 

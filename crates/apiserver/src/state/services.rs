@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{ClusterState, CommitObserver};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
-use crate::kinds::builtin::service_pool::{ServicePool, ServiceRange, Taken};
+use crate::kinds::builtin::service::pool::{ServicePool, ServiceRange, Taken};
 use crate::store::{Key, TypeMeta};
 
 /// Separates the random choices of addresses from other random values of a seed.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::rules::Rule;
 use super::{Attributes, Operation};
-use crate::kinds::builtin::certificate_request;
+use crate::kinds::builtin::certificate_signing_request::request as certificate_request;
 
 const GROUP: &str = "certificates.k8s.io";
 const PLURAL: &str = "certificatesigningrequests";

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::rules::Rule;
 use super::{Attributes, Operation};
-use crate::kinds::builtin::amounts::Amounts;
-use crate::kinds::builtin::pod_resources::{self, Bound};
+use crate::kinds::builtin::pod::resources::{self as pod_resources, Bound};
+use crate::kinds::builtin::shared::amounts::Amounts;
 
 /// Annotation that records which amounts were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::rules::Rule;
 use super::{Attributes, Operation};
-use crate::kinds::builtin::quota::storage_class;
+use crate::kinds::builtin::resource_quota::storage_class;
 use crate::store::Key;
 
 pub(super) struct PersistentVolumeClaimResize;

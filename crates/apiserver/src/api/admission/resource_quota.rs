@@ -16,8 +16,8 @@ use serde_json::Value;
 use super::rules::Rule;
 use super::{Attributes, Operation};
 use crate::kind::resource::StorageKey;
-use crate::kinds::builtin::amounts::Amounts;
-use crate::kinds::builtin::quota::{self, Counter, Quota};
+use crate::kinds::builtin::resource_quota::{self as quota, Counter, Quota};
+use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::state::{SideChange, writer};
 use crate::store::{Key, Store, Stored};
 

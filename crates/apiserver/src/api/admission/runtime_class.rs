@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::rules::Rule;
 use super::{Attributes, Operation};
-use crate::kinds::builtin::amounts::Amounts;
+use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::store::Key;
 
 pub(super) struct RuntimeClass;

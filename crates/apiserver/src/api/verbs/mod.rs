@@ -161,7 +161,7 @@ impl Call {
             kind: kind.to_owned(),
             ..Resource::clone(&self.served.resource)
         };
-        let served = Arc::new(ServedKind::new(Arc::new(resource), schema, &builtin::PLAIN, None));
+        let served = Arc::new(ServedKind::new(Arc::new(resource), schema, &builtin::Plain, None));
         Self { served, ..self.clone() }
     }
 

@@ -112,7 +112,7 @@ fn served_version(
         scale: subresources.get("scale").filter(|scale| scale.is_object()).map(scale_paths),
         other_subresources: Vec::new(),
         action: None,
-        conversion: None,
+        is_converted: false,
         columns: table::custom::columns(version),
         selectable: selectable(version),
         rules: Rules {

@@ -28,7 +28,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
         }),
         other_subresources: Vec::new(),
         action: None,
-        conversion: None,
+        is_converted: false,
         columns: Vec::new(),
         selectable: Vec::new(),
         rules: Rules {

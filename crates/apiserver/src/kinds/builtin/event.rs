@@ -4,7 +4,11 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
 
+use super::builtin_kind::BuiltinKind;
 use crate::kind::resource::Resource;
+
+/// Group with the newer field names.
+const NEW_GROUP: &str = "events.k8s.io";
 
 /// Names in `v1` and in `events.k8s.io/v1` of the fields that differ.
 const RENAMED: [(&str, &str); 7] = [
@@ -17,8 +21,33 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
+#[derive(Debug)]
+pub(super) struct Event;
+
+impl BuiltinKind for Event {
+    fn convert_to_storage(&self, resource: &Resource, event: &mut Value) {
+        if resource.group == NEW_GROUP {
+            to_storage(event);
+        }
+    }
+
+    fn convert_from_storage(&self, resource: &Resource, event: &mut Value) {
+        if resource.group == NEW_GROUP {
+            from_storage(event);
+        }
+    }
+
+    fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        validate(resource, new, old.is_none())
+    }
+
+    fn has_dependents(&self) -> bool {
+        false
+    }
+}
+
 /// Converts a stored Event to `events.k8s.io/v1`.
-pub(super) fn from_storage(event: &mut Value) {
+fn from_storage(event: &mut Value) {
     if let Value::Object(fields) = event {
         rename(fields, RENAMED.iter().copied());
         // `v1` always writes these fields; the newer version omits them if empty.
@@ -31,7 +60,7 @@ pub(super) fn from_storage(event: &mut Value) {
 }
 
 /// Converts an Event of `events.k8s.io/v1` to the stored version.
-pub(super) fn to_storage(event: &mut Value) {
+fn to_storage(event: &mut Value) {
     if let Value::Object(fields) = event {
         rename(fields, RENAMED.iter().map(|(old, new)| (*new, *old)));
         for key in ["reportingComponent", "reportingInstance"] {
@@ -49,8 +78,8 @@ fn rename<'a>(fields: &mut Map<String, Value>, names: impl Iterator<Item = (&'a 
 }
 
 /// Validates an Event. New-style Events, which have an `eventTime`, have more required fields.
-pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<FieldError> {
-    let new_api = resource.group == "events.k8s.io";
+fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError> {
+    let new_api = resource.group == NEW_GROUP;
     let regarding = if new_api { "regarding" } else { "involvedObject" };
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, about) = (text("/metadata/namespace"), text(&format!("/{regarding}/namespace")));
@@ -66,11 +95,11 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
         ));
     }
     let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
-    if has_time || (new_api && create) {
+    if has_time || (new_api && is_new) {
         let reporter = if new_api { "reportingController" } else { "reportingComponent" };
         errors.extend(described(event, reporter, if new_api { "note" } else { "message" }));
     }
-    if new_api && create {
+    if new_api && is_new {
         if !has_time {
             errors.push(FieldError::required("eventTime", ""));
         }
@@ -121,7 +150,7 @@ mod tests {
     use super::*;
 
     fn resource(group: &str) -> Arc<Resource> {
-        let served = super::super::served();
+        let served = crate::kinds::builtin::served();
         let found =
             served.into_iter().find(|(resource, _)| resource.kind == "Event" && resource.group == group);
         found.unwrap().0

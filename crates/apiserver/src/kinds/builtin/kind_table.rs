@@ -1,15 +1,52 @@
 //! Table of the served builtin kinds, with attributes that the data files do not contain.
 //!
-//! It lists all kinds of kube-apiserver. Behaviour beyond the schema is in `defaults`, `prepare` and `validate`.
+//! It lists all kinds of kube-apiserver, each with the strategy that holds its rules.
 
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::selector::SelectableField;
 
 use super::super::definition::Definition;
 use super::super::namespace::Namespace;
-use super::strategy::{CertificateSigningRequest, PLAIN};
+use super::admission_policy::{AdmissionPolicy, AdmissionPolicyBinding};
+use super::api_service::APIService;
+use super::builtin_kind::Plain;
+use super::certificate_signing_request::CertificateSigningRequest;
+use super::component_status::ComponentStatus;
+use super::config_map::ConfigMap;
+use super::controller_revision::ControllerRevision;
+use super::cron_job::CronJob;
+use super::csi_driver::CSIDriver;
+use super::daemon_set::DaemonSet;
+use super::deployment::Deployment;
+use super::endpoint_slice::EndpointSlice;
+use super::endpoints::Endpoints;
+use super::event::Event;
+use super::flow_schema::FlowSchema;
+use super::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
+use super::ingress_class::IngressClass;
+use super::job::Job;
+use super::limit_range::LimitRange;
+use super::network_policy::NetworkPolicy;
+use super::node::Node;
+use super::persistent_volume::PersistentVolume;
+use super::persistent_volume_claim::PersistentVolumeClaim;
+use super::pod::Pod;
+use super::pod_template::PodTemplate;
+use super::priority_class::PriorityClass;
+use super::priority_level_configuration::PriorityLevelConfiguration;
+use super::replica_set::ReplicaSet;
+use super::replication_controller::ReplicationController;
+use super::resource_quota::ResourceQuota;
+use super::role::Role;
+use super::role_binding::RoleBinding;
+use super::runtime_class::RuntimeClass;
+use super::secret::Secret;
+use super::service::Service;
+use super::stateful_set::StatefulSet;
+use super::storage_class::StorageClass;
+use super::webhook_configuration::WebhookConfiguration;
 use crate::kind::Strategy;
-use crate::kind::resource::{Conversion, Generation, PostAction, Rules};
+use crate::kind::resource::{Generation, PostAction, Rules};
 
 /// Attributes of a kind that the data files do not contain.
 pub(super) struct Kind {
@@ -21,7 +58,8 @@ pub(super) struct Kind {
     /// Group of the table with the objects, if it is not the kind's own.
     pub(super) storage_group: Option<&'static str>,
     pub(super) selectable: fn() -> Vec<SelectableField>,
-    pub(super) conversion: Option<Conversion>,
+    /// Whether objects are stored in another version.
+    pub(super) is_converted: bool,
     /// Rules of the kind.
     pub(super) strategy: &'static dyn Strategy,
 }
@@ -50,7 +88,12 @@ const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
 /// Configuration of admission.
 const ADMISSION: Rules = Rules { unconditional_update: false, any_finalizer: true, ..CONTENTS };
 
-const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -> Kind {
+const fn kind(
+    group_version: &'static str,
+    plural: &'static str,
+    rules: Rules,
+    strategy: &'static dyn Strategy,
+) -> Kind {
     Kind {
         group_version,
         plural,
@@ -58,32 +101,34 @@ const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -
         subresources: &[],
         storage_group: None,
         selectable: Vec::new,
-        conversion: None,
-        strategy: &PLAIN,
+        is_converted: false,
+        strategy,
     }
 }
 
 /// All kinds, in no particular order: discovery sorts them.
 pub(super) static KINDS: &[Kind] = &[
-    kind("v1", "componentstatuses", RULES),
-    kind("v1", "configmaps", RULES),
-    kind("v1", "endpoints", PUT),
-    Kind { selectable: || event_fields("involvedObject", "reportingComponent"), ..kind("v1", "events", PUT) },
-    kind("v1", "limitranges", PUT),
+    kind("v1", "componentstatuses", RULES, &ComponentStatus),
+    kind("v1", "configmaps", RULES, &ConfigMap),
+    kind("v1", "endpoints", PUT, &Endpoints),
+    Kind {
+        selectable: || event_fields("involvedObject", "reportingComponent"),
+        ..kind("v1", "events", PUT, &Event)
+    },
+    kind("v1", "limitranges", PUT, &LimitRange),
     Kind {
         subresources: &["finalize"],
         selectable: || vec![field("status.phase")],
-        strategy: &Namespace,
-        ..kind("v1", "namespaces", Rules { name: NameRule::Label, ..RULES })
+        ..kind("v1", "namespaces", Rules { name: NameRule::Label, ..RULES }, &Namespace)
     },
     Kind {
         subresources: &["proxy"],
         selectable: || vec![typed("spec.unschedulable", "false")],
-        ..kind("v1", "nodes", RULES)
+        ..kind("v1", "nodes", RULES, &Node)
     },
-    kind("v1", "persistentvolumeclaims", RETURNED),
-    kind("v1", "persistentvolumes", RETURNED),
-    kind("v1", "bindings", RULES),
+    kind("v1", "persistentvolumeclaims", RETURNED, &PersistentVolumeClaim),
+    kind("v1", "persistentvolumes", RETURNED, &PersistentVolume),
+    kind("v1", "bindings", RULES, &Plain),
     Kind {
         selectable: pod_fields,
         subresources: &[
@@ -97,13 +142,16 @@ pub(super) static KINDS: &[Kind] = &[
             "proxy",
             "resize",
         ],
-        ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC })
+        ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC }, &Pod)
     },
-    kind("v1", "podtemplates", Rules { returns_deleted_object: true, ..CONTENTS }),
-    Kind { selectable: || vec![typed("status.replicas", "0")], ..kind("v1", "replicationcontrollers", SPEC) },
-    kind("v1", "resourcequotas", RETURNED),
-    Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES) },
-    Kind { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED) },
+    kind("v1", "podtemplates", Rules { returns_deleted_object: true, ..CONTENTS }, &PodTemplate),
+    Kind {
+        selectable: || vec![typed("status.replicas", "0")],
+        ..kind("v1", "replicationcontrollers", SPEC, &ReplicationController)
+    },
+    kind("v1", "resourcequotas", RETURNED, &ResourceQuota),
+    Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES, &Secret) },
+    Kind { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED, &Plain) },
     Kind {
         subresources: &["proxy"],
         selectable: || vec![field("spec.clusterIP"), field("spec.type")],
@@ -116,93 +164,130 @@ pub(super) static KINDS: &[Kind] = &[
                 name: NameRule::Label1035,
                 ..RULES
             },
+            &Service,
         )
     },
-    kind("apiregistration.k8s.io/v1", "apiservices", Rules { any_finalizer: true, ..CONDITIONAL }),
-    kind("authentication.k8s.io/v1", "selfsubjectreviews", RULES),
-    kind("authentication.k8s.io/v1", "tokenreviews", RULES),
-    kind("authorization.k8s.io/v1", "localsubjectaccessreviews", RULES),
-    kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", RULES),
-    kind("authorization.k8s.io/v1", "selfsubjectrulesreviews", RULES),
-    kind("authorization.k8s.io/v1", "subjectaccessreviews", RULES),
+    kind(
+        "apiregistration.k8s.io/v1",
+        "apiservices",
+        Rules { any_finalizer: true, ..CONDITIONAL },
+        &APIService,
+    ),
+    kind("authentication.k8s.io/v1", "selfsubjectreviews", RULES, &Plain),
+    kind("authentication.k8s.io/v1", "tokenreviews", RULES, &Plain),
+    kind("authorization.k8s.io/v1", "localsubjectaccessreviews", RULES, &Plain),
+    kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", RULES, &Plain),
+    kind("authorization.k8s.io/v1", "selfsubjectrulesreviews", RULES, &Plain),
+    kind("authorization.k8s.io/v1", "subjectaccessreviews", RULES, &Plain),
     Kind {
-        conversion: Some(Conversion::Autoscaler),
-        ..kind("autoscaling/v1", "horizontalpodautoscalers", RULES)
+        is_converted: true,
+        ..kind("autoscaling/v1", "horizontalpodautoscalers", RULES, &HorizontalPodAutoscaler)
     },
-    kind("autoscaling/v2", "horizontalpodautoscalers", RULES),
+    kind("autoscaling/v2", "horizontalpodautoscalers", RULES, &HorizontalPodAutoscaler),
     Kind {
         subresources: &["approval"],
         selectable: || vec![field("spec.signerName")],
-        strategy: &CertificateSigningRequest,
-        ..kind("certificates.k8s.io/v1", "certificatesigningrequests", RULES)
+        ..kind("certificates.k8s.io/v1", "certificatesigningrequests", RULES, &CertificateSigningRequest)
     },
     Kind {
         storage_group: Some(""),
-        conversion: Some(Conversion::Event),
+        is_converted: true,
         selectable: || event_fields("regarding", "reportingController"),
-        ..kind("events.k8s.io/v1", "events", PUT)
+        ..kind("events.k8s.io/v1", "events", PUT, &Event)
     },
-    kind("coordination.k8s.io/v1", "leases", Rules { unconditional_update: false, ..PUT }),
-    kind("apps/v1", "deployments", Rules { generation: Generation::SpecOrAnnotations, ..RULES }),
-    kind("apps/v1", "replicasets", SPEC),
-    kind("apps/v1", "statefulsets", SPEC),
-    kind("apps/v1", "daemonsets", SPEC),
-    kind("apps/v1", "controllerrevisions", RULES),
-    kind("batch/v1", "cronjobs", SPEC),
+    kind("coordination.k8s.io/v1", "leases", Rules { unconditional_update: false, ..PUT }, &Plain),
+    kind("apps/v1", "deployments", Rules { generation: Generation::SpecOrAnnotations, ..RULES }, &Deployment),
+    kind("apps/v1", "replicasets", SPEC, &ReplicaSet),
+    kind("apps/v1", "statefulsets", SPEC, &StatefulSet),
+    kind("apps/v1", "daemonsets", SPEC, &DaemonSet),
+    kind("apps/v1", "controllerrevisions", RULES, &ControllerRevision),
+    kind("batch/v1", "cronjobs", SPEC, &CronJob),
     Kind {
         selectable: || {
             vec![SelectableField { paths: vec![path("status.succeeded")], ..typed("status.successful", "0") }]
         },
-        ..kind("batch/v1", "jobs", SPEC)
+        ..kind("batch/v1", "jobs", SPEC, &Job)
     },
-    kind("networking.k8s.io/v1", "ingresses", SPEC),
-    kind("networking.k8s.io/v1", "ingressclasses", SPEC),
-    kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }),
-    kind("networking.k8s.io/v1", "networkpolicies", SPEC),
-    kind("networking.k8s.io/v1", "servicecidrs", RULES),
-    kind("policy/v1", "poddisruptionbudgets", Rules { unconditional_update: false, ..SPEC }),
-    kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE),
-    kind("rbac.authorization.k8s.io/v1", "clusterroles", ROLE),
-    kind("rbac.authorization.k8s.io/v1", "rolebindings", ROLE),
-    kind("rbac.authorization.k8s.io/v1", "roles", ROLE),
+    kind("networking.k8s.io/v1", "ingresses", SPEC, &Plain),
+    kind("networking.k8s.io/v1", "ingressclasses", SPEC, &IngressClass),
+    kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }, &Plain),
+    kind("networking.k8s.io/v1", "networkpolicies", SPEC, &NetworkPolicy),
+    kind("networking.k8s.io/v1", "servicecidrs", RULES, &Plain),
+    kind("policy/v1", "poddisruptionbudgets", Rules { unconditional_update: false, ..SPEC }, &Plain),
+    kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE, &RoleBinding),
+    kind("rbac.authorization.k8s.io/v1", "clusterroles", ROLE, &Role),
+    kind("rbac.authorization.k8s.io/v1", "rolebindings", ROLE, &RoleBinding),
+    kind("rbac.authorization.k8s.io/v1", "roles", ROLE, &Role),
     kind(
         "storage.k8s.io/v1",
         "csidrivers",
         Rules { generation: Generation::LateSpec, unconditional_update: false, ..RETURNED },
+        &CSIDriver,
     ),
-    kind("storage.k8s.io/v1", "csinodes", Rules { unconditional_update: false, ..RETURNED }),
-    kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL),
-    kind("storage.k8s.io/v1", "storageclasses", RETURNED),
-    kind("storage.k8s.io/v1", "volumeattachments", Rules { unconditional_update: false, ..RETURNED }),
-    kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED),
-    kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", ADMISSION),
-    kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", ADMISSION),
-    kind("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", ADMISSION),
-    kind("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", ADMISSION),
-    kind("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", ADMISSION),
-    kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", ADMISSION),
-    kind("scheduling.k8s.io/v1", "priorityclasses", Rules { generation: Generation::Fixed, ..RULES }),
-    kind("node.k8s.io/v1", "runtimeclasses", Rules { unconditional_update: false, ..PUT }),
-    kind("discovery.k8s.io/v1", "endpointslices", CONTENTS),
-    kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }),
-    kind("resource.k8s.io/v1", "resourceclaims", RETURNED),
-    kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED),
+    kind("storage.k8s.io/v1", "csinodes", Rules { unconditional_update: false, ..RETURNED }, &Plain),
+    kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL, &Plain),
+    kind("storage.k8s.io/v1", "storageclasses", RETURNED, &StorageClass),
+    kind("storage.k8s.io/v1", "volumeattachments", Rules { unconditional_update: false, ..RETURNED }, &Plain),
+    kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED, &Plain),
+    kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", ADMISSION, &AdmissionPolicy),
+    kind(
+        "admissionregistration.k8s.io/v1",
+        "mutatingadmissionpolicybindings",
+        ADMISSION,
+        &AdmissionPolicyBinding,
+    ),
+    kind("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", ADMISSION, &AdmissionPolicy),
+    kind(
+        "admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicybindings",
+        ADMISSION,
+        &AdmissionPolicyBinding,
+    ),
+    kind(
+        "admissionregistration.k8s.io/v1",
+        "mutatingwebhookconfigurations",
+        ADMISSION,
+        &WebhookConfiguration::Mutating,
+    ),
+    kind(
+        "admissionregistration.k8s.io/v1",
+        "validatingwebhookconfigurations",
+        ADMISSION,
+        &WebhookConfiguration::Validating,
+    ),
+    kind(
+        "scheduling.k8s.io/v1",
+        "priorityclasses",
+        Rules { generation: Generation::Fixed, ..RULES },
+        &PriorityClass,
+    ),
+    kind("node.k8s.io/v1", "runtimeclasses", Rules { unconditional_update: false, ..PUT }, &RuntimeClass),
+    kind("discovery.k8s.io/v1", "endpointslices", CONTENTS, &EndpointSlice),
+    kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &Plain),
+    kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &Plain),
+    kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &Plain),
     Kind {
         selectable: || vec![field("spec.driver"), field("spec.nodeName")],
-        ..kind("resource.k8s.io/v1", "resourceslices", Rules { returns_deleted_object: true, ..SPEC })
+        ..kind("resource.k8s.io/v1", "resourceslices", Rules { returns_deleted_object: true, ..SPEC }, &Plain)
     },
-    kind("flowcontrol.apiserver.k8s.io/v1", "flowschemas", Rules { unconditional_update: false, ..SPEC }),
+    kind(
+        "flowcontrol.apiserver.k8s.io/v1",
+        "flowschemas",
+        Rules { unconditional_update: false, ..SPEC },
+        &FlowSchema,
+    ),
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
         "prioritylevelconfigurations",
         Rules { unconditional_update: false, ..SPEC },
+        &PriorityLevelConfiguration,
     ),
     Kind {
-        strategy: &Definition,
         ..kind(
             "apiextensions.k8s.io/v1",
             "customresourcedefinitions",
             Rules { unconditional_update: false, any_finalizer: true, ..SPEC },
+            &Definition,
         )
     },
 ];

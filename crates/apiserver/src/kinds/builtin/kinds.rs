@@ -128,7 +128,7 @@ impl Kind {
             selectable: (self.selectable)(),
             rules: self.rules,
             action: action(self.plural, ""),
-            conversion: self.conversion,
+            is_converted: self.is_converted,
             kind: row.kind,
             plural: row.name,
         }

@@ -1,4 +1,4 @@
-//! Validation of LimitRanges: limits of one type must not contradict each other.
+//! LimitRanges. Limits of one type must not contradict each other.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,49 @@ use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::amounts::Amounts;
-use super::resource_names;
+use super::builtin_kind::BuiltinKind;
+use super::shared::amounts::Amounts;
+use super::shared::fields::{elements, set, within};
+use super::shared::resource_names;
+use crate::kind::resource::Resource;
 
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
 
-/// Validates a LimitRange.
-pub(super) fn validate(range: &Value) -> Vec<FieldError> {
+#[derive(Debug)]
+pub(super) struct LimitRange;
+
+impl BuiltinKind for LimitRange {
+    fn default(&self, range: &mut Value) {
+        within(range, "spec", |spec| elements(spec, "limits").for_each(default_limit));
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        validate(new)
+    }
+}
+
+/// Derives limits of containers: the default from the maximum, the default request from the default or the minimum.
+fn default_limit(item: &mut Value) {
+    if item["type"] != "Container" {
+        return;
+    }
+    // In this order, because the default request may come from a default that was derived from the maximum.
+    for (target, source) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
+        let Some(amounts) = item[source].as_object().cloned() else {
+            continue;
+        };
+        if item[target].is_null() {
+            item[target] = json!({});
+        }
+        for (name, amount) in amounts {
+            set(&mut item[target], &name, amount);
+        }
+    }
+}
+
+fn validate(range: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     for (index, limit) in range["spec"]["limits"].as_array().into_iter().flatten().enumerate() {
@@ -157,14 +191,31 @@ impl Limits<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::kinds::builtin::test_helpers;
 
     fn check(limit: &Value, expected: &[&str]) {
         let range = json!({"spec": {"limits": [limit]}});
         let errors: Vec<String> = validate(&range).iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn requests_of_containers_follow_from_their_limits() {
+        let mut range = json!({"spec": {"limits": [
+            {"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}, {"type": "Pod", "max": {"cpu": "2"}},
+        ]}});
+        test_helpers::default("LimitRange", &mut range);
+        assert_eq!(
+            range["spec"],
+            json!({"limits": [
+                {
+                    "type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}, "default": {"cpu": "2"},
+                    "defaultRequest": {"cpu": "2", "memory": "1Mi"},
+                },
+                {"type": "Pod", "max": {"cpu": "2"}},
+            ]})
+        );
     }
 
     #[test]

@@ -8,9 +8,37 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{set, within};
+use crate::kind::resource::Resource;
+
+#[derive(Debug)]
+pub(super) struct Node;
+
+impl BuiltinKind for Node {
+    fn default(&self, node: &mut Value) {
+        default_ranges(node);
+        within(node, "status", |status| {
+            let capacity = status["capacity"].clone();
+            if capacity.is_object() {
+                set(status, "allocatable", capacity);
+            }
+        });
+    }
+
+    /// Nodes report their status when they register.
+    fn keeps_new_status(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        validate(new, old)
+    }
+}
+
 /// Makes `podCIDR` and `podCIDRs` agree. A `podCIDR` that differs from the first element replaces the list, because older clients
 /// do not write the list.
-pub(super) fn default(node: &mut Value) {
+fn default_ranges(node: &mut Value) {
     let Some(spec) = node.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };
@@ -26,7 +54,7 @@ pub(super) fn default(node: &mut Value) {
 /// Validates a new node, or the new state of `old`.
 ///
 /// `podCIDRs` and `providerID` can be set once, usually by a controller. A node has at most one CIDR per IP family.
-pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let all: Vec<&str> = ranges(new).collect();
     for (index, range) in all.iter().enumerate() {
@@ -140,7 +168,7 @@ mod tests {
     fn check(new: &Value, old: Option<&Value>, expected: &[&str]) {
         let node = |spec: &Value| {
             let mut node = json!({ "spec": spec });
-            default(&mut node);
+            default_ranges(&mut node);
             node
         };
         let old = old.map(node);

@@ -1,258 +1,29 @@
-//! Defaults of pod templates (`pkg/apis/core/v1/defaults.go` of Kubernetes).
-//!
-//! Pods have further defaults (service links, requests from limits) that do not apply to templates.
+//! PodTemplates, which store a template for other programs.
 
-use serde_json::{Value, json};
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
 
-use super::defaults::{elements, set};
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::within;
+use super::shared::pod_template;
+use crate::kind::resource::Resource;
 
-/// Sets defaults of a `PodTemplateSpec` after its fields were completed.
-pub(super) fn default(template: &mut Value) {
-    let Some(spec) = template.get_mut("spec").filter(|spec| spec.is_object()) else {
-        return;
-    };
-    set(spec, "dnsPolicy", json!("ClusterFirst"));
-    set(spec, "restartPolicy", json!("Always"));
-    set(spec, "securityContext", json!({}));
-    set(spec, "terminationGracePeriodSeconds", json!(30));
-    set(spec, "schedulerName", json!("default-scheduler"));
-    service_account(spec);
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
-        elements(spec, list).for_each(container);
-    }
-    elements(spec, "volumes").for_each(volume);
-}
+/// Path of the pod's spec.
+const POD_SPEC: &str = "template.spec";
 
-/// Copies the service account name between the field and its deprecated alias; the field takes precedence.
-fn service_account(spec: &mut Value) {
-    let name = ["serviceAccountName", "serviceAccount"]
-        .into_iter()
-        .find_map(|key| spec.get(key)?.as_str().filter(|name| !name.is_empty()))
-        .map(str::to_owned);
-    if let Some(name) = name {
-        spec["serviceAccountName"] = json!(name);
-        spec["serviceAccount"] = json!(name);
-    }
-}
+#[derive(Debug)]
+pub(super) struct PodTemplate;
 
-fn container(container: &mut Value) {
-    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
-    set(container, "imagePullPolicy", json!(policy));
-    set(container, "terminationMessagePath", json!("/dev/termination-log"));
-    set(container, "terminationMessagePolicy", json!("File"));
-    for port in elements(container, "ports") {
-        set(port, "protocol", json!("TCP"));
-    }
-    for variable in elements(container, "env") {
-        if let Some(reference) = variable.pointer_mut("/valueFrom/fieldRef") {
-            field_reference(reference);
-        }
-    }
-    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(found) = container.get_mut(name).filter(|probe| probe.is_object()) {
-            probe(found);
-        }
-    }
-    for hook in ["/lifecycle/postStart/httpGet", "/lifecycle/preStop/httpGet"] {
-        if let Some(get) = container.pointer_mut(hook) {
-            http_get(get);
-        }
-    }
-}
-
-/// Whether an image has the tag `latest`, or neither a tag nor a digest.
-fn is_latest(image: &str) -> bool {
-    let (name, digest) = image.split_once('@').unwrap_or((image, ""));
-    let last = name.rsplit('/').next().unwrap_or_default();
-    match last.split_once(':') {
-        Some((_, tag)) => tag == "latest",
-        None => digest.is_empty() && !name.is_empty(),
-    }
-}
-
-fn probe(probe: &mut Value) {
-    set_number(probe, "timeoutSeconds", 1);
-    set_number(probe, "periodSeconds", 10);
-    set_number(probe, "successThreshold", 1);
-    set_number(probe, "failureThreshold", 3);
-    if let Some(get) = probe.get_mut("httpGet").filter(|get| get.is_object()) {
-        http_get(get);
-    }
-    if let Some(grpc) = probe.get_mut("grpc").filter(|grpc| grpc.is_object())
-        && grpc.get("service").is_none()
-    {
-        grpc["service"] = json!("");
-    }
-}
-
-/// Sets a number that is zero. Numbers of probes are not pointers, so zero means absent.
-fn set_number(object: &mut Value, key: &str, value: i64) {
-    let number = object.get(key).and_then(Value::as_i64);
-    if number.unwrap_or_default() == 0 {
-        object[key] = json!(value);
-    }
-}
-
-fn http_get(get: &mut Value) {
-    set(get, "path", json!("/"));
-    set(get, "scheme", json!("HTTP"));
-}
-
-fn field_reference(reference: &mut Value) {
-    if reference.is_object() {
-        set(reference, "apiVersion", json!("v1"));
-    }
-}
-
-fn volume(volume: &mut Value) {
-    if volume.as_object().is_some_and(|fields| fields.keys().all(|key| key == "name")) {
-        volume["emptyDir"] = json!({});
-    }
-    volume_sources(volume);
-}
-
-/// Sets defaults of volume sources, in pods and in PersistentVolumes.
-pub(super) fn volume_sources(volume: &mut Value) {
-    let Some(fields) = volume.as_object_mut() else {
-        return;
-    };
-    for (kind, source) in fields.iter_mut().filter(|(_, source)| source.is_object()) {
-        match kind.as_str() {
-            "secret" | "configMap" => set(source, "defaultMode", json!(420)),
-            "downwardAPI" => {
-                set(source, "defaultMode", json!(420));
-                downward_items(source);
-            }
-            "projected" => projected(source),
-            "hostPath" if source.get("type").is_none() => source["type"] = json!(""),
-            "iscsi" => set(source, "iscsiInterface", json!("default")),
-            "rbd" => {
-                set(source, "pool", json!("rbd"));
-                set(source, "user", json!("admin"));
-                set(source, "keyring", json!("/etc/ceph/keyring"));
-            }
-            "azureDisk" => {
-                set(source, "cachingMode", json!("ReadWrite"));
-                set(source, "kind", json!("Shared"));
-                set(source, "fsType", json!("ext4"));
-                set(source, "readOnly", json!(false));
-            }
-            "scaleIO" => {
-                set(source, "storageMode", json!("ThinProvisioned"));
-                set(source, "fsType", json!("xfs"));
-            }
-            "ephemeral" => {
-                if let Some(spec) = source.pointer_mut("/volumeClaimTemplate/spec") {
-                    set(spec, "volumeMode", json!("Filesystem"));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn projected(source: &mut Value) {
-    set(source, "defaultMode", json!(420));
-    for part in elements(source, "sources") {
-        if let Some(token) = part.get_mut("serviceAccountToken") {
-            set(token, "expirationSeconds", json!(3600));
-        }
-        if let Some(downward) = part.get_mut("downwardAPI") {
-            downward_items(downward);
-        }
-    }
-}
-
-fn downward_items(source: &mut Value) {
-    for item in elements(source, "items") {
-        if let Some(reference) = item.get_mut("fieldRef") {
-            field_reference(reference);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(spec: &Value, expected: &Value) {
-        let mut template = json!({ "spec": spec });
-        default(&mut template);
-        let got = template["spec"].as_object_mut().unwrap();
-        for key in [
-            "dnsPolicy",
-            "restartPolicy",
-            "securityContext",
-            "terminationGracePeriodSeconds",
-            "schedulerName",
-        ] {
-            assert!(got.remove(key).is_some(), "{key} has a default");
-        }
-        assert_eq!(template["spec"], *expected);
+impl BuiltinKind for PodTemplate {
+    fn default(&self, object: &mut Value) {
+        within(object, "template", pod_template::default);
     }
 
-    #[test]
-    fn images_are_pulled_always_where_their_content_may_change() {
-        for (image, latest) in [
-            ("nginx", true),
-            ("nginx:latest", true),
-            ("nginx:1", false),
-            ("localhost:5000/nginx", true),
-            ("localhost:5000/nginx:1", false),
-            ("nginx@sha256:0", false),
-            ("nginx:latest@sha256:0", true),
-            ("", false),
-        ] {
-            assert_eq!(is_latest(image), latest, "{image}");
-        }
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        pod_template::validate(new, POD_SPEC)
     }
 
-    #[test]
-    fn containers_probes_and_ports_have_defaults() {
-        check(
-            &json!({"containers": [{
-                "name": "c", "image": "x:1", "ports": [{"containerPort": 80}],
-                "env": [{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 5},
-            }]}),
-            &json!({"containers": [{
-                "name": "c", "image": "x:1", "ports": [{"containerPort": 80, "protocol": "TCP"}],
-                "env": [
-                    {"name": "A", "value": "b"},
-                    {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name", "apiVersion": "v1"}}},
-                ],
-                "livenessProbe": {
-                    "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "periodSeconds": 5, "timeoutSeconds": 1,
-                    "successThreshold": 1, "failureThreshold": 3,
-                },
-                "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log",
-                "terminationMessagePolicy": "File",
-            }]}),
-        );
-    }
-
-    #[test]
-    fn volumes_have_defaults() {
-        check(
-            &json!({"volumes": [
-                {"name": "a"}, {"name": "b", "secret": {"secretName": "s"}}, {"name": "c", "hostPath": {"path": "/"}},
-                {"name": "d", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
-            ]}),
-            &json!({"volumes": [
-                {"name": "a", "emptyDir": {}}, {"name": "b", "secret": {"secretName": "s", "defaultMode": 420}},
-                {"name": "c", "hostPath": {"path": "/", "type": ""}},
-                {"name": "d", "projected": {
-                    "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}], "defaultMode": 420,
-                }},
-            ]}),
-        );
-    }
-
-    #[test]
-    fn the_old_name_of_the_service_account_follows_the_new() {
-        let both = json!({"serviceAccount": "a", "serviceAccountName": "a"});
-        check(&json!({"serviceAccount": "a"}), &both);
-        check(&json!({"serviceAccountName": "a"}), &both);
+    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        pod_template::warnings(object, POD_SPEC)
     }
 }

@@ -2,7 +2,12 @@
 
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::{ApiError, FieldError};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::set;
+use super::shared::immutable_fields::{forbidden, immutable};
+use crate::kind::resource::Resource;
 
 /// Highest value of a class that is not the system's.
 const HIGHEST: i64 = 1_000_000_000;
@@ -11,17 +16,40 @@ const SYSTEM: &str = "system-";
 const CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
-/// Returns the 403 for classes of the system.
-pub(super) fn admit_delete(name: &str) -> Result<(), ApiError> {
-    if CLASSES.iter().any(|(class, _)| *class == name) {
-        let why = "this is a system priority class and cannot be deleted";
-        return Err(ApiError::forbidden("scheduling.k8s.io", "priorityclasses", name, why));
+#[derive(Debug)]
+pub(super) struct PriorityClass;
+
+impl BuiltinKind for PriorityClass {
+    fn default(&self, class: &mut Value) {
+        set(class, "preemptionPolicy", json!("PreemptLowerPriority"));
     }
-    Ok(())
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        match old {
+            None => validate_new(new),
+            Some(old) => validate_update(old, new),
+        }
+    }
+
+    /// Returns the 403 for classes of the system.
+    fn admit_delete_by_name(&self, name: &str) -> Result<(), ApiError> {
+        if CLASSES.iter().any(|(class, _)| *class == name) {
+            let why = "this is a system priority class and cannot be deleted";
+            return Err(ApiError::forbidden("scheduling.k8s.io", "priorityclasses", name, why));
+        }
+        Ok(())
+    }
 }
 
-/// Validates a new class.
-pub(super) fn validate(class: &Value) -> Vec<FieldError> {
+fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = forbidden(old, new, &["value"], "may not be changed in an update.");
+    if old["preemptionPolicy"] != new["preemptionPolicy"] {
+        errors.extend(immutable("", old, new, &["preemptionPolicy"]));
+    }
+    errors
+}
+
+fn validate_new(class: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (name, value) = (metadata::text(class, "name"), class["value"].as_i64().unwrap_or(0));
     if name.starts_with(SYSTEM) {
@@ -51,4 +79,20 @@ pub(super) fn validate(class: &Value) -> Vec<FieldError> {
         errors.push(FieldError::not_supported("preemptionPolicy", policy, &supported));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::check_update;
+
+    #[test]
+    fn the_value_stays() {
+        check_update(
+            "PriorityClass",
+            &json!({"value": 1}),
+            &json!({"value": 2}),
+            &["value: Forbidden: may not be changed in an update."],
+        );
+    }
 }

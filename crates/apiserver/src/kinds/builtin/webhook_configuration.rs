@@ -1,17 +1,57 @@
-//! Validation of MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
+//! MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{elements, list, set, text, within};
+use super::shared::label_selector::{self, invalid};
+use crate::kind::resource::Resource;
 use crate::kinds::client_config;
 
 /// Maximum number of match conditions of a webhook.
 const CONDITIONS: usize = 64;
 
+#[derive(Debug)]
+pub(super) enum WebhookConfiguration {
+    Mutating,
+    Validating,
+}
+
+impl BuiltinKind for WebhookConfiguration {
+    fn default(&self, configuration: &mut Value) {
+        for hook in elements(configuration, "webhooks") {
+            self.default_webhook(hook);
+        }
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        validate(new, old)
+    }
+}
+
+impl WebhookConfiguration {
+    fn default_webhook(&self, hook: &mut Value) {
+        set(hook, "failurePolicy", json!("Fail"));
+        set(hook, "matchPolicy", json!("Equivalent"));
+        set(hook, "namespaceSelector", json!({}));
+        set(hook, "objectSelector", json!({}));
+        set(hook, "timeoutSeconds", json!(10));
+        match self {
+            Self::Mutating => set(hook, "reinvocationPolicy", json!("Never")),
+            Self::Validating => {}
+        }
+        elements(hook, "rules").for_each(|rule| set(rule, "scope", json!("*")));
+        within(hook, "clientConfig", |config| {
+            within(config, "service", |service| set(service, "port", json!(443)));
+        });
+    }
+}
+
 /// Validates the webhooks of a configuration, or of the new state of `old`.
-pub(super) fn validate(configuration: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate(configuration: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut names: Vec<&str> = Vec::new();
     let before = old.map_or(&[][..], |old| list(old, "webhooks"));
@@ -63,7 +103,7 @@ fn check_webhook(hook: &Value, field: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(format!("{field}.timeoutSeconds"), &seconds.to_string(), detail));
     }
     for selector in ["namespaceSelector", "objectSelector"] {
-        check_selector(&hook[selector], &format!("{field}.{selector}"), errors);
+        errors.extend(label_selector::validate(&hook[selector], &format!("{field}.{selector}")));
     }
     // Only mutating webhooks have the field.
     one_of("reinvocationPolicy", &["IfNeeded", "Never"], errors);
@@ -166,45 +206,6 @@ fn check_resources(resources: &[Value], field: &str, errors: &mut Vec<FieldError
     }
 }
 
-fn check_selector(selector: &Value, field: &str, errors: &mut Vec<FieldError>) {
-    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-        let place = format!("{field}.matchLabels");
-        check_texts(&place, key, names::qualified(key), errors);
-        let value = value.as_str().unwrap_or_default();
-        check_texts(&place, value, names::label_value(value), errors);
-    }
-    for (index, expression) in list(selector, "matchExpressions").iter().enumerate() {
-        let place = format!("{field}.matchExpressions[{index}]");
-        let values = list(expression, "values");
-        match (text(expression, "operator"), values.is_empty()) {
-            ("In" | "NotIn", true) => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(format!("{place}.values"), detail));
-            }
-            ("Exists" | "DoesNotExist", false) => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(format!("{place}.values"), detail));
-            }
-            ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {}
-            (operator, _) => errors.push(FieldError::invalid(
-                format!("{place}.operator"),
-                &quote(operator),
-                "not a valid selector operator",
-            )),
-        }
-        let key = text(expression, "key");
-        check_texts(&format!("{place}.key"), key, names::qualified(key), errors);
-        for (index, value) in values.iter().enumerate() {
-            let value = value.as_str().unwrap_or_default();
-            check_texts(&format!("{place}.values[{index}]"), value, names::label_value(value), errors);
-        }
-    }
-}
-
-fn check_texts(field: &str, value: &str, wrong: Vec<String>, errors: &mut Vec<FieldError>) {
-    errors.extend(wrong.into_iter().map(|why| FieldError::invalid(field, &quote(value), &why)));
-}
-
 fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>) {
     match (config["url"].as_str(), config["service"].is_object()) {
         (Some(url), false) => client_config::check_url(url, &format!("{field}.url"), errors),
@@ -242,7 +243,7 @@ fn check_conditions(conditions: &[Value], field: &str, errors: &mut Vec<FieldErr
             errors.push(FieldError::required(format!("{place}.name"), ""));
             continue;
         }
-        check_texts(&format!("{place}.name"), name, names::qualified(name), errors);
+        errors.extend(invalid(&format!("{place}.name"), name, &names::qualified(name)));
         if seen.contains(&name) {
             errors.push(duplicate(format!("{place}.name"), name));
         } else {
@@ -258,12 +259,4 @@ fn duplicate(field: String, value: &str) -> FieldError {
 
 fn shown(values: &[Value]) -> String {
     Value::from(values).to_string()
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_default()
-}
-
-fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value[field].as_array().map_or(&[], Vec::as_slice)
 }

@@ -7,7 +7,7 @@ mod validate;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::builtin::PLAIN;
+use super::builtin::Plain;
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kind::{Strategy, WriteContext};
@@ -33,24 +33,24 @@ pub(crate) struct Definition;
 
 impl Strategy for Definition {
     fn default(&self, served: &ServedKind, definition: &mut Value) {
-        PLAIN.default(served, definition);
+        Plain.default(served, definition);
         object::default(definition);
     }
 
     fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, definition: &mut Value) {
-        PLAIN.prepare_create(served, context, definition);
+        Plain.prepare_create(served, context, definition);
         object::prepare_create(definition);
     }
 
     fn prepare_update(
         &self,
-        served: &ServedKind,
-        context: &WriteContext<'_>,
-        old: &Value,
+        _served: &ServedKind,
+        _context: &WriteContext<'_>,
+        _old: &Value,
         new: &mut Value,
         subresource: &str,
     ) {
-        PLAIN.prepare_update(served, context, old, new, subresource);
+        // Definitions are stored as JSON, so empty lists stay, unlike those of other builtin kinds.
         object::prepare_update(new, subresource);
     }
 

@@ -1,0 +1,84 @@
+//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. This server stores them without evaluating them.
+
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{elements, set, within};
+use crate::kind::resource::Resource;
+
+#[derive(Debug)]
+pub(super) struct AdmissionPolicy;
+
+impl BuiltinKind for AdmissionPolicy {
+    fn default(&self, policy: &mut Value) {
+        within(policy, "spec", |spec| {
+            set(spec, "failurePolicy", json!("Fail"));
+            within(spec, "matchConstraints", default_match_resources);
+        });
+    }
+
+    fn warnings(&self, resource: &Resource, _policy: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings(resource, old)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct AdmissionPolicyBinding;
+
+impl BuiltinKind for AdmissionPolicyBinding {
+    fn default(&self, binding: &mut Value) {
+        within(binding, "spec", |spec| within(spec, "matchResources", default_match_resources));
+    }
+
+    fn warnings(&self, resource: &Resource, _binding: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings(resource, old)
+    }
+}
+
+/// Sets defaults of a policy's match criteria.
+fn default_match_resources(criteria: &mut Value) {
+    set(criteria, "matchPolicy", json!("Equivalent"));
+    set(criteria, "namespaceSelector", json!({}));
+    set(criteria, "objectSelector", json!({}));
+    for rules in ["resourceRules", "excludeResourceRules"] {
+        elements(criteria, rules).for_each(|rule| set(rule, "scope", json!("*")));
+    }
+}
+
+/// Returns the warning for a new object, which kube-apiserver would evaluate. Without it, a test that creates a policy could
+/// mistake the missing effect for success.
+fn warnings(resource: &Resource, old: Option<&Value>) -> Vec<String> {
+    let is_new = old.is_none();
+    is_new
+        .then(|| {
+            let kind = &resource.kind;
+            format!("kube-apiserver-embedded: this {kind} has no effect: no admission policy is evaluated")
+        })
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::served_kind;
+
+    #[test]
+    fn new_policies_and_bindings_have_a_warning() {
+        for kind in [
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+        ] {
+            let served = served_kind(kind);
+            let object = json!({});
+            let warnings = |old: Option<&Value>| served.strategy.warnings(&served, &object, old, "");
+            let expected = format!(
+                "kube-apiserver-embedded: this {kind} has no effect: no admission policy is evaluated"
+            );
+            assert_eq!(warnings(None), [expected]);
+            assert_eq!(warnings(Some(&object)), [""; 0]);
+        }
+    }
+}

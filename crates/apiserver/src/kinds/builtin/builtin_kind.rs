@@ -1,0 +1,270 @@
+//! Rules of one builtin kind, and the steps that the writes of all builtin kinds share.
+
+use std::fmt;
+
+use kube_apimachinery::go_struct;
+use kube_apimachinery::status::{ApiError, FieldError};
+use serde_json::Value;
+
+use crate::kind::registry::ServedKind;
+use crate::kind::resource::Resource;
+use crate::kind::{Allocator, Strategy, WriteContext};
+
+/// Rules in which a builtin kind differs from a plain one. Each method does nothing by default.
+///
+/// Every implementor is a [`Strategy`], which adds the steps that all builtin kinds share. A kind whose deletion is special, such as
+/// the namespace, implements `Strategy` itself.
+pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
+    /// Sets defaults in an object that has all fields of its Go type. Idempotent.
+    fn default(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// Converts an object from the version of `resource` to the stored version.
+    fn convert_to_storage(&self, resource: &Resource, object: &mut Value) {
+        let _ = (resource, object);
+    }
+
+    /// Reverses [`convert_to_storage`](Self::convert_to_storage).
+    fn convert_from_storage(&self, resource: &Resource, object: &mut Value) {
+        let _ = (resource, object);
+    }
+
+    /// Whether [`allocate`](Self::allocate) does anything.
+    fn allocates(&self) -> bool {
+        false
+    }
+
+    /// Gives an object the addresses and ports that it needs, before it is prepared; `old` is its former state, `None` for a new
+    /// object.
+    fn allocate(
+        &self,
+        allocator: &mut dyn Allocator,
+        old: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), ApiError> {
+        let _ = (allocator, old, object);
+        Ok(())
+    }
+
+    /// Sets the server's fields in a new object. Its status, if the kind has one, has been reset.
+    fn prepare_create(&self, context: &WriteContext<'_>, object: &mut Value) {
+        let _ = (context, object);
+    }
+
+    /// Sets the server's fields in the new state of an object, and restores fields that may not change.
+    fn prepare_update(&self, context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        let _ = (context, old, new);
+    }
+
+    /// Like [`prepare_update`](Self::prepare_update), but for an update through a subresource.
+    fn prepare_subresource(
+        &self,
+        context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        let _ = (context, subresource, old, new);
+    }
+
+    /// Validates a new object, or the new state of `old`.
+    fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let _ = (resource, new, old);
+        Vec::new()
+    }
+
+    /// Validates the new state of an object after an update through a subresource.
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        let _ = (subresource, old, new);
+        Vec::new()
+    }
+
+    /// Returns the warnings for an accepted object; `old` is its former state, `None` for a new object.
+    fn warnings(&self, resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let _ = (resource, object, old);
+        Vec::new()
+    }
+
+    /// Returns the warning for every request to a deprecated kind.
+    fn deprecation(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether a new object keeps the status that the client sent.
+    fn keeps_new_status(&self) -> bool {
+        false
+    }
+
+    /// Returns the metadata that a write of `/status` cannot change.
+    fn status_keeps(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether creates and updates record the managers of fields.
+    fn tracks_fields(&self) -> bool {
+        true
+    }
+
+    /// Returns the grace period of a deletion in seconds; `None` for kinds without one.
+    fn grace_period(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+        let _ = (object, asked);
+        None
+    }
+
+    /// Refuses to delete an object by its name, before it is read.
+    fn admit_delete_by_name(&self, name: &str) -> Result<(), ApiError> {
+        let _ = name;
+        Ok(())
+    }
+
+    /// Whether deletions of the kind's objects treat dependents.
+    fn has_dependents(&self) -> bool {
+        true
+    }
+
+    /// Whether dependents are orphaned by default when their owner is deleted.
+    fn orphans_by_default(&self) -> bool {
+        false
+    }
+}
+
+/// A kind without rules of its own.
+#[derive(Debug)]
+pub(crate) struct Plain;
+
+impl BuiltinKind for Plain {}
+
+impl<K: BuiltinKind> Strategy for K {
+    fn default(&self, served: &ServedKind, object: &mut Value) {
+        conform(self, &served.resource, object);
+    }
+
+    fn convert_to_storage(&self, served: &ServedKind, object: &mut Value) {
+        BuiltinKind::convert_to_storage(self, &served.resource, object);
+    }
+
+    fn convert_from_storage(&self, served: &ServedKind, object: &mut Value) {
+        BuiltinKind::convert_from_storage(self, &served.resource, object);
+    }
+
+    fn allocates(&self, _served: &ServedKind) -> bool {
+        BuiltinKind::allocates(self)
+    }
+
+    fn allocate(
+        &self,
+        allocator: &mut dyn Allocator,
+        old: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), ApiError> {
+        BuiltinKind::allocate(self, allocator, old, object)
+    }
+
+    fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, object: &mut Value) {
+        if served.resource.status
+            && !self.keeps_new_status()
+            && let Some(fields) = object.as_object_mut()
+        {
+            // Reset the status to the empty one of a typed server.
+            fields.remove("status");
+            conform(self, &served.resource, object);
+        }
+        BuiltinKind::prepare_create(self, context, object);
+    }
+
+    fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
+        forget_empty(&served.resource, object);
+    }
+
+    fn prepare_update(
+        &self,
+        served: &ServedKind,
+        context: &WriteContext<'_>,
+        old: &Value,
+        new: &mut Value,
+        subresource: &str,
+    ) {
+        if subresource.is_empty() {
+            BuiltinKind::prepare_update(self, context, old, new);
+            forget_empty(&served.resource, new);
+        } else {
+            self.prepare_subresource(context, subresource, old, new);
+        }
+    }
+
+    fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
+        self.validate(&served.resource, object, None)
+    }
+
+    fn validate_update(
+        &self,
+        served: &ServedKind,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+    ) -> Vec<FieldError> {
+        if subresource.is_empty() {
+            self.validate(&served.resource, new, Some(old))
+        } else {
+            self.validate_subresource(subresource, old, new)
+        }
+    }
+
+    fn warnings(
+        &self,
+        served: &ServedKind,
+        object: &Value,
+        old: Option<&Value>,
+        _subresource: &str,
+    ) -> Vec<String> {
+        BuiltinKind::warnings(self, &served.resource, object, old)
+    }
+
+    fn deprecation(&self, _served: &ServedKind) -> Option<&'static str> {
+        BuiltinKind::deprecation(self)
+    }
+
+    fn status_keeps(&self, _served: &ServedKind) -> Option<&'static str> {
+        BuiltinKind::status_keeps(self)
+    }
+
+    fn tracks_fields(&self) -> bool {
+        BuiltinKind::tracks_fields(self)
+    }
+
+    fn grace_period(&self, _served: &ServedKind, object: &Value, asked: Option<i64>) -> Option<i64> {
+        BuiltinKind::grace_period(self, object, asked)
+    }
+
+    fn admit_delete_by_name(&self, _served: &ServedKind, name: &str) -> Result<(), ApiError> {
+        BuiltinKind::admit_delete_by_name(self, name)
+    }
+
+    fn has_dependents(&self, _served: &ServedKind) -> bool {
+        BuiltinKind::has_dependents(self)
+    }
+
+    fn orphans_by_default(&self, _served: &ServedKind) -> bool {
+        BuiltinKind::orphans_by_default(self)
+    }
+}
+
+/// Converts a decoded object to the form of the kind's Go type in JSON, with defaults. Idempotent.
+fn conform<K: BuiltinKind + ?Sized>(kind: &K, resource: &Resource, object: &mut Value) {
+    if let Some(message) = go_struct::message_of_kind(&resource.api_version(), &resource.kind) {
+        go_struct::complete(message, object);
+        BuiltinKind::default(kind, object);
+    }
+}
+
+/// Turns empty lists into null, except in metadata.
+fn forget_empty(resource: &Resource, object: &mut Value) {
+    let metadata = object.get_mut("metadata").map(Value::take);
+    if let Some(message) = go_struct::message_of_kind(&resource.api_version(), &resource.kind) {
+        go_struct::forget_empty(message, object);
+    }
+    if let (Some(metadata), Some(fields)) = (metadata, object.as_object_mut()) {
+        fields.insert("metadata".to_owned(), metadata);
+    }
+}

@@ -1,0 +1,171 @@
+//! CertificateSigningRequests: requester, approval and certificate. There is no signer.
+
+pub(crate) mod request;
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{keep_write, list, put};
+use crate::kind::WriteContext;
+use crate::kind::resource::Resource;
+use crate::user::UserInfo;
+
+/// Conditions that only `/approval` sets.
+const DECISIONS: [&str; 2] = ["Approved", "Denied"];
+
+#[derive(Debug)]
+pub(super) struct CertificateSigningRequest;
+
+impl BuiltinKind for CertificateSigningRequest {
+    fn prepare_create(&self, context: &WriteContext<'_>, request: &mut Value) {
+        identify(context.user, request);
+    }
+
+    fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        put(new, "spec", old["spec"].clone());
+        put(new, "status", old["status"].clone());
+    }
+
+    fn prepare_subresource(
+        &self,
+        context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        prepare_subresource(subresource, &context.now_seconds(), old, new);
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        match old {
+            None => request::validate(new),
+            Some(old) => validate_update("", old, new),
+        }
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        validate_update(subresource, old, new)
+    }
+
+    /// kube-apiserver's schema declares `spec.request`, a text, as a list, so it cannot compare the fields of such an object.
+    fn tracks_fields(&self) -> bool {
+        false
+    }
+}
+
+/// Sets the requester to the user of the request, whatever the object says.
+fn identify(user: &UserInfo, request: &mut Value) {
+    let spec = &mut request["spec"];
+    let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
+    put(spec, "username", text(&user.name));
+    put(spec, "uid", text(&user.uid));
+    put(spec, "groups", if user.groups.is_empty() { Value::Null } else { json!(user.groups) });
+    put(spec, "extra", if user.extra.is_empty() { Value::Null } else { json!(user.extra) });
+}
+
+/// Keeps the spec. `/approval` changes only conditions, `/status` conditions and the certificate.
+fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Value) {
+    if subresource == "approval" {
+        let conditions = new["status"]["conditions"].take();
+        let metadata = new["metadata"].take();
+        new.clone_from(old);
+        put(&mut new["status"], "conditions", conditions);
+        keep_write(metadata, new);
+    }
+    date_conditions(now, old, new);
+}
+
+/// Sets the missing times of conditions: the last update and the last transition.
+fn date_conditions(now: &str, old: &Value, new: &mut Value) {
+    let before = conditions(old).to_vec();
+    let Some(conditions) = new["status"]["conditions"].as_array_mut() else {
+        return;
+    };
+    for condition in conditions {
+        let same = before.iter().find(|known| known["type"] == condition["type"]);
+        for (time, since) in [
+            ("lastUpdateTime", same.filter(|known| known["message"] == condition["message"])),
+            ("lastTransitionTime", same.filter(|known| known["status"] == condition["status"])),
+        ] {
+            if condition[time].is_null() {
+                condition[time] = since.map_or_else(|| json!(now), |known| known[time].clone());
+            }
+        }
+    }
+}
+
+/// Checks that a decision is only made by `/approval`, is never withdrawn, and is either approval or denial. Also checks a new
+/// certificate.
+fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+    const FIELD: &str = "status.conditions";
+    let has =
+        |object: &Value, kind: &str| conditions(object).iter().any(|condition| condition["type"] == kind);
+    let mut errors = Vec::new();
+    for kind in DECISIONS {
+        let (before, after) = (has(old, kind), has(new, kind));
+        if before && !after {
+            let why = format!("updates may not remove a condition of type \"{kind}\"");
+            errors.push(FieldError::forbidden(FIELD, &why));
+        } else if after && !before && subresource != "approval" {
+            let why = format!("updates may not add a condition of type \"{kind}\"");
+            errors.push(FieldError::forbidden(FIELD, &why));
+        }
+    }
+    if DECISIONS.iter().all(|kind| has(new, kind)) {
+        let why = "Approved and Denied conditions are mutually exclusive";
+        errors.push(FieldError::invalid(FIELD, "\"Denied\"", why));
+    }
+    errors.extend(request::validate_certificate(old, new));
+    errors
+}
+
+fn conditions(request: &Value) -> &[Value] {
+    list(&request["status"], "conditions")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(conditions: &[&str]) -> Value {
+        let conditions: Vec<Value> =
+            conditions.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+        json!({"metadata": {}, "spec": {"signerName": "a/b"}, "status": {"conditions": conditions}})
+    }
+
+    #[test]
+    fn only_an_approval_decides_and_only_once() {
+        let errors = |subresource: &str, old: &[&str], new: &[&str]| {
+            validate_update(subresource, &request(old), &request(new)).len()
+        };
+        assert_eq!(errors("approval", &[], &["Approved"]), 0);
+        assert_eq!(errors("status", &[], &["Approved"]), 1);
+        assert_eq!(errors("status", &["Approved"], &["Approved", "Failed"]), 0);
+        assert_eq!(errors("approval", &["Approved"], &[]), 1);
+        assert_eq!(errors("approval", &["Approved"], &["Approved", "Denied"]), 1);
+    }
+
+    #[test]
+    fn an_approval_writes_conditions_alone() {
+        let old = request(&[]);
+        let mut new = request(&["Approved"]);
+        new["spec"]["signerName"] = json!("other");
+        new["status"]["certificate"] = json!("eA==");
+        prepare_subresource("approval", "now", &old, &mut new);
+        assert_eq!(new["spec"], old["spec"]);
+        assert_eq!(
+            new["status"],
+            json!({"conditions": [
+                {"type": "Approved", "status": "True", "lastUpdateTime": "now", "lastTransitionTime": "now"},
+            ]})
+        );
+    }
+
+    #[test]
+    fn a_request_is_that_of_its_sender() {
+        let mut object = json!({"spec": {"username": "somebody else", "extra": {"a": ["b"]}}});
+        identify(&UserInfo::new("jane", "", ["dev"]), &mut object);
+        assert_eq!(object["spec"], json!({"username": "jane", "groups": ["dev", "system:authenticated"]}));
+    }
+}

@@ -1,0 +1,107 @@
+//! DaemonSets.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{set, within};
+use super::shared::{pod_template, workload};
+use crate::kind::WriteContext;
+use crate::kind::resource::Resource;
+
+/// Annotation with a counter of the templates, a field in older versions.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+#[derive(Debug)]
+pub(super) struct DaemonSet;
+
+impl BuiltinKind for DaemonSet {
+    fn default(&self, object: &mut Value) {
+        // The counter is part of decoding, so the client becomes its owner.
+        let generation = template_generation(object);
+        set_template_generation(object, generation);
+        within(object, "spec", |spec| {
+            set(spec, "revisionHistoryLimit", json!(10));
+            within(spec, "updateStrategy", |strategy| {
+                let limits = [("maxUnavailable", json!(1)), ("maxSurge", json!(0))];
+                workload::default_rolling_update(strategy, &limits);
+            });
+            within(spec, "template", pod_template::default);
+        });
+    }
+
+    fn prepare_create(&self, _context: &WriteContext<'_>, object: &mut Value) {
+        let generation = template_generation(object).max(1);
+        set_template_generation(object, generation);
+    }
+
+    fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        let changed = old["spec"]["template"] != new["spec"]["template"];
+        let generation = template_generation(old).max(1) + i64::from(changed);
+        set_template_generation(new, generation);
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = workload::validate_selector("daemonset", &new["spec"]);
+        errors.extend(pod_template::validate(new, pod_template::IN_WORKLOAD));
+        errors.extend(workload::validate_numbers(&new["spec"]));
+        errors.extend(workload::keep_selector(new, old));
+        errors
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+    }
+}
+
+fn template_generation(object: &Value) -> i64 {
+    object["metadata"]["annotations"][TEMPLATE_GENERATION]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Value::Object(annotations) = annotations {
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), json!(generation.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::{prepare_create, prepare_update, workload_defaults};
+
+    #[test]
+    fn defaults_are_the_recorded_ones() {
+        workload_defaults(
+            "DaemonSet",
+            &json!({"selector": {}}),
+            &json!({
+                "selector": {}, "revisionHistoryLimit": 10,
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+            }),
+        );
+    }
+
+    #[test]
+    fn templates_are_counted() {
+        let shown = |object: &Value| object["metadata"]["annotations"][TEMPLATE_GENERATION].clone();
+        let mut first = json!({"metadata": {}, "spec": {"template": {}}});
+        prepare_create("DaemonSet", &mut first);
+        assert_eq!(shown(&first), "1");
+        let mut same = first.clone();
+        same["spec"]["minReadySeconds"] = json!(3);
+        prepare_update("DaemonSet", &first, &mut same);
+        assert_eq!(shown(&same), "1");
+        let mut other = same.clone();
+        other["metadata"]["annotations"] = json!({"x": "y"});
+        other["spec"]["template"]["metadata"] = json!({"labels": {"a": "b"}});
+        prepare_update("DaemonSet", &same, &mut other);
+        assert_eq!(shown(&other), "2");
+    }
+}

@@ -1,0 +1,220 @@
+//! Deployments.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{set, within};
+use super::shared::{pod_template, workload};
+use crate::kind::resource::Resource;
+
+#[derive(Debug)]
+pub(super) struct Deployment;
+
+impl BuiltinKind for Deployment {
+    fn default(&self, object: &mut Value) {
+        within(object, "spec", |spec| {
+            set(spec, "replicas", json!(1));
+            set(spec, "revisionHistoryLimit", json!(10));
+            set(spec, "progressDeadlineSeconds", json!(600));
+            within(spec, "strategy", |strategy| {
+                let limits = [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))];
+                workload::default_rolling_update(strategy, &limits);
+            });
+            within(spec, "template", pod_template::default);
+        });
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let spec = &new["spec"];
+        // In kube-apiserver's order.
+        let mut errors = workload::validate_selector("deployment", spec);
+        errors.extend(pod_template::validate(new, pod_template::IN_WORKLOAD));
+        errors.extend(validate_strategy(&spec["strategy"]));
+        errors.extend(workload::validate_numbers(spec));
+        errors.extend(validate_deadline(spec));
+        errors.extend(workload::keep_selector(new, old));
+        errors
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+    }
+
+    fn status_keeps(&self) -> Option<&'static str> {
+        Some("labels")
+    }
+}
+
+/// Validates the strategy: limits only for rolling updates, and not both zero.
+fn validate_strategy(strategy: &Value) -> Option<FieldError> {
+    const PATH: &str = "spec.strategy";
+    let rolling = &strategy["rollingUpdate"];
+    match strategy["type"].as_str().unwrap_or_default() {
+        "Recreate" if !rolling.is_null() => Some(FieldError::forbidden(
+            format!("{PATH}.rollingUpdate"),
+            "may not be specified when strategy `type` is 'Recreate'",
+        )),
+        "RollingUpdate" if is_none(&rolling["maxUnavailable"]) && is_none(&rolling["maxSurge"]) => {
+            Some(FieldError::invalid(
+                format!("{PATH}.rollingUpdate.maxUnavailable"),
+                &rolling["maxUnavailable"].to_string(),
+                "may not be 0 when `maxSurge` is 0",
+            ))
+        }
+        "Recreate" | "RollingUpdate" => None,
+        // The message shows the value as a Go struct, which has no limits for unknown types.
+        other => Some(FieldError {
+            reason: "FieldValueNotSupported",
+            field: PATH.to_owned(),
+            message: format!(
+                "Unsupported value: {{\"Type\":{},\"RollingUpdate\":null}}: supported values: \"Recreate\", \
+                 \"RollingUpdate\"",
+                json!(other)
+            ),
+        }),
+    }
+}
+
+/// Whether a limit is `0` or `0%`.
+fn is_none(limit: &Value) -> bool {
+    limit.as_str().map_or(limit.as_i64() == Some(0), |text| text.trim_end_matches('%') == "0")
+}
+
+/// Validates that the progress deadline exceeds the time until a pod counts as available.
+fn validate_deadline(spec: &Value) -> Option<FieldError> {
+    let deadline = spec["progressDeadlineSeconds"].as_i64()?;
+    let ready = spec["minReadySeconds"].as_i64().unwrap_or_default();
+    (ready >= 0 && deadline <= ready).then(|| {
+        FieldError::invalid(
+            "spec.progressDeadlineSeconds",
+            &deadline.to_string(),
+            "must be greater than minReadySeconds",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::{check, served_kind, workload_defaults};
+
+    fn deployment(selector: &Value) -> Value {
+        json!({"spec": {
+            "replicas": 1, "selector": selector, "strategy": {"type": "Recreate"},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
+        }})
+    }
+
+    #[test]
+    fn defaults_are_the_recorded_ones() {
+        workload_defaults(
+            "Deployment",
+            &json!({"selector": {}}),
+            &json!({
+                "selector": {}, "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+            }),
+        );
+        workload_defaults(
+            "Deployment",
+            &json!({"selector": {}, "replicas": 0, "strategy": {"type": "Recreate"}}),
+            &json!({
+                "selector": {}, "replicas": 0, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                "strategy": {"type": "Recreate"},
+            }),
+        );
+    }
+
+    #[test]
+    fn fields_of_a_wrong_type_get_no_defaults() {
+        for before in
+            [json!("x"), json!({"spec": 5}), json!({"spec": {"strategy": [], "template": {"spec": 1}}})]
+        {
+            let mut object = before.clone();
+            Deployment.default(&mut object);
+            assert_eq!(object["spec"]["strategy"], before["spec"]["strategy"]);
+            assert_eq!(object["spec"]["template"], before["spec"]["template"]);
+        }
+    }
+
+    #[test]
+    fn the_selector_matches_the_pods_of_the_template() {
+        check("Deployment", &deployment(&json!({"matchLabels": {"app": "web"}})), None, &[]);
+        check(
+            "Deployment",
+            &deployment(&json!({"matchLabels": {"app": "other"}})),
+            None,
+            &[
+                "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
+            ],
+        );
+        check(
+            "Deployment",
+            &deployment(&json!({})),
+            None,
+            &["spec.selector: Invalid value: {}: empty selector is invalid for deployment"],
+        );
+    }
+
+    #[test]
+    fn a_strategy_that_can_never_replace_a_pod_is_refused() {
+        for (strategy, expected) in [
+            (json!({"type": "Recreate"}), &[][..]),
+            (
+                json!({"type": "Recreate", "rollingUpdate": {}}),
+                &[
+                    "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+                ],
+            ),
+            (
+                json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}),
+                &[
+                    "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": may not be 0 when `maxSurge` is 0",
+                ],
+            ),
+            (
+                json!({"type": "Nope"}),
+                &[
+                    "spec.strategy: Unsupported value: {\"Type\":\"Nope\",\"RollingUpdate\":null}: supported values: \
+                     \"Recreate\", \"RollingUpdate\"",
+                ],
+            ),
+        ] {
+            let mut object = deployment(&json!({"matchLabels": {"app": "web"}}));
+            object["spec"]["strategy"] = strategy;
+            check("Deployment", &object, None, expected);
+        }
+    }
+
+    #[test]
+    fn probable_mistakes_in_the_template_have_a_warning() {
+        let served = served_kind("Deployment");
+        let mut object = deployment(&json!({}));
+        let pod = &mut object["spec"]["template"]["spec"];
+        pod["topologySpreadConstraints"] = json!([{"labelSelector": {}}, {"topologyKey": "zone"}]);
+        pod["containers"][0]["env"] = json!([{"name": "A"}, {"name": "B"}, {"name": "A"}]);
+        assert_eq!(
+            served.strategy.warnings(&served, &object, None, ""),
+            [
+                "spec.template.spec.topologySpreadConstraints[1].labelSelector: a null labelSelector results in \
+                 matching no pod",
+                "spec.template.spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when \
+                 using apply",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_selector_stays() {
+        let old = deployment(&json!({"matchLabels": {"app": "web"}}));
+        let mut new = deployment(&json!({"matchLabels": {"app": "changed"}}));
+        new["spec"]["template"]["metadata"]["labels"] = json!({"app": "changed"});
+        check(
+            "Deployment",
+            &new,
+            Some(&old),
+            &["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"changed\"}}: field is immutable"],
+        );
+    }
+}

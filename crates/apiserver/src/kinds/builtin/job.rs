@@ -1,0 +1,236 @@
+//! Jobs.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Map, Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{elements, set, within};
+use super::shared::immutable_fields::immutable;
+use super::shared::pod_template;
+use crate::kind::WriteContext;
+use crate::kind::resource::Resource;
+
+/// Labels that identify a Job's pods, by the Job's UID and by its name.
+const UID_LABELS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
+const NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
+
+#[derive(Debug)]
+pub(super) struct Job;
+
+impl BuiltinKind for Job {
+    fn default(&self, job: &mut Value) {
+        default(job);
+    }
+
+    fn prepare_create(&self, _context: &WriteContext<'_>, job: &mut Value) {
+        select_own_pods(job);
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = pod_template::validate(new, pod_template::IN_WORKLOAD);
+        errors.extend(old.into_iter().flat_map(|old| validate_update(&old["spec"], &new["spec"])));
+        errors
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+    }
+
+    fn orphans_by_default(&self) -> bool {
+        true
+    }
+}
+
+fn default(job: &mut Value) {
+    let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.is_object()
+        && job["metadata"]["labels"].as_object().is_none_or(Map::is_empty)
+        && let Some(metadata) = job.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("labels".to_owned(), labels);
+    }
+    within(job, "spec", |spec| {
+        if spec["completions"].is_null() && spec["parallelism"].is_null() {
+            set(spec, "completions", json!(1));
+        }
+        set(spec, "parallelism", json!(1));
+        // With a limit per index, the total is unlimited.
+        let limit = if spec["backoffLimitPerIndex"].is_null() { 6 } else { i32::MAX };
+        set(spec, "backoffLimit", json!(limit));
+        set(spec, "completionMode", json!("NonIndexed"));
+        set(spec, "suspend", json!(false));
+        set(spec, "manualSelector", json!(false));
+        // A failure policy can only judge pods that have failed, not those that are terminating.
+        let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
+        set(spec, "podReplacementPolicy", json!(replacement));
+        within(spec, "podFailurePolicy", |policy| {
+            for rule in elements(policy, "rules") {
+                for condition in elements(rule, "onPodConditions") {
+                    set(condition, "status", json!("True"));
+                }
+            }
+        });
+        within(spec, "template", pod_template::default);
+    });
+}
+
+/// Sets the selector and labels of a new Job to its UID, unless it has a manual selector.
+fn select_own_pods(job: &mut Value) {
+    if job["spec"]["manualSelector"] == true {
+        return;
+    }
+    let text = |field: &str| job["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let (uid, name) = (text("uid"), text("name"));
+    let add_to = |metadata: &mut Value| {
+        if metadata["labels"].is_null() {
+            metadata["labels"] = json!({});
+        }
+        for (labels, value) in [(UID_LABELS, &uid), (NAME_LABELS, &name)] {
+            for label in labels {
+                set(&mut metadata["labels"], label, json!(value));
+            }
+        }
+    };
+    // A job without labels has those of its template: in Go both are one map.
+    let labels = &job["metadata"]["labels"];
+    if labels.as_object().is_none_or(Map::is_empty)
+        || *labels == job["spec"]["template"]["metadata"]["labels"]
+    {
+        within(job, "metadata", add_to);
+    }
+    within(job, "spec", |spec| {
+        if let Some(metadata) = spec.pointer_mut("/template/metadata").filter(|metadata| metadata.is_object())
+        {
+            add_to(metadata);
+        }
+        if spec["selector"].is_null() {
+            spec["selector"] = json!({});
+        }
+        if spec["selector"]["matchLabels"].is_null() {
+            spec["selector"]["matchLabels"] = json!({});
+        }
+        set(&mut spec["selector"]["matchLabels"], UID_LABELS[0], json!(uid));
+    });
+}
+
+/// Checks the immutable fields of a Job. The scheduling of a suspended Job may change.
+fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    // An indexed Job may be scaled as long as completions and parallelism stay equal.
+    let elastic = new["completionMode"] == "Indexed"
+        && !old["completions"].is_null()
+        && new["completions"] == new["parallelism"];
+    if !elastic {
+        errors.extend(immutable("spec", old, new, &["completions"]));
+    }
+    errors.extend(immutable("spec", old, new, &["selector"]));
+    if with_placement(old, &new["template"]) != new["template"] {
+        errors.extend(immutable("spec", old, new, &["template"]));
+    }
+    errors.extend(immutable(
+        "spec",
+        old,
+        new,
+        &["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"],
+    ));
+    errors
+}
+
+/// Returns the old template of a Job with the mutable fields of `new`.
+fn with_placement(old: &Value, new: &Value) -> Value {
+    let mut template = old["template"].clone();
+    if old["suspend"] != true {
+        return template;
+    }
+    let mut take = |path: &str| match new.pointer(path) {
+        Some(value) => set_at(&mut template, path, value.clone()),
+        None => set_at(&mut template, path, Value::Null),
+    };
+    for path in [
+        "/metadata/labels",
+        "/metadata/annotations",
+        "/spec/affinity",
+        "/spec/nodeSelector",
+        "/spec/tolerations",
+        "/spec/schedulingGates",
+    ] {
+        take(path);
+    }
+    template
+}
+
+/// Sets a field that is two levels deep; null removes it.
+fn set_at(value: &mut Value, path: &str, to: Value) {
+    let mut names = path.split('/').skip(1);
+    let (Some(outer), Some(inner)) = (names.next(), names.next()) else {
+        return;
+    };
+    match value.get_mut(outer).and_then(Value::as_object_mut) {
+        Some(fields) if to.is_null() => drop(fields.remove(inner)),
+        Some(fields) => drop(fields.insert(inner.to_owned(), to)),
+        None if to.is_null() => {}
+        None => value[outer] = json!({ inner: to }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_job_selects_its_own_pods() {
+        let mut job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"metadata": {}}}});
+        select_own_pods(&mut job);
+        assert_eq!(
+            job["spec"]["selector"],
+            json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
+        );
+        assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
+        assert_eq!(job["metadata"]["labels"]["job-name"], "j");
+    }
+
+    #[test]
+    fn a_job_that_selects_by_hand_is_left_alone() {
+        let before = json!({"metadata": {"name": "j"}, "spec": {"manualSelector": true, "selector": {}}});
+        let mut job = before.clone();
+        select_own_pods(&mut job);
+        assert_eq!(job, before);
+    }
+
+    #[test]
+    fn completions_follow_from_parallelism_only_if_both_are_absent() {
+        let mut job = json!({"metadata": {}, "spec": {"parallelism": 3}});
+        default(&mut job);
+        assert_eq!(job["spec"]["completions"], Value::Null);
+        let mut job = json!({"metadata": {}, "spec": {}});
+        default(&mut job);
+        assert_eq!((&job["spec"]["completions"], &job["spec"]["parallelism"]), (&json!(1), &json!(1)));
+    }
+
+    #[test]
+    fn completions_mode_and_template_stay_unless_suspended_or_elastic() {
+        let job = |completions: u32, mode: &str, suspend: bool, zone: &str| {
+            json!({"spec": {
+                "completions": completions, "parallelism": completions, "completionMode": mode, "suspend": suspend,
+                "template": {"spec": {"nodeSelector": {"zone": zone}}},
+            }})
+        };
+        let check = |old: &Value, new: &Value, expected: &[&str]| {
+            let errors = validate_update(&old["spec"], &new["spec"]);
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(errors, expected, "{old} to {new}");
+        };
+        let old = job(1, "NonIndexed", false, "a");
+        check(
+            &old,
+            &job(2, "NonIndexed", true, "a"),
+            &["spec.completions: Invalid value: 2: field is immutable"],
+        );
+        let why = "spec.completionMode: Invalid value: \"Indexed\": field is immutable";
+        check(&old, &job(1, "Indexed", false, "a"), &[why]);
+        let why = "spec.template: Invalid value: {\"spec\":{\"nodeSelector\":{\"zone\":\"b\"}}}: field is immutable";
+        check(&old, &job(1, "NonIndexed", false, "b"), &[why]);
+        check(&job(1, "NonIndexed", true, "a"), &job(1, "NonIndexed", true, "b"), &[]);
+        check(&job(1, "Indexed", false, "a"), &job(3, "Indexed", false, "a"), &[]);
+    }
+}

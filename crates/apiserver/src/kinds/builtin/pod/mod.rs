@@ -1,0 +1,150 @@
+//! Pods. Rules of the spec that templates share are in `shared/pod_template`.
+
+mod qos;
+mod resize;
+pub(crate) mod resources;
+mod update;
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{elements, set};
+use super::shared::pod_template;
+use crate::kind::WriteContext;
+use crate::kind::resource::Resource;
+pub(super) use qos::qos_class;
+
+/// Path of the pod's spec.
+const SPEC: &str = "spec";
+
+#[derive(Debug)]
+pub(super) struct Pod;
+
+impl BuiltinKind for Pod {
+    fn default(&self, pod: &mut Value) {
+        default(pod);
+    }
+
+    /// Sets the status of a new pod: its phase and its QoS class.
+    fn prepare_create(&self, _context: &WriteContext<'_>, pod: &mut Value) {
+        let class = qos_class(&pod["spec"]);
+        pod["status"] = json!({"phase": "Pending", "qosClass": class});
+    }
+
+    fn prepare_subresource(
+        &self,
+        _context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        match subresource {
+            "resize" => resize::keep_all_but_resources(old, new),
+            "ephemeralcontainers" => update::keep_all_but_ephemeral_containers(old, new),
+            _ => {}
+        }
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        match old {
+            None => pod_template::validate(new, SPEC),
+            Some(old) => update::validate(old, new),
+        }
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        match subresource {
+            "resize" => resize::validate(old, new),
+            "ephemeralcontainers" => update::validate_ephemeral_containers(old, new),
+            _ => Vec::new(),
+        }
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        pod_template::warnings(object, SPEC)
+    }
+
+    fn status_keeps(&self) -> Option<&'static str> {
+        Some("ownerReferences")
+    }
+
+    fn grace_period(&self, pod: &Value, asked: Option<i64>) -> Option<i64> {
+        Some(grace_period(pod, asked))
+    }
+}
+
+fn default(pod: &mut Value) {
+    pod_template::default(pod);
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
+        return;
+    };
+    set(spec, "enableServiceLinks", json!(true));
+    let on_host = spec["hostNetwork"] == true;
+    for list in ["initContainers", "containers"] {
+        for container in elements(spec, list) {
+            request_limits(container);
+            // In the network of the host, a port of the container is a port of the host.
+            if on_host {
+                for port in elements(container, "ports") {
+                    let number = port["containerPort"].clone();
+                    set(port, "hostPort", number);
+                }
+            }
+        }
+    }
+}
+
+/// Sets missing requests of a container to its limits.
+fn request_limits(container: &mut Value) {
+    let Some(limits) = container["resources"]["limits"].as_object().cloned() else {
+        return;
+    };
+    let resources = &mut container["resources"];
+    if resources["requests"].is_null() {
+        resources["requests"] = json!({});
+    }
+    for (name, limit) in limits {
+        set(&mut resources["requests"], &name, limit);
+    }
+}
+
+/// Returns the grace period of a deleted pod in seconds; zero if no node runs it.
+fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
+    let runs = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    let ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+    let seconds = asked.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(0);
+    match seconds {
+        _ if !runs || ended => 0,
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_requested_where_nothing_else_is() {
+        let mut pod = json!({"spec": {"containers": [
+            {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}, {"resources": {}},
+        ]}});
+        default(&mut pod);
+        assert_eq!(
+            pod["spec"]["containers"][0]["resources"]["requests"],
+            json!({"cpu": "1", "memory": "1Gi"})
+        );
+        assert_eq!(pod["spec"]["containers"][1]["resources"], json!({}));
+    }
+
+    #[test]
+    fn only_a_pod_on_a_node_takes_time_to_go() {
+        let pod = |node: &str, phase: &str| json!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 30}, "status": {"phase": phase}});
+        assert_eq!(grace_period(&pod("", "Pending"), None), 0);
+        assert_eq!(grace_period(&pod("n", "Running"), None), 30);
+        assert_eq!(grace_period(&pod("n", "Running"), Some(5)), 5);
+        assert_eq!(grace_period(&pod("n", "Running"), Some(-5)), 1);
+        assert_eq!(grace_period(&pod("n", "Succeeded"), Some(5)), 0);
+    }
+}

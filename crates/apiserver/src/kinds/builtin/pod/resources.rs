@@ -1,0 +1,183 @@
+//! Requests and limits of a whole pod.
+//!
+//! Containers run together, so their amounts add up. Init containers run before them one by one, each beside the sidecars (init
+//! containers that restart always) that started before it. A pod needs the larger of the two. Amounts of `spec.resources` replace
+//! those of the containers.
+
+use serde_json::Value;
+
+use crate::kinds::builtin::shared::amounts::Amounts;
+
+/// Which amounts of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Requests,
+    Limits,
+}
+
+impl Bound {
+    fn field(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Limits => "limits",
+        }
+    }
+}
+
+/// Returns the amounts in the spec of a pod, as LimitRanges compare them.
+pub(crate) fn in_spec(pod: &Value, bound: Bound) -> Amounts {
+    let mut total = of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]));
+    replace(&mut total, pod, bound, |name| ["cpu", "memory"].contains(&name));
+    total
+}
+
+/// Returns the amounts that a pod uses, as quotas count them: while it is resized the larger of the old and the new ones, and
+/// the overhead of its runtime class.
+pub(crate) fn in_use(pod: &Value, bound: Bound) -> Amounts {
+    let is_infeasible = elements(&pod["status"]["conditions"])
+        .find(|condition| condition["type"] == "PodResizePending")
+        .is_some_and(|condition| condition["reason"] == "Infeasible");
+    let mut total = of_containers(pod, |container| {
+        let own = Amounts::read(&container["resources"][bound.field()]);
+        let statuses = ["containerStatuses", "initContainerStatuses"].map(|list| &pod["status"][list]);
+        let status = statuses
+            .into_iter()
+            .flat_map(elements)
+            .find(|status| status["name"] == container["name"] && status["resources"].is_object());
+        let Some(status) = status else { return own };
+        let mut used = if is_infeasible { Amounts::default() } else { own };
+        used.raise(&Amounts::read(&status["resources"][bound.field()]));
+        if bound == Bound::Requests {
+            used.raise(&Amounts::read(&status["allocatedResources"]));
+        }
+        used
+    });
+    replace(&mut total, pod, bound, is_pod_level);
+    let overhead = Amounts::read(&pod["spec"]["overhead"]);
+    match bound {
+        Bound::Requests => total.add(&overhead),
+        // The overhead does not limit what is unlimited.
+        Bound::Limits => {
+            let limited = total.only(|_, limit| !limit.is_zero());
+            total.add(&overhead.only(|name, _| limited.get(name).is_some()));
+        }
+    }
+    total
+}
+
+/// Whether `spec.resources` of a pod has amounts, so that its containers need none.
+pub(crate) fn has_pod_level(pod: &Value) -> bool {
+    let lists = [Bound::Requests, Bound::Limits].map(|bound| &pod["spec"]["resources"][bound.field()]);
+    lists.into_iter().filter_map(Value::as_object).flatten().any(|(name, _)| is_pod_level(name))
+}
+
+/// Whether `spec.resources` may have an amount of the resource.
+fn is_pod_level(name: &str) -> bool {
+    ["cpu", "memory"].contains(&name) || name.starts_with("hugepages-")
+}
+
+/// Replaces amounts by those of `spec.resources`.
+fn replace(total: &mut Amounts, pod: &Value, bound: Bound, applies: impl Fn(&str) -> bool) {
+    for (name, amount) in Amounts::read(&pod["spec"]["resources"][bound.field()]).iter() {
+        if applies(name) {
+            total.set(name, amount);
+        }
+    }
+}
+
+/// Combines the amounts of containers, init containers and sidecars.
+fn of_containers(pod: &Value, amounts: impl Fn(&Value) -> Amounts) -> Amounts {
+    let mut total = Amounts::default();
+    for container in elements(&pod["spec"]["containers"]) {
+        total.add(&amounts(container));
+    }
+    let (mut sidecars, mut initially) = (Amounts::default(), Amounts::default());
+    for container in elements(&pod["spec"]["initContainers"]) {
+        let mut own = amounts(container);
+        if container["restartPolicy"] == "Always" {
+            total.add(&own);
+            sidecars.add(&own);
+            initially.raise(&sidecars);
+        } else {
+            own.add(&sidecars);
+            initially.raise(&own);
+        }
+    }
+    total.raise(&initially);
+    total
+}
+
+fn elements(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn container(cpu: &str) -> Value {
+        json!({"name": format!("c{cpu}"), "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}})
+    }
+
+    fn sidecar(cpu: &str) -> Value {
+        let mut container = container(cpu);
+        container["restartPolicy"] = json!("Always");
+        container
+    }
+
+    #[test]
+    fn a_pod_needs_the_larger_of_its_start_and_its_run() {
+        for (init, containers, cpu) in [
+            (json!([]), json!([container("1"), container("2")]), "cpu=3"),
+            (json!([container("5")]), json!([container("1"), container("2")]), "cpu=5"),
+            (json!([container("3"), sidecar("1")]), json!([container("1")]), "cpu=3"),
+            (json!([sidecar("1"), container("3")]), json!([container("1")]), "cpu=4"),
+            (json!([sidecar("1"), sidecar("2")]), json!([container("1")]), "cpu=4"),
+        ] {
+            let pod = json!({"spec": {"initContainers": init, "containers": containers}});
+            assert_eq!(in_spec(&pod, Bound::Requests).to_string(), cpu);
+            assert_eq!(in_use(&pod, Bound::Limits).to_string(), cpu);
+        }
+    }
+
+    #[test]
+    fn amounts_of_the_pod_replace_those_of_its_containers() {
+        let pod = json!({"spec": {
+            "containers": [container("1")],
+            "resources": {"requests": {"cpu": "5", "hugepages-2Mi": "2Mi"}},
+        }});
+        assert_eq!(in_spec(&pod, Bound::Requests).to_string(), "cpu=5");
+        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=5,hugepages-2Mi=2Mi");
+        assert!(has_pod_level(&pod));
+        assert!(!has_pod_level(&json!({"spec": {"resources": {"requests": {}}}})));
+    }
+
+    #[test]
+    fn overhead_counts_and_limits_only_what_is_limited() {
+        let pod = json!({"spec": {
+            "containers": [{"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi", "cpu": "0"}}}],
+            "overhead": {"cpu": "10m", "memory": "1Mi"},
+        }});
+        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=10m,memory=1025Mi");
+        assert_eq!(in_use(&pod, Bound::Limits).to_string(), "cpu=0,memory=2049Mi");
+        assert_eq!(in_spec(&pod, Bound::Requests).to_string(), "memory=1Gi");
+    }
+
+    #[test]
+    fn a_resized_pod_uses_the_larger_amount() {
+        let mut pod = json!({
+            "spec": {"containers": [container("2")]},
+            "status": {"containerStatuses": [{
+                "name": "c2", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "1"}},
+            }]},
+        });
+        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=3");
+        assert_eq!(in_spec(&pod, Bound::Requests).to_string(), "cpu=2");
+        pod["status"]["containerStatuses"][0]["allocatedResources"] = json!({"cpu": "1"});
+        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=2");
+        pod["status"]["conditions"] = json!([{"type": "PodResizePending", "reason": "Infeasible"}]);
+        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=1");
+    }
+}

@@ -1,0 +1,170 @@
+//! Validation of pod updates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use crate::kinds::builtin::shared::fields::{elements, keep_write, list, put};
+
+/// Checks that an update only changes mutable fields of the spec: images, the deadline, added tolerations, and the
+/// scheduling constraints while the pod has scheduling gates.
+///
+/// kube-apiserver appends a diff of its internal structures to the message, which is omitted here.
+pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
+    const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+                       `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
+                       existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
+                       previously negative)";
+    let (before, after) = (&old["spec"], &new["spec"]);
+    let mut errors = Vec::new();
+    for field in ["containers", "initContainers"] {
+        if list(before, field).len() != list(after, field).len() {
+            return vec![FieldError::forbidden(
+                format!("spec.{field}"),
+                "pod updates may not add or remove containers",
+            )];
+        }
+    }
+    errors.extend(deadline(before, after));
+    let kept: BTreeSet<String> = tolerations(after).iter().map(Value::to_string).collect();
+    if tolerations(before).iter().any(|toleration| !kept.contains(&toleration.to_string())) {
+        errors.push(FieldError::forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        ));
+        return errors;
+    }
+    // Undo the permitted changes in a copy, which must then equal the old spec.
+    let mut kept = after.clone();
+    for field in ["containers", "initContainers"] {
+        let images: Vec<Value> =
+            list(before, field).iter().map(|container| container["image"].clone()).collect();
+        for (container, image) in elements(&mut kept, field).zip(images) {
+            put(container, "image", image);
+        }
+    }
+    let mut changeable = vec!["activeDeadlineSeconds", "tolerations"];
+    if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0)
+        && after["terminationGracePeriodSeconds"] == 1
+    {
+        changeable.push("terminationGracePeriodSeconds");
+    }
+    if !list(before, "schedulingGates").is_empty() {
+        // The pod has not been considered for scheduling yet.
+        changeable.extend(["schedulingGates", "nodeSelector", "affinity"]);
+    }
+    for field in changeable {
+        put(&mut kept, field, before[field].clone());
+    }
+    if kept != *before {
+        errors.push(FieldError::forbidden("spec", WHY));
+    }
+    errors
+}
+
+/// Checks that the deadline of a pod is not extended or removed.
+fn deadline(before: &Value, after: &Value) -> Option<FieldError> {
+    const FIELD: &str = "spec.activeDeadlineSeconds";
+    let (old, new) = (before["activeDeadlineSeconds"].as_i64(), after["activeDeadlineSeconds"].as_i64());
+    match (old, new) {
+        (Some(_), None) => {
+            Some(FieldError::invalid(FIELD, "null", "must not update from a positive integer to nil value"))
+        }
+        (Some(old), Some(new)) if new > old => {
+            let why = "must be less than or equal to previous value";
+            Some(FieldError::invalid(FIELD, &new.to_string(), why))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the tolerations without `tolerationSeconds`, which may change.
+fn tolerations(spec: &Value) -> Vec<Value> {
+    let mut list = list(spec, "tolerations").to_vec();
+    for toleration in &mut list {
+        put(toleration, "tolerationSeconds", Value::Null);
+    }
+    list
+}
+
+/// Restores everything but the ephemeral containers.
+pub(super) fn keep_all_but_ephemeral_containers(old: &Value, new: &mut Value) {
+    let wanted = new["spec"]["ephemeralContainers"].clone();
+    let metadata = new["metadata"].clone();
+    new.clone_from(old);
+    put(&mut new["spec"], "ephemeralContainers", wanted);
+    keep_write(metadata, new);
+}
+
+/// Checks that ephemeral containers are only added.
+pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<FieldError> {
+    const FIELD: &str = "spec.ephemeralContainers";
+    let mut errors = Vec::new();
+    let after: BTreeMap<&str, &Value> = list(&new["spec"], "ephemeralContainers")
+        .iter()
+        // Reversed, so that the first of several equal names stays in the map.
+        .rev()
+        .map(|container| (container["name"].as_str().unwrap_or_default(), container))
+        .collect();
+    for container in list(&old["spec"], "ephemeralContainers") {
+        let name = &container["name"];
+        match after.get(name.as_str().unwrap_or_default()) {
+            None => {
+                let why = format!("existing ephemeral containers {name} may not be removed\n");
+                errors.push(FieldError::forbidden(FIELD, &why));
+            }
+            Some(other) if *other != container => {
+                let why = format!("existing ephemeral containers {name} may not be changed\n");
+                errors.push(FieldError::forbidden(FIELD, &why));
+            }
+            Some(_) => {}
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(change: impl FnOnce(&mut Value), fields: &[&str]) {
+        let old = json!({"spec": {
+            "containers": [{"name": "c", "image": "a"}], "activeDeadlineSeconds": 9, "nodeName": "n",
+            "tolerations": [{"key": "k", "tolerationSeconds": 1}],
+        }});
+        let mut new = old.clone();
+        change(&mut new["spec"]);
+        let errors: Vec<String> = validate(&old, &new).into_iter().map(|error| error.field).collect();
+        assert_eq!(errors, fields, "{new}");
+    }
+
+    #[test]
+    fn images_deadlines_and_tolerations_change() {
+        check(|spec| spec["containers"][0]["image"] = json!("b"), &[]);
+        check(|spec| spec["activeDeadlineSeconds"] = json!(5), &[]);
+        check(|spec| spec["tolerations"] = json!([{"key": "l"}, {"key": "k", "tolerationSeconds": 2}]), &[]);
+    }
+
+    #[test]
+    fn nothing_else_does() {
+        check(|spec| spec["containers"][0]["name"] = json!("d"), &["spec"]);
+        check(|spec| spec["nodeName"] = json!("m"), &["spec"]);
+        check(|spec| spec["nodeSelector"] = json!({"a": "b"}), &["spec"]);
+        check(|spec| spec["containers"] = json!([]), &["spec.containers"]);
+        check(|spec| spec["tolerations"] = json!([]), &["spec.tolerations"]);
+        check(|spec| spec["activeDeadlineSeconds"] = json!(10), &["spec.activeDeadlineSeconds"]);
+    }
+
+    #[test]
+    fn ephemeral_containers_are_only_added() {
+        let pod = |list: Value| json!({"spec": {"ephemeralContainers": list}});
+        let one = pod(json!([{"name": "a", "image": "x"}]));
+        let two = pod(json!([{"name": "a", "image": "x"}, {"name": "b"}]));
+        assert!(validate_ephemeral_containers(&one, &two).is_empty());
+        assert_eq!(validate_ephemeral_containers(&two, &one).len(), 1);
+        assert_eq!(validate_ephemeral_containers(&one, &pod(json!([{"name": "a", "image": "y"}]))).len(), 1);
+    }
+}

@@ -1,0 +1,45 @@
+//! ReplicaSets.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{set, within};
+use super::shared::{pod_template, workload};
+use crate::kind::resource::Resource;
+
+#[derive(Debug)]
+pub(super) struct ReplicaSet;
+
+impl BuiltinKind for ReplicaSet {
+    fn default(&self, object: &mut Value) {
+        within(object, "spec", |spec| {
+            set(spec, "replicas", json!(1));
+            within(spec, "template", pod_template::default);
+        });
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        // kube-apiserver names Deployments here, because it copied their validation.
+        let mut errors = workload::validate_selector("deployment", &new["spec"]);
+        errors.extend(pod_template::validate(new, pod_template::IN_WORKLOAD));
+        errors.extend(workload::validate_numbers(&new["spec"]));
+        errors.extend(workload::keep_selector(new, old));
+        errors
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::workload_defaults;
+
+    #[test]
+    fn defaults_are_the_recorded_ones() {
+        workload_defaults("ReplicaSet", &json!({"selector": {}}), &json!({"selector": {}, "replicas": 1}));
+    }
+}

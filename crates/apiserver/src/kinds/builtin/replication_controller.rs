@@ -1,0 +1,39 @@
+//! ReplicationControllers.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{set, within};
+use super::shared::pod_template;
+use crate::kind::resource::Resource;
+
+#[derive(Debug)]
+pub(super) struct ReplicationController;
+
+impl BuiltinKind for ReplicationController {
+    /// Sets, among others, the selector and the labels to the labels of the template, if they are missing.
+    fn default(&self, object: &mut Value) {
+        let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+        if labels.is_object() {
+            within(object, "spec", |spec| set(spec, "selector", labels.clone()));
+            within(object, "metadata", |metadata| set(metadata, "labels", labels));
+        }
+        within(object, "spec", |spec| {
+            set(spec, "replicas", json!(1));
+            within(spec, "template", pod_template::default);
+        });
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        pod_template::validate(new, pod_template::IN_WORKLOAD)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+    }
+
+    fn orphans_by_default(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,501 @@
+//! What an object of a resource uses of a quota.
+//!
+//! Every namespaced resource is counted as `count/<plural>.<group>`. Some have further amounts: pods their requests and limits,
+//! Services their node ports and load balancers, claims their storage, also by class.
+
+use jiff::{SignedDuration, Timestamp};
+use kube_apimachinery::quantity::Quantity;
+use kube_apimachinery::{metadata, names};
+use serde_json::Value;
+
+use super::scope::Scope;
+use crate::kinds::builtin::pod;
+use crate::kinds::builtin::pod::resources::{self as pod_resources, Bound};
+use crate::kinds::builtin::shared::amounts::Amounts;
+
+/// Namespaced resources that do not count: Events, and requests that are not stored.
+const IGNORED: [(&str, &str); 4] = [
+    ("", "events"),
+    ("events.k8s.io", "events"),
+    ("", "bindings"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+];
+/// Suffix of amounts of one storage class, before `requests.storage` or `persistentvolumeclaims`.
+const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
+/// Suffix of the number of devices of a class.
+const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// Prefix of extended resources that stand for a device class.
+const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
+/// Number of devices that a claim for all devices counts as: the most that can be allocated to it.
+const ALL_DEVICES: i64 = 32;
+/// Amounts of pods besides those of single resources. Where a quota limits them, every container of a pod must state them.
+const STATED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+
+/// Operation of a write, as far as quotas distinguish them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operation<'a> {
+    Create,
+    /// A write of an existing object, which is given as it was.
+    Update(&'a Value),
+}
+
+/// Counts objects of one resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Counter {
+    kind: Kind,
+    /// Names under which objects are counted.
+    counts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pods,
+    Services,
+    VolumeClaims,
+    DeviceClaims,
+    /// Only the number of objects counts.
+    Others,
+}
+
+impl Counter {
+    /// Returns the counter of a resource; `None` if quotas ignore it.
+    pub(crate) fn of(group: &str, plural: &str) -> Option<Self> {
+        if IGNORED.contains(&(group, plural)) {
+            return None;
+        }
+        let qualified = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
+        let mut counts = vec![format!("count/{qualified}")];
+        let kind = match (group, plural) {
+            ("", "pods") => Kind::Pods,
+            ("", "services") => Kind::Services,
+            ("", "persistentvolumeclaims") => Kind::VolumeClaims,
+            ("resource.k8s.io", "resourceclaims") => Kind::DeviceClaims,
+            _ => Kind::Others,
+        };
+        if let ("", "configmaps" | "resourcequotas" | "replicationcontrollers" | "secrets") = (group, plural)
+        {
+            counts.push(plural.to_owned());
+        }
+        Some(Self { kind, counts })
+    }
+
+    /// Whether a write can change what is used.
+    pub(crate) fn handles(&self, operation: Operation<'_>, subresource: &str, object: &Value) -> bool {
+        match (self.kind, subresource, operation) {
+            (_, "", Operation::Create) => true,
+            // Pods can only enter or leave the scope `Terminating`.
+            (Kind::Pods, "", Operation::Update(old)) => has_deadline(old) != has_deadline(object),
+            (Kind::Pods, "resize", Operation::Update(_)) => true,
+            (Kind::Services | Kind::DeviceClaims | Kind::VolumeClaims, "", Operation::Update(_)) => true,
+            (Kind::VolumeClaims, "status", Operation::Update(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the amount is one of this resource's.
+    pub(crate) fn tracks(&self, name: &str) -> bool {
+        if self.counts.iter().any(|count| count == name) {
+            return true;
+        }
+        match self.kind {
+            Kind::Others => false,
+            Kind::Pods => {
+                let plain =
+                    name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
+                let is_compute = ["cpu", "memory", "ephemeral-storage"].contains(&plain);
+                name == "pods" || is_compute || is_huge(name) || is_extended_request(name)
+            }
+            Kind::Services => ["services", "services.nodeports", "services.loadbalancers"].contains(&name),
+            Kind::VolumeClaims => {
+                let own = name.split_once(BY_STORAGE_CLASS).map_or(name, |(_, own)| own);
+                ["persistentvolumeclaims", "requests.storage"].contains(&own)
+            }
+            Kind::DeviceClaims => name.ends_with(BY_DEVICE_CLASS),
+        }
+    }
+
+    /// Whether an object is within a scope.
+    pub(crate) fn is_within(&self, scope: &Scope, object: &Value) -> bool {
+        match (self.kind, scope.name.as_str()) {
+            (Kind::Pods, "Terminating") => has_deadline(object),
+            (Kind::Pods, "NotTerminating") => !has_deadline(object),
+            (Kind::Pods, "BestEffort") => is_best_effort(object),
+            (Kind::Pods, "NotBestEffort") => !is_best_effort(object),
+            (Kind::Pods, "CrossNamespacePodAffinity") => has_affinity_to_other_namespaces(object),
+            (Kind::Pods, "PriorityClass") => {
+                scope.selects(text(&object["spec"]["priorityClassName"]).as_slice())
+            }
+            (Kind::VolumeClaims, "VolumeAttributesClass") => {
+                let status = &object["status"];
+                let names = [
+                    &object["spec"]["volumeAttributesClassName"],
+                    &status["currentVolumeAttributesClassName"],
+                    &status["modifyVolumeStatus"]["targetVolumeAttributesClassName"],
+                ];
+                let names: Vec<&str> = names.into_iter().filter_map(text).collect();
+                scope.selects(&names)
+            }
+            _ => false,
+        }
+    }
+
+    /// Checks that the containers of a pod state the amounts that a quota limits.
+    ///
+    /// # Errors
+    /// The missing amounts and the containers that lack them.
+    pub(crate) fn check_stated(&self, limited: &[&str], object: &Value) -> Result<(), String> {
+        if self.kind != Kind::Pods || pod_resources::has_pod_level(object) {
+            return Ok(());
+        }
+        let mut missing = Vec::new();
+        let mut required: Vec<&str> = limited.iter().copied().filter(|name| STATED.contains(name)).collect();
+        required.sort_unstable();
+        for name in required {
+            let (bound, resource) = match name.split_once('.') {
+                Some((bound, resource)) => (bound, resource),
+                None => ("requests", name),
+            };
+            let containers = ["containers", "initContainers"].map(|list| elements(&object["spec"][list]));
+            let without =
+                containers.into_iter().flatten().filter(|one| one["resources"][bound][resource].is_null());
+            let mut without: Vec<&str> = without.filter_map(|container| container["name"].as_str()).collect();
+            without.sort_unstable();
+            without.dedup();
+            if !without.is_empty() {
+                missing.push(format!("{name} for: {}", without.join(",")));
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { Err(format!("must specify {}", missing.join("; "))) }
+    }
+
+    /// Whether [`usage`](Self::usage) depends on the object, so that objects cannot be counted without being read.
+    pub(crate) fn reads_objects(&self) -> bool {
+        self.kind != Kind::Others
+    }
+
+    /// Returns what an object uses.
+    pub(crate) fn usage(&self, object: &Value, now: Timestamp) -> Amounts {
+        let mut usage = Amounts::default();
+        for name in &self.counts {
+            usage.set(name, Quantity::whole(1));
+        }
+        match self.kind {
+            Kind::Others => {}
+            Kind::Pods => of_pod(object, now, &mut usage),
+            Kind::Services => of_service(object, &mut usage),
+            Kind::VolumeClaims => of_volume_claim(object, &mut usage),
+            Kind::DeviceClaims => of_device_claim(object, &mut usage),
+        }
+        usage
+    }
+}
+
+/// Adds the amounts of a pod that has not ended. A pod whose deletion is overdue, for example because its node is lost, uses
+/// nothing.
+fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
+    let has_ended = ["Failed", "Succeeded"].contains(&text(&pod["status"]["phase"]).unwrap_or_default());
+    let deadline: Option<Timestamp> = metadata::text(pod, "deletionTimestamp").parse().ok();
+    let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().map(SignedDuration::from_secs);
+    let end = deadline.zip(grace).and_then(|(deadline, grace)| deadline.checked_add(grace).ok());
+    if has_ended || end.is_some_and(|end| now > end) {
+        return;
+    }
+    usage.set("pods", Quantity::whole(1));
+    for (name, amount) in pod_resources::in_use(pod, Bound::Requests).iter() {
+        if ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with("hugepages-") {
+            usage.set(name, amount);
+            usage.set(format!("requests.{name}"), amount);
+        } else if is_extended(name) {
+            usage.set(format!("requests.{name}"), amount);
+        }
+    }
+    for (name, amount) in pod_resources::in_use(pod, Bound::Limits).iter() {
+        if ["cpu", "memory", "ephemeral-storage"].contains(&name) {
+            usage.set(format!("limits.{name}"), amount);
+        }
+    }
+}
+
+fn of_service(service: &Value, usage: &mut Amounts) {
+    let spec = &service["spec"];
+    let is_balanced = spec["type"] == "LoadBalancer";
+    let ports = elements(&spec["ports"]);
+    // Node ports are allocated later: the intent counts.
+    let node_ports = match spec["type"].as_str() {
+        Some("NodePort") => ports.count(),
+        Some("LoadBalancer") if spec["allocateLoadBalancerNodePorts"] == false => {
+            ports.filter(|port| port["nodePort"].as_i64().unwrap_or_default() != 0).count()
+        }
+        Some("LoadBalancer") => ports.count(),
+        _ => 0,
+    };
+    usage.set("services", Quantity::whole(1));
+    usage.set("services.loadbalancers", Quantity::whole(i64::from(is_balanced)));
+    usage.set("services.nodeports", Quantity::whole(i64::try_from(node_ports).unwrap_or(i64::MAX)));
+}
+
+fn of_volume_claim(claim: &Value, usage: &mut Amounts) {
+    let class = storage_class(claim);
+    let mut add = |name: &str, amount: Quantity| {
+        usage.set(name, amount);
+        if !class.is_empty() {
+            usage.set(format!("{class}{BY_STORAGE_CLASS}{name}"), amount);
+        }
+    };
+    add("persistentvolumeclaims", Quantity::whole(1));
+    let amount = |list: &Value| list["storage"].as_str().and_then(Quantity::read);
+    if let Some(asked) = amount(&claim["spec"]["resources"]["requests"]) {
+        let allocated = amount(&claim["status"]["allocatedResources"]).unwrap_or(Quantity::ZERO);
+        // Quotas have whole bytes.
+        add("requests.storage", asked.max(allocated).rounded_up());
+    }
+}
+
+/// Returns the storage class of a claim; empty if it has none.
+pub(crate) fn storage_class(claim: &Value) -> &str {
+    let legacy = &claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
+    legacy.as_str().or_else(|| claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
+}
+
+/// Adds the devices of a claim by class; of alternatives, the most of each class.
+fn of_device_claim(claim: &Value, usage: &mut Amounts) {
+    let devices = |request: &Value| {
+        let count = match request["allocationMode"].as_str() {
+            Some("ExactCount") => request["count"].as_i64().unwrap_or_default(),
+            Some("All") => ALL_DEVICES,
+            _ => 0,
+        };
+        let mut one = Amounts::default();
+        let class = request["deviceClassName"].as_str().unwrap_or_default();
+        one.set(format!("{class}{BY_DEVICE_CLASS}"), Quantity::whole(count));
+        one
+    };
+    for request in elements(&claim["spec"]["devices"]["requests"]) {
+        let mut most = Amounts::default();
+        for alternative in elements(&request["firstAvailable"]) {
+            most.raise(&devices(alternative));
+        }
+        if request["exactly"].is_object() && most.is_empty() {
+            most = devices(&request["exactly"]);
+        }
+        usage.add(&most);
+    }
+}
+
+/// Whether the pod ends by itself.
+fn has_deadline(pod: &Value) -> bool {
+    pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
+}
+
+fn is_best_effort(pod: &Value) -> bool {
+    let class = text(&pod["status"]["qosClass"]).unwrap_or_else(|| pod::qos_class(&pod["spec"]));
+    class == "BestEffort"
+}
+
+/// Whether a term of the pod's affinity selects pods of other namespaces.
+fn has_affinity_to_other_namespaces(pod: &Value) -> bool {
+    let kinds = ["podAffinity", "podAntiAffinity"].map(|kind| &pod["spec"]["affinity"][kind]);
+    kinds.into_iter().any(|affinity| {
+        let required = elements(&affinity["requiredDuringSchedulingIgnoredDuringExecution"]);
+        let preferred = elements(&affinity["preferredDuringSchedulingIgnoredDuringExecution"]);
+        required.chain(preferred.map(|weighted| &weighted["podAffinityTerm"])).any(|term| {
+            elements(&term["namespaces"]).next().is_some() || !term["namespaceSelector"].is_null()
+        })
+    })
+}
+
+fn is_huge(name: &str) -> bool {
+    name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
+}
+
+/// Whether the name is of a domain outside of Kubernetes.
+fn is_foreign(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
+}
+
+/// Whether containers can request the resource as an extended one.
+fn is_extended(name: &str) -> bool {
+    let is_valid = || names::qualified(&format!("requests.{name}")).is_empty();
+    name.starts_with(DEVICE_CLASS) || is_foreign(name) && !name.starts_with("requests.") && is_valid()
+}
+
+/// Whether a quota can limit requests of an extended resource by this name.
+fn is_extended_request(name: &str) -> bool {
+    let requested = name.strip_prefix("requests.");
+    requested.is_some_and(|resource| is_foreign(name) || resource.starts_with(DEVICE_CLASS))
+}
+
+fn elements(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn usage(group: &str, plural: &str, object: &Value) -> String {
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        Counter::of(group, plural).unwrap().usage(object, now).to_string()
+    }
+
+    fn pod() -> Value {
+        json!({"spec": {"containers": [{"name": "c", "resources": {
+            "requests": {"cpu": "1", "memory": "1Gi", "example.com/gpu": "2", "hugepages-2Mi": "2Mi"},
+            "limits": {"cpu": "2", "example.com/gpu": "2"},
+        }}]}})
+    }
+
+    #[test]
+    fn every_object_counts_and_some_under_an_older_name_too() {
+        assert_eq!(usage("", "configmaps", &json!({})), "configmaps=1,count/configmaps=1");
+        assert_eq!(usage("apps", "deployments", &json!({})), "count/deployments.apps=1");
+        assert_eq!(usage("example.com", "widgets", &json!({})), "count/widgets.example.com=1");
+        assert_eq!(Counter::of("", "events"), None);
+    }
+
+    #[test]
+    fn a_pod_uses_its_requests_and_limits_until_it_ends() {
+        let all = "count/pods=1,cpu=1,hugepages-2Mi=2Mi,limits.cpu=2,memory=1Gi,pods=1,requests.cpu=1,\
+                   requests.example.com/gpu=2,requests.hugepages-2Mi=2Mi,requests.memory=1Gi";
+        let with = |field: &str, value: &Value| {
+            let mut pod = pod();
+            pod[field] = value.clone();
+            usage("", "pods", &pod)
+        };
+        assert_eq!(with("status", &json!({"phase": "Running"})), all);
+        assert_eq!(with("status", &json!({"phase": "Failed"})), "count/pods=1");
+        let deleted = |time: &str| json!({"deletionTimestamp": time, "deletionGracePeriodSeconds": 30});
+        assert_eq!(with("metadata", &deleted("2026-01-01T00:00:50Z")), all);
+        assert_eq!(with("metadata", &deleted("2026-01-01T00:00:20Z")), "count/pods=1");
+    }
+
+    #[test]
+    fn services_use_node_ports_and_load_balancers() {
+        let service = |spec: Value| usage("", "services", &json!({ "spec": spec }));
+        let shown = |balancers: u8, ports: u8| {
+            format!(
+                "count/services=1,services=1,services.loadbalancers={balancers},services.nodeports={ports}"
+            )
+        };
+        let ports = json!([{"port": 1}, {"port": 2, "nodePort": 30000}]);
+        assert_eq!(service(json!({"type": "ClusterIP", "ports": ports})), shown(0, 0));
+        assert_eq!(service(json!({"type": "NodePort", "ports": ports})), shown(0, 2));
+        assert_eq!(service(json!({"type": "LoadBalancer", "ports": ports})), shown(1, 2));
+        let few = json!({"type": "LoadBalancer", "ports": ports, "allocateLoadBalancerNodePorts": false});
+        assert_eq!(service(few), shown(1, 1));
+    }
+
+    #[test]
+    fn claims_use_storage_of_their_class() {
+        let mut claim = json!({"spec": {"resources": {"requests": {"storage": "1.5"}}}});
+        assert_eq!(
+            usage("", "persistentvolumeclaims", &claim),
+            "count/persistentvolumeclaims=1,persistentvolumeclaims=1,requests.storage=2"
+        );
+        claim["spec"]["storageClassName"] = json!("fast");
+        claim["status"] = json!({"allocatedResources": {"storage": "1Ki"}});
+        assert_eq!(
+            usage("", "persistentvolumeclaims", &claim),
+            "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,\
+             fast.storageclass.storage.k8s.io/requests.storage=1Ki,persistentvolumeclaims=1,requests.storage=1Ki"
+        );
+    }
+
+    #[test]
+    fn claims_use_devices_of_the_alternative_with_the_most() {
+        let exact = |class: &str, count: u8| json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": count});
+        let claim = json!({"spec": {"devices": {"requests": [
+            {"exactly": exact("gpu", 1)},
+            {"firstAvailable": [exact("gpu", 2), exact("nic", 1), {"deviceClassName": "gpu", "allocationMode": "All"}]},
+        ]}}});
+        assert_eq!(
+            usage("resource.k8s.io", "resourceclaims", &claim),
+            "count/resourceclaims.resource.k8s.io=1,gpu.deviceclass.resource.k8s.io/devices=33,\
+             nic.deviceclass.resource.k8s.io/devices=1"
+        );
+    }
+
+    #[test]
+    fn amounts_belong_to_resources() {
+        for (group, plural, own, foreign) in [
+            (
+                "",
+                "pods",
+                "pods count/pods cpu memory requests.cpu limits.memory ephemeral-storage hugepages-2Mi \
+                 requests.hugepages-2Mi requests.example.com/gpu requests.deviceclass.resource.kubernetes.io/gpu",
+                "services requests.storage example.com/gpu limits.example.com/gpu count/pods.apps",
+            ),
+            ("", "services", "services services.nodeports count/services", "pods"),
+            (
+                "",
+                "persistentvolumeclaims",
+                "requests.storage gold.storageclass.storage.k8s.io/requests.storage persistentvolumeclaims",
+                "gold.storageclass.storage.k8s.io/x storage",
+            ),
+            ("resource.k8s.io", "resourceclaims", "gpu.deviceclass.resource.k8s.io/devices", "devices"),
+            ("", "secrets", "secrets count/secrets", "count/configmaps"),
+        ] {
+            let counter = Counter::of(group, plural).unwrap();
+            assert!(own.split_whitespace().all(|name| counter.tracks(name)), "{plural}: {own}");
+            assert!(!foreign.split_whitespace().any(|name| counter.tracks(name)), "{plural}: {foreign}");
+        }
+    }
+
+    #[test]
+    fn containers_state_what_is_limited() {
+        let pods = Counter::of("", "pods").unwrap();
+        let check = |limited: &[&str]| pods.check_stated(limited, &pod());
+        assert_eq!(check(&["pods", "requests.cpu", "memory", "limits.cpu"]), Ok(()));
+        assert_eq!(check(&["limits.memory"]), Err("must specify limits.memory for: c".to_owned()));
+        assert_eq!(check(&["limits.ephemeral-storage"]), Ok(()));
+        let mut pod = json!({"spec": {"containers": [{"name": "b"}, {"name": "a"}]}});
+        assert_eq!(
+            pods.check_stated(&["memory", "cpu"], &pod),
+            Err("must specify cpu for: a,b; memory for: a,b".to_owned())
+        );
+        pod["spec"]["resources"] = json!({"requests": {"cpu": "1"}});
+        assert_eq!(pods.check_stated(&["memory", "cpu"], &pod), Ok(()));
+    }
+
+    #[test]
+    fn scopes_select_pods_and_claims() {
+        let pods = Counter::of("", "pods").unwrap();
+        let within = |name: &str, pod: &Value| pods.is_within(&Scope::present(name), pod);
+        let timed = json!({"spec": {"activeDeadlineSeconds": 0, "priorityClassName": "high"}});
+        assert!(within("Terminating", &timed) && !within("NotTerminating", &timed));
+        assert!(within("BestEffort", &timed) && !within("NotBestEffort", &timed));
+        assert!(within("PriorityClass", &timed) && !within("PriorityClass", &pod()));
+        assert!(within("NotBestEffort", &pod()) && within("NotTerminating", &pod()));
+        let near = json!({"spec": {"affinity": {"podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": {"namespaceSelector": {}}}],
+        }}}});
+        assert!(within("CrossNamespacePodAffinity", &near) && !within("CrossNamespacePodAffinity", &pod()));
+        let claims = Counter::of("", "persistentvolumeclaims").unwrap();
+        let classed = json!({"status": {"currentVolumeAttributesClassName": "fast"}});
+        assert!(claims.is_within(&Scope::present("VolumeAttributesClass"), &classed));
+        assert!(!claims.is_within(&Scope::present("Terminating"), &classed));
+    }
+
+    #[test]
+    fn only_writes_that_change_the_usage_are_handled() {
+        let handles = |plural: &str, subresource: &str, operation: Operation<'_>, object: &Value| {
+            Counter::of("", plural).unwrap().handles(operation, subresource, object)
+        };
+        let (old, timed) = (json!({}), json!({"spec": {"activeDeadlineSeconds": 5}}));
+        assert!(handles("secrets", "", Operation::Create, &old));
+        assert!(!handles("secrets", "", Operation::Update(&old), &old));
+        assert!(!handles("pods", "", Operation::Update(&old), &old));
+        assert!(handles("pods", "", Operation::Update(&old), &timed));
+        assert!(handles("pods", "resize", Operation::Update(&old), &old));
+        assert!(!handles("pods", "binding", Operation::Create, &old));
+        assert!(handles("persistentvolumeclaims", "status", Operation::Update(&old), &old));
+        assert!(handles("services", "", Operation::Update(&old), &old));
+        assert!(!handles("services", "status", Operation::Update(&old), &old));
+    }
+}

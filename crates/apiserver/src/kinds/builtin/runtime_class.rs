@@ -1,0 +1,27 @@
+//! RuntimeClasses.
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::text;
+use super::shared::immutable_fields::immutable;
+use crate::kind::resource::Resource;
+
+#[derive(Debug)]
+pub(super) struct RuntimeClass;
+
+impl BuiltinKind for RuntimeClass {
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        match (old, text(new, "handler")) {
+            (Some(old), _) => immutable("", old, new, &["handler"]),
+            (None, "") => vec![FieldError::required("handler", "")],
+            (None, handler) => {
+                let wrong = names::label(handler);
+                wrong.iter().map(|why| FieldError::invalid("handler", &quote(handler), why)).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Services. `addresses` has the rules for cluster IPs and node ports, `pool` those that are free.
+
+mod addresses;
+pub(crate) mod pool;
+
+use kube_apimachinery::status::{ApiError, FieldError};
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{elements, set, within};
+use crate::kind::resource::Resource;
+use crate::kind::{Allocator, WriteContext};
+
+#[derive(Debug)]
+pub(super) struct Service;
+
+impl BuiltinKind for Service {
+    fn default(&self, service: &mut Value) {
+        default(service);
+    }
+
+    fn allocates(&self) -> bool {
+        true
+    }
+
+    fn allocate(
+        &self,
+        allocator: &mut dyn Allocator,
+        old: Option<&Value>,
+        service: &mut Value,
+    ) -> Result<(), ApiError> {
+        addresses::allocate(allocator, old, service)
+    }
+
+    fn prepare_create(&self, _context: &WriteContext<'_>, service: &mut Value) {
+        addresses::drop_traffic_policy(service);
+    }
+
+    fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        addresses::drop_unneeded(old, new);
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = validate(new);
+        errors.extend(old.and_then(|old| validate_address(&old["spec"], &new["spec"])));
+        errors
+    }
+
+    fn warnings(&self, _resource: &Resource, service: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings(service)
+    }
+}
+
+fn default(service: &mut Value) {
+    within(service, "spec", |spec| {
+        set(spec, "sessionAffinity", json!("None"));
+        set(spec, "type", json!("ClusterIP"));
+        if spec["sessionAffinity"] == "None" {
+            if let Some(fields) = spec.as_object_mut() {
+                fields.remove("sessionAffinityConfig");
+            }
+        } else if spec["sessionAffinity"] == "ClientIP" {
+            set(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10_800}}));
+        }
+        for port in elements(spec, "ports") {
+            set(port, "protocol", json!("TCP"));
+            if port["targetPort"].is_null() || port["targetPort"] == 0 || port["targetPort"] == "" {
+                let number = port["port"].clone();
+                port["targetPort"] = number;
+            }
+        }
+        let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+        if kind == "NodePort" || kind == "LoadBalancer" {
+            set(spec, "externalTrafficPolicy", json!("Cluster"));
+        }
+        if kind == "LoadBalancer" {
+            set(spec, "allocateLoadBalancerNodePorts", json!(true));
+        }
+        // A DNS alias has no address in the cluster.
+        if kind == "ExternalName" {
+            return;
+        }
+        set(spec, "internalTrafficPolicy", json!("Cluster"));
+    });
+    if service["spec"]["type"] == "LoadBalancer" {
+        within(service, "status", |status| {
+            within(status, "loadBalancer", |balancer| {
+                for ingress in elements(balancer, "ingress").filter(|ingress| has_text(&ingress["ip"])) {
+                    set(ingress, "ipMode", json!("VIP"));
+                }
+            });
+        });
+    }
+}
+
+fn validate(service: &Value) -> Vec<FieldError> {
+    let spec = &service["spec"];
+    if spec["type"] == "ExternalName" && !has_text(&spec["externalName"]) {
+        return vec![FieldError::required("spec.externalName", "")];
+    }
+    let kind = spec["type"].as_str().unwrap_or_default();
+    if spec["clusterIP"] == "None" && ["NodePort", "LoadBalancer"].contains(&kind) {
+        let why = format!("may not be set to 'None' for {kind} services");
+        return vec![FieldError::invalid("spec.clusterIPs[0]", "\"None\"", &why)];
+    }
+    Vec::new()
+}
+
+fn warnings(service: &Value) -> Vec<String> {
+    let spec = &service["spec"];
+    let is_ignored = spec["type"] != "ExternalName" && has_text(&spec["externalName"]);
+    let warning = "spec.externalName is ignored when spec.type is not \"ExternalName\"";
+    is_ignored.then(|| warning.to_owned()).into_iter().collect()
+}
+
+/// Checks the cluster IP, which does not change once set.
+fn validate_address(old: &Value, new: &Value) -> Option<FieldError> {
+    let has_none =
+        |spec: &Value| spec["type"] == "ExternalName" || spec["clusterIP"].as_str().is_none_or(str::is_empty);
+    if has_none(old) || new["type"] == "ExternalName" || old["clusterIP"] == new["clusterIP"] {
+        return None;
+    }
+    let addresses = match &new["clusterIPs"] {
+        Value::Null => json!([new["clusterIP"]]),
+        addresses => addresses.clone(),
+    };
+    Some(FieldError::invalid("spec.clusterIPs[0]", &addresses.to_string(), "may not change once set"))
+}
+
+fn has_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::check_update;
+
+    fn check(spec: &Value, expected: &Value) {
+        let mut service = json!({ "spec": spec });
+        default(&mut service);
+        assert_eq!(service["spec"], *expected);
+        default(&mut service);
+        assert_eq!(service["spec"], *expected, "defaults change nothing that they set");
+    }
+
+    #[test]
+    fn ports_lead_to_the_port_of_the_same_number() {
+        check(
+            &json!({"ports": [{"port": 80}, {"port": 53, "protocol": "UDP", "targetPort": "dns"}]}),
+            &json!({
+                "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+                "ports": [
+                    {"port": 80, "protocol": "TCP", "targetPort": 80},
+                    {"port": 53, "protocol": "UDP", "targetPort": "dns"},
+                ],
+            }),
+        );
+    }
+
+    #[test]
+    fn a_dns_alias_has_no_traffic_policy() {
+        check(
+            &json!({"type": "ExternalName", "externalName": "x.example"}),
+            &json!({"type": "ExternalName", "externalName": "x.example", "sessionAffinity": "None"}),
+        );
+    }
+
+    #[test]
+    fn an_address_stays() {
+        let service = |kind: &str, address: &str| json!({"spec": {"type": kind, "clusterIP": address, "externalName": "x.example"}});
+        let why = "spec.clusterIPs[0]: Invalid value: [\"10.96.0.2\"]: may not change once set";
+        let check = |old: Value, new: Value, expected: &[&str]| check_update("Service", &old, &new, expected);
+        check(service("ClusterIP", "10.96.0.1"), service("NodePort", "10.96.0.2"), &[why]);
+        check(service("ClusterIP", ""), service("ClusterIP", "10.96.0.2"), &[]);
+        check(service("ClusterIP", "10.96.0.1"), service("ExternalName", ""), &[]);
+    }
+
+    #[test]
+    fn a_load_balancer_is_reached_from_outside() {
+        check(
+            &json!({"type": "LoadBalancer", "sessionAffinity": "ClientIP"}),
+            &json!({
+                "type": "LoadBalancer", "sessionAffinity": "ClientIP", "internalTrafficPolicy": "Cluster",
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10_800}}, "externalTrafficPolicy": "Cluster",
+                "allocateLoadBalancerNodePorts": true,
+            }),
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! Reading and writing of fields, as Go's defaulting and validation treat them.
+
+use serde_json::Value;
+
+/// Changes a part of an object, if the part exists.
+pub(in crate::kinds::builtin) fn within(object: &mut Value, key: &str, change: impl FnOnce(&mut Value)) {
+    if let Some(part) = object.get_mut(key).filter(|part| part.is_object()) {
+        change(part);
+    }
+}
+
+/// Sets an absent field. Like Go's defaulting, it treats the empty string as absent.
+pub(in crate::kinds::builtin) fn set(object: &mut Value, key: &str, value: Value) {
+    if let Value::Object(fields) = object {
+        let present = fields.get(key).is_some_and(|value| !value.is_null() && *value != "");
+        if !present {
+            fields.insert(key.to_owned(), value);
+        }
+    }
+}
+
+/// Sets a field; null removes it.
+pub(in crate::kinds::builtin) fn put(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        if value.is_null() {
+            fields.remove(field);
+        } else {
+            fields.insert(field.to_owned(), value);
+        }
+    }
+}
+
+/// Iterates over the objects in a list; empty if there is no list.
+pub(in crate::kinds::builtin) fn elements<'a>(
+    object: &'a mut Value,
+    key: &str,
+) -> impl Iterator<Item = &'a mut Value> {
+    object
+        .get_mut(key)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter(|element| element.is_object())
+}
+
+/// Returns a list; empty if it is absent.
+pub(in crate::kinds::builtin) fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
+    object[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns a text; empty if it is absent.
+pub(in crate::kinds::builtin) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object[field].as_str().unwrap_or_default()
+}
+
+/// Restores, in an object that was reset to its former state, the metadata that belongs to the write itself.
+pub(in crate::kinds::builtin) fn keep_write(mut written: Value, new: &mut Value) {
+    for field in ["managedFields", "resourceVersion"] {
+        put(&mut new["metadata"], field, written[field].take());
+    }
+}

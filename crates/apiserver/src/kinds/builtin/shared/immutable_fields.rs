@@ -1,0 +1,48 @@
+//! Errors for changes of immutable fields.
+//!
+//! Messages equal kube-apiserver's, with two exceptions: the diff of internal structures that some of them end with is
+//! omitted, and pod templates are shown as JSON.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+/// Message for a changed field.
+pub(in crate::kinds::builtin) const IMMUTABLE: &str = "field is immutable";
+
+/// Returns an error, with the new value, for each of the `fields` below `path` that differs. `path` is empty for the object.
+pub(in crate::kinds::builtin) fn immutable(
+    path: &str,
+    old: &Value,
+    new: &Value,
+    fields: &[&str],
+) -> Vec<FieldError> {
+    let prefix = if path.is_empty() { String::new() } else { format!("{path}.") };
+    let changed = fields.iter().filter(|field| old[**field] != new[**field]);
+    changed
+        .map(|field| FieldError::invalid(format!("{prefix}{field}"), &new[*field].to_string(), IMMUTABLE))
+        .collect()
+}
+
+/// Returns an error without values for each of the `fields` that differs.
+pub(in crate::kinds::builtin) fn forbidden(
+    old: &Value,
+    new: &Value,
+    fields: &[&str],
+    why: &str,
+) -> Vec<FieldError> {
+    let changed = fields.iter().filter(|field| old[**field] != new[**field]);
+    changed.map(|field| FieldError::forbidden(*field, why)).collect()
+}
+
+/// Returns the errors for changed data of an immutable ConfigMap or Secret.
+pub(in crate::kinds::builtin) fn immutable_data(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if old["immutable"] == true {
+        let why = "field is immutable when `immutable` is set";
+        if new["immutable"] != true {
+            errors.push(FieldError::forbidden("immutable", why));
+        }
+        errors.extend(forbidden(old, new, &["data", "binaryData"], why));
+    }
+    errors
+}

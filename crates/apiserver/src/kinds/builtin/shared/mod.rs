@@ -1,0 +1,9 @@
+//! Rules that several builtin kinds share.
+
+pub(crate) mod amounts;
+pub(super) mod fields;
+pub(super) mod immutable_fields;
+pub(super) mod label_selector;
+pub(super) mod pod_template;
+pub(super) mod resource_names;
+pub(super) mod workload;

@@ -1,0 +1,96 @@
+//! Names of resources in limits and quotas: which are Kubernetes' own, and which need a domain.
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
+
+/// Resources of containers. Those with prefix `hugepages-` come in addition.
+const CONTAINER: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+/// Resources that only quotas have, besides those of containers.
+const QUOTA: [&str; 16] = [
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+/// Resources that are counted in whole numbers.
+const WHOLE: [&str; 9] = [
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Whether the name is of a quota without a domain.
+pub(in crate::kinds::builtin) fn is_of_quota(name: &str) -> bool {
+    let is_huge = ["hugepages-", "requests.hugepages-"].iter().any(|prefix| name.starts_with(prefix));
+    CONTAINER.contains(&name) || QUOTA.contains(&name) || is_huge
+}
+
+/// Whether the resource is counted in whole numbers: objects, and devices of other domains.
+pub(in crate::kinds::builtin) fn is_whole(name: &str) -> bool {
+    WHOLE.contains(&name) || is_foreign(name) && !name.starts_with("requests.")
+}
+
+/// Whether containers may be promised more of the resource than there is.
+pub(in crate::kinds::builtin) fn can_overcommit(name: &str) -> bool {
+    !is_foreign(name) && !name.starts_with("hugepages-")
+}
+
+/// Whether the name has a domain that is not Kubernetes'.
+fn is_foreign(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
+}
+
+/// Validates the name of a resource.
+pub(in crate::kinds::builtin) fn validate(name: &str, path: &str) -> Vec<FieldError> {
+    let wrong = names::qualified(name);
+    if !wrong.is_empty() {
+        return wrong.iter().map(|why| FieldError::invalid(path, &quote(name), why)).collect();
+    }
+    if name.contains('/') || is_of_quota(name) || name == "storage" {
+        return Vec::new();
+    }
+    vec![FieldError::invalid(path, &quote(name), "must be a standard resource type or fully qualified")]
+}
+
+/// Validates the name of a resource in a quota.
+pub(in crate::kinds::builtin) fn validate_of_quota(name: &str, path: &str) -> Vec<FieldError> {
+    let mut errors = validate(name, path);
+    if !name.contains('/') && !is_of_quota(name) {
+        errors.push(FieldError::invalid(path, &quote(name), "must be a standard resource for quota"));
+    }
+    errors
+}
+
+/// Validates the name of a resource that containers request.
+pub(in crate::kinds::builtin) fn validate_of_container(name: &str, path: &str) -> Vec<FieldError> {
+    let mut errors = validate(name, path);
+    let why = if !name.contains('/') {
+        let is_standard = CONTAINER.contains(&name) || name.starts_with("hugepages-");
+        (!is_standard).then_some("must be a standard resource for containers")
+    } else {
+        let is_valid = || names::qualified(&format!("requests.{name}")).is_empty();
+        let is_extended = !name.starts_with("requests.") && is_valid();
+        (is_foreign(name) && !is_extended).then_some("doesn't follow extended resource name standard")
+    };
+    errors.extend(why.map(|why| FieldError::invalid(path, &quote(name), why)));
+    errors
+}
