@@ -1,6 +1,11 @@
 //! A connection: its negotiated protocol and its requests.
+//!
+//! `hyper_util::server::conn::auto` does not fit. With upgrades, which WebSockets need, it always guesses the protocol from the first
+//! bytes, even if one version was chosen. A client that sends nothing is then not subject to [`HEADER_TIMEOUT`], and one without TLS
+//! could speak HTTP/2, which kube-apiserver does not offer there.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 
 use http::Request;
@@ -130,16 +135,7 @@ async fn speak<S>(
                 .header_read_timeout(HEADER_TIMEOUT)
                 .serve_connection(stream, answer)
                 .with_upgrades();
-            let mut connection = std::pin::pin!(connection);
-            let ended = tokio::select! {
-                // A connection that has ended needs no graceful shutdown.
-                biased;
-                ended = connection.as_mut() => ended,
-                () = closed(&mut closing) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
+            let ended = finish(connection, http1::UpgradeableConnection::graceful_shutdown, &mut closing).await;
             // An upgraded connection lasts as long as its watch, which ends with the listener.
             let mut sockets = std::mem::take(&mut *sockets.lock());
             while sockets.join_next().await.is_some() {}
@@ -156,20 +152,29 @@ async fn speak<S>(
                 .keep_alive_interval(PING_INTERVAL)
                 .keep_alive_timeout(PING_TIMEOUT)
                 .serve_connection(stream, answer);
-            let mut connection = std::pin::pin!(connection);
-            tokio::select! {
-                // A connection that has ended needs no graceful shutdown.
-                biased;
-                ended = connection.as_mut() => ended,
-                () = closed(&mut closing) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            }
+            finish(connection, http2::Connection::graceful_shutdown, &mut closing).await
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection closed with an error");
+    }
+}
+
+/// Drives a connection to its end. When the listener shuts down, running requests are still answered.
+async fn finish<C: Future<Output = hyper::Result<()>>>(
+    connection: C,
+    shut_down: impl FnOnce(Pin<&mut C>),
+    closing: &mut watch::Receiver<bool>,
+) -> hyper::Result<()> {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        // A connection that has ended needs no graceful shutdown.
+        biased;
+        ended = connection.as_mut() => ended,
+        () = closed(closing) => {
+            shut_down(connection.as_mut());
+            connection.await
+        }
     }
 }
 

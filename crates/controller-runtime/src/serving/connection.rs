@@ -1,4 +1,8 @@
 //! One connection: its protocol, and the requests on it.
+//!
+//! `hyper_util::server::conn::auto` would not shorten this: the TLS handshake has chosen the version, and the two versions have
+//! different streams, limits and farewells. Its `GracefulShutdown` waits without a limit; here, a client in the middle of a request gets
+//! five seconds.
 
 #[cfg(feature = "http2")]
 mod http2;
