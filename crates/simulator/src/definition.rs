@@ -46,11 +46,18 @@ pub(crate) struct Program {
     /// Whether faults happen to it, and its writes are judged.
     pub(crate) is_tested: bool,
     /// Makes one process, as its `main` does.
-    pub(crate) make: Rc<dyn Fn(kube::Client, Instance) -> Result<Manager, BoxError>>,
+    pub(crate) make: MakeProcess,
     pub(crate) rights: Option<Rights>,
     pub(crate) replicas: u8,
     /// Whether `make` turns on leader election if there is more than one replica.
     pub(crate) has_election: bool,
+}
+
+impl Program {
+    /// A tested program with one replica, without rights of its own or leader election.
+    pub(crate) fn new(name: &'static str, make: MakeProcess) -> Self {
+        Self { name, is_tested: true, make, rights: None, replicas: 1, has_election: false }
+    }
 }
 
 /// One life of one process.
@@ -60,6 +67,9 @@ pub(crate) struct Instance {
     pub(crate) life: u32,
     pub(crate) replicas: u8,
 }
+
+/// Makes one process of a program.
+pub(crate) type MakeProcess = Rc<dyn Fn(kube::Client, Instance) -> Result<Manager, BoxError>>;
 
 /// Makes the remote system of this name for a run.
 pub(crate) type MakeRemote = Rc<dyn Fn(Arc<str>) -> Arc<dyn AnyRemote>>;

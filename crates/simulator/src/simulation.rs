@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    definition::{Check, Definition, Instance, Now, Program, When, resource_of},
+    definition::{Check, Definition, MakeProcess, Now, Program, When, resource_of},
     explore::{Explore, Finding, Reference, Report, Settings, Tried, jobs, search},
     names::OPERATOR,
     oracle::Oracle,
@@ -44,18 +44,17 @@ impl Simulation {
     /// that `add` captured, survives a crash, which the memory of a process does not.
     pub fn new<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> Self {
         let make = made_by(name, add);
-        Self::made(name, true, make)
+        Self::with_operator(name, Program { has_election: true, ..Program::new(OPERATOR, make) })
     }
 
     /// Like [`new`](Self::new), but the function also makes the manager, with options of its own. Servers of the manager must be
     /// off, because a simulation has no sockets. It must not set a seed or an epoch, which the simulation sets.
     pub fn of(name: &str, operator: impl Fn(kube::Client) -> Manager + 'static) -> Self {
-        Self::made(name, false, Rc::new(move |client, _| Ok(operator(client))))
+        let make = Rc::new(move |client, _| Ok(operator(client)));
+        Self::with_operator(name, Program::new(OPERATOR, make))
     }
 
-    fn made(name: &str, has_election: bool, make: Make) -> Self {
-        let operator =
-            Program { name: OPERATOR, is_tested: true, make, rights: None, replicas: 1, has_election };
+    fn with_operator(name: &str, operator: Program) -> Self {
         Self {
             definition: Definition {
                 name: Rc::from(name),
@@ -89,7 +88,7 @@ impl Simulation {
         name: &'static str,
         add: impl Fn(&Manager) -> Result<(), E> + 'static,
     ) -> Self {
-        self.program(name, true, add)
+        self.add_program(Program::new(name, made_by(name, add)))
     }
 
     /// Runs a controller of the world, such as [`actors::kubelet`](crate::actors::kubelet): no fault happens to it, and its writes
@@ -99,19 +98,13 @@ impl Simulation {
         name: &'static str,
         add: impl Fn(&Manager) -> Result<(), E> + 'static,
     ) -> Self {
-        self.program(name, false, add)
+        self.add_program(Program { is_tested: false, ..Program::new(name, made_by(name, add)) })
     }
 
-    fn program<E: Into<BoxError>>(
-        mut self,
-        name: &'static str,
-        is_tested: bool,
-        add: impl Fn(&Manager) -> Result<(), E> + 'static,
-    ) -> Self {
+    fn add_program(mut self, program: Program) -> Self {
+        let name = program.name;
         let known = self.definition.programs.iter().any(|program| program.name == name);
         assert!(!known, "the simulation {:?} has two programs with the name {name:?}", self.definition.name);
-        let make = made_by(name, add);
-        let program = Program { name, is_tested, make, rights: None, replicas: 1, has_election: false };
         self.definition.programs.push(program);
         self
     }
@@ -365,11 +358,8 @@ impl Simulation {
     }
 }
 
-/// Makes one process of a program.
-type Make = Rc<dyn Fn(kube::Client, Instance) -> Result<Manager, BoxError>>;
-
 /// Returns the function that makes a manager named `name` and sets it up.
-fn made_by<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> Make {
+fn made_by<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> MakeProcess {
     let name = name.to_owned();
     Rc::new(move |client, instance| {
         let mut options = ManagerOptions::new(&*name);

@@ -135,7 +135,8 @@ async fn speak<S>(
                 .header_read_timeout(HEADER_TIMEOUT)
                 .serve_connection(stream, answer)
                 .with_upgrades();
-            let ended = finish(connection, http1::UpgradeableConnection::graceful_shutdown, &mut closing).await;
+            let ended =
+                finish(connection, http1::UpgradeableConnection::graceful_shutdown, &mut closing).await;
             // An upgraded connection lasts as long as its watch, which ends with the listener.
             let mut sockets = std::mem::take(&mut *sockets.lock());
             while sockets.join_next().await.is_some() {}

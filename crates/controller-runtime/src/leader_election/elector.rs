@@ -227,7 +227,7 @@ impl Elector {
     fn attempt(&mut self, earlier: u8, now: Moment, output: &mut Output) {
         let (request, purpose) = match self.phase {
             ElectionPhase::Resting | ElectionPhase::Over => return,
-            ElectionPhase::Releasing { by } if now >= by => return self.over(false, output),
+            ElectionPhase::Releasing { by } if now >= by => return self.end(output),
             // After a failure or a conflict, the state is unknown: read it before anything else.
             _ if self.stale => (LeaseRequest::Get, Purpose::Read),
             ElectionPhase::Standing | ElectionPhase::Leading { .. } => match &self.lease {
@@ -244,7 +244,7 @@ impl Elector {
             },
             ElectionPhase::Releasing { .. } => match &self.lease {
                 Some(lease) if self.is_ours() => (Self::give_back(lease), Purpose::Release),
-                _ => return self.over(false, output),
+                _ => return self.end(output),
             },
         };
         // Set when the write is sent: even if the response is lost, the lease may be ours and must be released.
@@ -279,7 +279,7 @@ impl Elector {
         self.stale = false;
         self.unsure = false;
         match (self.phase, purpose) {
-            (ElectionPhase::Releasing { .. }, Purpose::Release) => self.over(true, output),
+            (ElectionPhase::Releasing { .. }, Purpose::Release) => self.end_released(output),
             (ElectionPhase::Standing | ElectionPhase::Leading { .. }, Purpose::Hold) if self.is_ours() => {
                 self.won(sent, now, output);
             }
@@ -365,7 +365,7 @@ impl Elector {
             self.phase = ElectionPhase::Releasing { by: now + self.timing.renew_deadline() };
             self.next_attempt = now;
         } else {
-            self.over(false, output);
+            self.end(output);
         }
     }
 
@@ -374,9 +374,15 @@ impl Elector {
         output.events.push(LeadershipEvent::StoppedLeading { reason });
     }
 
-    fn over(&mut self, released: bool, output: &mut Output) {
+    fn end(&mut self, output: &mut Output) {
         self.phase = ElectionPhase::Over;
-        output.events.push(LeadershipEvent::Over { released });
+        output.events.push(LeadershipEvent::Over { released: false });
+    }
+
+    /// Like [`end`](Self::end), after the lease was given back.
+    fn end_released(&mut self, output: &mut Output) {
+        self.phase = ElectionPhase::Over;
+        output.events.push(LeadershipEvent::Over { released: true });
     }
 
     /// Schedules the next attempt, after one that was sent at `sent` and did not succeed.

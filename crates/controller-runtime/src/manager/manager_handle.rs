@@ -29,8 +29,8 @@ use crate::{
     reconcile,
     request_queue::Explain,
     runnable::{
-        self, ControllerName, Group, LifecycleInput, Readiness, ReadyWhen, RegisteredRunnable, Runnables,
-        wait_until_ready,
+        self, ControllerName, Group, Lifecycle, LifecycleInput, Readiness, ReadyWhen, RegisteredRunnable,
+        Runnables, wait_until_ready,
     },
 };
 
@@ -156,7 +156,8 @@ impl Manager {
             client: clients.ungated.kube().clone(),
             sync_timeout: options.cache_sync_timeout,
         });
-        let (registry, clusters) = (Arc::new(Runnables::new(election.is_some())), Clusters::default());
+        let lifecycle = if election.is_some() { Lifecycle::with_election() } else { Lifecycle::new() };
+        let (registry, clusters) = (Arc::new(Runnables::new(lifecycle)), Clusters::default());
         let webhooks = ManagerWebhooks::new(&options, &metrics);
         let leads = watch::Sender::new(false);
         let explainer = Explainer {

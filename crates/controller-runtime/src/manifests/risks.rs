@@ -34,9 +34,7 @@ const RULES: [RiskRule; 7] = [
         "cluster-secrets",
         |declared| {
             let reads = ["get", "list", "watch", "*"].iter().any(|verb| has_verb(declared, verb));
-            reads
-                && declared.right.scope == RightScope::Cluster
-                && is_resource(declared, "", "secrets", "", false)
+            reads && declared.right.scope == RightScope::Cluster && is_whole_resource(declared, "", "secrets")
         },
         "secrets are read in all namespaces",
         "select namespaces",
@@ -69,14 +67,14 @@ const RULES: [RiskRule; 7] = [
     (
         "pods-exec",
         |declared| {
-            ["exec", "attach", "portforward"].iter().any(|name| is_resource(declared, "", "pods", name, true))
+            ["exec", "attach", "portforward"].iter().any(|name| is_resource(declared, "", "pods", name))
         },
         "commands can be run in pods",
         "select namespaces, or use a Job",
     ),
     (
         "nodes-proxy",
-        |declared| is_resource(declared, "", "nodes", "proxy", true),
+        |declared| is_resource(declared, "", "nodes", "proxy"),
         "every pod can be reached through its kubelet",
         "read metrics through the API server instead",
     ),
@@ -100,12 +98,18 @@ fn has_verb(declared: &Declaration, verb: &str) -> bool {
     declared.right.verbs.iter().any(|has| has == verb)
 }
 
-/// Whether the right covers all objects of a resource, or, for a rule that ignores names, at least some.
-fn is_resource(declared: &Declaration, group: &str, resource: &str, subresource: &str, named: bool) -> bool {
+/// Whether the right is on objects of a resource, all or those with some names.
+fn is_resource(declared: &Declaration, group: &str, resource: &str, subresource: &str) -> bool {
     match &declared.right.target {
-        Target::Objects { group: g, resource: r, subresource: s, names } => {
-            g == group && r == resource && s == subresource && (named || names.is_empty())
+        Target::Objects { group: g, resource: r, subresource: s, .. } => {
+            g == group && r == resource && s == subresource
         }
         Target::Url(_) => false,
     }
+}
+
+/// Whether the right is on all objects of a resource, without its subresources.
+fn is_whole_resource(declared: &Declaration, group: &str, resource: &str) -> bool {
+    let is_any_name = matches!(&declared.right.target, Target::Objects { names, .. } if names.is_empty());
+    is_any_name && is_resource(declared, group, resource, "")
 }

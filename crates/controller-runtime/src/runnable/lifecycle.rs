@@ -164,13 +164,14 @@ enum ElectionState {
 }
 
 impl Lifecycle {
-    pub(crate) fn new(with_election: bool) -> Self {
-        Self {
-            phase: LifecyclePhase::Built,
-            members: BTreeMap::new(),
-            next_id: 0,
-            election: with_election.then_some(ElectionState::Waiting),
-        }
+    /// Lifecycle of a manager without leader election.
+    pub(crate) fn new() -> Self {
+        Self { phase: LifecyclePhase::Built, members: BTreeMap::new(), next_id: 0, election: None }
+    }
+
+    /// Lifecycle of a manager with leader election.
+    pub(crate) fn with_election() -> Self {
+        Self { election: Some(ElectionState::Waiting), ..Self::new() }
     }
 
     pub(crate) fn state(&self) -> State {

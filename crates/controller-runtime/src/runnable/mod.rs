@@ -23,7 +23,7 @@ pub use self::{
     state::{NeverReadyError, State},
 };
 pub(crate) use self::{
-    lifecycle::{Effect, Group, Id, LifecycleInput, ReadyWhen, RunnableFailed},
+    lifecycle::{Effect, Group, Id, Lifecycle, LifecycleInput, ReadyWhen, RunnableFailed},
     runnables::{ControllerName, RegisteredRunnable, RegistrationRefusal, ReservedName, Runnables},
     state::{Readiness, wait_until_ready},
 };

@@ -93,8 +93,7 @@ impl Drop for ReservedName {
 }
 
 impl Runnables {
-    pub(crate) fn new(with_election: bool) -> Self {
-        let lifecycle = Lifecycle::new(with_election);
+    pub(crate) fn new(lifecycle: Lifecycle) -> Self {
         let inner = RegisteredRunnables {
             lifecycle,
             runs: false,

@@ -239,10 +239,17 @@ impl Hub {
         self.0.lock().paused.remove(&actor);
     }
 
-    /// Withholds a call that waits, or releases it.
-    pub(crate) fn hold_call(&self, id: u64, is_held: bool) {
+    /// Withholds a call that waits.
+    pub(crate) fn hold_call(&self, id: u64) {
         if let Some(call) = self.0.lock().calls.get_mut(&id) {
-            call.is_held = is_held;
+            call.is_held = true;
+        }
+    }
+
+    /// Ends [`hold_call`](Self::hold_call).
+    pub(crate) fn release_call(&self, id: u64) {
+        if let Some(call) = self.0.lock().calls.get_mut(&id) {
+            call.is_held = false;
         }
     }
 

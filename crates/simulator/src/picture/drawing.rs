@@ -91,8 +91,15 @@ fn colour(mark: &Mark) -> &'static str {
     }
 }
 
+/// Strength of a picture's colours.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shade {
+    Full,
+    Pale,
+}
+
 /// Draws a run: a column for each entry, a lane for each process.
-pub(super) fn svg(entries: &[&Entry], guilty: Option<usize>, is_pale: bool) -> String {
+pub(super) fn svg(entries: &[&Entry], guilty: Option<usize>, shade: Shade) -> String {
     let first_process = entries.iter().find_map(|entry| match entry.action {
         Action::Start(actor) if actor.is_operator() => Some(actor),
         _ => None,
@@ -106,7 +113,10 @@ pub(super) fn svg(entries: &[&Entry], guilty: Option<usize>, is_pale: bool) -> S
     let (width, height) = (drawing.x(entries.len()) + 200, drawing.y(drawing.lanes.len()) - 20);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" class=\"{}\" role=\"img\">",
-        if is_pale { "pale" } else { "" }
+        match shade {
+            Shade::Full => "",
+            Shade::Pale => "pale",
+        }
     );
     drawing.steps(&mut svg, width, height);
     drawing.rails(&mut svg, width);

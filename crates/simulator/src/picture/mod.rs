@@ -7,7 +7,7 @@ mod drawing;
 
 use std::fmt::Write as _;
 
-use self::drawing::{LEGEND, svg};
+use self::drawing::{LEGEND, Shade, svg};
 use crate::{
     explore::Finding,
     names::is_masked_resource,
@@ -35,14 +35,14 @@ pub(crate) fn html(finding: &Finding, simulation: &str) -> String {
     page.push_str("</pre><h2>With the fault</h2>");
     let shown = shown(finding.entries());
     let guilty = guilty_place(&shown, finding);
-    let _ = write!(page, "<div class=\"frame\">{}</div>{LEGEND}", svg(&shown, guilty, false));
+    let _ = write!(page, "<div class=\"frame\">{}</div>{LEGEND}", svg(&shown, guilty, Shade::Full));
     let left_out = finding.entries().iter().filter(is_shown).count().saturating_sub(shown.len());
     if left_out > 0 {
         let _ = write!(page, "<p>{left_out} other actions are left out.</p>");
     }
     let without = shown_of(finding.without_faults());
     if !without.is_empty() {
-        let picture = svg(&without, None, true);
+        let picture = svg(&without, None, Shade::Pale);
         let _ = write!(page, "<h2>Without faults</h2><div class=\"frame\">{picture}</div>");
     }
     page.push_str("<details><summary>All actions of the picture, in words</summary><ol>");
@@ -130,7 +130,7 @@ mod tests {
             entry(Action::Start(actor(1))),
             entry(Action::Crashed { actor: actor(0), at: "before <x>".to_owned() }),
         ];
-        let svg = svg(&entries.iter().collect::<Vec<_>>(), None, false);
+        let svg = svg(&entries.iter().collect::<Vec<_>>(), None, Shade::Full);
         assert!(svg.contains(">operator</text>") && svg.contains(">operator-2</text>"), "{svg}");
         assert!(svg.contains("before &lt;x&gt;") && !svg.contains("<x>"), "{svg}");
         assert_eq!(svg.matches("<title>").count(), 3);

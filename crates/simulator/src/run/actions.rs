@@ -5,6 +5,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     Run,
+    holds::HoldEnd,
     outcome::{End, Write},
 };
 use crate::{
@@ -94,12 +95,12 @@ impl Run<'_> {
                         self.hub.hold(&stream);
                         self.log(Action::Held { what: format!("lines about {stream}") });
                         // The first reconcile that ends is the one without an answer.
-                        self.begin_hold(stream, Until::Reconciles(2), false);
+                        self.begin_hold(stream, Until::Reconciles(2), HoldEnd::Delivers);
                         self.due.insert(*id, (*actor, what));
                     }
                     What::Refuse(refusal) => order = self.refuse(&seen, refusal),
                     What::StepBefore => {
-                        self.hub.hold_call(*id, true);
+                        self.hub.hold_call(*id);
                         let since = Instant::now();
                         self.early_step = Some(EarlyStep { call: *id, deviation, since, has_begun: false });
                         return Ok(());
@@ -227,15 +228,24 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the call that waits for an early step go on, if the step is done, or takes too long.
-    pub(super) fn release_early_call(&mut self, is_done: bool) {
-        let Some(early) = &self.early_step else { return };
-        let is_late = early.since.elapsed() >= LONGEST_EARLY_STEP;
-        if !(is_late || (is_done && early.has_begun)) {
-            return;
+    /// Lets the call that waits for an early step go on, now that a step is done.
+    pub(super) fn early_step_ends(&mut self) {
+        if self.early_step.as_ref().is_some_and(|early| early.has_begun) {
+            self.release_early_call();
         }
+        self.limit_early_step();
+    }
+
+    /// Lets the call that waits for an early step go on if the step takes too long.
+    pub(super) fn limit_early_step(&mut self) {
+        if self.early_step.as_ref().is_some_and(|early| early.since.elapsed() >= LONGEST_EARLY_STEP) {
+            self.release_early_call();
+        }
+    }
+
+    fn release_early_call(&mut self) {
         if let Some(EarlyStep { call, deviation, has_begun, .. }) = self.early_step.take() {
-            self.hub.hold_call(call, false);
+            self.hub.release_call(call);
             if !has_begun {
                 self.plan.push(deviation);
             }

@@ -21,12 +21,20 @@ const LONGEST_WAIT_FOR_LINES: Duration = Duration::from_secs(10);
 /// Maximum number of logged errors that a run keeps.
 const ERRORS: usize = 3;
 
+/// What a process receives when a hold ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HoldEnd {
+    /// The lines that were held back.
+    Delivers,
+    /// The end of the watch with 410, in place of the lines.
+    Relists,
+}
+
 /// A stream that is held back.
 pub(super) struct Hold {
     pub(super) stream: String,
     pub(super) until: Until,
-    /// Whether the watch then ends with 410 in place of the lines.
-    relists: bool,
+    end: HoldEnd,
     pub(super) since: Instant,
     /// Step after which the hold began.
     step: usize,
@@ -38,11 +46,11 @@ pub(super) struct Hold {
 
 impl Run<'_> {
     /// Begins to hold a stream back. The hub withholds it already.
-    pub(super) fn begin_hold(&mut self, stream: String, until: Until, relists: bool) {
+    pub(super) fn begin_hold(&mut self, stream: String, until: Until, end: HoldEnd) {
         self.holds.push(Hold {
             stream,
             until,
-            relists,
+            end,
             since: Instant::now(),
             step: self.begun,
             lines: 0,
@@ -67,12 +75,12 @@ impl Run<'_> {
                 match self.plan.remove(place).what {
                     What::Hold(until) => {
                         self.log(Action::Held { what: format!("lines about {stream}, from {line} on") });
-                        self.begin_hold(stream, until, false);
+                        self.begin_hold(stream, until, HoldEnd::Delivers);
                     }
                     What::Relist(until) => {
                         let what = format!("lines about {stream}, from {line} on, which it never receives");
                         self.log(Action::Held { what });
-                        self.begin_hold(stream, until, true);
+                        self.begin_hold(stream, until, HoldEnd::Relists);
                     }
                     _ => {}
                 }
@@ -145,7 +153,7 @@ impl Run<'_> {
         let over: Vec<Hold> =
             self.holds.extract_if(.., |_| places.next().copied().unwrap_or_default()).collect();
         for hold in &over {
-            if hold.relists {
+            if hold.end == HoldEnd::Relists {
                 self.hub.expire(&hold.stream);
                 self.log(Action::Expired { stream: hold.stream.clone() });
             } else {

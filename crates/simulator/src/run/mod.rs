@@ -364,7 +364,7 @@ impl<'d> Run<'d> {
                 self.log(Action::StepDone(name.clone()));
                 self.unrest_since = Instant::now();
                 step = None;
-                self.release_early_call(true);
+                self.early_step_ends();
                 self.restart_after_step()?;
                 continue;
             }
@@ -382,7 +382,7 @@ impl<'d> Run<'d> {
                 step = Some(self.begin_step(next));
                 continue;
             }
-            self.release_early_call(false);
+            self.limit_early_step();
             if let Some(possible) = self.hub.next() {
                 self.at_once += 1;
                 self.take_action(possible).await?;

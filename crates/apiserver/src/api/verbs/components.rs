@@ -51,7 +51,7 @@ pub(crate) fn read(call: &Call) -> Result<Reply, ApiError> {
         View::Table => {
             let objects: Vec<Value> = statuses.into_iter().map(|status| complete(call, status)).collect();
             let mut table =
-                table::table(&call.served.resource.columns, &objects, &json!({}), call.table_options(true)?);
+                table::table(&call.served.resource.columns, &objects, &json!({}), call.table_options()?);
             table["apiVersion"] = json!(call.accept.meta_api_version());
             table
         }

@@ -32,6 +32,13 @@ const PIECE: usize = 64 << 10;
 /// Estimated bytes around the text of an object.
 const AROUND_ITEM: usize = 160;
 
+/// Position of an item in its list, which decides whether a separator precedes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    First,
+    Later,
+}
+
 /// Lists objects of the call's resource.
 ///
 /// # Errors
@@ -46,8 +53,8 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
     let begins = out.len();
     out.reserve(items.held_bytes(AROUND_ITEM).min(AT_ONCE + PIECE) + tail.len());
     let is_all = items.each(|_, stored| {
-        let separate = out.len() > begins;
-        form.write(&mut out, stored, separate);
+        let position = if out.len() > begins { Position::Later } else { Position::First };
+        form.write(&mut out, stored, position);
         if out.len() < AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     if out.len() == begins {
@@ -84,7 +91,7 @@ impl Iterator for Rest {
         self.tail.as_ref()?;
         let mut out = Vec::with_capacity(PIECE + AROUND_ITEM);
         let is_all = self.items.each(|_, stored| {
-            self.form.write(&mut out, stored, true);
+            self.form.write(&mut out, stored, Position::Later);
             if out.len() < PIECE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         if is_all {
@@ -123,7 +130,7 @@ impl Form {
         if accept.encoding == Encoding::Protobuf && message.is_none() {
             accept.encoding = Encoding::Json;
         }
-        let table = call.table_options(true)?;
+        let table = call.table_options()?;
         let is_metadata = accept.view == View::MetadataList;
         let encoded_as = u32::try_from(served.id * 2 + u64::from(is_metadata)).ok().and_then(NonZeroU32::new);
         Ok(Self { served, accept, message, encoded_as, table })
@@ -206,8 +213,8 @@ impl Form {
         }
     }
 
-    /// Appends an item. `separate` means that another item precedes it.
-    fn write(&self, out: &mut Vec<u8>, stored: &Stored, separate: bool) {
+    /// Appends an item.
+    fn write(&self, out: &mut Vec<u8>, stored: &Stored, position: Position) {
         if let Some(message) = &self.message {
             // The message of a metadata view has no fields for the rest of the object, which is skipped.
             let begins = out.len();
@@ -221,7 +228,7 @@ impl Form {
             out.extend_from_slice(yaml::write(&json!([self.item(stored)])).as_bytes());
             return;
         }
-        if separate {
+        if position == Position::Later {
             out.push(b',');
         }
         if self.accept.view == View::Object && self.served.reads_as_stored(stored) {
@@ -260,7 +267,7 @@ impl Form {
             let is_all = items.each(|_, stored| {
                 size += self.encoded_as.and_then(|form| stored.length_in(form)).unwrap_or_else(|| {
                     item.clear();
-                    self.write(&mut item, stored, true);
+                    self.write(&mut item, stored, Position::Later);
                     item.len()
                 });
                 if size < pause { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -323,7 +330,7 @@ mod tests {
         for stored in &objects {
             let known = stored.length_in(encoded_as);
             let mut item = Vec::new();
-            form.write(&mut item, stored, true);
+            form.write(&mut item, stored, Position::Later);
             assert_eq!(known, Some(item.len()));
         }
 

@@ -139,7 +139,7 @@ pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, Api
 
 /// Responds with a `Table` of one object with the columns of `resource`.
 pub(crate) fn table(call: &Call, resource: &Resource, object: &Value) -> Result<Reply, ApiError> {
-    let options = call.table_options(true)?;
+    let options = call.table_options()?;
     let mut table = table::table(&resource.columns, [object], &object["metadata"], options);
     table["apiVersion"] = json!(call.accept.meta_api_version());
     Ok(Reply::value(200, call.accept.encoding, &table))
@@ -201,7 +201,7 @@ impl Call {
         metadata: &Value,
         with_columns: bool,
     ) -> Result<Value, ApiError> {
-        let options = self.table_options(with_columns)?;
+        let options = table::Options { with_columns, ..self.table_options()? };
         let mut table = table::table(&self.served.resource.columns, objects, metadata, options);
         if self.accept.view_version != "v1" {
             table["apiVersion"] = json!(self.accept.meta_api_version());
@@ -209,14 +209,14 @@ impl Call {
         Ok(table)
     }
 
-    /// Returns the table options of the query.
+    /// Returns the table options of the query, for a table with column definitions.
     ///
     /// # Errors
     /// 400 for an invalid `includeObject` of a table.
-    pub(super) fn table_options(&self, with_columns: bool) -> Result<table::Options, ApiError> {
+    pub(super) fn table_options(&self) -> Result<table::Options, ApiError> {
         let include = if self.accept.view == View::Table { self.query.text("includeObject") } else { "" };
         let include = table::IncludeObject::parse(include)?;
         let api_version = self.accept.meta_api_version();
-        Ok(table::Options { include, now: self.cluster.clock.now(), with_columns, api_version })
+        Ok(table::Options { include, now: self.cluster.clock.now(), with_columns: true, api_version })
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn of_group_version(resource: &Resource) -> Value {
     json!({ "get": {
         "operationId": format!("get{}APIResources", api.name),
         "tags": [api.tag],
-        "responses": responses(&api, &[200], &reference(&meta("APIResourceList")), false),
+        "responses": responses(&api, &[200], &reference(&meta("APIResourceList"))),
     }})
 }
 
@@ -108,8 +108,8 @@ impl Api {
         let (name, tag) = names_of_group(&resource.group);
         let version = &resource.version;
         Self {
-            name: format!("{name}{}", camel_case(version, true)),
-            tag: format!("{tag}_{}", camel_case(version, false)),
+            name: format!("{name}{}", upper_camel_case(version)),
+            tag: format!("{tag}_{}", lower_camel_case(version)),
             custom: resource.rules.custom,
         }
     }
@@ -118,11 +118,19 @@ impl Api {
 /// Returns the name parts of a group: `Apps` for ids and `apps` for tags.
 pub(super) fn names_of_group(group: &str) -> (String, String) {
     let group = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
-    (camel_case(group, true), camel_case(group, false))
+    (upper_camel_case(group), lower_camel_case(group))
+}
+
+/// Like [`lower_camel_case`], but also capitalizes the first letter.
+fn upper_camel_case(text: &str) -> String {
+    let name = lower_camel_case(text);
+    let mut characters = name.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }
 
 /// Removes characters that are invalid in a name, and capitalizes the letter after each.
-fn camel_case(text: &str, mut capital: bool) -> String {
+fn lower_camel_case(text: &str) -> String {
+    let mut capital = false;
     let mut name = String::new();
     for (index, character) in text.chars().enumerate() {
         if character.is_alphabetic() || character == '_' || (index > 0 && character.is_numeric()) {
@@ -247,7 +255,7 @@ impl Describe<'_> {
             .or_else(|| (subresource.kind != self.resource.kind).then(|| self.resource.group_version()))
             .and_then(|(group, version)| schemas::of_kind(&group, &version, &subresource.kind));
         let schema = named.as_deref().unwrap_or(self.schema);
-        let name = camel_case(&subresource.name, true);
+        let name = upper_camel_case(&subresource.name);
         let mut operations: Vec<(&'static str, Operation)> = subresource
             .verbs
             .iter()
@@ -293,10 +301,10 @@ impl Describe<'_> {
     ) -> Value {
         let resource = self.resource;
         let scope = if resource.namespaced { "Namespaced" } else { "" };
-        let name = camel_case(&subresource.name, true);
+        let name = upper_camel_case(&subresource.name);
         let mut item = Map::new();
         for method in methods {
-            let title = camel_case(method, true);
+            let title = upper_camel_case(method);
             let id = format!("connect{}{title}{scope}{}{name}{suffix}", self.api.name, resource.kind);
             let ok =
                 json!({ "description": "OK", "content": content(&["*/*"], &json!({ "type": "string" })) });
@@ -362,7 +370,7 @@ impl Describe<'_> {
             _ => "watchlist",
         };
         let mut operation = self.operation(verb, action, suffix, &[200], answer, &LIST);
-        operation.value["responses"] = responses(&self.api, &[200], answer, true);
+        operation.value["responses"] = stream_responses(&self.api, &[200], answer);
         operation
     }
 
@@ -385,7 +393,7 @@ impl Describe<'_> {
                 "operationId": id, "tags": [self.api.tag], "x-kubernetes-action": action,
                 "x-kubernetes-group-version-kind":
                     { "group": resource.group, "version": resource.version, "kind": resource.kind },
-                "responses": responses(&self.api, codes, answer, false),
+                "responses": responses(&self.api, codes, answer),
             }),
             parameters: parameters.to_vec(),
         }
@@ -413,15 +421,28 @@ fn query(name: &str) -> Value {
     json!({ "in": "query", "name": name, "schema": { "type": kind, "uniqueItems": true } })
 }
 
-fn responses(api: &Api, codes: &[u16], schema: &Value, stream: bool) -> Value {
+fn responses(api: &Api, codes: &[u16], schema: &Value) -> Value {
+    responses_in(&media_types(api), codes, schema)
+}
+
+/// Like [`responses`], for operations that may respond with a watch.
+fn stream_responses(api: &Api, codes: &[u16], schema: &Value) -> Value {
+    let mut types = media_types(api);
+    if !api.custom {
+        types.extend(["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"]);
+    }
+    responses_in(&types, codes, schema)
+}
+
+fn media_types(api: &Api) -> Vec<&'static str> {
     let mut types = vec!["application/json", "application/yaml"];
     if !api.custom {
         types.push("application/vnd.kubernetes.protobuf");
-        if stream {
-            types.push("application/json;stream=watch");
-            types.push("application/vnd.kubernetes.protobuf;stream=watch");
-        }
     }
+    types
+}
+
+fn responses_in(types: &[&str], codes: &[u16], schema: &Value) -> Value {
     let mut responses = Map::new();
     for code in codes {
         let description = match code {
@@ -429,7 +450,7 @@ fn responses(api: &Api, codes: &[u16], schema: &Value, stream: bool) -> Value {
             202 => "Accepted",
             _ => "OK",
         };
-        let response = json!({ "description": description, "content": content(&types, schema) });
+        let response = json!({ "description": description, "content": content(types, schema) });
         responses.insert(code.to_string(), response);
     }
     responses.insert("401".to_owned(), json!({ "description": "Unauthorized" }));

@@ -81,15 +81,26 @@ pub fn connect(mut config: kube::Config) -> Result<kube::Client, kube::Error> {
     let Some(tls) = tls::client_config(&config)? else {
         return kube::Client::try_from(config);
     };
-    over(https(tcp.clone(), tls.clone(), &config, true)?, https(tcp, tls, &config, false)?, &config)
+    over(
+        https(tcp.clone(), tls.clone(), &config, HttpVersions::Any)?,
+        https(tcp, tls, &config, HttpVersions::Http1)?,
+        &config,
+    )
 }
 
-/// Makes TLS connections; offers HTTP/2 as well if `http2`.
+/// Versions of HTTP that the client offers in TLS negotiation.
+#[derive(Debug, Clone, Copy)]
+enum HttpVersions {
+    Any,
+    Http1,
+}
+
+/// Makes TLS connections.
 fn https(
     tcp: HttpConnector,
     tls: ClientConfig,
     config: &kube::Config,
-    http2: bool,
+    versions: HttpVersions,
 ) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
@@ -97,10 +108,9 @@ fn https(
             .map_err(|error| kube::Error::Service(format!("tls-server-name {name:?}: {error}").into()))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    Ok(if http2 {
-        builder.enable_all_versions().wrap_connector(tcp)
-    } else {
-        builder.enable_http1().wrap_connector(tcp)
+    Ok(match versions {
+        HttpVersions::Any => builder.enable_all_versions().wrap_connector(tcp),
+        HttpVersions::Http1 => builder.enable_http1().wrap_connector(tcp),
     })
 }
 

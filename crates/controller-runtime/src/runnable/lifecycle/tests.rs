@@ -31,7 +31,7 @@ struct World {
 impl World {
     fn new(elects: bool, before: &[Group], later: &[Group], runs: u8) -> Self {
         let mut world = Self {
-            lifecycle: Lifecycle::new(elects),
+            lifecycle: if elects { Lifecycle::with_election() } else { Lifecycle::new() },
             groups: BTreeMap::new(),
             running: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -311,7 +311,7 @@ fn runs_follow_each_other_under_every_interleaving() {
 
 #[test]
 fn a_stop_while_starting_starts_nothing_more() {
-    let mut lifecycle = Lifecycle::new(false);
+    let mut lifecycle = Lifecycle::new();
     let (caches, _) = lifecycle.add(Group::Caches, ReadyWhen::Signalled).unwrap();
     lifecycle.add(Group::LeaderElected, ReadyWhen::Started).unwrap();
     assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(caches)]));
@@ -323,7 +323,7 @@ fn a_stop_while_starting_starts_nothing_more() {
 
 #[test]
 fn runnables_start_again_in_the_next_run() {
-    let mut lifecycle = Lifecycle::new(false);
+    let mut lifecycle = Lifecycle::new();
     let (id, _) = lifecycle.add(Group::Others, ReadyWhen::Started).unwrap();
     for _ in 0..2 {
         assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(id)]));
@@ -337,7 +337,7 @@ fn runnables_start_again_in_the_next_run() {
 
 #[test]
 fn a_lost_lease_is_being_lost_until_the_last_leader_elected_runnable_has_ended() {
-    let mut lifecycle = Lifecycle::new(true);
+    let mut lifecycle = Lifecycle::with_election();
     let (id, _) = lifecycle.add(Group::LeaderElected, ReadyWhen::Started).expect("it is not stopping");
     assert_eq!(lifecycle.run(), Ok(vec![Effect::Stand]));
     assert_eq!(lifecycle.step(LifecycleInput::Elected), [Effect::Spawn(id)]);
@@ -350,7 +350,7 @@ fn a_lost_lease_is_being_lost_until_the_last_leader_elected_runnable_has_ended()
 
 #[test]
 fn an_election_won_while_the_last_leadership_winds_down_starts_nothing() {
-    let mut lifecycle = Lifecycle::new(true);
+    let mut lifecycle = Lifecycle::with_election();
     let (id, _) = lifecycle.add(Group::LeaderElected, ReadyWhen::Started).expect("it is not stopping");
     assert_eq!(lifecycle.run(), Ok(vec![Effect::Stand]));
     assert_eq!(lifecycle.step(LifecycleInput::Elected), [Effect::Spawn(id)]);
@@ -363,7 +363,7 @@ fn an_election_won_while_the_last_leadership_winds_down_starts_nothing() {
 
 #[test]
 fn a_runnable_added_during_a_run_starts_at_once_if_its_group_has_started() {
-    let mut lifecycle = Lifecycle::new(true);
+    let mut lifecycle = Lifecycle::with_election();
     let add = |lifecycle: &mut Lifecycle, group| {
         let (id, effects) = lifecycle.add(group, ReadyWhen::Started).expect("it is not stopping");
         assert_eq!(lifecycle.group(id), Some(group));
@@ -386,7 +386,7 @@ fn a_runnable_added_during_a_run_starts_at_once_if_its_group_has_started() {
 
 #[test]
 fn a_removed_runnable_is_asked_to_finish_and_forgotten_when_it_has_ended() {
-    let mut lifecycle = Lifecycle::new(false);
+    let mut lifecycle = Lifecycle::new();
     let (id, _) = lifecycle.add(Group::Others, ReadyWhen::Started).expect("it is not stopping");
     let (waits, _) = lifecycle.add(Group::Others, ReadyWhen::Started).expect("it is not stopping");
     assert_eq!(lifecycle.step(LifecycleInput::Remove(waits)), []);

@@ -27,10 +27,10 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
     let result = match (&*command, &*rest) {
-        ("report", []) => searches::play().and_then(|searches| report(&searches, true)),
+        ("report", []) => searches::play().and_then(|searches| report_with_figures(&searches)),
         ("report", files) => {
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-            searches::read(&files).and_then(|searches| report(&searches, false))
+            searches::read(&files).map(|searches| ExitCode::from(print_summary(&searches)))
         }
         ("figures", []) => figures::all().map(|figures| print(&figures)),
         ("traces", [number]) => {
@@ -47,19 +47,23 @@ fn main() -> ExitCode {
     })
 }
 
-fn report(searches: &[Value], with_figures: bool) -> Result<ExitCode, String> {
-    let summary = searches::Summary::of(searches);
-    print!("{summary}");
-    if !with_figures {
-        return Ok(ExitCode::from(summary.exit_code()));
-    }
+/// Prints a summary of searches and measured figures, and returns the exit code.
+fn report_with_figures(searches: &[Value]) -> Result<ExitCode, String> {
+    let code_of_searches = print_summary(searches);
     let figures = figures::all()?;
     println!();
     let code = print(&figures);
-    Ok(match summary.exit_code() {
+    Ok(match code_of_searches {
         0 => code,
         other => ExitCode::from(other),
     })
+}
+
+/// Prints a summary of searches, and returns its exit code.
+fn print_summary(searches: &[Value]) -> u8 {
+    let summary = searches::Summary::of(searches);
+    print!("{summary}");
+    summary.exit_code()
 }
 
 /// Prints a table of figures, and returns the exit code.

@@ -7,7 +7,7 @@ use kube_apimachinery::status::ApiError;
 use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
-use super::Watch;
+use super::{Bookmark, Watch};
 use crate::api::verbs::reply;
 use crate::request::accept::{Encoding, View};
 use crate::store::Stored;
@@ -90,12 +90,12 @@ impl Watch {
         })
     }
 
-    pub(super) fn bookmark_line(&mut self, initial_end: bool) -> Bytes {
+    pub(super) fn bookmark_line(&mut self, bookmark: Bookmark) -> Bytes {
         self.events.increment();
         self.sent = self.sent.max(self.cursor);
         let kind = &self.call.served.kind;
         let mut metadata = json!({"resourceVersion": self.sent.to_string()});
-        if initial_end {
+        if bookmark == Bookmark::InitialEnd {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata});

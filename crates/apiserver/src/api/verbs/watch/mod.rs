@@ -303,7 +303,7 @@ impl Stream for Watch {
                 watch.interrupts.poll(context);
                 // Commits to other tables may have raised the revision: report it to the client.
                 if watch.cursor > watch.sent {
-                    return Poll::Ready(Some(watch.bookmark_line(false)));
+                    return Poll::Ready(Some(watch.bookmark_line(Bookmark::Progress)));
                 }
             }
             if watch.interrupts.is_over() {
@@ -313,6 +313,15 @@ impl Stream for Watch {
             return Poll::Pending;
         }
     }
+}
+
+/// Reason for a bookmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bookmark {
+    /// All initial objects were sent.
+    InitialEnd,
+    /// The watch has processed all changes up to a revision.
+    Progress,
 }
 
 /// Outcome of reading objects or events.
@@ -386,7 +395,7 @@ impl Watch {
             Read::Finished => {}
         }
         if std::mem::take(&mut self.end_bookmark) {
-            return Next::Chunk(self.bookmark_line(true));
+            return Next::Chunk(self.bookmark_line(Bookmark::InitialEnd));
         }
         if has_news {
             match self.event_chunk(latest) {
@@ -397,7 +406,7 @@ impl Watch {
             }
         }
         if std::mem::take(&mut self.bookmark_now) && self.interrupts.has_bookmarks() {
-            return Next::Chunk(self.bookmark_line(false));
+            return Next::Chunk(self.bookmark_line(Bookmark::Progress));
         }
         if self.ended { Next::End } else { Next::Nothing }
     }
