@@ -8,30 +8,28 @@
 //! converted objects is held as well.
 
 mod conversion;
+mod faulty;
 mod interrupts;
 mod lines;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
 use kube_apimachinery::status::ApiError;
-use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Duration, Instant};
 
 use super::Call;
 use super::reply::Reply;
 use crate::api::selection::Selection;
-use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
+use crate::faults::FaultyWatch;
 use crate::metrics::{Counter, Measurement};
 use crate::request::origin::Closing;
 use crate::request::query::{ListOptions, revision};
-use crate::response::ResponseBody;
 use crate::state::{ClusterState, Subscription};
 use crate::store::{Event, Expired, Key, Snapshot, State, Stored, TableId};
 use conversion::Conversion;
+use faulty::{Fault, FaultyStream};
 use interrupts::Interrupts;
 
 /// Maximum number of events per read of the history.
@@ -59,11 +57,9 @@ pub(crate) fn run(
     faulty: Option<FaultyWatch>,
     measurement: Option<Measurement>,
 ) -> Result<Reply, ApiError> {
-    let fault = faulty.map(|faulty| faulty.fault);
+    let fault = Fault::new(faulty);
     let mut options = ListOptions::of_watch(&call.query)?;
-    if fault == Some(WatchFault::NoBookmarks) {
-        options.bookmarks = false;
-    }
+    options.bookmarks &= !fault.drops_bookmarks();
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
     let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
     // Without a revision, or with 0, the watch begins with the current objects.
@@ -87,12 +83,7 @@ pub(crate) fn run(
         |seconds| Duration::from_secs(seconds).min(LONGEST),
     );
     let deadline = start + timeout;
-    let end = match fault {
-        Some(WatchFault::CloseAfter(after)) => {
-            start.checked_add(after).map_or(deadline, |end| end.min(deadline))
-        }
-        _ => deadline,
-    };
+    let end = fault.end(start, deadline);
     let bookmark = options.bookmarks.then(|| next_bookmark(start, deadline));
     let cluster = Arc::clone(&call.cluster);
     let mut watch = Watch {
@@ -108,18 +99,8 @@ pub(crate) fn run(
         end_bookmark,
         first_row: true,
         ended: false,
-        cut: fault.and_then(Cut::of),
-        stall: match fault {
-            Some(WatchFault::StallAfter(after)) => {
-                start.checked_add(after).map(|due| Box::pin(sleep_until(due)))
-            }
-            _ => None,
-        },
-        stalled: false,
-        disorder: faulty.and_then(|faulty| Disorder::of(faulty.fault, faulty.seed)).map(Box::new),
-        heard: call.context.injector.orders.heard(storage),
+        one_by_one: fault.is_about_events(),
         bookmark_now: false,
-        holding: None,
         deadline,
         pending: None,
         conversion: call.served.webhook.is_some().then(Box::default),
@@ -135,24 +116,10 @@ pub(crate) fn run(
         watch.fail(&error);
     }
     let content_type = watch.call.accept.encoding.watch_type();
-    let body = if watch.cluster.is_kept() { body(kept(watch), fault) } else { body(watch, fault) };
+    let is_kept = watch.cluster.is_kept();
+    let stream = FaultyStream::new(watch, fault, start);
+    let body = if is_kept { fault.body(stream.kept()) } else { fault.body(stream) };
     Ok(Reply { code: 200, content_type, body, retry_after: None })
-}
-
-/// Delays each chunk until its revision is persisted, so that no client sees a change that may be lost.
-fn kept(watch: Watch) -> impl Stream<Item = Bytes> + Send {
-    futures::stream::unfold(watch, |mut watch| async move {
-        let chunk = watch.next().await?;
-        watch.cluster.kept(watch.cursor).await.ok()?;
-        Some((chunk, watch))
-    })
-}
-
-fn body(stream: impl Stream<Item = Bytes> + Send + 'static, fault: Option<WatchFault>) -> ResponseBody {
-    match fault {
-        Some(WatchFault::Late(delay)) => ResponseBody::stream(late(stream, delay)),
-        _ => ResponseBody::stream(stream),
-    }
 }
 
 /// Returns the time of the next bookmark: at the regular interval, or shortly before the deadline.
@@ -197,20 +164,10 @@ struct Watch {
     /// Whether the next table has to contain the column definitions.
     first_row: bool,
     ended: bool,
-    /// Fault that takes effect after a number of events.
-    cut: Option<Cut>,
-    /// Completes when a fault silences the watch for ever.
-    stall: Option<Pin<Box<Sleep>>>,
-    /// Whether a fault has silenced the watch for ever.
-    stalled: bool,
-    /// Fault that drops, duplicates or reorders events.
-    disorder: Option<Box<Disorder<Bytes>>>,
-    /// Fault orders for watches of the table that this watch has already seen.
-    heard: Heard,
-    /// Whether one of those orders is a bookmark that is still to be sent.
+    /// Whether each event is a chunk of its own, because a fault counts or rearranges them.
+    one_by_one: bool,
+    /// Whether a test has ordered a bookmark that is still to be sent.
     bookmark_now: bool,
-    /// Runs while a fault delays all output.
-    holding: Option<Pin<Box<Sleep>>>,
     deadline: Instant,
     /// Error that is still to be sent.
     pending: Option<Bytes>,
@@ -235,81 +192,65 @@ impl Drop for OpenWatch {
     }
 }
 
-impl Stream for Watch {
-    type Item = Bytes;
+/// Next part of the response.
+enum Chunk {
+    /// One or more events; exactly one if the watch sends them one by one.
+    Events(Bytes),
+    /// A bookmark or an error.
+    Other(Bytes),
+}
 
+impl Watch {
     /// Returns the next chunk; `None` at the end.
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let watch = self.get_mut();
-        watch.interrupts.poll(context);
-        let waited = std::mem::take(&mut watch.waited);
-        if let Some(stall) = &mut watch.stall
-            && stall.as_mut().poll(context).is_ready()
-        {
-            watch.stall = None;
-            watch.stalled = true;
-        }
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Chunk>> {
+        self.interrupts.poll(context);
+        let waited = std::mem::take(&mut self.waited);
         loop {
-            if let Some(holding) = &mut watch.holding {
-                if watch.interrupts.is_gone() {
-                    return Poll::Ready(None);
-                }
-                ready!(holding.as_mut().poll(context));
-                watch.holding = None;
-            }
-            if watch.conversion.is_some() && watch.poll_conversion(context).is_pending() {
+            if self.conversion.is_some() && self.poll_conversion(context).is_pending() {
                 // The end of the watch also ends the call of its conversion.
-                if watch.interrupts.is_over() {
-                    watch.end_conversion();
+                if self.interrupts.is_over() {
+                    self.end_conversion();
                     return Poll::Ready(None);
                 }
                 return Poll::Pending;
             }
-            let mut is_held = false;
-            match watch.chunk(waited) {
+            match self.chunk(waited) {
                 Next::Chunk(chunk) => return Poll::Ready(Some(chunk)),
                 Next::End => return Poll::Ready(None),
-                Next::Stalled if watch.interrupts.is_gone() => return Poll::Ready(None),
-                Next::Stalled => return Poll::Pending,
-                Next::After(time) => {
-                    watch.holding = Some(Box::pin(sleep(time)));
-                    continue;
-                }
                 Next::Again => {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Next::Held => is_held = true,
                 Next::Nothing => {}
             }
-            match watch.changes.poll_news(context) {
+            match self.changes.poll_news(context) {
                 Poll::Ready(Some(())) => continue,
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {}
             }
-            if watch.interrupts.bookmark_is_due() && !is_held {
+            if self.interrupts.bookmark_is_due() {
                 // Events of the table are sent first; the bookmark stays due.
-                let latest = watch.changes.latest();
-                match watch.event_chunk(latest) {
-                    Ok(Read::Chunk(chunk)) => return Poll::Ready(Some(chunk)),
+                let latest = self.changes.latest();
+                match self.event_chunk(latest) {
+                    Ok(Read::Chunk(chunk)) => return Poll::Ready(Some(Chunk::Events(chunk))),
                     Ok(Read::Unfinished) => {
                         context.waker().wake_by_ref();
                         return Poll::Pending;
                     }
-                    Ok(Read::Finished) if !watch.ended => {}
+                    Ok(Read::Finished) if !self.ended => {}
                     Ok(Read::Finished) | Err(_) => return Poll::Ready(None),
                 }
-                watch.interrupts.set_bookmark(next_bookmark(Instant::now(), watch.deadline));
-                watch.interrupts.poll(context);
+                self.interrupts.set_bookmark(next_bookmark(Instant::now(), self.deadline));
+                self.interrupts.poll(context);
                 // Commits to other tables may have raised the revision: report it to the client.
-                if watch.cursor > watch.sent {
-                    return Poll::Ready(Some(watch.bookmark_line(Bookmark::Progress)));
+                if self.cursor > self.sent {
+                    return Poll::Ready(Some(Chunk::Other(self.bookmark_line(Bookmark::Progress))));
                 }
             }
-            if watch.interrupts.is_over() {
+            if self.interrupts.is_over() {
                 return Poll::Ready(None);
             }
-            watch.waited = true;
+            self.waited = true;
             return Poll::Pending;
         }
     }
@@ -335,116 +276,47 @@ enum Read {
 
 /// Next output of a watch.
 enum Next {
-    Chunk(Bytes),
+    Chunk(Chunk),
     Nothing,
     /// Nothing so far. There is more to read after other tasks had their turn.
     Again,
-    /// A fault silences the watch for ever.
-    Stalled,
-    /// A fault delays all output for this time.
-    After(Duration),
-    /// A fault holds back all output until the next order.
-    Held,
     End,
 }
 
 impl Watch {
     /// Returns the output that needs no waiting. `waited` is whether the previous poll found nothing.
     fn chunk(&mut self, waited: bool) -> Next {
-        if self.stalled {
-            return Next::Stalled;
-        }
-        if self.pending.is_none() && !self.ended {
-            match self.cut.and_then(Cut::due) {
-                None => {}
-                Some(Then::Close) => return Next::End,
-                Some(Then::Expire) => {
-                    self.fail(&ApiError::new(410, "Expired", "too old resource version: a fault"));
-                }
-                Some(Then::Stall) => return Next::Stalled,
-                Some(Then::Hold(time)) => {
-                    self.cut = None;
-                    return Next::After(time);
-                }
-            }
-        }
         if let Some(chunk) = self.pending.take() {
-            return Next::Chunk(chunk);
+            return Next::Chunk(Chunk::Other(chunk));
         }
         // After a wait, events take precedence over a deadline at the same moment, so that none is lost. Otherwise the deadline takes
         // precedence, because a watch of a busy collection may never wait.
         if self.ended || (!waited && self.interrupts.is_over()) {
             return Next::End;
         }
-        // The counter is loaded before reading, so that later changes count as new. Orders increment it too.
+        // The counter is loaded before reading, so that later changes count as new. Fault orders increment it too.
         let latest = self.changes.latest();
         let has_news = self.changes.has_news();
-        if has_news && self.hear() {
-            return Next::End;
-        }
-        if self.stalled {
-            return Next::Stalled;
-        }
-        if self.heard.order.held {
-            self.changes.see(latest);
-            return Next::Held;
-        }
         match self.initial_chunk() {
-            Read::Chunk(chunk) => return Next::Chunk(chunk),
+            Read::Chunk(chunk) => return Next::Chunk(Chunk::Events(chunk)),
             Read::Unfinished => return Next::Again,
             Read::Finished => {}
         }
         if std::mem::take(&mut self.end_bookmark) {
-            return Next::Chunk(self.bookmark_line(Bookmark::InitialEnd));
+            return Next::Chunk(Chunk::Other(self.bookmark_line(Bookmark::InitialEnd)));
         }
         if has_news {
             match self.event_chunk(latest) {
-                Ok(Read::Chunk(chunk)) => return Next::Chunk(chunk),
+                Ok(Read::Chunk(chunk)) => return Next::Chunk(Chunk::Events(chunk)),
                 Ok(Read::Unfinished) => return Next::Again,
                 Ok(Read::Finished) => {}
                 Err(_) => return Next::End,
             }
         }
         if std::mem::take(&mut self.bookmark_now) && self.interrupts.has_bookmarks() {
-            return Next::Chunk(self.bookmark_line(Bookmark::Progress));
+            return Next::Chunk(Chunk::Other(self.bookmark_line(Bookmark::Progress)));
         }
         if self.ended { Next::End } else { Next::Nothing }
-    }
-
-    /// Receives new fault orders. Returns whether the watch must end.
-    fn hear(&mut self) -> bool {
-        let orders = &self.call.context.injector.orders;
-        let Some(before) = orders.hear(self.call.served.storage(), &mut self.heard) else {
-            return false;
-        };
-        self.bookmark_now |= self.heard.order.bookmarks > before.bookmarks;
-        self.stalled |= self.heard.order.stalls > before.stalls;
-        self.heard.order.closes > before.closes
-    }
-
-    /// Applies a drop, duplicate or reorder fault to an encoded event.
-    fn pass(&mut self, line: Bytes) -> Bytes {
-        let Some(disorder) = &mut self.disorder else {
-            return line;
-        };
-        let mut lines = Vec::new();
-        for line in disorder.pass(line) {
-            lines.extend_from_slice(&line);
-        }
-        Bytes::from(lines)
-    }
-
-    /// Counts an event for metrics, and for a fault that takes effect after a number of events.
-    fn count(&mut self) {
-        self.events.increment();
-        if let Some(cut) = &mut self.cut {
-            cut.count();
-        }
-    }
-
-    /// Whether a fault stops further events.
-    fn is_cut(&self) -> bool {
-        self.cut.is_some_and(|cut| cut.due().is_some())
     }
 
     /// Returns a chunk of the initial objects.
@@ -456,7 +328,8 @@ impl Watch {
         let mut next = None;
         let mut work = 0;
         for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
-            if out.len() >= CHUNK || work >= WORK || self.is_cut() || !self.can_read_object(key, stored) {
+            let is_full = out.len() >= CHUNK || (self.one_by_one && !out.is_empty());
+            if is_full || work >= WORK || !self.can_read_object(key, stored) {
                 next = Some(key.clone());
                 break;
             }
@@ -465,9 +338,8 @@ impl Watch {
             let stored = converted.as_ref().unwrap_or(stored);
             if self.everything || self.selection.matches(&self.call.served, key, stored) {
                 let line = self.line("ADDED", stored, stored.revision);
-                let line = self.pass(line);
                 out.extend_from_slice(&line);
-                self.count();
+                self.events.increment();
             }
         }
         let finished = next.is_none();
@@ -477,7 +349,6 @@ impl Watch {
         match (out.is_empty(), finished) {
             (false, _) => Read::Chunk(Bytes::from(out)),
             (true, true) => Read::Finished,
-            // A fault that stops further objects takes effect in the next call.
             (true, false) => Read::Unfinished,
         }
     }
@@ -515,8 +386,7 @@ impl Watch {
                 work += OBJECT + states.map(|stored| stored.document.len()).sum::<usize>();
                 if let Some(line) = self.event_line(event) {
                     self.sent = event.revision;
-                    self.count();
-                    let line = self.pass(line);
+                    self.events.increment();
                     let size = many.len() + line.len();
                     if many.is_empty() && one.is_none() {
                         one = Some(line);
@@ -524,7 +394,7 @@ impl Watch {
                         many.extend_from_slice(&one.take().unwrap_or_default());
                         many.extend_from_slice(&line);
                     }
-                    if size >= CHUNK || self.is_cut() {
+                    if size >= CHUNK || self.one_by_one {
                         break;
                     }
                 }
