@@ -9,9 +9,11 @@
 
 mod actions;
 mod attempt;
+mod changes;
 mod holds;
 mod outcome;
 mod process;
+mod quiet;
 mod real_time;
 
 use std::{
@@ -41,10 +43,11 @@ use self::{
     attempt::Attempt,
     holds::Hold,
     process::{Alive, Process},
+    quiet::Rest,
     real_time::RealTime,
 };
 use crate::{
-    definition::{Check, Definition, Now, When},
+    definition::Definition,
     gate::Gate,
     hub::Hub,
     idle::Idle,
@@ -58,15 +61,6 @@ use crate::{
     user::User,
     watchdog::Watched,
 };
-
-/// Virtual time without a visible change after which the world counts as quiet: more than the longest back-off, 1000 s.
-const QUIET_AFTER: Duration = Duration::from_secs(1200);
-
-/// Like [`QUIET_AFTER`], but while no request of the operator's controllers waits.
-const QUIET_AT_REST: Duration = Duration::from_secs(30);
-
-/// Like [`QUIET_AFTER`], but while a plan holds lines back.
-const QUIET_WHILE_HELD: Duration = Duration::from_secs(5);
 
 /// Virtual time within which the world must become quiet after a step or a crash.
 const LONGEST_UNREST: Duration = Duration::from_secs(3600);
@@ -200,16 +194,6 @@ struct Run<'d> {
     calls_at_once: BTreeMap<String, usize>,
     /// Changes of each object that are too many.
     limits: Limits,
-}
-
-/// Degree to which the world is at rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    No,
-    /// Quiet except for held calls and lines, and a step follows.
-    Quiet,
-    /// Quiet except for held calls and lines, and nothing follows.
-    Forever,
 }
 
 impl<'d> Run<'d> {
@@ -518,162 +502,6 @@ impl<'d> Run<'d> {
             self.at_once = 0;
             self.calls_at_once.clear();
         }
-    }
-
-    /// Moves commits since the last look into the trace, and checks conditions that must always hold.
-    fn take_news(&mut self) -> Result<(), End> {
-        let news = std::mem::take(&mut self.truth.lock().news);
-        let (mut is_visible, mut exceeded) = (false, None);
-        self.collect_late |= !news.is_empty();
-        for change in news {
-            let times = self.limits.exceeded_by(&change.family, &self.truth.lock().counts);
-            exceeded = exceeded.or_else(|| Some((change.family.to_string(), times?)));
-            if change.is_visible {
-                is_visible = true;
-                match self.written.values().max() {
-                    Some(write) if change.actor.is_operator() => {
-                        self.writes[*write].is_visible = true;
-                    }
-                    _ => self.others_changed = true,
-                }
-            }
-            self.log(Action::Committed(change));
-        }
-        if self.remotes_changed() {
-            is_visible = true;
-            self.truth.lock().last_visible = Instant::now();
-            match self.written.values().max() {
-                Some(write) => self.writes[*write].is_visible = true,
-                None => self.others_changed = true,
-            }
-        }
-        if let Some((object, changes)) = exceeded {
-            let changes = self.last_changes(&object, changes);
-            return Err(End::WritesAgain { object, changes });
-        }
-        if is_visible { self.check_change() } else { Ok(()) }
-    }
-
-    /// Returns whether a remote system changed since the last call.
-    fn remotes_changed(&mut self) -> bool {
-        if self.remotes.is_empty() || self.effects == self.effects_seen {
-            return false;
-        }
-        self.effects_seen = self.effects;
-        let states = self.states();
-        let is_changed = states != self.remote_states;
-        self.remote_states = states;
-        is_changed
-    }
-
-    fn states(&self) -> BTreeMap<Arc<str>, Value> {
-        self.remotes.iter().map(|(name, remote)| (Arc::clone(name), remote.state())).collect()
-    }
-
-    /// Checks the conditions on changes.
-    fn check_change(&mut self) -> Result<(), End> {
-        let is_on_changes = |when| when != When::Quiet;
-        if !self.definition.checks.iter().any(|check| is_on_changes(check.when)) {
-            return Ok(());
-        }
-        let world = self.world();
-        for (place, check) in
-            self.definition.checks.iter().enumerate().filter(|(_, check)| is_on_changes(check.when))
-        {
-            let holds = (check.holds)(&Now { world: &world });
-            let has_held = self.held.contains(&place);
-            if holds {
-                self.held.insert(place);
-            } else if check.when == When::Always || (check.when == When::Lasting && has_held) {
-                return Err(self.failed(check, if has_held { "any more" } else { "" }));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the conditions on quiet worlds.
-    fn check_quiet(&self) -> Result<(), End> {
-        let mut checks = self.definition.checks.iter().filter(|check| check.when == When::Quiet).peekable();
-        if checks.peek().is_none() {
-            return Ok(());
-        }
-        let world = self.world();
-        let failed = checks.find(|check| !(check.holds)(&Now { world: &world }));
-        failed.map_or(Ok(()), |check| Err(self.failed(check, "")))
-    }
-
-    fn failed(&self, check: &Check, more: &str) -> End {
-        let when = match self.begun {
-            0 => "before the first step".to_owned(),
-            begun => format!("after the step {:?} began", self.definition.steps[begun - 1].name),
-        };
-        let when = if more.is_empty() { when } else { format!("{more} {when}") };
-        End::CheckFailed { check: check.name.to_string(), when }
-    }
-
-    fn world(&self) -> World {
-        let truth = self.truth.lock();
-        World { objects: truth.objects.clone(), uncompared: truth.uncompared.clone(), remotes: self.states() }
-    }
-
-    /// Whether nothing more happens by itself. While an operator waits for a step to be done, nothing it does need be waited for.
-    fn is_quiet(&self) -> bool {
-        let mut states = self.processes.iter().map(|process| process.state);
-        if !self.paused.is_empty()
-            || states.clone().any(|state| matches!(state, Alive::Down { steps: None, .. }))
-        {
-            return false;
-        }
-        if states.any(|state| state != Alive::Running) {
-            return self.working.is_empty();
-        }
-        if !self.all_are_led() {
-            return false;
-        }
-        let since = self.truth.lock().last_visible.max(self.unrest_since);
-        // A hold lasts long enough to be noticed by the runtime otherwise, which opens the watch again.
-        let after = match (self.holds.is_empty(), self.processes_are_at_rest()) {
-            (false, _) => QUIET_WHILE_HELD,
-            (true, true) => QUIET_AT_REST,
-            (true, false) => QUIET_AFTER,
-        };
-        since.elapsed() >= after
-    }
-
-    /// Records the world as it is while quiet. A check of a quiet world makes sense only if all processes run and have all news.
-    fn note_quiet(&mut self, all_run: bool) -> Result<(), End> {
-        self.quiet.insert(self.begun, self.world());
-        if !all_run || !self.holds.is_empty() {
-            return Ok(());
-        }
-        self.log(Action::Quiet);
-        self.check_quiet()
-    }
-
-    fn never_quiet(&self) -> End {
-        let visible = self
-            .trace
-            .iter()
-            .filter(|entry| matches!(&entry.action, Action::Committed(change) if change.is_visible));
-        let mut changes: Vec<String> = visible.rev().take(6).map(ToString::to_string).collect();
-        changes.reverse();
-        End::NeverQuiet { changes }
-    }
-
-    /// Describes the changes of an object that is written again and again.
-    fn last_changes(&self, object: &str, count: u32) -> Vec<String> {
-        let of_object = |entry: &&Entry| match &entry.action {
-            Action::Committed(change) => change.family.to_string() == object,
-            _ => false,
-        };
-        let mut last: Vec<String> =
-            self.trace.iter().filter(of_object).rev().take(2).map(ToString::to_string).collect();
-        last.reverse();
-        last.insert(
-            0,
-            format!("{count} changes, {} in the run without faults", self.limits.expected(object)),
-        );
-        last
     }
 
     fn log(&mut self, action: Action) {

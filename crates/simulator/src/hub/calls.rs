@@ -1,0 +1,147 @@
+//! Calls: from their arrival to their answers.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+};
+
+use super::Hub;
+use crate::names::{Actor, CallName};
+
+pub(super) struct Call {
+    pub(super) actor: Actor,
+    pub(super) name: CallName,
+    pub(super) phase: Phase,
+    /// Is gone when the caller has given up.
+    pub(super) caller: Weak<()>,
+    /// Whether the driver withholds it.
+    pub(super) is_held: bool,
+    /// Whether it is carried out without its caller, too.
+    pub(super) is_zombie: bool,
+}
+
+pub(super) enum Phase {
+    Waiting(Work),
+    /// The server works on it.
+    Running,
+    Carried(Answer),
+}
+
+/// Carries a call out, or refuses it. The future completes with the function that hands the answer over.
+pub(crate) type Work = Box<dyn FnOnce(Order) -> Working + Send>;
+
+/// A call that is being carried out.
+pub(crate) type Working = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Decision about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    CarryOut,
+    /// The connection breaks before the call is carried out.
+    Refuse,
+}
+
+/// Hands an answer to the caller: the one of the server, or a failure instead.
+pub(crate) type Answer = Box<dyn FnOnce(Told) + Send>;
+
+/// Outcome that the caller of a call receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Answer,
+    /// The connection broke.
+    Lost,
+}
+
+impl Hub {
+    /// Adds a call. It is dropped when `caller` is.
+    pub(crate) fn add(&self, actor: Actor, name: CallName, caller: &Arc<()>, work: Work) {
+        let mut state = self.0.lock();
+        if state.cut.contains(&actor) {
+            return;
+        }
+        if actor.is_operator() && name.is_write() {
+            state.sent.push((actor, name.clone()));
+        }
+        let (id, caller) = (state.number(), Arc::downgrade(caller));
+        state.calls.insert(
+            id,
+            Call { actor, name, phase: Phase::Waiting(work), caller, is_held: false, is_zombie: false },
+        );
+    }
+
+    /// Withholds a call that waits.
+    pub(crate) fn hold_call(&self, id: u64) {
+        if let Some(call) = self.0.lock().calls.get_mut(&id) {
+            call.is_held = true;
+        }
+    }
+
+    /// Ends [`hold_call`](Self::hold_call).
+    pub(crate) fn release_call(&self, id: u64) {
+        if let Some(call) = self.0.lock().calls.get_mut(&id) {
+            call.is_held = false;
+        }
+    }
+
+    /// Lets a call be carried out even when its caller has given up or is dead.
+    pub(crate) fn make_zombie(&self, id: u64) {
+        if let Some(call) = self.0.lock().calls.get_mut(&id) {
+            call.is_zombie = true;
+        }
+    }
+
+    /// Drops calls that their callers have given up before execution, and answers without a caller.
+    pub(super) fn drop_abandoned(&self) {
+        let abandoned: Vec<Call> = {
+            let mut state = self.0.lock();
+            let is_abandoned = |call: &Call| match call.phase {
+                Phase::Waiting(_) => call.caller.strong_count() == 0 && !call.is_zombie,
+                Phase::Running => false,
+                Phase::Carried(_) => call.caller.strong_count() == 0,
+            };
+            state.calls.extract_if(.., |_, call| is_abandoned(call)).map(|(_, call)| call).collect()
+        };
+        drop(abandoned);
+    }
+
+    /// Takes the work of a waiting call, for the driver to run.
+    pub(crate) fn take(&self, id: u64) -> Option<Work> {
+        let mut state = self.0.lock();
+        let call = state.calls.get_mut(&id)?;
+        match std::mem::replace(&mut call.phase, Phase::Running) {
+            Phase::Waiting(work) => Some(work),
+            other => {
+                call.phase = other;
+                None
+            }
+        }
+    }
+
+    /// Records that a call was carried out.
+    pub(crate) fn carried_out(&self, id: u64, answer: Answer) {
+        let unwanted = match self.0.lock().calls.get_mut(&id) {
+            Some(call) => {
+                call.phase = Phase::Carried(answer);
+                None
+            }
+            // The caller died meanwhile.
+            None => Some(answer),
+        };
+        drop(unwanted);
+    }
+
+    /// Removes a call and hands `told` to its caller.
+    pub(crate) fn answer(&self, id: u64, told: Told) {
+        let call = self.0.lock().calls.remove(&id);
+        if let Some(Call { phase: Phase::Carried(answer), .. }) = call {
+            answer(told);
+        }
+    }
+
+    /// Removes a call that is not carried out. Its caller waits for ever, unless it is answered by other means.
+    pub(crate) fn remove(&self, id: u64) {
+        let call = self.0.lock().calls.remove(&id);
+        drop(call);
+    }
+}

@@ -1,0 +1,100 @@
+//! The order of actions: a fixed one, or one that is drawn from a seed.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{
+    Hub, HubState, Possible, Seen,
+    calls::{Call, Phase},
+    streams::LATE,
+};
+
+/// Number of actions after which a [shuffled](Hub::shuffle) order changes its priorities.
+const SAME_PRIORITIES: u64 = 7;
+
+impl Hub {
+    /// Returns the next action: of the fixed order the oldest answer, the oldest call, then the watch with the oldest unread line;
+    /// watches of processes under test come last.
+    pub(crate) fn next(&self) -> Option<Possible> {
+        self.drop_abandoned();
+        let mut state = self.0.lock();
+        if state.shuffled.is_some() {
+            return state.shuffled_next();
+        }
+        let passes = |call: &Call| !call.is_held && !state.paused.contains(&call.actor);
+        let mut calls = state.calls.iter().filter(|(_, call)| passes(call));
+        if let Some(carried) = calls.clone().find(|(_, call)| matches!(call.phase, Phase::Carried(_))) {
+            return Some(Possible::Answer(seen(carried)));
+        }
+        if let Some(waiting) = calls.find(|(_, call)| matches!(call.phase, Phase::Waiting(_))) {
+            return Some(Possible::CarryOut(seen(waiting)));
+        }
+        // Actors of the world are fast: an operator then receives its change and theirs together.
+        let is_tested = |deliver: &Possible| match deliver {
+            Possible::Deliver { actor, .. } => actor.is_operator(),
+            Possible::CarryOut(_) | Possible::Answer(_) => false,
+        };
+        let (_, deliver) = state.unread().min_by_key(|(oldest, deliver)| (is_tested(deliver), *oldest))?;
+        Some(deliver)
+    }
+
+    /// Draws the order of actions from a seed from now on.
+    pub(crate) fn shuffle(&self, seed: u64) {
+        self.0.lock().shuffled = Some((seed, 0));
+    }
+}
+
+impl HubState {
+    /// Returns the watches with lines that may be handed over, and the number of the oldest line of each.
+    fn unread(&self) -> impl Iterator<Item = (u64, Possible)> {
+        self.watches.iter().filter_map(|(id, watch)| {
+            let is_early = || {
+                let oldest = watch.unread.front();
+                self.late.contains(&watch.stream)
+                    && oldest.is_some_and(|unread| unread.arrived.elapsed() < LATE)
+            };
+            let passes =
+                !self.held.contains(&watch.stream) && !self.paused.contains(&watch.actor) && !is_early();
+            let oldest = watch.oldest().filter(|_| passes)?;
+            Some((oldest, Possible::Deliver { watch: *id, actor: watch.actor, name: watch.name.clone() }))
+        })
+    }
+
+    /// Returns the possible action with the highest priority. Each direction of each actor and each stream has a priority, and
+    /// these are drawn again from time to time.
+    fn shuffled_next(&mut self) -> Option<Possible> {
+        let (seed, chosen) = self.shuffled?;
+        let priority = |of: &str| {
+            let mut hasher = DefaultHasher::new();
+            (seed, chosen / SAME_PRIORITIES, of).hash(&mut hasher);
+            hasher.finish()
+        };
+        let passes = |call: &Call| !call.is_held && !self.paused.contains(&call.actor);
+        let calls =
+            self.calls.iter().filter(|(_, call)| passes(call)).filter_map(|entry| match entry.1.phase {
+                Phase::Running => None,
+                Phase::Waiting(_) => {
+                    let of = format!("calls of {}", entry.1.actor);
+                    Some((priority(&of), *entry.0, Possible::CarryOut(seen(entry))))
+                }
+                Phase::Carried(_) => {
+                    let of = format!("answers to {}", entry.1.actor);
+                    Some((priority(&of), *entry.0, Possible::Answer(seen(entry))))
+                }
+            });
+        let lines = self.unread().map(|(oldest, deliver)| {
+            let of = match &deliver {
+                Possible::Deliver { actor, name, .. } => format!("lines of {name} to {actor}"),
+                _ => String::new(),
+            };
+            (priority(&of), oldest, deliver)
+        });
+        let first = calls.chain(lines).min_by_key(|(priority, age, _)| (*priority, *age));
+        let (_, _, action) = first?;
+        self.shuffled = Some((seed, chosen + 1));
+        Some(action)
+    }
+}
+
+fn seen((id, call): (&u64, &Call)) -> Seen {
+    Seen { id: *id, actor: call.actor, name: call.name.clone() }
+}

@@ -1,0 +1,222 @@
+//! Watches: lines from their arrival to the process, and what a plan does to a stream of them.
+
+use std::{
+    collections::VecDeque,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use tokio::{
+    task::AbortHandle,
+    time::{Duration, Instant},
+};
+
+use super::{Hub, Line};
+use crate::names::{Actor, CallName, is_masked_resource};
+
+/// Delay of the lines of a stream that is kept late.
+pub(super) const LATE: Duration = Duration::from_secs(1);
+
+pub(super) struct Watch {
+    pub(super) actor: Actor,
+    pub(super) name: CallName,
+    pub(super) stream: String,
+    /// Lines that the driver has not handed over.
+    pub(super) unread: VecDeque<Unread>,
+    /// Chunks that were handed over and that the process has not read.
+    pub(super) delivered: VecDeque<Bytes>,
+    /// Whether the server has ended the watch, and the driver has handed that over.
+    pub(super) end: End,
+    pub(super) reader: Option<Waker>,
+    /// Task that reads from the server.
+    pub(super) pump: Option<AbortHandle>,
+}
+
+pub(super) struct Unread {
+    pub(super) number: u64,
+    pub(super) arrived: Instant,
+    pub(super) line: Line,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    NotYet,
+    /// Number of the end among the lines.
+    Unread(u64),
+    Delivered,
+}
+
+impl Hub {
+    /// Returns the time at which the next line of a late stream is handed over.
+    pub(crate) fn next_late(&self) -> Option<Instant> {
+        let state = self.0.lock();
+        let late = state.watches.values().filter(|watch| state.late.contains(&watch.stream));
+        late.filter_map(|watch| Some(watch.unread.front()?.arrived + LATE)).min()
+    }
+
+    /// Opens a watch that reads its lines from `body`.
+    pub(crate) fn open(&self, actor: Actor, name: CallName) -> u64 {
+        let mut state = self.0.lock();
+        let id = state.number();
+        let watch = Watch {
+            actor,
+            stream: actor.stream(&name.target),
+            name,
+            unread: VecDeque::new(),
+            delivered: VecDeque::new(),
+            end: End::NotYet,
+            reader: None,
+            pump: None,
+        };
+        state.watches.insert(id, watch);
+        id
+    }
+
+    /// Sets the task that reads the watch from the server, and that ends with it.
+    pub(crate) fn set_pump(&self, id: u64, pump: AbortHandle) {
+        match self.0.lock().watches.get_mut(&id) {
+            Some(watch) => watch.pump = Some(pump),
+            None => pump.abort(),
+        }
+    }
+
+    /// Adds a line that the server sent.
+    pub(crate) fn push(&self, id: u64, line: Line) {
+        let mut state = self.0.lock();
+        let number = state.number();
+        let Some(watch) = state.watches.get_mut(&id) else { return };
+        let resource = watch.name.target.clone();
+        let is_counted = watch.actor.is_operator() && line.is_change() && !is_masked_resource(&resource);
+        let name = watch.actor.stream(&format!("{resource} {}", line.label));
+        let stream = watch.stream.clone();
+        watch.unread.push_back(Unread { number, arrived: Instant::now(), line });
+        if is_counted {
+            let count = state.counts.entry(name.clone()).or_default();
+            *count += 1;
+            let count = *count;
+            if state.armed.contains(&(name.clone(), count)) {
+                state.held.insert(stream);
+            }
+            state.arrived.push((name, count));
+        }
+    }
+
+    /// Returns the lines that have arrived at processes under test since the last call, by name and count.
+    pub(crate) fn take_arrived(&self) -> Vec<(String, u32)> {
+        std::mem::take(&mut self.0.lock().arrived)
+    }
+
+    /// Holds the stream of a line back, from that line on.
+    pub(crate) fn hold_from(&self, line: &str, number: u32) {
+        self.0.lock().armed.insert((line.to_owned(), number));
+    }
+
+    /// Holds a stream back from now on.
+    pub(crate) fn hold(&self, stream: &str) {
+        self.0.lock().held.insert(stream.to_owned());
+    }
+
+    /// Hands the lines of a stream over one by one.
+    pub(crate) fn keep_apart(&self, stream: &str) {
+        self.0.lock().apart.insert(stream.to_owned());
+    }
+
+    /// Hands each line of a stream over a second after its arrival.
+    pub(crate) fn keep_late(&self, stream: &str) {
+        self.0.lock().late.insert(stream.to_owned());
+    }
+
+    /// Ends the hold of a stream.
+    pub(crate) fn release(&self, stream: &str) {
+        self.0.lock().held.remove(stream);
+    }
+
+    /// Ends the watches of a stream with 410, in place of their unread lines.
+    pub(crate) fn expire(&self, stream: &str) {
+        let mut state = self.0.lock();
+        let ids: Vec<u64> =
+            state.watches.iter().filter(|(_, watch)| watch.stream == stream).map(|(id, _)| *id).collect();
+        for id in ids {
+            let (number, last) = (state.number(), state.number());
+            let Some(watch) = state.watches.get_mut(&id) else { continue };
+            watch.unread.clear();
+            watch.unread.push_back(Unread { number, arrived: Instant::now(), line: Line::gone() });
+            watch.end = End::Unread(last);
+            if let Some(pump) = watch.pump.take() {
+                pump.abort();
+            }
+        }
+    }
+
+    /// Records that the server has ended a watch.
+    pub(crate) fn end(&self, id: u64) {
+        let mut state = self.0.lock();
+        let number = state.number();
+        if let Some(watch) = state.watches.get_mut(&id) {
+            watch.end = End::Unread(number);
+        }
+    }
+
+    /// Hands all unread lines of a watch over as one chunk, and its end if there is one. Returns the labels of the lines.
+    pub(crate) fn deliver(&self, id: u64) -> Vec<String> {
+        let (labels, reader) = {
+            let mut state = self.0.lock();
+            let stream = state.watches.get(&id).map(|watch| watch.stream.clone()).unwrap_or_default();
+            let (is_apart, is_late) = (state.apart.contains(&stream), state.late.contains(&stream));
+            let Some(watch) = state.watches.get_mut(&id) else { return Vec::new() };
+            let count = match (is_apart, is_late) {
+                (true, _) => watch.unread.len().min(1),
+                (_, true) => {
+                    watch.unread.iter().take_while(|unread| unread.arrived.elapsed() >= LATE).count()
+                }
+                _ => watch.unread.len(),
+            };
+            let lines: Vec<Line> = watch.unread.drain(..count).map(|unread| unread.line).collect();
+            if !lines.is_empty() {
+                let chunk: Vec<u8> = lines.iter().flat_map(|line| line.text.iter().copied()).collect();
+                watch.delivered.push_back(Bytes::from(chunk));
+            }
+            let mut labels: Vec<String> = lines.into_iter().map(|line| line.label).collect();
+            if matches!(watch.end, End::Unread(_)) && watch.unread.is_empty() {
+                watch.end = End::Delivered;
+                labels.push("end".to_owned());
+            }
+            (labels, watch.reader.take())
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        labels
+    }
+
+    /// Reads the lines that were handed over to the process. `None` is the end.
+    pub(crate) fn poll_read(&self, id: u64, context: &Context<'_>) -> Poll<Option<Bytes>> {
+        let mut state = self.0.lock();
+        // Without the watch, its process is dead.
+        let Some(watch) = state.watches.get_mut(&id) else { return Poll::Pending };
+        match (watch.delivered.pop_front(), watch.end) {
+            (Some(chunk), _) => Poll::Ready(Some(chunk)),
+            (None, End::Delivered) => Poll::Ready(None),
+            (None, _) => {
+                watch.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Removes a watch that its process has dropped.
+    pub(crate) fn close(&self, id: u64) {
+        let watch = self.0.lock().watches.remove(&id);
+        if let Some(pump) = watch.and_then(|watch| watch.pump) {
+            pump.abort();
+        }
+    }
+}
+
+impl Watch {
+    /// Number of the oldest line, or of the end, that is not handed over.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let end = if let End::Unread(number) = self.end { Some(number) } else { None };
+        self.unread.front().map(|unread| unread.number).or(end)
+    }
+}

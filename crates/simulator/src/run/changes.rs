@@ -1,0 +1,127 @@
+//! Changes of the world: commits and remote effects in the trace, and the conditions that the world must meet.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Run, outcome::End};
+use crate::{
+    definition::{Check, Now, When},
+    similar::World,
+    trace::{Action, Entry},
+};
+
+impl Run<'_> {
+    /// Moves commits since the last look into the trace, and checks conditions that must always hold.
+    pub(super) fn take_news(&mut self) -> Result<(), End> {
+        let news = std::mem::take(&mut self.truth.lock().news);
+        let (mut is_visible, mut exceeded) = (false, None);
+        self.collect_late |= !news.is_empty();
+        for change in news {
+            let times = self.limits.exceeded_by(&change.family, &self.truth.lock().counts);
+            exceeded = exceeded.or_else(|| Some((change.family.to_string(), times?)));
+            if change.is_visible {
+                is_visible = true;
+                match self.written.values().max() {
+                    Some(write) if change.actor.is_operator() => {
+                        self.writes[*write].is_visible = true;
+                    }
+                    _ => self.others_changed = true,
+                }
+            }
+            self.log(Action::Committed(change));
+        }
+        if self.remotes_changed() {
+            is_visible = true;
+            self.truth.lock().last_visible = Instant::now();
+            match self.written.values().max() {
+                Some(write) => self.writes[*write].is_visible = true,
+                None => self.others_changed = true,
+            }
+        }
+        if let Some((object, changes)) = exceeded {
+            let changes = self.last_changes(&object, changes);
+            return Err(End::WritesAgain { object, changes });
+        }
+        if is_visible { self.check_change() } else { Ok(()) }
+    }
+
+    /// Returns whether a remote system changed since the last call.
+    fn remotes_changed(&mut self) -> bool {
+        if self.remotes.is_empty() || self.effects == self.effects_seen {
+            return false;
+        }
+        self.effects_seen = self.effects;
+        let states = self.states();
+        let is_changed = states != self.remote_states;
+        self.remote_states = states;
+        is_changed
+    }
+
+    pub(super) fn states(&self) -> BTreeMap<Arc<str>, Value> {
+        self.remotes.iter().map(|(name, remote)| (Arc::clone(name), remote.state())).collect()
+    }
+
+    /// Checks the conditions on changes.
+    fn check_change(&mut self) -> Result<(), End> {
+        let is_on_changes = |when| when != When::Quiet;
+        if !self.definition.checks.iter().any(|check| is_on_changes(check.when)) {
+            return Ok(());
+        }
+        let world = self.world();
+        for (place, check) in
+            self.definition.checks.iter().enumerate().filter(|(_, check)| is_on_changes(check.when))
+        {
+            let holds = (check.holds)(&Now { world: &world });
+            let has_held = self.held.contains(&place);
+            if holds {
+                self.held.insert(place);
+            } else if check.when == When::Always || (check.when == When::Lasting && has_held) {
+                return Err(self.failed(check, if has_held { "any more" } else { "" }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the conditions on quiet worlds.
+    pub(super) fn check_quiet(&self) -> Result<(), End> {
+        let mut checks = self.definition.checks.iter().filter(|check| check.when == When::Quiet).peekable();
+        if checks.peek().is_none() {
+            return Ok(());
+        }
+        let world = self.world();
+        let failed = checks.find(|check| !(check.holds)(&Now { world: &world }));
+        failed.map_or(Ok(()), |check| Err(self.failed(check, "")))
+    }
+
+    fn failed(&self, check: &Check, more: &str) -> End {
+        let when = match self.begun {
+            0 => "before the first step".to_owned(),
+            begun => format!("after the step {:?} began", self.definition.steps[begun - 1].name),
+        };
+        let when = if more.is_empty() { when } else { format!("{more} {when}") };
+        End::CheckFailed { check: check.name.to_string(), when }
+    }
+
+    pub(super) fn world(&self) -> World {
+        let truth = self.truth.lock();
+        World { objects: truth.objects.clone(), uncompared: truth.uncompared.clone(), remotes: self.states() }
+    }
+
+    /// Describes the changes of an object that is written again and again.
+    fn last_changes(&self, object: &str, count: u32) -> Vec<String> {
+        let of_object = |entry: &&Entry| match &entry.action {
+            Action::Committed(change) => change.family.to_string() == object,
+            _ => false,
+        };
+        let mut last: Vec<String> =
+            self.trace.iter().filter(of_object).rev().take(2).map(ToString::to_string).collect();
+        last.reverse();
+        last.insert(
+            0,
+            format!("{count} changes, {} in the run without faults", self.limits.expected(object)),
+        );
+        last
+    }
+}
