@@ -1,0 +1,90 @@
+//! Places that differ between two runs without faults.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Difference, Masks, World, compare, normal_form};
+
+/// Places with values that differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Learned {
+    /// Fields that are not compared at all.
+    pub(super) masks: Masks,
+    /// Scalars.
+    pub(super) leaves: BTreeSet<String>,
+    /// Maps with keys that differ.
+    pub(super) keyed: BTreeSet<String>,
+}
+
+/// Maximum number of passes of [`learn`]: each one finds places that the one before made comparable.
+const PASSES: usize = 4;
+
+/// Finds the places at which two runs without faults differ.
+///
+/// # Errors
+///
+/// The differences that are not of single values.
+pub(crate) fn learn(first: &World, second: &World, masks: &Masks) -> Result<Learned, Vec<Difference>> {
+    let mut learned = Learned::masking(masks);
+    for _ in 0..PASSES {
+        let (one, other) = (normal_form(first, &learned), normal_form(second, &learned));
+        if one == other {
+            return Ok(learned);
+        }
+        let before = learned.clone();
+        for (label, value) in &one {
+            let root = label.split(' ').next().filter(|root| *root != "remote").unwrap_or(label);
+            if let Some(other) = other.get(label) {
+                learned.add(value, other, root);
+            }
+        }
+        if learned == before {
+            break;
+        }
+    }
+    let differences = compare(&normal_form(first, &learned), &normal_form(second, &learned));
+    if differences.is_empty() { Ok(learned) } else { Err(differences) }
+}
+
+impl Learned {
+    /// Nothing learned yet.
+    pub(crate) fn masking(masks: &Masks) -> Self {
+        Self { masks: masks.clone(), ..Self::default() }
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.leaves.extend(other.leaves);
+        self.keyed.extend(other.keyed);
+    }
+
+    fn add(&mut self, one: &Value, other: &Value, path: &str) {
+        match (one, other) {
+            (Value::Object(fields), Value::Object(others)) => {
+                if fields.len() == others.len() && fields.keys().ne(others.keys()) {
+                    self.keyed.insert(path.to_owned());
+                    return;
+                }
+                for (name, field) in fields {
+                    if let Some(other) = others.get(name) {
+                        let inner = if self.keyed.contains(path) { "*" } else { name };
+                        self.add(field, other, &format!("{path}/{inner}"));
+                    }
+                }
+            }
+            (Value::Array(items), Value::Array(others)) => {
+                let inner = format!("{path}/-");
+                items.iter().zip(others).for_each(|(item, other)| self.add(item, other, &inner));
+            }
+            (Value::Null, _) | (_, Value::Null) => {}
+            (one, other) if one != other && !is_container(one) && !is_container(other) => {
+                self.leaves.insert(path.to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_container(value: &Value) -> bool {
+    value.is_object() || value.is_array()
+}

@@ -1,0 +1,41 @@
+//! Comparison of two worlds up to renaming.
+//!
+//! Two runs of one operator rarely end in equal objects: uids, generated names, times and ids of remote systems differ. These values
+//! may differ, but equalities between them count: an owner reference must hold the uid of the owner, wherever it was
+//! created. So a world is brought into a normal form in which such values are replaced by symbols, which are numbered in an order
+//! that does not depend on the values. Which other values differ from run to run is [learned](Learned) from two runs without
+//! faults.
+//!
+//! Not compared: versions, `managedFields`, generations (but `observedGeneration` relative to them), times, Events, leases.
+
+mod difference;
+mod learned;
+mod masks;
+mod normal_form;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+pub(crate) use self::{
+    difference::{Difference, compare},
+    learned::{Learned, learn},
+    masks::{Masks, without_volatile_fields},
+    normal_form::{NormalForm, normal_form},
+};
+use crate::names::ObjectId;
+
+/// Objects at one moment: those that were created or changed since the start of the run, and exist.
+pub(crate) type Objects = BTreeMap<ObjectId, Arc<Value>>;
+
+/// Objects and states of remote systems at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct World {
+    pub(crate) objects: Objects,
+    /// States by name of the remote system.
+    pub(crate) remotes: BTreeMap<Arc<str>, Value>,
+    /// Objects that are not compared, such as leases, for checks.
+    pub(crate) uncompared: Objects,
+}
