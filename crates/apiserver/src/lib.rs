@@ -1,7 +1,7 @@
 //! A Kubernetes API server inside your process.
 //!
-//! Requests are answered as kube-apiserver v1.36 answers them, as far as its answers were recorded. Unlike kube-apiserver, the
-//! server starts in milliseconds, needs neither etcd nor a socket, and follows tokio's time, paused time included. Use it where a
+//! Responses equal those of kube-apiserver v1.36, as far as these were recorded. Unlike kube-apiserver, the server starts in
+//! milliseconds, needs neither etcd nor a socket, and follows tokio's time, which tests can pause. Use it where a
 //! test, an example or a development loop needs the real API and a cluster is too much.
 //!
 //! ```
@@ -33,8 +33,8 @@
 //! offered in protobuf. Objects are stored as JSON text, and protobuf is encoded while that text is read. A watch event is
 //! encoded once for all watches that ask for the same encoding.
 //!
-//! With a data file, commits also go, in order, to a thread that writes many of them in one transaction. Responses and events
-//! wait until their revision is in the file, so that no client sees a change that a killed process would lose.
+//! With a data file, commits are also passed, in order, to a thread that writes many of them in one transaction. Responses and
+//! events wait until their revision is in the file, so that no client sees a change that a killed process would lose.
 //!
 //! Schemas, patches, server-side apply, selectors and encodings are in the crate `kube-apimachinery`. Modules in reading order,
 //! of which each imports only from earlier ones: `store`, `kind` (kinds as data), `kinds` (their rules), `state` (the cluster),
@@ -49,10 +49,10 @@
 //!
 //! Callers in the process are administrators. [`ApiServer::service_for`] returns a service for any other user, whose permissions come
 //! from roles and bindings. Over a socket users have [`Tokens`], client certificates ([`Options::client_authority`]) or tokens of
-//! service accounts; others are anonymous, and see health and version alone. Users may impersonate others, and grant no permissions
-//! that they do not have, as in kube-apiserver. [`Options::authorization`] turns access control off.
+//! service accounts; other clients are anonymous and may only read health and version. As in kube-apiserver, users may impersonate
+//! others if roles allow it, and can grant only permissions that they hold. [`Options::authorization`] turns access control off.
 //!
-//! [`ApiServer::audit`] records who did what, in order, and which rule of which role allowed it. `/metrics` shows requests, watches,
+//! [`ApiServer::audit`] records requests in order, with their user and the rule of the role that allowed them. `/metrics` shows requests, watches,
 //! stored objects and webhooks with the names and labels of kube-apiserver.
 //!
 //! # Features
@@ -81,7 +81,7 @@
 //! - The errors of a schema have at most 1 MiB of text. A schema that an error quotes is cut off after 64 KiB.
 //! - Of the distinct patterns of a schema 128 KiB are parsed and 1 MiB of automata compiled, at most 512 KiB for one. Patterns beyond
 //!   that are not checked, and the response has a warning.
-//! - The path of a printer column may have 4 KiB and 16 nested filters, and visits 10,000 values. Beyond that the cell is empty.
+//! - The path of a printer column may have 4 KiB and 16 nested filters, and may visit 10,000 values. Beyond that the cell is empty.
 //!
 //! Watches and history:
 //!
@@ -124,8 +124,8 @@
 //! - in `default` the Service `kubernetes` with its Endpoints and EndpointSlice. They name the listener that was opened last, or
 //!   127.0.0.1:6443 without a listener; the port is named `https` with and without TLS.
 //!
-//! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`, which pods use that name none, and
-//! ResourceQuotas are counted, and thereby enforced. The certificate authority of a listener with TLS is published in the
+//! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`, for pods that name none, and
+//! ResourceQuotas are counted, so that they are enforced. The certificate authority of a listener with TLS is published in the
 //! ConfigMap `extension-apiserver-authentication` of `kube-system`, and in profile [`Dev`](Profile::Dev) in a ConfigMap
 //! `kube-root-ca.crt` of every namespace. IPAddresses of Services and the Lease of the server do not exist.
 //!
@@ -165,9 +165,9 @@
 //! - Nothing terminates a pod that is assigned to a node: after a deletion the pod stays until a client deletes it with a grace
 //!   period of 0, as a kubelet does.
 //! - The state is in memory and is lost with the last handle, unless the server uses a [data file](ApiServer::open).
-//! - Without [`Tokens`] and client certificates every client is admin. Listeners therefore accept only loopback addresses, and
-//!   requests that a website may have sent are refused: those with an `Origin` other than the server, or with a `Host` other than an
-//!   address, `localhost` or a name of the Service `kubernetes`.
+//! - Without [`Tokens`] and client certificates every client is admin. Listeners then accept only loopback addresses, and refuse
+//!   requests that a website may have sent: those with an `Origin` other than the server, or with a `Host` other than an address,
+//!   `localhost` or a name of the Service `kubernetes`.
 
 // A large future is copied with every request; main functions and tests are moved once.
 #![cfg_attr(not(test), warn(clippy::large_futures))]

@@ -1,4 +1,4 @@
-//! Admission plugins, as clients meet them. In paused time a wait takes no time.
+//! Effects of admission plugins on requests of clients. Tests run in paused time, in which waiting takes no time.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::time::Duration;
@@ -106,7 +106,7 @@ async fn without_its_controller_a_quota_allows_everything() {
     quota(&service, json!({"hard": {"secrets": "0"}})).await;
     assert_eq!(used(&service).await, Value::Null);
     create(&service, &format!("{NAMESPACE}/secrets"), &named("a")).await;
-    // A test can play the controller.
+    // The test does the work of the controller.
     let status = json!({"status": {"hard": {"secrets": "1"}, "used": {"secrets": "1"}}});
     send(&service, "PATCH", &format!("{NAMESPACE}/resourcequotas/q/status"), &status).await;
     assert_eq!(post(&service, &format!("{NAMESPACE}/secrets"), &named("b")).await.0, 403);
@@ -234,7 +234,7 @@ async fn limits_are_set_and_enforced_in_their_namespace() {
 async fn a_pod_gets_the_account_and_the_token_of_its_namespace() {
     let (_server, service) = start(Profile::Dev);
     create(&service, "/api/v1/namespaces", &named("team")).await;
-    // At once: the plugin waits until a controller has created the account.
+    // The pod can be created at once, because the plugin waits until a controller has created the account.
     let created = create(&service, "/api/v1/namespaces/team/pods", &pod("a", None)).await;
     let spec = &created["spec"];
     assert_eq!(
@@ -354,7 +354,7 @@ async fn nodes_have_a_taint_and_their_pods_their_zone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_client_certificate_is_for_a_master() {
+async fn no_client_certificate_is_issued_for_the_group_of_masters() {
     let (_server, service) = start(Profile::Envtest);
     let request = |name: &str, signer: &str| json!({"metadata": {"name": name}, "spec": {"request": MASTER, "signerName": signer, "usages": ["client auth"]}});
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

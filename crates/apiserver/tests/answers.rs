@@ -38,7 +38,7 @@ async fn get(service: &mut ApiService, path: &str, headers: &[(&str, &str)]) -> 
 }
 
 #[tokio::test]
-async fn what_is_no_longer_supported_is_refused() {
+async fn parameters_that_are_no_longer_supported_are_refused() {
     let mut service = ApiServer::start(Options::default()).service();
     for query in ["export=true", "export"] {
         let (code, _, body) = get(&mut service, &format!("/api/v1/namespaces/default?{query}"), &[]).await;
@@ -51,7 +51,7 @@ async fn what_is_no_longer_supported_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_value_of_its_type_is_stored_by_no_verb() {
+async fn values_of_the_wrong_type_are_refused_by_every_verb() {
     const PODS: &str = "/api/v1/namespaces/default/pods";
     let mut service = ApiServer::start(Options::default()).service();
     let pod = |cpu: Value| {
@@ -86,7 +86,7 @@ async fn what_is_no_value_of_its_type_is_stored_by_no_verb() {
 }
 
 #[tokio::test]
-async fn a_lease_is_written_by_who_saw_its_last_state() {
+async fn a_lease_is_written_only_by_a_client_that_knows_its_last_state() {
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let mut service = ApiServer::start(Options::default()).service();
     let path = format!("{LEASES}/leader");
@@ -178,7 +178,7 @@ async fn one_object_is_not_watched() {
 }
 
 #[tokio::test]
-async fn what_is_no_time_is_stored_by_no_verb() {
+async fn invalid_times_are_refused_by_every_verb() {
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
     const MICROS: &str = "2006-01-02T15:04:05.000000Z07:00";
@@ -225,9 +225,9 @@ async fn what_is_no_time_is_stored_by_no_verb() {
     assert_eq!(code, 400);
 }
 
-/// Checks which answers forbid browsers to guess a content type, as a kube-apiserver v1.36.3 does.
+/// Checks which responses forbid browsers to guess the content type: those for which kube-apiserver v1.36.3 does.
 #[tokio::test]
-async fn texts_and_refusals_of_access_control_are_not_to_be_sniffed() {
+async fn texts_and_refusals_of_access_control_forbid_sniffing() {
     let server = ApiServer::start(Options::default());
     let jane = server.service_for(UserInfo::new("jane", "", [""; 0]));
     let mut services = [server.service(), jane];
@@ -275,7 +275,7 @@ async fn every_answer_has_an_audit_id_and_the_request_may_choose_it() {
 }
 
 #[tokio::test]
-async fn large_answers_are_compressed_for_those_who_take_it() {
+async fn large_responses_are_compressed_for_clients_that_accept_it() {
     let mut service = ApiServer::start(Options::default()).service();
     let text: String = (0..60_000).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
     let mut size = 0;
@@ -316,7 +316,7 @@ async fn large_answers_are_compressed_for_those_who_take_it() {
 }
 
 #[tokio::test]
-async fn people_get_lines() {
+async fn json_is_indented_for_command_line_tools_and_browsers() {
     let mut service = ApiServer::start(Options::default()).service();
     let (_, _, body) = get(&mut service, "/api/v1/namespaces/nope?pretty=true", &[]).await;
     expect![[r#"
@@ -347,7 +347,7 @@ async fn people_get_lines() {
 }
 
 #[tokio::test]
-async fn health_is_told_check_by_check() {
+async fn health_is_reported_for_each_check() {
     let mut service = ApiServer::start(Options::default()).service();
     for endpoint in ["healthz", "livez", "readyz"] {
         let (code, headers, body) = get(&mut service, &format!("/{endpoint}"), &[]).await;

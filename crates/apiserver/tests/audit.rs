@@ -6,7 +6,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube_apiserver_embedded::{AdmissionPlugin, ApiServer, Options, UserInfo};
 use serde_json::{Value, json};
 
-/// A server on which `jane` may do what `rules` say, each `verbs group/resources`.
+/// Starts a server on which `jane` has the permissions of `rules`, each written as `verbs group/resources`.
 struct Cluster {
     server: ApiServer,
     admin: kube::Client,
@@ -194,7 +194,7 @@ async fn permissions_for_owner_references_are_required_with_the_plugin() {
 }
 
 #[tokio::test]
-async fn an_impersonated_user_is_recorded_beside_the_one_who_impersonates() {
+async fn impersonated_and_impersonating_user_are_recorded() {
     let Cluster { server, .. } = cluster(Options::default(), &[]).await;
     let audit = server.audit();
     let request = http::Request::get("/api/v1/namespaces/default/pods")

@@ -96,7 +96,7 @@ async fn every_group_and_version_has_an_available_api_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn definitions_have_api_services_while_they_are_there() {
+async fn api_services_of_definitions_exist_as_long_as_the_definitions() {
     let (_server, client) = start(Profile::Envtest);
     let builtin = names::<APIService>(&client).await.len();
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
@@ -191,7 +191,7 @@ async fn in_profile_dev_the_user_facing_roles_have_rules() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_admin_may_edit_and_who_may_edit_may_view() {
+async fn admin_includes_edit_and_edit_includes_view() {
     let (_server, client) = start(Profile::Envtest);
     let roles: Api<ClusterRole> = Api::all(client);
     let mut summed = Vec::new();

@@ -244,12 +244,12 @@ async fn every_acknowledged_write_survives_a_killed_process() {
 }
 
 #[tokio::test]
-async fn so_it_does_with_fsync() {
+async fn every_acknowledged_write_survives_a_killed_process_with_fsync() {
     rounds(&["--fsync", "--profile", "dev"], 1).await;
 }
 
 #[tokio::test]
-async fn a_server_goes_on_where_the_last_one_with_the_file_ended() {
+async fn a_server_continues_where_the_last_one_with_the_file_ended() {
     let folder = tempfile::tempdir().unwrap();
     let file = DataFile::new(folder.path().join("data"));
     let mut uids = Vec::new();
@@ -279,7 +279,7 @@ async fn a_server_goes_on_where_the_last_one_with_the_file_ended() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_one_line_that_names_it() {
+fn an_unusable_file_is_reported_in_one_line_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let notes = folder.path().join("notes");
     std::fs::write(&notes, "mine").unwrap();

@@ -107,7 +107,7 @@ async fn a_collection_is_deleted_page_by_page() {
 }
 
 #[tokio::test]
-async fn less_than_no_time_is_one_second() {
+async fn a_negative_grace_period_is_one_second() {
     let mut service = service();
     let pod = json!({
         "metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},

@@ -52,7 +52,7 @@ async fn names(api: &Api<ConfigMap>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_nobody_writes_to_does_not_change() {
+async fn a_server_without_writes_does_not_change() {
     let (_server, client) = start();
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let version = async || maps.list(&ListParams::default()).await.unwrap().metadata.resource_version;
@@ -62,7 +62,7 @@ async fn a_server_that_nobody_writes_to_does_not_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_go_with_their_owner_level_by_level() {
+async fn dependents_are_deleted_after_their_owner_level_by_level() {
     let (_server, client) = start();
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let top = named(&api, "top").await;
@@ -104,7 +104,7 @@ async fn orphans_stay_without_their_reference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_namespace_is_emptied_and_goes() {
+async fn a_deleted_namespace_is_emptied_and_removed() {
     let (_server, client) = start();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = Namespace {
@@ -122,7 +122,7 @@ async fn a_deleted_namespace_is_emptied_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_namespace_is_left_alone_for_its_grace() {
+async fn a_deleted_namespace_keeps_its_contents_for_its_grace_period() {
     let options = Options::default()
         .profile(Profile::Dev)
         .epoch(Epoch::starting_now("2026-01-01T00:00:00Z".parse().unwrap()))
@@ -144,7 +144,7 @@ async fn a_deleted_namespace_is_left_alone_for_its_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_with_its_owner_is_emptied_first() {
+async fn a_namespace_deleted_with_its_owner_is_emptied_first() {
     let (_server, client) = start();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = |name: &str, owner: Option<&Namespace>| Namespace {
@@ -182,7 +182,7 @@ async fn running_pod(pods: &Api<Pod>, owner: Option<OwnerReference>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_on_a_node_has_its_time_to_end_when_its_owner_or_its_namespace_goes() {
+async fn a_pod_on_a_node_has_a_grace_period_when_its_owner_or_namespace_is_deleted() {
     let (_server, client) = start();
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -219,7 +219,7 @@ async fn a_pod_on_a_node_has_its_time_to_end_when_its_owner_or_its_namespace_goe
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_and_claims_go_when_they_are_not_in_use() {
+async fn deleted_volumes_and_claims_are_removed_when_they_are_not_in_use() {
     let (_server, client) = start();
     let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
@@ -259,7 +259,7 @@ async fn volumes_and_claims_go_when_they_are_not_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_deleted_in_the_foreground_has_its_time_when_its_dependents_are_gone() {
+async fn a_pod_deleted_in_the_foreground_gets_its_grace_period_after_its_dependents() {
     let (_server, client) = start();
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client);
@@ -281,7 +281,7 @@ async fn a_pod_deleted_in_the_foreground_has_its_time_when_its_dependents_are_go
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_without_finalizers_goes_at_the_second_delete() {
+async fn a_namespace_without_finalizers_is_removed_by_the_second_delete() {
     for profile in [Profile::Envtest, Profile::Dev] {
         let server = ApiServer::start(Options::default().profile(profile));
         let client = Client::new(server.service(), "default");

@@ -58,7 +58,7 @@ fn groups(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn who_asks_for_an_aggregation_that_there_is_not_gets_the_plain_documents() {
+async fn an_unknown_aggregated_version_gets_the_plain_documents() {
     let aggregated = |version: &str| {
         format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
     };

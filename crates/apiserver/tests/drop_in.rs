@@ -222,7 +222,7 @@ fn the_help_names_the_flags_that_envtest_looks_for() {
 }
 
 #[test]
-fn etcd_answers_that_it_is_healthy_and_says_what_it_is() {
+fn etcd_is_healthy_and_says_that_it_is_not_etcd() {
     let (above, folder) = assets();
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}");
@@ -256,7 +256,7 @@ fn etcd_answers_that_it_is_healthy_and_says_what_it_is() {
 }
 
 #[test]
-fn a_wrong_command_line_is_one_line_that_names_the_flag() {
+fn a_wrong_command_line_is_reported_in_one_line_with_the_flag() {
     let (_above, folder) = assets();
     let api_server = folder.join("kube-apiserver");
     for (flag, expected) in [
@@ -360,7 +360,7 @@ async fn the_api_server_gives_each_certificate_the_rights_of_its_user() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_generated_once_and_used_again() {
+async fn a_certificate_is_generated_once_and_reused() {
     let (_above, folder) = assets();
     let files = Files::new();
     let mut generated = Vec::new();

@@ -30,7 +30,7 @@ fn told(response: &Response<ResponseBody>) -> Option<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_tells_its_flow() {
+async fn every_response_names_its_flow() {
     let service = ApiServer::start(Options::default()).service();
     let exempt = Some((
         uid(&service, "flowschemas", "exempt").await,
@@ -55,7 +55,7 @@ async fn every_answer_tells_its_flow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_schema_counts_from_when_it_is_written_until_it_is_deleted() {
+async fn a_flow_schema_takes_effect_from_its_creation_to_its_deletion() {
     let service = ApiServer::start(Options::default()).service();
     let get = async || told(&send(&service, "GET", "/version", &Value::Null).await);
     let before = get().await.unwrap();

@@ -95,7 +95,7 @@ fn a_body_above_three_mebibytes_is_too_large_and_a_deep_one_is_refused() {
 }
 
 #[test]
-fn a_watch_that_is_not_read_costs_nothing_and_ends_when_its_history_is_gone() {
+fn a_watch_that_is_not_read_holds_no_events_and_ends_when_its_history_is_dropped() {
     run(async {
         let server = ApiServer::start(Options::default());
         let mut service = server.service();
@@ -145,7 +145,7 @@ async fn define_things(service: &mut ApiService) {
 }
 
 #[test]
-fn an_object_as_deep_as_a_body_may_be_can_be_changed_and_deleted_and_the_collector_survives_it() {
+fn an_object_of_maximum_depth_can_be_changed_deleted_and_collected() {
     run(async {
         let mut service = ApiServer::start(Options::default().profile(Profile::Dev)).service();
         define_things(&mut service).await;
@@ -201,7 +201,7 @@ async fn watch(service: &mut ApiService, query: &str) -> kube_apiserver_embedded
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_beyond_all_time_is_a_long_one() {
+async fn a_timeout_beyond_the_range_of_the_clock_is_a_long_one() {
     let mut service = ApiServer::start(Options::default()).service();
     let mut body = watch(&mut service, "timeoutSeconds=9223372036854775807").await;
     let first = tokio::time::timeout(Duration::from_secs(3600), body.frame()).await;
@@ -209,7 +209,7 @@ async fn a_timeout_beyond_all_time_is_a_long_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_at_its_deadline_however_much_happens() {
+async fn a_busy_watch_ends_at_its_deadline() {
     let mut service = ApiServer::start(Options::default()).service();
     let mut body = watch(&mut service, "timeoutSeconds=5").await;
     let started = Instant::now();
@@ -296,7 +296,7 @@ fn bombs() -> String {
 }
 
 #[test]
-fn duplicate_keys_are_told_and_bounded() {
+fn duplicate_keys_are_reported_up_to_a_limit() {
     run(async {
         let mut service = ApiServer::start(Options::default()).service();
         let repeated = r#""k":"v","#.repeat(100_000);

@@ -77,7 +77,7 @@ async fn an_object_goes_through_its_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_serves_its_resource_when_it_is_answered() {
+async fn a_definition_is_served_when_its_write_is_answered() {
     let server = ApiServer::start(Options::default());
     let client = client(&server);
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -169,7 +169,7 @@ async fn pages_of_a_list_are_one_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_holds_an_object_and_its_removal_lets_it_go() {
+async fn a_finalizer_keeps_a_deleted_object_until_it_is_removed() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
     let mut map = config_map("a", "1");
@@ -241,7 +241,7 @@ async fn a_watch_that_waits_ends_at_its_deadline_after_a_bookmark() {
 
 /// A kube-apiserver sends an event before the answer to its write, and client-go's caches rely on it.
 #[tokio::test(start_paused = true)]
-async fn a_watcher_receives_a_write_before_its_writer_has_the_answer() {
+async fn a_watch_receives_a_write_before_its_writer_has_the_response() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
     let received = Arc::new(Mutex::new(Vec::new()));

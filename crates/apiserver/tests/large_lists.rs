@@ -105,7 +105,7 @@ fn items(accept: &str, text: &[u8]) -> (Vec<Value>, String) {
 }
 
 #[tokio::test]
-async fn a_large_list_is_all_of_its_pages_however_it_is_asked_for() {
+async fn a_large_list_equals_its_pages_in_every_encoding() {
     let _alone = ALONE.lock().await;
     // Stop the clock, because tables contain ages.
     let options = Options::default().epoch(Epoch::starting_now("2026-01-01T00:00:00Z".parse().unwrap()));
@@ -169,7 +169,7 @@ async fn a_large_list_is_all_of_its_pages_however_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_list_is_what_was_there_when_it_began() {
+async fn a_list_shows_the_state_when_it_began() {
     let _alone = ALONE.lock().await;
     let mut service = ApiServer::start(Options::default()).service();
     fill(&mut service, 50, 8 << 10).await;
@@ -201,7 +201,7 @@ async fn turns_during<T>(future: impl Future<Output = T>) -> (T, usize) {
 }
 
 #[tokio::test]
-async fn others_are_served_while_the_length_of_a_large_list_is_reckoned() {
+async fn other_requests_are_served_while_the_length_of_a_large_list_is_computed() {
     let _alone = ALONE.lock().await;
     let mut service = ApiServer::start(Options::default()).service();
     fill(&mut service, 500, 16 << 10).await;
@@ -214,7 +214,7 @@ async fn others_are_served_while_the_length_of_a_large_list_is_reckoned() {
 }
 
 #[tokio::test]
-async fn others_are_served_while_a_large_list_is_taken() {
+async fn other_requests_are_served_while_a_large_list_is_read() {
     let _alone = ALONE.lock().await;
     let mut service = ApiServer::start(Options::default()).service();
     fill(&mut service, 500, 16 << 10).await;
@@ -239,7 +239,7 @@ async fn held(service: &mut ApiService, clients: usize, query: &str, headers: &[
 }
 
 #[tokio::test]
-async fn clients_that_do_not_take_their_list_hold_little_of_it() {
+async fn clients_that_do_not_read_their_list_hold_little_memory() {
     const CLIENTS: usize = 40;
     let _alone = ALONE.lock().await;
     let server = ApiServer::start(Options::default());

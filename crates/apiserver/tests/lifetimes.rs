@@ -35,7 +35,7 @@ async fn names(api: &Api<Event>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_goes_an_hour_after_its_last_write_and_watchers_are_told() {
+async fn an_event_is_deleted_an_hour_after_its_last_write_and_watches_receive_that() {
     let server = ApiServer::start(Options::default());
     let api = events(&server);
     let started = Instant::now();
@@ -69,7 +69,7 @@ async fn an_event_goes_an_hour_after_its_last_write_and_watchers_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_life_of_events_is_an_option_and_other_kinds_have_none() {
+async fn the_ttl_of_events_is_an_option_and_other_kinds_have_none() {
     let server = ApiServer::start(Options::default().event_ttl(MINUTE));
     let api = events(&server);
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(server.service(), "default"));
@@ -85,7 +85,7 @@ async fn the_life_of_events_is_an_option_and_other_kinds_have_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_older_than_five_minutes_is_410() {
+async fn revisions_older_than_five_minutes_are_410() {
     let server = ApiServer::start(Options::default());
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(server.service(), "default"));
     let create = async |name: &str| {
@@ -163,7 +163,7 @@ async fn a_request_ends_after_a_minute_or_the_shorter_time_it_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bound_of_requests_is_none_of_watches() {
+async fn the_time_limit_of_requests_does_not_apply_to_watches() {
     let server = ApiServer::start(Options::default());
     for query in ["timeout=1s", "timeout=invalid", ""] {
         let path = format!("/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=900&{query}");

@@ -50,7 +50,7 @@ fn connections() -> usize {
 
 // A single test, because it measures the memory of the whole process.
 #[tokio::test]
-async fn idle_watches_cost_little_and_each_sees_what_happens() {
+async fn idle_watches_need_little_memory_and_each_receives_events() {
     let server = ApiServer::start(Options::default());
     let mut service = server.service();
     send(&mut service, get(MAPS)).await;

@@ -86,7 +86,7 @@ async fn a_float_is_no_integer_of_a_builtin_kind() {
 }
 
 #[tokio::test]
-async fn what_goes_through_a_tree_in_go_may_be_a_float_without_fraction() {
+async fn values_that_go_decodes_to_a_tree_may_be_floats_without_fraction() {
     let mut service = ApiServer::start(Options::default()).service();
     let yaml = "application/yaml";
     // Go converts YAML to JSON, in which 1.0 becomes 1, even if the YAML is JSON.

@@ -153,7 +153,7 @@ async fn a_table_of_a_scale_has_the_columns_of_scales() {
 }
 
 #[tokio::test]
-async fn the_components_of_the_control_plane_are_told_of_and_not_stored() {
+async fn component_statuses_are_computed_and_not_stored() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
     let path = "/api/v1/componentstatuses";
@@ -176,7 +176,7 @@ async fn the_components_of_the_control_plane_are_told_of_and_not_stored() {
 }
 
 #[tokio::test]
-async fn the_day_is_known_since_which_old_tokens_are_tracked() {
+async fn the_start_of_legacy_token_tracking_is_published() {
     let server = ApiServer::start(Options::default());
     let _listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let service = server.service();
@@ -321,7 +321,7 @@ async fn a_stream_to_a_pod_needs_permission_to_create_it() {
 }
 
 #[tokio::test]
-async fn what_is_answered_and_not_stored_has_no_table() {
+async fn reviews_have_no_table() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
     post(&service, &format!("{NAMESPACE}/pods"), &pod("p", None, &["c"])).await;
@@ -404,7 +404,7 @@ async fn the_metadata_of_custom_kinds_is_explained() {
 }
 
 #[tokio::test]
-async fn a_list_that_goes_on_after_its_state_expired_says_how_many_are_left() {
+async fn a_list_that_continues_after_its_state_expired_has_the_remaining_count() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
     let maps = format!("{NAMESPACE}/secrets");
@@ -426,7 +426,7 @@ async fn a_list_that_goes_on_after_its_state_expired_says_how_many_are_left() {
 
 /// These warnings are this server's own: a kube-apiserver acts on such objects.
 #[tokio::test]
-async fn who_creates_an_object_without_effect_is_warned() {
+async fn the_creation_of_an_object_without_effect_has_a_warning() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
     let policy = json!({"metadata": {"name": "p"}, "spec": {}});
@@ -496,7 +496,7 @@ async fn patch(service: &ApiService, path: &str, body: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn what_the_version_of_the_storage_does_not_know_is_lost_at_once() {
+async fn fields_that_the_storage_version_lacks_are_lost_at_once() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
     let fields = |own: &str| {
@@ -521,7 +521,7 @@ async fn what_the_version_of_the_storage_does_not_know_is_lost_at_once() {
 }
 
 #[tokio::test]
-async fn an_object_inside_an_object_says_what_it_is() {
+async fn an_embedded_object_must_have_its_type() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
     let embedded = json!({

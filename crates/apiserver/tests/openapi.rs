@@ -100,7 +100,7 @@ async fn version_2_is_json_or_protobuf_as_accept_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_that_the_client_has_is_not_sent_again() {
+async fn a_document_with_a_known_etag_is_not_sent_again() {
     let server = start();
     for path in ["/openapi/v2", "/openapi/v3", LEASES] {
         let first = get(&server, path, &[]).await;
@@ -130,7 +130,7 @@ async fn a_document_that_the_client_has_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_with_the_hash_holds_for_ever_and_a_wrong_one_leads_to_it() {
+async fn a_url_with_the_current_hash_is_cached_for_ever_and_another_redirects_to_it() {
     let server = start();
     let index: Value = serde_json::from_slice(get(&server, "/openapi/v3", &[]).await.body()).unwrap();
     let url = index["paths"]["apis/coordination.k8s.io/v1"]["serverRelativeURL"].as_str().unwrap();

@@ -62,7 +62,7 @@ async fn a_listener_serves_until_it_is_shut_down() {
 }
 
 #[tokio::test]
-async fn a_client_that_bounds_the_lines_of_headers_gets_every_answer() {
+async fn responses_with_many_warnings_fit_a_client_with_a_limit_of_header_lines() {
     let server = ApiServer::start(Options::default());
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
@@ -185,7 +185,7 @@ fn the_program_prints_a_kubeconfig_when_asked_to() {
 }
 
 #[test]
-fn a_port_in_use_is_one_line_that_names_it() {
+fn a_port_in_use_is_reported_in_one_line_with_the_address() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
     let told = refusal(&["--listen", &address]);
@@ -204,7 +204,7 @@ fn other_addresses_than_loopback_need_tokens() {
 }
 
 #[test]
-fn a_token_file_that_is_wrong_is_one_line_that_names_it() {
+fn an_invalid_token_file_is_reported_in_one_line_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.csv");
     let absent = refusal(&["--token-auth-file", path.to_str().unwrap()]);
@@ -222,7 +222,7 @@ fn a_token_file_that_is_wrong_is_one_line_that_names_it() {
 }
 
 #[test]
-fn tokens_tell_who_asks_and_the_kubeconfig_has_one() {
+fn tokens_determine_the_user_and_the_kubeconfig_has_one() {
     let folder = tempfile::tempdir().unwrap();
     let (tokens, kubeconfig) = (folder.path().join("tokens.csv"), folder.path().join("kubeconfig"));
     std::fs::write(&tokens, "first,jane,u1,devs\nsecond,root,u2,\"system:masters,ops\"\n").unwrap();

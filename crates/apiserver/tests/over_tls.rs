@@ -70,7 +70,7 @@ async fn no_other_listener_is_trusted() {
 }
 
 #[tokio::test]
-async fn the_protocol_is_what_the_client_prefers() {
+async fn the_client_chooses_the_protocol() {
     let listener = listen().await;
     let authority = listener.certificate_authority().unwrap();
     for version in [&TLS12, &TLS13] {
@@ -120,7 +120,7 @@ async fn requests_share_one_connection_of_http2_and_a_shutdown_ends_their_watche
 }
 
 #[tokio::test]
-async fn a_client_without_tls_is_turned_away_and_others_do_not_notice() {
+async fn a_client_without_tls_is_refused_and_others_are_not_affected() {
     let listener = listen().await;
     let mut plain = TcpStream::connect(listener.local_addr()).await.unwrap();
     plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -139,7 +139,7 @@ async fn told(client: &kube::Client, name: &str, key: &str) -> BTreeMap<String, 
 }
 
 #[tokio::test]
-async fn programs_in_the_cluster_are_told_whom_to_trust() {
+async fn the_certificate_authority_is_published_to_programs_in_the_cluster() {
     for profile in [Profile::Envtest, Profile::Dev] {
         let server = ApiServer::start(Options::default().profile(profile));
         let client = kube::Client::new(server.service(), "default");

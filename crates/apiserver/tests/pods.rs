@@ -57,7 +57,7 @@ async fn pods_are_selected_by_their_node_under_its_old_name_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_bound_once_and_then_takes_its_time_to_go() {
+async fn a_pod_is_bound_once_and_its_deletion_then_has_a_grace_period() {
     let (_server, _, pods) = pod("p").await;
     bind(&pods, "p", &binding("p", "n")).await.unwrap();
     let bound = pods.get("p").await.unwrap();

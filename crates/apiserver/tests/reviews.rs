@@ -31,7 +31,7 @@ where
 }
 
 #[tokio::test]
-async fn everybody_is_told_who_they_are() {
+async fn every_user_can_read_its_own_identity() {
     let (_server, client) = start();
     let review =
         ask(&Api::<SelfSubjectReview>::all(client), json!({"metadata": {"name": "x"}})).await.unwrap();
@@ -42,7 +42,7 @@ async fn everybody_is_told_who_they_are() {
 }
 
 #[tokio::test]
-async fn a_token_is_that_of_its_user_or_of_nobody() {
+async fn a_token_review_names_the_user_of_a_valid_token() {
     let (_server, client) = start();
     let api: Api<TokenReview> = Api::all(client);
     let review = |token: &str| json!({"metadata": {}, "spec": {"token": token}});
@@ -59,7 +59,7 @@ async fn a_token_is_that_of_its_user_or_of_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_account_gets_tokens_that_hold_for_a_while() {
+async fn a_service_account_gets_tokens_with_the_requested_lifetime() {
     let (server, client) = start();
     let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
     let account = ask(&accounts, json!({"metadata": {"name": "robot"}})).await.unwrap();
@@ -118,7 +118,7 @@ async fn the_metadata_of_a_review_is_empty() {
 }
 
 #[tokio::test]
-async fn an_access_review_says_which_binding_grants_the_permission() {
+async fn an_access_review_names_the_binding_that_grants_the_permission() {
     let (_server, client) = start();
     let binding = json!({
         "metadata": {"name": "bobs"}, "subjects": [{"kind": "User", "name": "bob"}],
@@ -149,7 +149,7 @@ async fn an_access_review_says_which_binding_grants_the_permission() {
 }
 
 #[tokio::test]
-async fn where_access_control_is_off_everything_is_allowed_and_the_answer_says_why() {
+async fn without_access_control_reviews_allow_everything_and_say_why() {
     let server = ApiServer::start(Options::default().authorization(AuthorizationMode::AlwaysAllow));
     let client = Client::new(server.service_for(UserInfo::new("bob", "", ["devs"])), "default");
     let about = json!({"namespace": "default", "verb": "list", "resource": "pods"});
@@ -187,7 +187,7 @@ async fn a_review_without_a_subject_or_of_another_namespace_is_refused() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_asked_for_by_its_sender_and_approved_once() {
+async fn a_certificate_request_has_its_sender_and_is_approved_once() {
     let (_server, client) = start();
     let api: Api<CertificateSigningRequest> = Api::all(client);
     let request = json!({

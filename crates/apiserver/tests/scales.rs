@@ -71,7 +71,7 @@ async fn owners(service: &mut ApiService) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_no_scale_scales_nothing() {
+async fn a_body_that_is_no_scale_is_refused() {
     let mut service = service().await;
     for (query, fields, why) in [
         (
@@ -191,7 +191,7 @@ async fn an_applied_scale_is_the_one_of_the_url() {
 }
 
 #[tokio::test]
-async fn repeated_keys_of_an_applied_scale_are_told_or_refused() {
+async fn repeated_keys_of_an_applied_scale_are_reported_or_refused() {
     const TWICE: &str =
         "apiVersion: autoscaling/v1\nkind: Scale\nmetadata: {name: a}\nspec:\n  replicas: 3\n  replicas: 4\n";
     let mut service = service().await;
@@ -239,7 +239,7 @@ async fn the_metadata_of_a_scale_are_checked() {
 
 /// Zero replicas are omitted from a scale, and fields without an owner are not tracked until the next apply.
 #[tokio::test]
-async fn who_writes_no_replicas_owns_none() {
+async fn a_scale_without_replicas_owns_none() {
     let mut service = service().await;
     let put = async |service: &mut ApiService, spec: Value| {
         let body = scale(&json!({ "spec": spec }));
@@ -258,7 +258,7 @@ async fn who_writes_no_replicas_owns_none() {
 
 /// The replicas move from the entry of the manager that created the object to one of their own, without a time.
 #[tokio::test]
-async fn replicas_that_a_scale_leaves_alone_are_still_their_creators() {
+async fn replicas_that_a_scale_does_not_change_keep_their_owner() {
     let mut service = service().await;
     let path = format!("{SCALE}?fieldManager=scaler");
     let body = scale(&json!({"spec": {"replicas": 2}}));
@@ -287,7 +287,7 @@ async fn an_applied_scale_need_not_be_named() {
 
 /// Go's conversion truncates to 32 bits, while a JSON body with such a number is refused.
 #[tokio::test]
-async fn replicas_of_more_than_32_bits_lose_those_that_are_too_many() {
+async fn replicas_of_more_than_32_bits_are_truncated() {
     let mut service = service().await;
     let body = scale(&json!({"spec": {"replicas": 9_999_999_999_i64}}));
     assert_eq!(apply(&mut service, "", &body).await.2["spec"], json!({"replicas": 1_410_065_407}));

@@ -34,7 +34,7 @@ async fn answer_to(listener: &Listener, text: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_head_is_not_waited_for_longer_than_two_minutes() {
+async fn an_incomplete_head_times_out_after_two_minutes() {
     let (_server, listener) = start().await;
     let started = Instant::now();
     answer_to(&listener, "GET /api/v1/namesp").await;
@@ -42,7 +42,7 @@ async fn half_a_head_is_not_waited_for_longer_than_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_body_is_not_waited_for_longer_than_a_minute() {
+async fn an_incomplete_body_times_out_after_a_minute() {
     let (_server, listener) = start().await;
     let started = Instant::now();
     let head = format!(
@@ -74,7 +74,7 @@ async fn watch(listener: &Listener) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_its_watch_is_bounded_and_cut_off_while_others_see_everything() {
+async fn a_client_that_never_reads_its_watch_is_cut_off_and_others_receive_all_events() {
     const EVENTS: usize = 1_200;
     let (server, listener) = start().await;
     let mut service = server.service();

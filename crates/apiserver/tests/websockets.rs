@@ -107,7 +107,7 @@ async fn a_watch_in_protobuf_is_binary() {
 }
 
 #[tokio::test]
-async fn a_wish_is_granted_with_an_origin_and_for_watches_alone() {
+async fn only_watches_with_an_origin_are_upgraded() {
     let (_service, listener) = server().await;
     let watch = format!("{MAPS}?watch=true");
     let protocol = ("sec-websocket-protocol", "binary");

@@ -1,4 +1,4 @@
-//! Lists of the scenarios that must pass, and of those deferred to a later issue.
+//! Lists of the scenarios that must pass, and of deferred ones with the feature that they need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) struct Lists {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expectation<'a> {
     Passes,
-    /// Deferred: it needs work of a later issue.
+    /// Deferred: it needs a feature that the server lacks.
     Deferred(&'a str),
     /// In neither list, which is an error: its result would go unnoticed.
     Unlisted,

@@ -1,7 +1,7 @@
 //! Replays responses recorded from a genuine kube-apiserver on the embedded server, one test case per scenario.
 //!
 //! Scenarios in `passing.txt` must pass. Those in `deferred.txt` are ignored tests, which `-- --ignored` runs. Each ordinary
-//! run also plays them, and reports those that pass by now. A scenario in neither list fails. See README.md.
+//! run plays them too, and reports those that pass meanwhile. A scenario in neither list fails. See README.md.
 
 mod bindings;
 mod comparison;

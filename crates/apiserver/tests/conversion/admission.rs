@@ -90,7 +90,7 @@ async fn admission_webhooks_of_another_version_see_converted_objects() {
 }
 
 #[tokio::test]
-async fn a_conversion_that_fails_refuses_the_write_that_a_webhook_has_to_see() {
+async fn a_failed_conversion_for_an_admission_webhook_refuses_the_write() {
     let (cluster, hooks) = start().await;
     cluster.hook.fail("no luck");
     let (code, refused) = cluster.send("POST", V1, &thing("v1", "a", &json!({"size": 1}))).await;

@@ -68,7 +68,7 @@ async fn a_failed_conversion_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_never_answers_is_waited_for_half_a_minute() {
+async fn a_webhook_that_never_answers_times_out_after_30_seconds() {
     let cluster = Cluster::start().await;
     cluster.create("a", 1).await;
     cluster.hook.delay(Duration::from_secs(3600));

@@ -129,7 +129,7 @@ async fn turns(work: impl Future<Output = (u16, Value)>) -> usize {
 }
 
 #[tokio::test]
-async fn the_conversion_of_many_objects_lets_others_run_meanwhile() {
+async fn the_conversion_of_many_objects_yields_to_other_tasks() {
     let cluster = Cluster::start().await;
     for number in 0..2000 {
         cluster.create(&format!("t{number:04}"), number).await;

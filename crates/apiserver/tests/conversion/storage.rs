@@ -59,7 +59,7 @@ async fn objects_stay_readable_when_the_storage_version_moves() {
 }
 
 #[tokio::test]
-async fn a_version_goes_when_no_object_is_stored_in_it() {
+async fn a_version_can_be_removed_when_no_object_is_stored_in_it() {
     let cluster = moved().await;
     let (code, refused) = without_v1(&cluster).await;
     assert_eq!(code, 422);
@@ -80,7 +80,7 @@ async fn a_version_goes_when_no_object_is_stored_in_it() {
 }
 
 #[tokio::test]
-async fn an_object_of_a_removed_version_goes_with_its_definition() {
+async fn an_object_of_a_removed_version_is_deleted_with_its_definition() {
     let cluster = moved().await;
     report_migration(&cluster).await;
     assert_eq!(without_v1(&cluster).await.0, 200);

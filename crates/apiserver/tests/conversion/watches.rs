@@ -117,7 +117,7 @@ async fn the_end_of_a_watch_ends_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_not_read_holds_nobody_up() {
+async fn a_watch_that_is_not_read_does_not_block_other_clients() {
     let cluster = Cluster::start().await;
     cluster.create("a", 1).await;
     cluster.hook.delay(Duration::from_secs(1));

@@ -97,7 +97,7 @@ async fn an_update_takes_fields_from_owners_in_other_versions() {
 }
 
 #[tokio::test]
-async fn owners_survive_that_their_version_is_no_longer_served() {
+async fn owners_of_fields_are_kept_when_their_version_is_no_longer_served() {
     let cluster = Cluster::start().await;
     let (v1, v2) = (format!("{V1}/a"), format!("{V2}/a"));
     assert_eq!(cluster.apply(&v2, "one", &thing("v2", "a", &json!({"amount": 1}))).await.0, 201);

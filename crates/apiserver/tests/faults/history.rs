@@ -9,7 +9,7 @@ use kube_apiserver_embedded::faults::{Action, Rule};
 use crate::{code, create, start, watch};
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_expires_what_is_older_and_leaves_open_watches_alone() {
+async fn a_compaction_expires_older_revisions_and_does_not_affect_open_watches() {
     let (server, api) = start();
     for name in ["a", "b"] {
         create(&api, name).await.unwrap();
@@ -59,7 +59,7 @@ async fn an_evicted_history_ends_the_watches_that_needed_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_of_any_state_get_an_old_one_and_others_do_not() {
+async fn only_reads_of_any_state_get_a_stale_one() {
     let (server, api) = start();
     for name in ["a", "b", "c"] {
         create(&api, name).await.unwrap();
@@ -86,7 +86,7 @@ async fn reads_of_any_state_get_an_old_one_and_others_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_up_to_a_revision_spares_what_came_later() {
+async fn a_compaction_up_to_a_revision_keeps_later_ones() {
     let (server, api) = start();
     let version = |map: &ConfigMap| map.resource_version().unwrap();
     let first = version(&create(&api, "a").await.unwrap());

@@ -26,7 +26,7 @@ async fn a_request_delayed_before_is_carried_out_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_delayed_after_has_happened_when_the_client_gives_up() {
+async fn a_request_delayed_after_has_taken_effect_when_the_client_gives_up() {
     let (server, api) = start();
     server.faults().add(Rule::new(Action::DelayAfter(5 * SECOND)).verb(Verb::Create));
     assert!(timeout(SECOND, create(&api, "gave-up")).await.is_err());
@@ -34,7 +34,7 @@ async fn a_request_delayed_after_has_happened_when_the_client_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_met_by_silence_is_not_carried_out_and_one_whose_response_is_withheld_is() {
+async fn silence_does_not_process_a_request_and_a_withheld_response_does() {
     let (server, api) = start();
     let faults = server.faults();
     let id = faults.add(Rule::new(Action::Silence).verb(Verb::Create));
@@ -107,7 +107,7 @@ async fn answer(server: &ApiServer) -> (http::response::Parts, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_says_when_to_come_back() {
+async fn a_refusal_has_retry_after() {
     let (server, _) = start();
     let wait = Failure::TooManyRequests { retry_after: Duration::from_millis(1500) };
     server.faults().add(Rule::new(Action::Fail(wait)).once());
@@ -126,7 +126,7 @@ async fn a_refusal_says_when_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_the_servers_and_an_answer_is_what_it_was_made() {
+async fn a_failure_is_a_status_and_an_answer_is_sent_unchanged() {
     let (server, _) = start();
     let faults = server.faults();
     for failure in [Failure::Unavailable, Failure::TooManyRequests { retry_after: SECOND }] {
@@ -144,7 +144,7 @@ async fn a_refusal_is_the_servers_and_an_answer_is_what_it_was_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_request_has_not_happened_and_a_lost_response_has() {
+async fn a_reset_request_has_no_effect_and_one_with_a_lost_response_has() {
     let (server, api) = start();
     let faults = server.faults();
     faults.add(Rule::new(Action::Reset).verb(Verb::Create).when(When::Nth(1)));
@@ -159,7 +159,7 @@ async fn a_reset_request_has_not_happened_and_a_lost_response_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_tell_clients_managers_and_dry_runs_apart() {
+async fn rules_match_by_client_manager_and_dry_run() {
     let (server, api) = start();
     let faults = server.faults();
     let fail = || Rule::new(Action::Fail(Failure::Unavailable));
@@ -226,7 +226,7 @@ async fn an_answer_is_cut_in_its_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_holds_for_a_time() {
+async fn a_rule_picks_requests_only_within_its_window() {
     let (server, api) = start();
     let rule = Rule::new(Action::Fail(Failure::Unavailable)).verb(Verb::Get);
     server.faults().add(rule.within(10 * SECOND..20 * SECOND));

@@ -81,7 +81,7 @@ async fn faults_are_driven_over_a_socket_where_the_listener_allows_it() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_over_tcp_is_a_body_that_breaks_off() {
+async fn a_truncated_response_over_tcp_is_an_incomplete_body() {
     let (server, api) = start();
     create(&api, "a").await.unwrap();
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -116,7 +116,7 @@ async fn silence_over_tcp_ends_with_the_listener() {
 }
 
 #[tokio::test]
-async fn a_response_lost_over_tcp_is_a_connection_that_closes() {
+async fn a_lost_response_over_tcp_closes_the_connection() {
     let (server, api) = start();
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let config = kube::Config::new(listener.url().parse().unwrap());

@@ -106,7 +106,7 @@ async fn a_watch_without_bookmarks_ends_without_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_holds_for_a_while_and_goes_on() {
+async fn a_watch_holds_for_a_while_and_continues() {
     let (server, api) = start();
     let hold = WatchFault::HoldAfterEvents { events: 1, time: 30 * SECOND };
     server.faults().add(Rule::new(Action::Watch(hold)));
@@ -121,7 +121,7 @@ async fn a_watch_holds_for_a_while_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_dropped_doubled_or_overtaken() {
+async fn events_are_dropped_duplicated_or_reordered() {
     let (server, api) = start();
     for name in ["a", "b"] {
         create(&api, name).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_frozen_resource_closes_its_watches_and_refuses_new_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_are_sent_when_told() {
+async fn bookmarks_are_sent_on_command() {
     let (server, api) = start();
     let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut with = watch(&api, &version).await;

@@ -16,7 +16,7 @@ fn widget(name: &str, colour: &str) -> String {
 }
 
 #[tokio::test]
-async fn apply_creates_then_changes_then_leaves_alone() {
+async fn apply_creates_then_changes_then_keeps_the_object() {
     for kubectl in Session::all_with_widgets().await {
         let said = [
             kubectl.pipe("apply -f -", &widget("round", "green")).await,
@@ -176,7 +176,7 @@ async fn describe_and_diff_show_the_object() {
 }
 
 #[tokio::test]
-async fn an_object_that_the_schema_forbids_is_refused_in_plain_words() {
+async fn an_object_that_the_schema_forbids_is_refused_with_the_reason() {
     for kubectl in Session::all_with_widgets().await {
         let error = kubectl.fail("apply -f -", &widget("round", "ab")).await;
         let reason =
@@ -296,7 +296,7 @@ async fn explain_and_api_resources_read_the_published_schemas() {
 }
 
 #[tokio::test]
-async fn a_service_account_gets_a_token_that_says_who_it_is() {
+async fn a_token_of_a_service_account_authenticates_it() {
     for kubectl in Session::all().await {
         let name = "create serviceaccount robot";
         assert_eq!(kubectl.run(name).await, "serviceaccount/robot created\n");
@@ -315,7 +315,7 @@ fn child(name: &str, uid: &str) -> String {
 }
 
 #[tokio::test]
-async fn delete_cascades_as_it_is_told() {
+async fn delete_follows_the_cascade_option() {
     for kubectl in Session::all().await {
         for cascade in ["background", "foreground", "orphan"] {
             let name = format!("child-{cascade}");
@@ -336,7 +336,7 @@ async fn delete_cascades_as_it_is_told() {
 }
 
 #[tokio::test]
-async fn events_are_listed_and_told_of_one_object() {
+async fn events_of_one_object_are_listed_and_watched() {
     let event = |name: &str, about: &str, reason: &str| {
         format!(
             "apiVersion: v1\nkind: Event\nmetadata: {{name: {name}}}\n\
@@ -358,7 +358,7 @@ async fn events_are_listed_and_told_of_one_object() {
 }
 
 #[tokio::test]
-async fn services_autoscalers_and_reviews_answer() {
+async fn services_autoscalers_and_reviews_can_be_used() {
     for kubectl in Session::all().await {
         let said = [
             kubectl.run("create service clusterip shop --tcp=80:8080").await,

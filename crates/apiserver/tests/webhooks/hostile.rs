@@ -153,7 +153,7 @@ async fn a_patch_that_breaks_the_object_is_500() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_the_patch_itself_is_no_failed_call() {
+async fn a_patch_that_cannot_be_applied_refuses_the_request_whatever_the_failure_policy() {
     let patch = BASE64_STANDARD.encode(json!([{"op": "remove", "path": "/nope"}]).to_string());
     let server = start(move |review| {
         let response = json!({"allowed": true, "patch": patch, "patchType": "JSONPatch"});

@@ -149,7 +149,7 @@ async fn a_connection_is_kept_until_its_configuration_changes() {
 }
 
 #[tokio::test]
-async fn the_certificate_has_to_be_one_of_the_host() {
+async fn the_certificate_must_be_valid_for_the_host() {
     let server = ApiServer::start(Options::default());
     let hook = Allowing::start(&["hooks.example.com"]).await;
     assert_eq!(

@@ -46,7 +46,7 @@ fn creation_times_do_not_change() {
 }
 
 #[test]
-fn a_value_inside_a_longer_text_ends_where_the_rest_still_fits() {
+fn a_placeholder_takes_the_text_before_the_longest_matching_rest() {
     let mut bindings = Bindings::default();
     assert_eq!(bindings.agree("pods \"{{name:1}}-x\" gone", "pods \"a-x-x\" gone"), Ok(()));
     assert_eq!(bindings.expand("{{name:1}}"), "a-x");

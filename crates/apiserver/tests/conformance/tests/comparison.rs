@@ -18,7 +18,7 @@ fn check(request_path: &str, expected: &Value, actual: &Value, differences: &Exp
 }
 
 #[test]
-fn key_order_does_not_matter_but_absence_and_excess_do() {
+fn key_order_is_ignored_but_missing_and_additional_keys_are_not() {
     check("/x", &json!({"a": 1, "b": {}}), &json!({"b": {}, "a": 1}), &expect![""]);
     check(
         "/x",
@@ -63,7 +63,7 @@ fn placeholders_in_keys_bind_as_those_in_values_do() {
 }
 
 #[test]
-fn a_long_text_is_shown_from_where_it_differs() {
+fn a_long_text_is_shown_from_the_first_difference() {
     let (a, b) = (format!("{}end", "x".repeat(300)), format!("{}END", "x".repeat(300)));
     check(
         "/x",
@@ -76,7 +76,7 @@ fn a_long_text_is_shown_from_where_it_differs() {
 }
 
 #[test]
-fn what_may_differ_is_not_compared() {
+fn parts_that_may_differ_are_not_compared() {
     let version = |commit| json!({"major": "1", "gitCommit": commit, "platform": commit});
     check("/version", &version("a"), &version("b"), &expect![""]);
     check("/api", &json!({"serverAddressByClientCIDRs": [{}]}), &json!({}), &expect![""]);

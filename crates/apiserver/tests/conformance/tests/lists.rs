@@ -14,7 +14,7 @@ fn each_scenario_has_one_expectation() {
 }
 
 #[test]
-fn a_wrong_line_is_named() {
+fn an_invalid_line_is_named() {
     let parse = |passing, deferred| Lists::parse(passing, deferred, |name| name != "gone").unwrap_err();
     assert_eq!(parse("gone", ""), "passing.txt or deferred.txt: there is no scenario gone");
     assert_eq!(parse("a", "a: CEL"), "passing.txt: a is in deferred.txt too");

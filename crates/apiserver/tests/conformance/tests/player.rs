@@ -84,7 +84,7 @@ async fn a_difference_names_step_request_and_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_when_the_condition_holds_or_time_is_up() {
+async fn a_wait_ends_with_the_condition_or_at_the_timeout() {
     let wait = json!({"wait": {"path": "/x", "until": ["items.1.ok", true], "seconds": 30}});
     let start = Instant::now();
     let is_ripe = move || start.elapsed() >= Duration::from_secs(20);
@@ -103,7 +103,7 @@ async fn waiting_ends_when_the_condition_holds_or_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_delivers_its_events_and_tells_of_an_unexpected_end() {
+async fn a_watch_delivers_its_events_and_reports_an_unexpected_end() {
     let watch = json!({"watch": {
         "request": {"method": "GET", "path": "/w"}, "during": [], "count": 3, "seconds": 5,
         "response": {"status": 200, "contentType": "application/json", "events": [{"n": 1}, {"n": 2}, {"n": 3}]},

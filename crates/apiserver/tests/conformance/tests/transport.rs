@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::transport::{Transport, json_or_text, media_type, warning_text};
 
 #[test]
-fn a_charset_is_no_part_of_the_media_type() {
+fn a_charset_does_not_affect_the_media_type() {
     assert_eq!(media_type("application/json; charset=utf-8; as=Table"), "application/json;as=Table");
 }
 
@@ -16,7 +16,7 @@ fn warnings_are_unquoted() {
 }
 
 #[test]
-fn json_that_is_none_is_a_text() {
+fn invalid_json_is_recorded_as_text() {
     assert_eq!(json_or_text("ok"), Value::from("ok"));
     assert_eq!(json_or_text(" 1"), Value::from(1));
 }
