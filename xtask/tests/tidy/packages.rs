@@ -69,6 +69,21 @@ fn crates_have_the_metadata_of_a_registry() {
     offences.assert_none();
 }
 
+/// `cargo install` of a program fails in the build of k8s-openapi if nothing chooses its version. In this repository
+/// `.cargo/config.toml` would hide that.
+#[test]
+fn programs_that_are_installed_choose_a_version_of_k8s_openapi() {
+    let packages = published();
+    let program =
+        packages.iter().find(|package| package["name"] == "cargo-operator").expect("cargo operator");
+    let is_chosen = |dependency: &Value| {
+        let features = texts(&dependency["features"]);
+        dependency["name"] == "k8s-openapi" && features.iter().any(|feature| feature.starts_with("v1_"))
+    };
+    let mut dependencies = program["dependencies"].as_array().into_iter().flatten();
+    assert!(dependencies.any(is_chosen), "cargo-operator: k8s-openapi has no version feature");
+}
+
 /// A published crate depends on the same version of the others. Without a version it cannot be packaged.
 #[test]
 fn crates_depend_on_the_version_of_the_workspace() {
