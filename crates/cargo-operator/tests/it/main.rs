@@ -6,3 +6,4 @@ mod dev;
 mod new;
 mod reference;
 mod support;
+mod tutorial;
