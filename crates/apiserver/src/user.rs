@@ -7,7 +7,7 @@ use kube_apimachinery::rbac::Identity;
 /// User name of requests without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
-/// Group whose members may do everything, regardless of roles.
+/// Group of users that may do everything, regardless of roles.
 pub(crate) const MASTERS: &str = "system:masters";
 /// Group of all authenticated users.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";

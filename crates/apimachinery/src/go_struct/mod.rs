@@ -33,7 +33,7 @@ pub struct Slot {
 pub struct Field {
     /// Protobuf field number.
     pub number: u64,
-    /// JSON name; empty for an embedded struct, whose fields belong to the surrounding object.
+    /// JSON name; empty for an embedded struct: its fields belong to the surrounding object.
     pub name: &'static str,
     /// Whether the field is a single value, a list or a map.
     pub count: Count,

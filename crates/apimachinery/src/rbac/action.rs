@@ -67,7 +67,7 @@ impl<'a> Action<'a> {
         }
     }
 
-    /// Builds the 403 for a user who may not perform the action. An empty `reason` is omitted.
+    /// Builds the 403 for a user without permission for the action. An empty `reason` is omitted.
     #[must_use]
     pub fn forbidden(&self, user: &str, reason: &str) -> ApiError {
         // Go escapes these characters, so that a browser never takes the message for HTML.

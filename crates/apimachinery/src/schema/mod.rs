@@ -120,7 +120,7 @@ impl Schema {
         prune::prune(self.root(), object);
     }
 
-    /// Sets defaults of absent fields whose parent exists. A null that is not allowed becomes the default, or is dropped.
+    /// Sets defaults of absent fields if their parent exists. A null that is not allowed becomes the default, or is dropped.
     pub fn default(&self, object: &mut Value) {
         default::default(self.root(), object, default::Nulls::Drop);
     }

@@ -72,7 +72,7 @@ pub enum ListType {
     Atomic,
     /// A set: each element is its own identity.
     Set,
-    /// A list whose elements these properties identify.
+    /// A list; these properties identify its elements.
     Map(Vec<String>),
 }
 

@@ -44,7 +44,7 @@ pub(super) fn standalone(source: &Value) -> Node {
     Parser::new().node(source)
 }
 
-/// Parses one schema with all its subschemas, whose patterns share the bounds.
+/// Parses one schema with all its subschemas. Their patterns share the bounds.
 pub(super) struct Parser<'a> {
     definitions: Option<&'a Definitions>,
     patterns: RefCell<Patterns>,

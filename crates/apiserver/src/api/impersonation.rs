@@ -26,7 +26,7 @@ const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 /// Number of groups or extra values above which the permission for all of them (`*`) is checked first.
 const MANY: usize = 4;
-/// Maximum number of users whose last mode is remembered.
+/// Maximum number of users with a remembered last mode.
 const REMEMBERED: usize = 10_000;
 
 /// Mode of an impersonation.

@@ -80,7 +80,7 @@ struct Seen {
     quota: Quota,
 }
 
-/// A resource whose objects quotas count.
+/// A resource with objects that quotas count.
 struct Counted {
     served: Arc<ServedKind>,
     counter: Counter,

@@ -159,7 +159,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether a deletion gets the UID of its object as a precondition. Kinds whose deletion takes several writes need that.
+    /// Whether a deletion gets the UID of its object as a precondition. Kinds need that if a deletion takes several writes.
     fn pins_deleted_uid(&self) -> bool {
         false
     }

@@ -22,7 +22,7 @@ impl Page {
         self.labelled(name, labels.iter().copied(), value);
     }
 
-    /// Writes a bucket of a histogram, whose bound is the last label.
+    /// Writes a bucket of a histogram. Its bound is the last label.
     pub(super) fn bucket(&mut self, name: &str, labels: &[(&str, &str)], bound: &str, value: f64) {
         self.labelled(name, labels.iter().copied().chain([("le", bound)]), value);
     }

@@ -39,7 +39,7 @@ impl TypeMeta {
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
     tail: Bytes,
-    /// Number of the schema with which the object was written and whose defaults it has.
+    /// Number of the schema with which the object was written. The object has its defaults.
     written_as: u64,
     /// Number of the storage version at the time of the write.
     stored_in: u64,

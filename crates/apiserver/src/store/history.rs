@@ -40,7 +40,7 @@ pub(super) struct History {
     bytes: usize,
     /// Total size of the cached forms of the events, in bytes.
     forms: Arc<AtomicUsize>,
-    /// First revision whose forms may still be cached.
+    /// First revision with forms that may still be cached.
     fresh: u64,
     /// All events after this revision are available.
     floor: u64,

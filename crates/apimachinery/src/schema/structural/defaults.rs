@@ -176,7 +176,7 @@ fn fits(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, place: &
     }
 }
 
-/// Returns the error of an object at `place` whose type or metadata have values of the wrong types.
+/// Returns the error of an object at `place` if its type or metadata have values of the wrong types.
 fn undecodable(place: &str, object: &Value) -> Option<FieldError> {
     for name in ["apiVersion", "kind"] {
         if let Some(value) = object.get(name).filter(|value| !value.is_string()) {

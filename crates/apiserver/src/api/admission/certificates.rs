@@ -19,7 +19,7 @@ const GROUP: &str = "certificates.k8s.io";
 const PLURAL: &str = "certificatesigningrequests";
 /// Signer of client certificates of the API server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// Group whose members may do everything.
+/// Group of users that may do everything.
 const MASTERS: &str = "system:masters";
 
 pub(super) struct CertificateSubjectRestriction;

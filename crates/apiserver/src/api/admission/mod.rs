@@ -226,7 +226,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Repeats the checks whose result other writes may have changed since the validation, under the lock of the store: stage 8. Returns
+    /// Repeats the checks that other writes may have invalidated since the validation, under the lock of the store: stage 8. Returns
     /// the changes to commit with the write: the new usage of its quotas.
     ///
     /// # Errors

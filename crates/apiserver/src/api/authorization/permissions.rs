@@ -14,7 +14,7 @@ use crate::user::UserInfo;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AccessCheck {
-    /// Name of the user about whom it decides.
+    /// Name of the user that the decision is about.
     pub user: String,
     /// Action that the user attempts.
     pub action: OwnedAction,
@@ -72,7 +72,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Returns the user whose credentials the request has, if they are valid.
+    /// Returns the user that the credentials of the request authenticate, if they are valid.
     pub(crate) fn user(&self) -> Option<Arc<UserInfo>> {
         self.user.get().cloned()
     }
@@ -138,7 +138,7 @@ impl Permissions {
         if decision.is_allowed() { Ok(()) } else { Err(action.forbidden(&user.name, &decision.reason())) }
     }
 
-    /// Records the user whose credentials the request has, and the user that it acts as. Neither changes once it is known.
+    /// Records the user that the credentials authenticate, and the user that the request acts as. Neither changes once it is known.
     pub(crate) fn note_user(&self, user: &Arc<UserInfo>, impersonated: Option<&Arc<UserInfo>>) {
         if let Some(record) = &self.record {
             // Setting fails only if the user is known already.

@@ -58,7 +58,7 @@ pub(crate) enum Kept {
 #[derive(Default)]
 pub(crate) struct Converter {
     cache: Mutex<Cache>,
-    /// Objects whose conversion is in progress. The receivers are notified when the call ends, successfully or not.
+    /// Objects that are being converted. The receivers are notified when the call ends, successfully or not.
     underway: Mutex<BTreeMap<Id, watch::Receiver<()>>>,
 }
 

@@ -40,7 +40,7 @@ pub(super) enum Converted<'a> {
     Parsed(Value),
 }
 
-/// A response, whose objects are not parsed yet.
+/// A response with objects that are not parsed yet.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(default, rename = "apiVersion")]

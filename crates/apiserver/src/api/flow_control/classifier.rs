@@ -1,7 +1,7 @@
 //! Matching rules of flow schemas, as documented by Kubernetes under "API Priority and Fairness".
 //!
 //! Among the schemas that match a request, the one with the lowest precedence wins; of equal ones, the first by name. A schema matches if
-//! one of its rules matches both the user and the request. A schema whose priority level does not exist matches nothing.
+//! one of its rules matches both the user and the request. A schema without an existing priority level matches nothing.
 
 use std::collections::BTreeMap;
 

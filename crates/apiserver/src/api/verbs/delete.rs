@@ -239,7 +239,7 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Res
     Ok(())
 }
 
-/// Checks the preconditions for deleting a definition, whose messages differ from those of other kinds.
+/// Checks the preconditions for deleting a definition. Their messages differ from those of other kinds.
 fn check_definition_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     for (name, field, wanted) in
         [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)]

@@ -133,7 +133,7 @@ impl Flags {
         self.values(name).last().map(String::as_str)
     }
 
-    /// Returns the elements of a flag whose values are lists separated by commas.
+    /// Returns the elements of a flag that takes lists, separated by commas.
     pub(crate) fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.values(name).iter().flat_map(|value| value.split(',')).filter(|element| !element.is_empty())
     }

@@ -11,7 +11,7 @@ use crate::kinds::definition::{condition, set_condition};
 use crate::state::ClusterState;
 use crate::state::writer;
 
-/// Returns the new `status` of a definition whose names are accepted and that is not established yet.
+/// Returns the new `status` of a definition that has accepted names and is not established yet.
 pub(super) fn establish(cluster: &ClusterState, definition: &Value) -> Option<Value> {
     if condition(definition, "NamesAccepted") != "True"
         || condition(definition, "Established") == "True"

@@ -164,7 +164,7 @@ async fn a_definition_with_the_name_of_a_builtin_kind_does_not_affect_it() {
 async fn a_write_parses_only_the_definitions_that_changed() {
     let server = testing::server();
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
-    // A second instance besides that of the server, whose state is not accessible.
+    // A second instance, because the state of the server's own one is not accessible.
     let definitions = Definitions::default();
     let known = || {
         definitions.restore(&server);

@@ -292,7 +292,7 @@ impl Collector {
         true
     }
 
-    /// Processes an object whose node is up to date.
+    /// Processes an object with an up-to-date node.
     fn judge(&self, cluster: &ClusterState, node: &Node, read: &Read) {
         match node.wait {
             Some(Wait::Orphans) => self.orphan(cluster, node, read),

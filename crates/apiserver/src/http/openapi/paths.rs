@@ -6,7 +6,7 @@ use super::{meta, reference, schemas};
 use crate::http::discovery;
 use crate::kind::resource::{Resource, Subresource};
 
-/// Query parameters whose values are not strings.
+/// Query parameters with values other than strings.
 const TYPED: [(&str, &str); 14] = [
     ("allowWatchBookmarks", "boolean"),
     ("force", "boolean"),
@@ -153,7 +153,7 @@ struct Describe<'a> {
     api: Api,
 }
 
-/// An operation whose parameters are not divided yet into its own and those of its path.
+/// An operation. Its parameters are not divided yet into its own and those of its path.
 struct Operation {
     value: Value,
     parameters: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! Random graphs, policies and interleavings: the collector deletes only objects whose owners have all been deleted.
+//! Random graphs, policies and interleavings: the collector deletes an object only after all its owners.
 
 use bytes::Bytes;
 use proptest::prelude::*;
