@@ -1,5 +1,4 @@
-//! Rotations of self-managed certificates under load, in real time over sockets: no write fails. On the embedded API server, and on a
-//! genuine one if `KUBEBUILDER_ASSETS` is set.
+//! Rotations of self-managed certificates under load, in real time over sockets: no write fails.
 
 use std::{
     net::TcpListener,
@@ -25,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     servers::anywhere,
-    support::{Running, Widget, environment, widget},
+    support::{Running, Widget, widget},
 };
 
 /// Requests that pass the webhook.
@@ -37,12 +36,6 @@ const CLIENTS: usize = 8;
 const AGE: Duration = Duration::from_secs(17 * 60 * 60);
 /// Time limit of a rotation.
 const ROTATION: Duration = Duration::from_secs(60);
-
-#[tokio::test]
-async fn no_write_fails_while_certificates_rotate_twice() {
-    let env = environment().await;
-    rotate_twice(env.client(), "default").await;
-}
 
 /// Sends requests to a cluster while the certificate of a webhook is replaced because of its age, and again because another replica wants
 /// a further name in it.
