@@ -27,6 +27,8 @@ impl Layout {
 /// Parses a time. As in Go, the hour may have one digit, and a comma may replace the decimal point. Digits below
 /// nanoseconds are ignored.
 ///
+/// # Errors
+///
 /// Go's message, which names the part of the layout that the rest of `text` does not match, or the part that is out of range. Unlike in Go,
 /// a time is out of range if its offset moves it to a year that has not four digits.
 pub fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {

@@ -31,6 +31,8 @@ type Fields = Map<String, Value>;
 
 /// Applies a strategic merge patch.
 ///
+/// # Errors
+///
 /// As in kube-apiserver: 400 if a directive has the wrong form, 422 for lists of lists, and 500 for other errors, such as a missing merge
 /// key.
 pub fn strategic(schema: &Schema, target: &Value, patch: &Value) -> Result<Value, ApiError> {

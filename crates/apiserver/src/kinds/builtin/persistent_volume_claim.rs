@@ -64,7 +64,7 @@ mod tests {
         let why = "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName \
                    for bound claims";
         let check = |old: Value, new: Value, expected: &[&str]| {
-            check_update("PersistentVolumeClaim", &old, &new, expected)
+            check_update("PersistentVolumeClaim", &old, &new, expected);
         };
         check(claim("Pending", "1Gi", None), claim("Pending", "2Gi", None), &[why]);
         check(claim("Bound", "1Gi", Some("v")), claim("Bound", "2Gi", Some("v")), &[]);
