@@ -20,7 +20,7 @@ use crate::{
 /// The flags of an operator, with the names and defaults of kubebuilder's scaffold, to flatten into your own.
 ///
 /// Missing from the scaffold's flags are zap's other than `--zap-log-level` and, with the feature `logging`, `--zap-encoder`.
-/// `--webhook-bind-address` is added.
+/// `--webhook-bind-address` and `--metrics-authorization` are added.
 ///
 /// ```
 /// use clap::Parser;
@@ -48,6 +48,10 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     pub metrics_secure: bool,
+    /// Admit only clients that the API server authorizes, also without HTTPS: behind a proxy, or on loopback
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub metrics_authorization: Option<bool>,
     /// Folder with the certificate of the metrics server; by default a self-signed certificate is generated
     #[arg(long, value_name = "FOLDER")]
     pub metrics_cert_path: Option<PathBuf>,
@@ -114,7 +118,10 @@ impl Flags {
             let folder = self.metrics_cert_path.as_deref();
             let files = files(folder, &self.metrics_cert_name, &self.metrics_cert_key);
             let serving = files.map_or(Serving::SelfSigned, Serving::Files);
-            metrics = metrics.serving(serving).allowed_to(AllowedTo::Authorized);
+            metrics = metrics.serving(serving);
+        }
+        if self.metrics_authorization.unwrap_or(self.metrics_secure) {
+            metrics = metrics.allowed_to(AllowedTo::Authorized);
         }
         let options = ManagerOptions::new(name)
             .metrics(metrics)
@@ -263,6 +270,19 @@ mod tests {
         assert!(flags("--leader-elect=true").leader_elect);
         assert!(!flags("--leader-elect=false").leader_elect);
         assert!(!flags("--metrics-secure=false").metrics_secure);
+    }
+
+    #[test]
+    fn clients_of_metrics_are_authorized_with_https_or_on_request() {
+        for (text, expected) in [
+            ("", true),
+            ("--metrics-secure=false", false),
+            ("--metrics-secure=false --metrics-authorization", true),
+            ("--metrics-authorization=false", false),
+        ] {
+            let options = format!("{:?}", flags(text).options("test", "id"));
+            assert_eq!(options.contains("Authorized"), expected, "{text}: {options}");
+        }
     }
 
     #[test]
