@@ -1,14 +1,14 @@
 //! Findings from the answers to the client's calls.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kube_clock::Clock;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    Finding, fights::Fights, refused_rights::RefusedRights, refused_writes::RefusedWrites,
-    throttling::ThrottledRequests,
+    CallSummary, Finding, calls::CallNumbers, fights::Fights, refused_rights::RefusedRights,
+    refused_writes::RefusedWrites, throttling::ThrottledRequests,
 };
 use crate::{
     cache::ChangeObserver,
@@ -21,6 +21,7 @@ pub(crate) struct ClientFindings {
     throttled: Mutex<ThrottledRequests>,
     refusals: Mutex<(RefusedRights, RefusedWrites)>,
     fights: Mutex<Fights>,
+    calls: Mutex<CallNumbers>,
 }
 
 impl ClientFindings {
@@ -40,6 +41,11 @@ impl ClientFindings {
         drop(refusals);
         findings.extend(self.fights.lock().findings(now, clock));
         findings
+    }
+
+    /// Numbers of the calls since the start, by verb.
+    pub(crate) fn calls(&self) -> Vec<CallSummary> {
+        self.calls.lock().summaries()
     }
 }
 
@@ -72,7 +78,10 @@ impl CallObserver for ClientFindings {
         call: &Call,
         outcome: Result<&Answer, &ClientError>,
         written: Option<&WrittenObject<'_>>,
+        took: Duration,
     ) {
+        let code = outcome.map(|_| ()).map_err(|error| error.code());
+        self.calls.lock().ended(call.verb(), code, took);
         if let Some(object) = written {
             self.fights.lock().wrote(call, object, Instant::now());
         }

@@ -6,6 +6,7 @@
 //! server ([`client`](client::ClientFindings)), runs of controllers, and states of lists and watches.
 
 pub(crate) mod back_off;
+mod calls;
 pub(crate) mod client;
 mod fights;
 pub(crate) mod objects;
@@ -17,6 +18,8 @@ pub(crate) mod starvation;
 mod text;
 mod throttling;
 pub(crate) mod watches;
+
+pub(crate) use calls::CallSummary;
 
 use std::fmt;
 

@@ -69,6 +69,7 @@ mod election_metrics;
 mod example;
 mod failed_event_metrics;
 mod process;
+mod quantiles;
 mod queue;
 mod reasons;
 mod rest_client;
@@ -87,7 +88,7 @@ use prometheus_client::{
 
 pub(crate) use self::{
     certificates::CertificateMetrics, controller::ControllerMetrics, election_metrics::ElectionMetrics,
-    failed_event_metrics::FailedEventMetrics, queue::QueueGauges, reasons::RunsByCause,
+    failed_event_metrics::FailedEventMetrics, quantiles::Quantiles, queue::QueueGauges, reasons::RunsByCause,
     webhook::WebhookMetrics,
 };
 use self::{

@@ -1,17 +1,17 @@
 //! Numbers of a controller, and lists of its requests, for programs that show them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 use k8s_openapi::jiff::Timestamp;
 use kube_workqueue::{KeySnapshot, KeyState, Reason};
 use serde::Serialize;
-use tokio::time::Duration;
 
-use super::{
-    DelayReason, RequestQueue, RequestState, explain::seconds, failed_events::FailedEvent,
-    overview::FAILED_EVENTS,
+use super::{DelayReason, RequestQueue, RequestState, failed_events::FailedEvent, overview::FAILED_EVENTS};
+use crate::{
+    metrics::{Quantiles, RunsByCause},
+    pace::Pace,
+    reconcile::Request,
 };
-use crate::{metrics::RunsByCause, pace::Pace, reconcile::Request};
 
 /// Numbers of a controller. Their cost does not depend on the length of the queue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,23 +36,6 @@ pub(crate) struct Summary {
     /// The request that has been in line for the longest time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest: Option<OldestRequest>,
-}
-
-/// Quantiles of durations, in JSON in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Quantiles {
-    #[serde(serialize_with = "seconds")]
-    p50: Duration,
-    #[serde(serialize_with = "seconds")]
-    p99: Duration,
-}
-
-impl Quantiles {
-    fn of(mut durations: Vec<Duration>) -> Option<Self> {
-        durations.sort_unstable();
-        let at = |percent: usize| durations.get(durations.len().saturating_sub(1) * percent / 100).copied();
-        Some(Self { p50: at(50)?, p99: at(99)? })
-    }
 }
 
 /// A request in line.
@@ -89,6 +72,10 @@ pub(crate) struct ErrorGroup {
 
 /// Largest number of error groups in a [`Detail`].
 const ERRORS: usize = 20;
+
+/// Largest number of keys that one list visits, however few of them it returns: 100,000 keys that are all formatted take longer than a
+/// client should wait.
+const VISITS: usize = 10_000;
 
 /// Requests to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -255,13 +242,14 @@ impl<R: Request> RequestQueue<R> {
         // From the last page on, so that keys that move to a lower one are not missed.
         let last = self.queue.snapshot_pages().saturating_sub(1);
         let start = filter.after.unwrap_or(Cursor { page: last, seen: 0 });
-        let mut seen = start.seen;
+        let (mut seen, mut visited, mut text) = (start.seen, 0, String::new());
         for page in (0..=start.page.min(last)).rev() {
             for (place, key) in self.queue.snapshot_page(page).into_iter().enumerate().skip(seen) {
-                if items.len() == filter.limit {
+                if items.len() == filter.limit || visited == VISITS {
                     return RequestPage { items, next: Some(format!("{page}.{place}")) };
                 }
-                items.extend(self.item(&key, filter));
+                visited += 1;
+                items.extend(self.item(&key, filter, &mut text));
                 pace.step().await;
             }
             seen = 0;
@@ -290,14 +278,18 @@ impl<R: Request> RequestQueue<R> {
         RequestPage { items, next: None }
     }
 
-    fn item(&self, key: &KeySnapshot<R>, filter: &RequestFilter) -> Option<RequestItem> {
+    /// The item of a key that the filter accepts. `text` is a buffer, because most keys of a search are formatted in vain.
+    fn item(&self, key: &KeySnapshot<R>, filter: &RequestFilter, text: &mut String) -> Option<RequestItem> {
         if !filter.standing.contains(key.state) || !filter.has_rule_of(Some(key.state)) {
             return None;
         }
-        let request = format!("{:?}", key.key);
-        if filter.contains.as_ref().is_some_and(|part| !request.contains(part)) {
+        text.clear();
+        // Writing into a String fails only if the key's own implementation does, and then it has this part of a text.
+        let _ = write!(text, "{:?}", key.key);
+        if filter.contains.as_ref().is_some_and(|part| !text.contains(part)) {
             return None;
         }
+        let request = text.clone();
         let standing = RequestState::of(Some((key.state, key.priority)), self.clock);
         Some(RequestItem {
             request,
@@ -346,6 +338,28 @@ mod tests {
         assert_eq!(requests.by_rule(), BTreeMap::from([(DelayReason::RateLimiter, 500)]));
         let far = RequestFilter { after: Cursor::parse("99999.7"), limit: 10, ..RequestFilter::default() };
         assert_eq!(requests.list(&far).await.items.len(), 10);
+    }
+
+    /// A search for a rare name is several short lists, which together visit each key once.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_visits_a_limited_number_of_keys() {
+        let requests = RequestQueue::of(Queue::default());
+        let keys = 2 * VISITS + 1;
+        for number in 0..keys {
+            requests.queue.add_with(number, AddOptions::default());
+        }
+        let (mut after, mut found, mut lists) = (None, Vec::new(), 0);
+        loop {
+            let contains = Some((keys - 1).to_string());
+            let page = requests
+                .list(&RequestFilter { contains, after, limit: 10, ..RequestFilter::default() })
+                .await;
+            found.extend(page.items.into_iter().map(|item| item.request));
+            lists += 1;
+            let Some(next) = page.next else { break };
+            after = Some(Cursor::parse(&next).expect("its own cursor"));
+        }
+        assert_eq!((found, lists), (vec![(keys - 1).to_string()], 3));
     }
 
     #[test]

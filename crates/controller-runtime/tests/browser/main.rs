@@ -103,6 +103,17 @@ fn problems(browser: &Browser) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_link_can_bring_the_token_which_is_not_kept_in_the_address() {
+    let Some(mut browser) = Browser::start(1280, 900).await else { return };
+    let operator = Operator::start().await;
+    browser.open(&format!("{}#token=good&/controllers/guestbook", operator.url)).await;
+    browser.shows("Controller guestbook").await;
+    browser.shows("of 2 busy").await;
+    assert_eq!(browser.value("location.hash").await, "#/controllers/guestbook");
+    assert_eq!(problems(&browser), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn the_page_asks_for_a_token_and_then_follows_the_operator() {
     let Some(mut browser) = Browser::start(1280, 900).await else { return };
     let operator = Operator::start().await;

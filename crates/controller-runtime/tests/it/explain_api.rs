@@ -127,6 +127,26 @@ async fn the_api_answers_in_the_documented_shapes() {
 }
 
 #[tokio::test]
+async fn calls_to_the_api_server_are_counted_with_their_errors() {
+    let env = environment().await;
+    let (manager, _running, address) = operator(&env).await;
+    let missing = manager.client().get::<ConfigMap>(&ObjectKey::new("default", "none")).await.unwrap();
+    assert!(missing.is_none());
+    manager.client().create(&widget("bad", 2)).await.unwrap_err();
+    Client::new(env.client(), "other").create(&widget("own", 1)).await.unwrap();
+    let (code, cluster) = fetch(address, "cluster").await;
+    assert_eq!(
+        (code, &cluster["leader"], &cluster["webhooks"]),
+        (200, &json!({ "leads": true }), &json!([]))
+    );
+    let calls = cluster["calls"].as_array().unwrap();
+    let of = |verb: &str| calls.iter().find(|calls| calls["verb"] == verb).unwrap();
+    assert_eq!((&of("get")["calls"], &of("create")["calls"]), (&json!(1), &json!(1)), "{cluster}");
+    assert_eq!(of("create")["errors"], json!({ "409": 1 }), "{cluster}");
+    assert!(of("get")["took"]["p99"].as_f64() > Some(0.0), "{cluster}");
+}
+
+#[tokio::test]
 async fn requests_are_listed_by_state_rule_and_name_in_pages() {
     let env = environment().await;
     let (_manager, _running, address) = operator(&env).await;

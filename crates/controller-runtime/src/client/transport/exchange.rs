@@ -26,6 +26,7 @@ use crate::{brief::Brief, error::innermost};
 impl Client {
     /// Sends a call that has passed all interceptors, and records its outcome.
     pub(in crate::client) async fn exchange(&self, call: Call) -> Result<Answer, ClientError> {
+        let begun = Instant::now();
         let outcome = self.send_until_answered(&call).await;
         let body = outcome.as_ref().ok().and_then(Answer::body);
         let written = body.filter(|_| call.is_stored()).and_then(|body| WrittenObject::of(body));
@@ -33,7 +34,7 @@ impl Client {
             RunRecord::add_to_current(&call, outcome.as_ref(), written.as_ref());
         }
         if let Some(observer) = &self.settings().observer {
-            observer.ended(&call, outcome.as_ref(), written.as_ref());
+            observer.ended(&call, outcome.as_ref(), written.as_ref(), begun.elapsed());
         }
         outcome
     }

@@ -9,6 +9,7 @@
 //! | `/controllers/{name}/requests/{request}` | [`Explanation`](crate::controller::Explanation) of a request |
 //! | `/objects/{group}/{resource}/{namespace}/{name}` | metadata of a cached object, and the requests it leads to; `core` is the core group, `-` no namespace |
 //! | `/caches` | caches, and the state of their lists and watches |
+//! | `/cluster` | calls to the API server, leadership and webhooks |
 //! | `/events?controller=&request=` | server-sent events: `overview`, and with both parameters `request`, each when it has changed |
 //!
 //! Requests are read-only. Contents of objects are never shown, nor labels and annotations.
@@ -28,7 +29,7 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 pub(super) use self::page::{PAGE, answer as page};
-use self::shapes::{CacheItem, Items};
+use self::shapes::{CacheItem, ClusterAnswer, Items};
 pub(super) use self::{events::Subscriptions, shapes::RecentAnswers};
 use super::{ExplainError, explain_lookup, explainer::Explainer};
 use crate::{
@@ -87,6 +88,7 @@ async fn route(explainer: &Arc<Explainer>, request: &HttpRequest) -> Result<Serv
     let answer = match &parts[..] {
         ["overview"] => json(&*explainer.recent_overview().await),
         ["findings"] => json(&Items { items: explainer.recent_findings().await.as_slice() }),
+        ["cluster"] => json(&ClusterAnswer::of(explainer)),
         ["caches"] => json(&Items { items: &CacheItem::all(explainer) }),
         ["events"] => return events::answer(explainer, &query),
         ["controllers", name] => json(&controller(explainer, name)?.detail()),
@@ -103,7 +105,7 @@ async fn route(explainer: &Arc<Explainer>, request: &HttpRequest) -> Result<Serv
         }
         _ => {
             return Err(Refusal::not_found(
-                "there is no such path: see overview, findings, caches, controllers/NAME, controllers/NAME/requests, \
+                "there is no such path: see overview, findings, caches, cluster, controllers/NAME, controllers/NAME/requests, \
                  controllers/NAME/requests/REQUEST, objects/GROUP/RESOURCE/NAMESPACE/NAME and events below /explain/v1",
             ));
         }

@@ -13,9 +13,9 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "fkSxpzMFrb0KtgUK/knsnA1/5M8M7zYuk4Av6VPTxJ0=";
+const SHA: &str = "15uct+sKUeTjPhz4aCAFYd8Gprm5lY7onXoP09b3Ezg=";
 const STYLE_SHA: &str = "wXTpgu8Sry+D6hV8Vfjnc8WZ7TZYmsRJLpQYeTaqsS4=";
-const SCRIPT_SHA: &str = "P7daY4GdlXexcMywsTPM1Mzpo82WU6zc0RVS8cUq3mE=";
+const SCRIPT_SHA: &str = "1tlauJlapyx/cgK2+cdg1HGSNYVOlF3rs8PPCjQtcNA=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
     if request.method() != Method::GET {

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     cache::{FailuresInARow, WatchState},
-    findings::Finding,
+    findings::{CallSummary, Finding},
     manager::explainer::Explainer,
     request_queue::Summary,
     runnable::State,
@@ -38,6 +38,26 @@ pub(in crate::manager) struct OverviewAnswer {
     leader: Leader,
     findings: Vec<Finding>,
     controllers: Vec<Summary>,
+}
+
+/// The answer of `/cluster`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct ClusterAnswer {
+    leader: Leader,
+    /// Calls to the API server since the start, by verb.
+    calls: Vec<CallSummary>,
+    /// Names of the webhooks that this program serves.
+    webhooks: Vec<String>,
+}
+
+impl ClusterAnswer {
+    pub(super) fn of(explainer: &Explainer) -> Self {
+        Self {
+            leader: explainer.leader(),
+            calls: explainer.findings.calls(),
+            webhooks: explainer.webhooks.names().into_iter().collect(),
+        }
+    }
 }
 
 /// This process's part in a leader election.
@@ -144,6 +164,10 @@ impl Explainer {
         self.recent.overview.get(OVERVIEW, || self.overview()).await
     }
 
+    fn leader(&self) -> Leader {
+        Leader { lease: self.lease.clone(), leads: self.lease.is_none() || *self.leads.borrow() }
+    }
+
     async fn overview(&self) -> OverviewAnswer {
         let findings = self.recent_findings().await.to_vec();
         let registry = self.registry.upgrade();
@@ -156,7 +180,7 @@ impl Explainer {
             name: self.name.to_string(),
             library: env!("CARGO_PKG_VERSION"),
             state: format!("{state:?}"),
-            leader: Leader { lease: self.lease.clone(), leads: self.lease.is_none() || *self.leads.borrow() },
+            leader: self.leader(),
             findings,
             controllers,
         }
