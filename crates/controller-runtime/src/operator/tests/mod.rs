@@ -2,6 +2,7 @@
 
 mod chart;
 mod check;
+mod drift;
 mod objects;
 mod reference;
 

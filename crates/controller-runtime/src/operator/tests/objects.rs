@@ -15,6 +15,14 @@ fn complete() -> Operator {
     guestbook().setup(add_webhooks_to)
 }
 
+/// An operator that has every kind of object, and the options that render them all.
+pub(super) fn complete_manifests() -> (Operator, String) {
+    let options = format!(
+        "--namespace shop --image registry.example.com/guestbook:1 --service-monitor -- {EVERYTHING}"
+    );
+    (complete(), options)
+}
+
 #[tokio::test]
 async fn everything_is_rendered() {
     let line = format!(
