@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    io::Write,
     path::Path,
     process::{Command, Stdio},
 };
@@ -9,6 +10,7 @@ use std::{
 use clap::Args;
 
 use crate::{
+    baseline,
     failure::{Failure, FailureCode},
     project::{Selection, display},
     shell::Shell,
@@ -37,15 +39,24 @@ pub fn run(
     shell: &Shell,
 ) -> Result<(), Failure> {
     let project = arguments.selection.project(here)?;
+    let mut given = arguments.arguments.clone();
+    let baseline = if command == "manifests" { baseline::take(&mut given, &project.folder)? } else { None };
     let program = arguments.selection.build(&project, shell)?;
     let mut asked = Command::new(&program);
-    asked.arg(command).args(&arguments.arguments);
+    asked.arg(command).args(project.settings.options(command, &given)).args(&given);
+    let flags = project.settings.flags(command, flags);
     if !flags.is_empty() {
         asked.arg("--").args(flags);
     }
-    asked.current_dir(&project.folder).stdin(Stdio::null());
+    asked.current_dir(&project.folder).stdin(if baseline.is_some() { Stdio::piped() } else { Stdio::null() });
     shell.running(display(&asked));
-    let status = asked.status();
+    let status = asked.spawn().and_then(|mut child| {
+        if let (Some(text), Some(mut input)) = (baseline, child.stdin.take()) {
+            // A program that reads none of it says why.
+            let _ = input.write_all(text.as_bytes());
+        }
+        child.wait()
+    });
     let status =
         status.map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
     let code = match status.code() {

@@ -101,7 +101,10 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
     let here = env::current_dir();
     let here = here.map_err(|error| Failure::new(format!("cannot find the current folder: {error}")))?;
     match command {
-        Command::New(_) | Command::Api(_) | Command::Webhook(_) | Command::Completions { .. }
+        Command::New(_)
+        | Command::Api(_)
+        | Command::Webhook(_)
+        | Command::Completions { .. }
             if !flags.is_empty() =>
         {
             Err(Failure::usage("this command passes no flags on: leave out `--` and the arguments after it"))

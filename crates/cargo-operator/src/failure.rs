@@ -39,6 +39,12 @@ impl Failure {
         Self { code: FailureCode::Usage, ..Self::new(message) }
     }
 
+    /// A difference that a check found: exit code 3.
+    #[must_use]
+    pub fn difference(message: impl Into<String>) -> Self {
+        Self { code: FailureCode::Difference, ..Self::new(message) }
+    }
+
     /// Adds the next step.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

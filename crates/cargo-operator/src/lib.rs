@@ -4,12 +4,14 @@
 //! operator's own program knows its kinds, rights and manifests.
 //!
 //! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
-//! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`project`] (the operator's package and
+//! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`settings`] and [`project`] (the operator's package and
 //! program), [`api`] and [`webhook`] (further code), [`dev`] (an API server
-//! beside a changing operator), [`ask`] (commands that the operator's program carries out).
+//! beside a changing operator), [`explain`] (why an object is not reconciled), [`ask`] (commands that the operator's program carries out),
+//! [`image`] (container images), [`upgrade`] (versions of the libraries).
 
 pub mod api;
 pub mod ask;
+mod baseline;
 pub mod cli;
 pub mod dev;
 pub mod edit;
@@ -18,6 +20,7 @@ pub mod library;
 pub mod names;
 pub mod new;
 pub mod project;
+pub mod settings;
 pub mod shell;
 pub mod template;
 pub mod webhook;

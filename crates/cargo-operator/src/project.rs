@@ -11,19 +11,27 @@ use cargo_metadata::{Message, Metadata, MetadataCommand, Package};
 use clap::Args;
 use clap_cargo::{Features, Manifest};
 
-use crate::{failure::Failure, shell::Shell};
+use crate::{
+    failure::Failure,
+    settings::{Settings, TABLE},
+    shell::Shell,
+};
 
-/// Key of the table in `[package.metadata]` that marks an operator.
-const TABLE: &str = "operator";
-
-/// Options that select and build the operator's program, as cargo has them.
+/// Options that select the operator's package, as cargo has them.
 #[derive(Debug, Clone, Args)]
-pub struct Selection {
+pub struct PackageSelection {
     #[command(flatten)]
     manifest: Manifest,
     /// Package of the operator; by default that of the current folder, or the one with [package.metadata.operator]
     #[arg(short, long, value_name = "SPEC", help_heading = "Package and build")]
     package: Option<String>,
+}
+
+/// Options that select and build the operator's program, as cargo has them.
+#[derive(Debug, Clone, Args)]
+pub struct Selection {
+    #[command(flatten)]
+    package: PackageSelection,
     /// Program of the package; by default the only one that is not `dev`
     #[arg(long, value_name = "NAME", help_heading = "Package and build")]
     bin: Option<String>,
@@ -50,8 +58,12 @@ pub struct Project {
     pub folder: PathBuf,
     /// Name of the package.
     pub package: String,
+    /// Version of the package.
+    pub version: String,
     /// Name of the program.
     pub bin: String,
+    /// Settings in its Cargo.toml.
+    pub settings: Settings,
     /// The package's library, which holds the kinds.
     pub library: Option<CrateRoot>,
     manifest: PathBuf,
@@ -66,54 +78,29 @@ pub struct CrateRoot {
     pub file: PathBuf,
 }
 
-impl Selection {
-    /// Finds the package and its program.
+impl PackageSelection {
+    /// Finds the package: its folder and its name.
     ///
     /// # Errors
     ///
-    /// There is no Cargo.toml, cargo cannot read it, or several packages or programs could be meant.
-    pub fn project(&self, here: &Path) -> Result<Project, Failure> {
+    /// There is no Cargo.toml, cargo cannot read it, or several packages could be meant.
+    pub fn folder(&self, here: &Path) -> Result<(PathBuf, String), Failure> {
         let metadata = self.metadata(here)?;
         let package = self.package(&metadata, here)?;
-        let bin = self.bin(package)?;
         let manifest = package.manifest_path.clone().into_std_path_buf();
-        let folder = manifest.parent().unwrap_or(here).to_owned();
-        let library = package.targets.iter().find(|target| target.is_lib()).map(|target| CrateRoot {
-            name: target.name.clone(),
-            file: target.src_path.clone().into_std_path_buf(),
-        });
-        Ok(Project { folder, package: package.name.to_string(), bin, library, manifest })
+        Ok((manifest.parent().unwrap_or(here).to_owned(), package.name.to_string()))
     }
 
-    /// Builds the program, with cargo's own messages on standard error, and returns its path.
+    /// Manifests of the package and of its workspace.
     ///
     /// # Errors
     ///
-    /// The code does not compile, or cargo does not run.
-    pub fn build(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
-        let mut command = Command::new(cargo());
-        command
-            .args(["build", "--message-format=json-render-diagnostics", "--manifest-path"])
-            .arg(&project.manifest);
-        command.args(["--package", &project.package, "--bin", &project.bin]).args(self.build_options());
-        if shell.is_quiet() {
-            command.arg("--quiet");
-        }
-        shell.running(display(&command));
-        let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-        let output = output.map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
-        if !output.status.success() {
-            return Err(Failure::new(format!("{} does not compile", project.package)));
-        }
-        let messages = Message::parse_stream(&*output.stdout).filter_map(Result::ok);
-        let programs = messages.filter_map(|message| match message {
-            Message::CompilerArtifact(artifact) if artifact.target.name == project.bin => artifact.executable,
-            _ => None,
-        });
-        programs
-            .last()
-            .map(cargo_metadata::camino::Utf8PathBuf::into_std_path_buf)
-            .ok_or_else(|| Failure::new(format!("cargo built no program {}", project.bin)))
+    /// Like [`folder`](Self::folder).
+    pub fn manifests(&self, here: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let metadata = self.metadata(here)?;
+        let package = self.package(&metadata, here)?.manifest_path.clone().into_std_path_buf();
+        let workspace = metadata.workspace_root.join("Cargo.toml").into_std_path_buf();
+        Ok(if package == workspace { vec![package] } else { vec![package, workspace] })
     }
 
     fn metadata(&self, here: &Path) -> Result<Metadata, Failure> {
@@ -167,6 +154,92 @@ impl Selection {
             }
         }
     }
+}
+
+impl Selection {
+    /// Finds the package and its program.
+    ///
+    /// # Errors
+    ///
+    /// There is no Cargo.toml, cargo cannot read it, or several packages or programs could be meant.
+    pub fn project(&self, here: &Path) -> Result<Project, Failure> {
+        let metadata = self.package.metadata(here)?;
+        let package = self.package.package(&metadata, here)?;
+        let bin = self.bin(package)?;
+        let manifest = package.manifest_path.clone().into_std_path_buf();
+        let folder = manifest.parent().unwrap_or(here).to_owned();
+        let library = package.targets.iter().find(|target| target.is_lib()).map(|target| CrateRoot {
+            name: target.name.clone(),
+            file: target.src_path.clone().into_std_path_buf(),
+        });
+        let settings = Settings::of(&package.name, &package.metadata)?;
+        let (package, version) = (package.name.to_string(), package.version.to_string());
+        Ok(Project { folder, package, version, bin, settings, library, manifest })
+    }
+
+    /// Builds the program, with cargo's own messages on standard error, and returns its path.
+    ///
+    /// # Errors
+    ///
+    /// The code does not compile, or cargo does not run.
+    pub fn build(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
+        self.build_with(project, self.build_options(), shell)
+    }
+
+    /// Builds the program for an image: without default features and shared libraries, for `target`, in release mode unless a
+    /// profile was selected.
+    ///
+    /// # Errors
+    ///
+    /// Like [`build`](Self::build); also if the target is not installed.
+    pub fn build_static(&self, project: &Project, target: &str, shell: &Shell) -> Result<PathBuf, Failure> {
+        let mut options = self.build_options();
+        options.extend(["--target".into(), target.into()]);
+        if self.profile.is_none() {
+            options.push("--release".into());
+        }
+        if !self.features.no_default_features && !self.features.all_features {
+            options.push("--no-default-features".into());
+        }
+        // Targets with musl are static anyway. The key is quoted because names of targets can have dots.
+        let flags = format!("target.\"{target}\".rustflags=[\"-C\", \"target-feature=+crt-static\"]");
+        options.extend(["--config".into(), flags.into()]);
+        let built = self.build_with(project, options, shell);
+        built.map_err(|failure| {
+            failure.hint(format!("if the target is not installed: rustup target add {target}"))
+        })
+    }
+
+    fn build_with(
+        &self,
+        project: &Project,
+        options: Vec<OsString>,
+        shell: &Shell,
+    ) -> Result<PathBuf, Failure> {
+        let mut command = Command::new(cargo());
+        command
+            .args(["build", "--message-format=json-render-diagnostics", "--manifest-path"])
+            .arg(&project.manifest);
+        command.args(["--package", &project.package, "--bin", &project.bin]).args(options);
+        if shell.is_quiet() {
+            command.arg("--quiet");
+        }
+        shell.running(display(&command));
+        let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+        if !output.status.success() {
+            return Err(Failure::new(format!("{} does not compile", project.package)));
+        }
+        let messages = Message::parse_stream(&*output.stdout).filter_map(Result::ok);
+        let programs = messages.filter_map(|message| match message {
+            Message::CompilerArtifact(artifact) if artifact.target.name == project.bin => artifact.executable,
+            _ => None,
+        });
+        programs
+            .last()
+            .map(cargo_metadata::camino::Utf8PathBuf::into_std_path_buf)
+            .ok_or_else(|| Failure::new(format!("cargo built no program {}", project.bin)))
+    }
 
     fn bin(&self, package: &Package) -> Result<String, Failure> {
         let bins: Vec<&str> = package
@@ -216,7 +289,7 @@ impl Selection {
 }
 
 /// Cargo, as the user called it.
-fn cargo() -> OsString {
+pub(crate) fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, shell::Shell};
 
 /// A file to write.
 #[derive(Debug, Clone)]
@@ -66,7 +66,36 @@ pub fn all(folder: &Path, changes: &[Change]) -> Result<Vec<String>, Failure> {
 ///
 /// The file cannot be written.
 pub fn one(path: &Path, text: &str) -> Result<(), Failure> {
-    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+    bytes(path, text.as_bytes())
+}
+
+/// Writes one file of any contents, and makes the folders above it.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn bytes(path: &Path, contents: &[u8]) -> Result<(), Failure> {
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, contents));
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Writes a file that only its owner can read, and makes the folders above it.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn secret(path: &Path, text: &str) -> Result<(), Failure> {
+    // A file that exists would keep its permissions.
+    if path.exists() {
+        fs::remove_file(path)
+            .map_err(|error| Failure::new(format!("cannot replace {}: {error}", path.display())))?;
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = written.and_then(|()| std::io::Write::write_all(&mut options.open(path)?, text.as_bytes()));
     written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
@@ -81,6 +110,13 @@ pub fn format(folder: &Path, files: impl Iterator<Item = PathBuf>) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
+}
+
+/// Notes that the manifests of a project, if it has any, are not those of the changed program.
+pub fn remind_of_manifests(folder: &Path, shell: &Shell) {
+    if folder.join("deploy").is_dir() {
+        shell.note("", "cargo operator manifests --out deploy   # renders the manifests again");
+    }
 }
 
 /// Path of a file as its user sees it: below the folder of the project.
