@@ -10,7 +10,7 @@ use std::{
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
 use crate::{
-    api, ask, dev,
+    api, ask, dev, explain,
     failure::Failure,
     new,
     shell::{Shell, Verbosity},
@@ -52,6 +52,8 @@ enum Command {
     Webhook(webhook::Webhook),
     /// Run the operator on an API server of its own, and again after each change, until Ctrl-C
     Dev(dev::Dev),
+    /// Print why an object is not reconciled, or the state of the operator
+    Explain(explain::Explain),
     /// Build the operator and print the objects that deploy it
     Manifests(ask::Ask),
     /// Build the operator and print its CustomResourceDefinitions
@@ -104,6 +106,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::New(_)
         | Command::Api(_)
         | Command::Webhook(_)
+        | Command::Explain(_)
         | Command::Completions { .. }
             if !flags.is_empty() =>
         {
@@ -116,6 +119,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
             let flags = flags.iter().map(|flag| flag.to_string_lossy().into_owned()).collect::<Vec<_>>();
             dev::run(arguments, &flags, &here, shell)
         }
+        Command::Explain(arguments) => explain::run(arguments, &here, shell),
         Command::Manifests(arguments) => ask::run("manifests", arguments, flags, &here, shell),
         Command::Crds(arguments) => ask::run("crds", arguments, flags, &here, shell),
         Command::Rbac(arguments) => ask::run("rbac", arguments, flags, &here, shell),

@@ -12,10 +12,13 @@
 pub mod api;
 pub mod ask;
 mod baseline;
+mod browser;
 pub mod cli;
 pub mod dev;
 pub mod edit;
+pub mod explain;
 pub mod failure;
+mod kubectl;
 pub mod library;
 pub mod names;
 pub mod new;

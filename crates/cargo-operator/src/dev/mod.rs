@@ -1,7 +1,10 @@
 //! `cargo operator dev`: an API server that outlives the operator, which is built and started again after each change.
 
+mod cluster;
+mod keys;
 mod process;
 mod sources;
+mod target;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -10,14 +13,19 @@ use std::{
 };
 
 use clap::Args;
-use kube_envtest::dev::{Narrator, Rendered, Session, flags};
-use tokio::task::JoinSet;
+use kube_envtest::dev::{DevError, Rendered, Session, SessionFlags, SessionOptions};
+use tokio::{task::JoinSet, time::Instant};
 
 use self::{
+    cluster::Cluster,
+    keys::{Key, Keys},
     process::Running,
     sources::{Changed, Sources},
+    target::{Target, failed},
 };
 use crate::{
+    browser,
+    explain::{self, Place},
     failure::Failure,
     project::{Project, Selection},
     shell::Shell,
@@ -30,11 +38,21 @@ pub struct Dev {
     #[command(flatten)]
     selection: Selection,
     /// Port of the API server on loopback; by default a free one
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    #[arg(long, value_name = "PORT", default_value_t = 0, conflicts_with = "on")]
     port: u16,
-    /// File or folder with sample objects, in the folder of the package
-    #[arg(long, value_name = "PATH", default_value = "samples")]
-    samples: PathBuf,
+    /// File or folder with sample objects, in the folder of the package; by default `samples`, and none with --on
+    #[arg(long, value_name = "PATH")]
+    samples: Option<PathBuf>,
+    /// Run the operator on the cluster of this context of the kubeconfig, with your own rights. Contexts that begin with `kind-` and those in
+    /// Cargo.toml are taken at once, others are confirmed
+    #[arg(long, value_name = "CONTEXT")]
+    on: Option<String>,
+    /// Open the page of explanations in the browser
+    #[arg(long, conflicts_with = "on")]
+    open: bool,
+    /// Begin with an empty API server: by default it has the objects of the session before
+    #[arg(long, conflicts_with = "on")]
+    reset: bool,
 }
 
 /// Serves the operator until Ctrl-C. `more` are further flags of the operator.
@@ -55,7 +73,10 @@ pub fn run(arguments: &Dev, more: &[String], here: &Path, shell: &Shell) -> Resu
                 dev.end().await;
                 stopped
             }
-            failed = dev.serve() => failed,
+            served = dev.serve() => {
+                dev.end().await;
+                served
+            }
         }
     });
     // A build that runs may go on for long. It belongs to this process and ends with it.
@@ -67,16 +88,20 @@ pub fn run(arguments: &Dev, more: &[String], here: &Path, shell: &Shell) -> Resu
 struct Development {
     project: Arc<Project>,
     selection: Selection,
-    samples: PathBuf,
-    flags: Vec<String>,
+    /// `None`: none are applied.
+    samples: Option<PathBuf>,
+    flags: SessionFlags,
     shell: Shell,
-    session: Session,
-    narrator: Narrator,
+    target: Target,
     sources: Sources,
+    /// `None` without a terminal.
+    keys: Option<Keys>,
     /// `None` after it has ended by itself.
     operator: Option<Running>,
     /// At most one build.
     builds: JoinSet<Result<PathBuf, Failure>>,
+    /// Time at which the build began.
+    build_began: Instant,
     /// Sources have changed since the build began.
     is_stale: bool,
 }
@@ -87,6 +112,7 @@ enum Event {
     Changed(Changed),
     Built(Result<PathBuf, Failure>),
     Ended(String),
+    Key(Key),
 }
 
 impl Development {
@@ -97,38 +123,70 @@ impl Development {
         more: &[String],
         shell: Shell,
     ) -> Result<Self, Failure> {
+        let began = Instant::now();
         let program = arguments.selection.build(&project, &shell)?;
-        let flags = flags(more).map_err(|error| Failure::new(error.to_string()))?;
+        let build = began.elapsed();
+        let mut more = more.to_vec();
+        if arguments.on.is_some() {
+            // Explanations need a token of the session's own server.
+            more.push("--metrics-bind-address=0".to_owned());
+        }
+        let flags = SessionFlags::new(&more).map_err(failed)?;
         let rendered = rendered_by(&program, &flags).await?;
         let folder = project.folder.join("target/operator");
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
-        let started = Session::start(&rendered.services, address, &folder).await;
-        let (session, narrator) = started.map_err(|error| Failure::new(error.to_string()))?;
-        let samples = project.folder.join(&arguments.samples);
+        let target = match &arguments.on {
+            Some(context) => {
+                Target::Cluster(Cluster::connect(context, &project, &rendered, &folder, shell).await?)
+            }
+            None => own_server(arguments, &rendered, &folder, &shell).await?,
+        };
+        let samples = match (&arguments.samples, &arguments.on) {
+            (Some(samples), _) => Some(project.folder.join(samples)),
+            (None, None) => Some(project.folder.join("samples")),
+            (None, Some(_)) => None,
+        };
         let mut sources = Sources::new()?;
-        sources.follow(&project.folder, &program, &samples)?;
-        let kubeconfig = write::relative(&session.kubeconfig(), here().as_deref().unwrap_or(&folder));
-        shell.status("API server", format_args!("{}   export KUBECONFIG={kubeconfig}", session.url()));
+        sources.follow(&project.folder, &program, samples.as_deref())?;
         let mut dev = Self {
             project,
             selection: arguments.selection.clone(),
             samples,
             flags,
             shell,
-            session,
-            narrator,
+            target,
             sources,
+            keys: Keys::listen(),
             operator: None,
             builds: JoinSet::new(),
+            build_began: began,
             is_stale: false,
         };
-        dev.install(rendered).await?;
+        dev.target.install(&rendered).await?;
+        let definitions = match rendered.definitions.len() {
+            1 => "1 definition".to_owned(),
+            count => format!("{count} definitions"),
+        };
+        let user = dev.target.user();
+        let rights = if user.is_empty() { String::new() } else { format!(" and the rights of {user}") };
+        shell.status(
+            "Installed",
+            format_args!("{definitions}{rights} (built in {:.1} s)", build.as_secs_f64()),
+        );
         dev.start(&program)?;
+        if let Some(page) = dev.target.publish(&dev.flags)? {
+            shell.status("Explain", &page);
+            if arguments.open {
+                browser::open(&page, &shell);
+            }
+        }
         dev.apply_samples().await?;
+        if dev.keys.is_some() {
+            shell.note("Keys", Key::HELP);
+        }
         Ok(dev)
     }
 
-    /// Handles events, until one cannot be handled.
+    /// Handles events, until the user quits.
     async fn serve(&mut self) -> Result<(), Failure> {
         loop {
             match self.next().await {
@@ -152,6 +210,8 @@ impl Development {
                         }
                     }
                 }
+                Event::Key(Key::Quit) => return Ok(()),
+                Event::Key(key) => self.press(key).await,
                 Event::Ended(status) => {
                     self.operator = None;
                     self.shell
@@ -168,9 +228,16 @@ impl Development {
                 None => std::future::pending().await,
             }
         };
+        let pressed = async {
+            match &mut self.keys {
+                Some(keys) => keys.next().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
-            line = self.narrator.next_line() => Event::Line(line),
+            key = pressed => Event::Key(key),
+            line = self.target.next_line() => Event::Line(line),
             changed = self.sources.changed() => Event::Changed(changed),
             Some(built) = self.builds.join_next() => Event::Built(match built {
                 Ok(built) => built,
@@ -180,12 +247,39 @@ impl Development {
         }
     }
 
+    async fn press(&mut self, key: Key) {
+        match key {
+            Key::Restart => self.build(),
+            Key::Samples => self.report(Self::apply_samples).await,
+            Key::Explain => self.report(Self::explain).await,
+            Key::Open => self.report(Self::open).await,
+            Key::Help | Key::Quit => self.shell.note("Keys", Key::HELP),
+        }
+    }
+
+    /// Prints the latest failure of the operator.
+    async fn explain(&mut self) -> Result<(), Failure> {
+        let place = Place::of_session(&self.project.folder.join("target/operator"))?;
+        match explain::last_failure(&place).await? {
+            Some(text) => self.shell.result(text.trim_end()),
+            None => self.shell.note("Explain", "no request fails"),
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self) -> Result<(), Failure> {
+        let place = Place::of_session(&self.project.folder.join("target/operator"))?;
+        browser::open(&place.page(), &self.shell);
+        Ok(())
+    }
+
     /// Starts a build, unless one runs: then another one follows it.
     fn build(&mut self) {
         if !self.builds.is_empty() {
             self.is_stale = true;
             return;
         }
+        self.build_began = Instant::now();
         let (selection, project, shell) = (self.selection.clone(), Arc::clone(&self.project), self.shell);
         self.builds.spawn_blocking(move || selection.build(&project, &shell));
     }
@@ -193,39 +287,38 @@ impl Development {
     /// Installs the definitions and rights of a new program, and lets it take the operator's place.
     async fn replace(&mut self, built: Result<PathBuf, Failure>) -> Result<(), Failure> {
         let program = built?;
+        let build = self.build_began.elapsed();
         let rendered = rendered_by(&program, &self.flags).await?;
-        self.sources.follow(&self.project.folder, &program, &self.samples)?;
-        self.install(rendered).await?;
+        self.sources.follow(&self.project.folder, &program, self.samples.as_deref())?;
+        self.target.install(&rendered).await?;
+        let stopping = Instant::now();
         if let Some(operator) = self.operator.take() {
             operator.stop().await;
         }
+        let (build, stopped) = (build.as_secs_f64(), stopping.elapsed().as_millis());
         self.start(&program)?;
-        self.shell.status("Restarted", &self.project.bin);
+        let bin = &self.project.bin;
+        self.shell.status(
+            "Restarted",
+            format_args!("{bin} (built in {build:.1} s, the old one stopped in {stopped} ms)"),
+        );
         Ok(())
     }
 
-    async fn install(&mut self, rendered: Rendered) -> Result<(), Failure> {
-        let failed = |error: kube_envtest::dev::DevError| Failure::new(error.to_string());
-        self.session.define(&rendered.definitions).await.map_err(failed)?;
-        self.session.grant(rendered.rights).await.map_err(failed)
-    }
-
     fn start(&mut self, program: &Path) -> Result<(), Failure> {
-        let kubeconfig = self.session.operator_kubeconfig();
-        self.operator = Some(Running::start(program, &self.project.folder, &kubeconfig, &self.flags)?);
+        let kubeconfig = self.target.operator_kubeconfig();
+        self.operator = Some(Running::start(program, &self.project.folder, &kubeconfig, self.flags.words())?);
         Ok(())
     }
 
     async fn apply_samples(&mut self) -> Result<(), Failure> {
-        if !self.samples.exists() {
-            return Ok(());
-        }
-        let applied = self.session.apply_samples(&self.samples).await;
+        let Some(samples) = self.samples.as_ref().filter(|samples| samples.exists()) else { return Ok(()) };
         let below = format!("{}/", self.project.folder.display());
-        let applied = applied.map_err(|error| Failure::new(error.to_string().replace(&below, "")))?;
-        let objects = if applied == 1 { "object" } else { "objects" };
-        let from = write::relative(&self.samples, &self.project.folder);
-        self.shell.status("Applied", format_args!("{applied} {objects} from {from}"));
+        let applied = self.target.apply_samples(samples).await;
+        let applied =
+            applied.map_err(|failure| Failure { message: failure.message.replace(&below, ""), ..failure })?;
+        let from = write::relative(samples, &self.project.folder);
+        self.shell.status("Applied", format_args!("{} from {from}", objects(applied)));
         Ok(())
     }
 
@@ -245,9 +338,45 @@ impl Development {
 }
 
 /// Asks a program for its definitions and rights.
-async fn rendered_by(program: &Path, flags: &[String]) -> Result<Rendered, Failure> {
+async fn rendered_by(program: &Path, flags: &SessionFlags) -> Result<Rendered, Failure> {
     let ask = async |arguments: Vec<String>| process::answer(program, &arguments).await;
-    Rendered::by(ask, flags).await.map_err(Failure::new)
+    Rendered::by(ask, flags.words()).await.map_err(Failure::new)
+}
+
+fn objects(count: usize) -> String {
+    if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
+}
+
+/// Starts an API server on loopback, with the objects of the session before.
+async fn own_server(
+    arguments: &Dev,
+    rendered: &Rendered,
+    folder: &Path,
+    shell: &Shell,
+) -> Result<Target, Failure> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
+    let options = SessionOptions::new(folder).services(rendered.services.iter().cloned()).address(address);
+    let options = options.keep_objects(!arguments.reset);
+    let (session, narrator) = Session::start(options).await.map_err(|error| not_started(&error))?;
+    let before = session.count(&rendered.definitions).await.map_err(failed)?;
+    let kubeconfig = write::relative(&session.kubeconfig(), here().as_deref().unwrap_or(folder));
+    let kept = if before > 0 { format!(", {} from before", objects(before)) } else { String::new() };
+    shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", session.url()));
+    Ok(Target::Own(Box::new((session, narrator))))
+}
+
+/// The failure for a server that does not start, with the cure.
+fn not_started(error: &DevError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        DevError::Listen(_) => {
+            failure.hint("another program uses the port: choose one with --port, or leave that out")
+        }
+        DevError::DataFile(_) => {
+            failure.hint("end the other session of this project, or begin with an empty server: --reset")
+        }
+        _ => failure,
+    }
 }
 
 fn here() -> Option<PathBuf> {

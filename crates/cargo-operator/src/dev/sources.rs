@@ -43,7 +43,8 @@ pub(super) struct Sources {
 struct Files {
     project: PathBuf,
     code: BTreeSet<PathBuf>,
-    samples: PathBuf,
+    /// `None`: none are applied.
+    samples: Option<PathBuf>,
 }
 
 impl Sources {
@@ -64,7 +65,12 @@ impl Sources {
     }
 
     /// Watches the files of which cargo made `program`, the manifest in `project`, and `samples`.
-    pub(super) fn follow(&mut self, project: &Path, program: &Path, samples: &Path) -> Result<(), Failure> {
+    pub(super) fn follow(
+        &mut self,
+        project: &Path,
+        program: &Path,
+        samples: Option<&Path>,
+    ) -> Result<(), Failure> {
         let list = program.with_extension("d");
         let text = fs::read_to_string(&list)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", list.display())))?;
@@ -72,10 +78,10 @@ impl Sources {
         code.insert(project.join("Cargo.toml"));
         let mut folders: BTreeSet<PathBuf> =
             code.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
-        folders.extend(match samples.is_dir() {
+        folders.extend(samples.and_then(|samples| match samples.is_dir() {
             true => Some(samples.to_owned()),
             false => samples.parent().filter(|_| samples.exists()).map(Path::to_owned),
-        });
+        }));
         for gone in self.watched.difference(&folders) {
             // It is not watched if this fails.
             let _ = self.watcher.unwatch(gone);
@@ -86,7 +92,7 @@ impl Sources {
                 .map_err(|error| Failure::new(format!("cannot watch {}: {error}", folder.display())))?;
         }
         self.watched = folders;
-        self.files = Files { project: project.to_owned(), code, samples: samples.to_owned() };
+        self.files = Files { project: project.to_owned(), code, samples: samples.map(Path::to_owned) };
         Ok(())
     }
 
@@ -116,7 +122,7 @@ impl Files {
     fn judge(&self, paths: &[PathBuf]) -> Option<Changed> {
         let is_sample = |path: &&PathBuf| {
             let is_object = path.extension().is_some_and(|it| it == "yaml" || it == "yml" || it == "json");
-            is_object && path.starts_with(&self.samples)
+            is_object && self.samples.as_ref().is_some_and(|samples| path.starts_with(samples))
         };
         let is_code = |path: &&PathBuf| self.code.contains(*path);
         let first = paths.iter().find(|path| is_code(path) || is_sample(path))?;
@@ -151,7 +157,7 @@ mod tests {
         let files = Files {
             project: "/p".into(),
             code: ["/p/src/lib.rs".into(), "/p/Cargo.toml".into()].into(),
-            samples: "/p/samples".into(),
+            samples: Some("/p/samples".into()),
         };
         let judge = |paths: &[&str]| {
             let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();

@@ -1,8 +1,8 @@
 //! `cargo operator dev`.
 
 use std::{
-    fs,
-    io::{BufRead, BufReader},
+    fs::{self, File, OpenOptions},
+    io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
@@ -10,9 +10,12 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
 
-use crate::support::Projects;
+use crate::support::{Projects, answer, errors};
 
 /// Time for a build on a slow machine.
 const BUILD: Duration = Duration::from_secs(600);
@@ -76,12 +79,85 @@ fn edit(file: &Path, from: &str, to: &str) {
     fs::rename(&beside, file).expect("a file is replaced");
 }
 
+/// A terminal: the end at which keys are pressed, and that of a program.
+fn terminal() -> (File, File) {
+    let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&keys).and_then(|()| unlockpt(&keys)).expect("a terminal");
+    let path = ptsname(&keys, Vec::new()).expect("a path");
+    let path = path.to_str().expect("a path in UTF-8");
+    (File::from(keys), OpenOptions::new().read(true).write(true).open(path).expect("a terminal"))
+}
+
 /// Part of the test of new projects, which are compiled once.
 pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     let folder = projects.path().join("album");
-    let mut session = Session::start(projects.operator_command("dev", "album"));
+    let (mut keys, end) = terminal();
+    let opened = projects.path().join("opened");
+    let browser = projects.script(
+        "browser",
+        &format!("echo \"$1\" > {}.new\nmv {}.new {}", opened.display(), opened.display(), opened.display()),
+    );
+    let mut command = projects.operator_command("dev", "album");
+    command.stdin(end).env("BROWSER", browser);
+    let mut session = Session::start(command);
     session.wait_for("API server https://127.0.0.1:");
+    session.wait_for("Installed 2 definitions and the rights of system:serviceaccount:album:album");
     session.wait_for("album default/sample  created → configmaps default/album-sample created → Ready");
+    let page =
+        session.seen.iter().find_map(|line| line.trim().strip_prefix("Explain ")).expect("a page").to_owned();
+    assert!(page.starts_with("http://127.0.0.1:") && page.contains("/explain/#token="), "{page}");
+
+    // The session is asked from another terminal.
+    let explained = projects.operator("explain album sample", "album");
+    let text = answer(&explained);
+    assert!(
+        text.starts_with("Album default/sample waits for an event (controller album)\n"),
+        "{text}{}",
+        errors(&explained)
+    );
+    assert!(text.contains("done  wrote apply configmaps default/album-sample"), "{text}");
+    let child = answer(&projects.operator("explain configmap default/album-sample", "album"));
+    assert!(child.starts_with("Album default/sample waits for an event"), "{child}");
+    let json = answer(&projects.operator("explain album/sample --format json", "album"));
+    assert!(
+        json.starts_with("{\"schema\":\"operator/v1\",\"library\":") && json.contains("\"requests\":[{"),
+        "{json}"
+    );
+    let operator = answer(&projects.operator("explain", "album"));
+    assert!(
+        operator.starts_with("album, with controller-runtime ") && operator.contains("no findings"),
+        "{operator}"
+    );
+    for (words, reason) in [
+        ("explain album other", "album default/other: the operator sees no such object among albums."),
+        ("explain pod other", "operator album reconciles no pod: its kinds are Album."),
+        ("explain album", "album names no object"),
+    ] {
+        let refused = projects.operator(words, "album");
+        let text = format!("{}{}", answer(&refused), errors(&refused));
+        assert!(text.contains(reason), "{words}: {text}");
+    }
+
+    // Keys.
+    keys.write_all(b"x").expect("a key is pressed");
+    session.wait_for("r restart   s samples   e explain the latest failure   o open the page   q quit");
+    keys.write_all(b"e").expect("a key is pressed");
+    session.wait_for("Explain no request fails");
+    keys.write_all(b"s").expect("a key is pressed");
+    session.wait_for("Applied 2 objects from samples");
+    keys.write_all(b"o").expect("a key is pressed");
+    session.wait_for("Opened the page of explanations");
+    keys.write_all(b"r").expect("a key is pressed");
+    session.wait_for("Restarted album (built in ");
+    while !opened.exists() {
+        thread::yield_now();
+    }
+    assert_eq!(fs::read_to_string(&opened).expect("text").trim(), page);
+
+    // A second session of the project does not disturb the first.
+    let second = projects.operator("dev", "album");
+    assert_eq!(second.status.code(), Some(1));
+    assert!(errors(&second).contains("Hint end the other session of this project"), "{}", errors(&second));
 
     // A change of the code.
     let controller = folder.join("src/album/controller.rs");
@@ -104,6 +180,14 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     session.wait_for("Restarted album");
     edit(&folder.join("samples/album.yaml"), "greeting: good morning", "greeting: good night");
     session.wait_for("configmaps");
+    let explained = answer(&projects.operator("explain album sample", "album"));
+    for part in
+        ["Album default/sample waits ", "  error    ", "missing-right: ", "  next     repair the error"]
+    {
+        assert!(explained.contains(part), "{explained}");
+    }
+    keys.write_all(b"e").expect("a key is pressed");
+    session.wait_for("Album default/sample waits ");
     edit(
         &controller,
         ".with_predicate(GenerationChanged)",
@@ -111,7 +195,85 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     );
     session.wait_for("configmaps default/album-sample changed → Ready");
 
-    kill_process(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
+    // The next session has the objects of this one, unless the user does not want them.
+    keys.write_all(b"q").expect("a key is pressed");
     let status = session.child.wait().expect("it ends");
     assert!(status.success(), "{status}: {}", session.seen.join("\n"));
+    let ended = projects.operator("explain", "album");
+    assert!(errors(&ended).contains("there is no session of `dev`"), "{}", errors(&ended));
+    for (words, line) in [("dev", ", 2 objects from before"), ("dev --reset", "   export KUBECONFIG=")] {
+        let mut session = Session::start(projects.operator_command(words, "album"));
+        session.wait_for("API server https://127.0.0.1:");
+        let first = session.seen.last().expect("a line");
+        assert!(first.contains(line) && first.contains("from before") == (words == "dev"), "{first}");
+        session.wait_for("Applied 2 objects from samples");
+        kill_process(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
+        let status = session.child.wait().expect("it ends");
+        assert!(status.success(), "{status}: {}", session.seen.join("\n"));
+    }
+}
+
+/// Part of the test of new projects, which are compiled once.
+pub(crate) fn a_port_in_use_is_named(projects: &Projects) {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let refused = projects.operator(&format!("dev --port {port}"), "dns-policies");
+    let text = errors(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
+    assert!(text.contains("Hint another program uses the port: choose one with --port"), "{text}");
+}
+
+/// Part of the test of new projects, which are compiled once.
+pub(crate) fn other_clusters_are_reached_on_purpose_only(projects: &Projects) {
+    let calls = projects.path().join("calls");
+    let kubectl = format!(
+        "echo \"$*\" >> {}\ncase \"$*\" in\n\
+         *' config view '*) echo '{{\"clusters\":[{{\"cluster\":{{\"server\":\"https://shop:6443\"}}}}]}}' ;;\n\
+         *' get deployment '*) echo 2 ;;\n*) echo unexpected >&2; exit 1 ;;\nesac",
+        calls.display()
+    );
+    let folder = projects.script("kubectl", &kubectl);
+    let path = format!(
+        "{}:{}",
+        folder.parent().expect("a folder").display(),
+        std::env::var("PATH").expect("a path")
+    );
+    for (words, package, code, reason, hint, called) in [
+        (
+            "dev --on production",
+            "dns-policies",
+            2,
+            "context production (https://shop:6443) is not known to be for development",
+            "dev.contexts = [\"production\"] below [package.metadata.operator] in Cargo.toml allows it",
+            "--context production config view --minify --flatten --raw -o json\n",
+        ),
+        (
+            "dev --on kind-shop",
+            "dns-policies",
+            1,
+            "Deployment dns-policies/dns-policies runs the operator on context kind-shop already, with 2 replicas",
+            "kubectl --context kind-shop scale deployment dns-policies -n dns-policies --replicas=0 stops it",
+            "--context kind-shop config view --minify --flatten --raw -o json\n\
+             --context kind-shop get deployment dns-policies -n dns-policies --ignore-not-found -o \
+             jsonpath={.status.replicas}\n",
+        ),
+        (
+            "dev --on kind-shop",
+            "album",
+            1,
+            "album has webhooks, and the API server of context kind-shop cannot call them on this host",
+            "run them on the API server of dev: leave out --on",
+            "",
+        ),
+        ("dev --on kind-shop --reset", "album", 2, "cannot be used with", "", ""),
+    ] {
+        fs::write(&calls, "").expect("a file is written");
+        let mut command = projects.operator_command(words, package);
+        let refused = command.env("PATH", &path).stdin(Stdio::null()).output().expect("the program runs");
+        let text = errors(&refused);
+        assert_eq!(refused.status.code(), Some(code), "{words}: {text}");
+        assert!(text.contains(reason) && text.contains(hint), "{words}: {text}");
+        assert_eq!(fs::read_to_string(&calls).expect("text"), called, "{words}");
+    }
 }

@@ -3,6 +3,7 @@
 mod api;
 mod ask;
 mod dev;
+mod explain;
 mod new;
 mod reference;
 mod support;

@@ -110,6 +110,11 @@ impl Projects {
         command
     }
 
+    /// A program that runs these commands of a shell. Returns its path.
+    pub(crate) fn script(&self, name: &str, commands: &str) -> PathBuf {
+        script(self.path(), name, commands)
+    }
+
     /// Runs a cargo command, which succeeds, and returns its output.
     #[track_caller]
     pub(crate) fn succeed(&self, words: &str) -> String {
@@ -128,4 +133,12 @@ impl Projects {
     pub(crate) fn target() -> &'static Path {
         Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder")
     }
+}
+
+/// A program in a folder that runs commands of a shell. Returns its path.
+pub(crate) fn script(folder: &Path, name: &str, commands: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{commands}\n")).expect("a file is written");
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it can be run");
+    path
 }

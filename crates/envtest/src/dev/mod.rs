@@ -16,8 +16,8 @@ use std::{io, path::PathBuf};
 pub use self::{
     apply::ApplyError,
     narrator::Narrator,
-    program::{Rendered, flags, run},
-    session::Session,
+    program::{Rendered, SessionFlags, run},
+    session::{Session, SessionOptions},
 };
 use crate::CrdError;
 
@@ -28,6 +28,10 @@ pub enum DevError {
     /// The API server does not listen.
     #[error(transparent)]
     Listen(#[from] kube_apiserver_embedded::ListenError),
+    /// The file with the objects of the session before cannot be used.
+    #[cfg(feature = "persistence")]
+    #[error(transparent)]
+    DataFile(#[from] kube_apiserver_embedded::DataFileError),
     /// The API server rejected a definition.
     #[error(transparent)]
     Definition(#[from] CrdError),

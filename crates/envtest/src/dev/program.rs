@@ -3,7 +3,7 @@
 use std::{
     fmt::Display,
     io::{self, Write},
-    net::{Ipv4Addr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -12,10 +12,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DevError, Narrator, Session};
+use super::{DevError, Narrator, Session, SessionOptions};
 
 /// Schema of the program's answers in JSON.
-const SCHEMA: &str = "operator/v1";
+pub(super) const SCHEMA: &str = "operator/v1";
 
 /// Runs an operator in this process on an API server of its own, until Ctrl-C. Applies the objects in `samples`, a YAML or JSON file or a
 /// folder of them, relative to the package that cargo runs, and prints a line for each burst of changes to the operator's objects.
@@ -33,7 +33,8 @@ const SCHEMA: &str = "operator/v1";
 /// ```
 ///
 /// The server knows the operator's kinds and calls its webhooks, at port 9443 of loopback. The operator has the rights that its manifests
-/// grant it, and no others. The kubeconfig for kubectl is `target/operator/kubeconfig`.
+/// grant it, and no others. The kubeconfig for kubectl is `target/operator/kubeconfig`. The printed address of the page of explanations
+/// contains a token for it.
 ///
 /// The exit code is 1 if a file cannot be read or written, the server rejects a definition or sample, or the operator fails.
 pub async fn run<T: Display, E: Display>(
@@ -56,23 +57,25 @@ async fn run_with<T: Display, E: Display>(
     arguments: Vec<String>,
 ) -> Result<(), String> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
-    let flags = flags(&arguments).map_err(text)?;
+    let flags = SessionFlags::new(&arguments).map_err(text)?;
     let answer = async |arguments| match program(arguments).await {
         Ok(answer) => Ok(answer.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    let rendered = Rendered::by(answer, &flags).await?;
+    let rendered = Rendered::by(answer, flags.words()).await?;
     let folder = package.join("target/operator");
-    let started = Session::start(&rendered.services, Session::any_address(), folder).await;
-    let (mut session, narrator) = started.map_err(text)?;
+    let options = SessionOptions::new(folder).services(rendered.services.iter().cloned());
+    let (mut session, narrator) = Session::start(options).await.map_err(text)?;
     let kubeconfig = session.kubeconfig();
     let shown = kubeconfig.strip_prefix(&package).unwrap_or(&kubeconfig).display();
     let kind = rendered.definitions.first().map_or("all", |crd| &crd.spec.names.plural);
     say(&format!("  API server {}   try: kubectl --kubeconfig {shown} get {kind}", session.url()));
     session.define(&rendered.definitions).await.map_err(text)?;
-    session.grant(rendered.rights).await.map_err(text)?;
-
-    let mut arguments = flags;
+    session.grant(&rendered).await.map_err(text)?;
+    if let Some(page) = session.publish(&flags).map_err(text)? {
+        say(&format!("     explain {page}"));
+    }
+    let mut arguments = flags.words().to_vec();
     arguments.splice(
         0..0,
         ["run".to_owned(), format!("--kubeconfig={}", session.operator_kubeconfig().display())],
@@ -91,22 +94,60 @@ async fn run_with<T: Display, E: Display>(
     }
 }
 
-/// Flags with which an operator runs in a session, followed by `more`: metrics on a free port of loopback without TLS, because the page
-/// about its reconciles is there, and no probes.
+/// Flags with which an operator runs in a session.
 ///
-/// # Errors
-///
-/// No port is free.
-pub fn flags(more: &[String]) -> Result<Vec<String>, DevError> {
-    // Another process may take the port before the operator does. Then the operator says so.
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let metrics = free.map_err(DevError::Port)?;
-    let flags = [
-        format!("--metrics-bind-address={metrics}"),
-        "--metrics-secure=false".to_owned(),
-        "--health-probe-bind-address=0".to_owned(),
-    ];
-    Ok(flags.into_iter().chain(more.iter().cloned()).collect())
+/// Metrics, and the page that explains its reconciles, are on a free port of loopback, without TLS and for authorized clients. There are no
+/// probes. Flags of the user replace these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionFlags {
+    words: Vec<String>,
+    /// `None` if the user has chosen another address.
+    metrics: Option<SocketAddr>,
+}
+
+impl SessionFlags {
+    /// The flags, followed by `more`, which are the user's.
+    ///
+    /// # Errors
+    ///
+    /// No port is free.
+    pub fn new(more: &[String]) -> Result<Self, DevError> {
+        let is_given = |name: &str| {
+            more.iter().any(|word| {
+                word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            })
+        };
+        let (mut words, mut metrics) = (Vec::new(), None);
+        if !["--metrics-bind-address", "--metrics-secure", "--metrics-authorization"]
+            .into_iter()
+            .any(is_given)
+        {
+            // Another process may take the port before the operator does. Then the operator says so.
+            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+            let address = free.map_err(DevError::Port)?;
+            words.push(format!("--metrics-bind-address={address}"));
+            words.push("--metrics-secure=false".to_owned());
+            words.push("--metrics-authorization=true".to_owned());
+            metrics = Some(address);
+        }
+        if !is_given("--health-probe-bind-address") {
+            words.push("--health-probe-bind-address=0".to_owned());
+        }
+        words.extend(more.iter().cloned());
+        Ok(Self { words, metrics })
+    }
+
+    /// The command line.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Address of the server of metrics and explanations; `None` if the user has chosen another one.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
 }
 
 /// Objects that an operator's program renders for a session.
@@ -154,6 +195,20 @@ impl Rendered {
     }
 }
 
+impl Rendered {
+    /// Namespace and name of the operator's service account, if there is exactly one. Its Deployment has the same.
+    #[must_use]
+    pub fn account(&self) -> Option<(String, String)> {
+        let text =
+            |account: &Value, field: &str| account["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let mut accounts = self.rights.iter().filter(|object| object["kind"] == "ServiceAccount");
+        match (accounts.next(), accounts.next()) {
+            (Some(account), None) => Some((text(account, "namespace"), text(account, "name"))),
+            _ => None,
+        }
+    }
+}
+
 /// Objects of an answer in JSON.
 fn objects(answer: &str) -> Result<Vec<Value>, String> {
     let invalid = |reason: String| DevError::Answer(reason).to_string();
@@ -185,4 +240,30 @@ fn say(line: &str) {
 
 fn text(error: impl Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_the_user_replace_those_of_the_session() {
+        let words = |more: &[&str]| {
+            let more: Vec<String> = more.iter().map(|word| (*word).to_owned()).collect();
+            let flags = SessionFlags::new(&more).expect("a port is free");
+            let port = flags.metrics().map(|address| address.to_string()).unwrap_or_default();
+            assert_eq!(flags.metrics().is_none(), port.is_empty());
+            flags.words().join(" ").replace(&port, if port.is_empty() { "" } else { "FREE" })
+        };
+        assert_eq!(
+            words(&["--leader-elect"]),
+            "--metrics-bind-address=FREE --metrics-secure=false --metrics-authorization=true \
+             --health-probe-bind-address=0 --leader-elect"
+        );
+        assert_eq!(
+            words(&["--metrics-bind-address=:8443", "--health-probe-bind-address", ":8081"]),
+            "--metrics-bind-address=:8443 --health-probe-bind-address :8081"
+        );
+        assert!(words(&["--metrics-bind-addresses=x"]).contains("FREE"));
+    }
 }

@@ -8,12 +8,21 @@ use std::{
 
 use k8s_openapi::{
     api::{
+        admissionregistration::v1::{
+            MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+        },
         authentication::v1::{TokenRequest, TokenRequestSpec},
         core::v1::ServiceAccount,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, api::PostParams};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+#[cfg(feature = "persistence")]
+use kube_apiserver_embedded::DataFile;
 use kube_apiserver_embedded::{ApiServer, ListenOptions, Listener, Options, Profile, Tokens, UserInfo};
 use serde_json::{Value, json};
 
@@ -21,6 +30,7 @@ use super::{
     DevError,
     apply::{ObjectRef, apply, apply_files},
     narrator::Narrator,
+    program::{Rendered, SCHEMA, SessionFlags},
 };
 use crate::{crd::install_crds, documents::documents_of_text};
 
@@ -30,8 +40,55 @@ const MANAGER: &str = "operator-manifests";
 /// Address of the operator's webhooks: their default port.
 const WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
+/// User who may read metrics and explanations.
+const READER: &str = "explain-reader";
+
 /// Lifetime of the operator's token: longer than a day's work, for an operator that runs on while its code does not compile.
 const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
+
+/// Options of a [`Session`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct SessionOptions {
+    folder: PathBuf,
+    services: Vec<(String, String)>,
+    address: SocketAddr,
+    #[cfg(feature = "persistence")]
+    keeps_objects: Option<bool>,
+}
+
+impl SessionOptions {
+    /// A session that writes its files to this folder, at a free port of loopback, with no objects.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            services: Vec::new(),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            #[cfg(feature = "persistence")]
+            keeps_objects: None,
+        }
+    }
+
+    /// Sets the namespaces and names of the Services whose webhooks are called at port 9443 of loopback. Default: none.
+    pub fn services(mut self, services: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.services = services.into_iter().collect();
+        self
+    }
+
+    /// Sets the address of the API server. Default: a free port of loopback.
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// Keeps the objects in a file of the folder, for the next session. With `true` they are those of the session before, with `false`
+    /// there are none at first. Default: objects are not kept.
+    #[cfg(feature = "persistence")]
+    pub fn keep_objects(mut self, of_session_before: bool) -> Self {
+        self.keeps_objects = Some(of_session_before);
+        self
+    }
+}
 
 /// An API server on loopback for one operator under development, and its two kubeconfigs: of an administrator, for kubectl, and of the
 /// operator's service account.
@@ -41,36 +98,64 @@ pub struct Session {
     server: ApiServer,
     listener: Listener,
     folder: PathBuf,
+    /// Token of [`READER`].
+    reader_token: String,
+    /// User name of the operator; empty before [`grant`](Self::grant).
+    user: String,
     /// Objects that the last call of [`grant`](Self::grant) applied.
     granted: Vec<ObjectRef>,
 }
 
 impl Session {
-    /// Starts a server with garbage collection and role-based access control. It listens with TLS at `address`, with port 0 at a free port,
-    /// calls webhooks of `services`, which are namespaces and names, at port 9443 of loopback, and has one administrator with a random token.
-    /// The administrator's kubeconfig is written to `folder`.
+    /// Starts a server with garbage collection and role-based access control. It listens with TLS, and has one administrator with a random
+    /// token. The administrator's kubeconfig is written to the folder of the options.
     ///
     /// # Errors
     ///
-    /// The address is in use, a file cannot be written, or the operating system has no random numbers.
-    pub async fn start(
-        services: &[(String, String)],
-        address: SocketAddr,
-        folder: impl Into<PathBuf>,
-    ) -> Result<(Self, Narrator), DevError> {
-        let folder = folder.into();
-        let server = ApiServer::start(options(services)?);
+    /// The address is in use, a file cannot be read or written, or the operating system has no random numbers.
+    pub async fn start(options: SessionOptions) -> Result<(Self, Narrator), DevError> {
+        let reader_token = random_token()?;
+        let server = start_server(server_options(&options.services, &reader_token)?, &options)?;
         let narrator = Narrator::new(&server);
-        let listener = server.listen_with(address, ListenOptions::default().tls()).await?;
-        let session = Self { server, listener, folder, granted: Vec::new() };
+        let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
+        let user = String::new();
+        let session = Self {
+            server,
+            listener,
+            folder: options.folder.clone(),
+            reader_token,
+            user,
+            granted: Vec::new(),
+        };
+        for object in reader_rights() {
+            apply(&session.client(), object, MANAGER).await.map_err(DevError::Grant)?;
+        }
+        session.delete_webhooks(&options.services).await?;
         write_secret(&session.kubeconfig(), &session.listener.kubeconfig())?;
         Ok((session, narrator))
     }
 
-    /// Free loopback address.
-    #[must_use]
-    pub fn any_address() -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+    /// Deletes the webhook configurations of the session before. Their webhooks are not served until the operator runs, which applies
+    /// the configurations again.
+    async fn delete_webhooks(&self, services: &[(String, String)]) -> Result<(), DevError> {
+        let calls_operator = |config: &WebhookClientConfig| {
+            let service = config.service.as_ref().map(|service| (&service.namespace, &service.name));
+            service.is_some_and(|called| services.iter().any(|(namespace, name)| called == (namespace, name)))
+        };
+        let (all, delete) = (ListParams::default(), DeleteParams::default());
+        let mutating = Api::<MutatingWebhookConfiguration>::all(self.client());
+        for found in mutating.list(&all).await.map_err(DevError::Request)? {
+            if found.webhooks.iter().flatten().any(|webhook| calls_operator(&webhook.client_config)) {
+                mutating.delete(&found.name_any(), &delete).await.map_err(DevError::Request)?;
+            }
+        }
+        let validating = Api::<ValidatingWebhookConfiguration>::all(self.client());
+        for found in validating.list(&all).await.map_err(DevError::Request)? {
+            if found.webhooks.iter().flatten().any(|webhook| calls_operator(&webhook.client_config)) {
+                validating.delete(&found.name_any(), &delete).await.map_err(DevError::Request)?;
+            }
+        }
+        Ok(())
     }
 
     /// Client of an administrator.
@@ -97,6 +182,34 @@ impl Session {
         self.folder.join("operator.kubeconfig")
     }
 
+    /// User name of the operator's service account; empty before [`grant`](Self::grant).
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Number of stored objects of the kinds of these definitions. Kinds that the server does not know yet have none.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses a request.
+    pub async fn count(&self, definitions: &[CustomResourceDefinition]) -> Result<usize, DevError> {
+        let mut count = 0;
+        for definition in definitions {
+            let (spec, names) = (&definition.spec, &definition.spec.names);
+            let Some(version) = spec.versions.iter().find(|version| version.served) else { continue };
+            let kind = GroupVersionKind::gvk(&spec.group, &version.name, &names.kind);
+            let resource = ApiResource::from_gvk_with_plural(&kind, &names.plural);
+            let objects = Api::<DynamicObject>::all_with(self.client(), &resource);
+            match objects.list_metadata(&ListParams::default()).await {
+                Ok(list) => count += list.items.len(),
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(DevError::Request(error)),
+            }
+        }
+        Ok(count)
+    }
+
     /// Installs or changes definitions, and waits until their kinds are served. Definitions that are no longer given remain, with their
     /// objects.
     ///
@@ -107,25 +220,18 @@ impl Session {
         Ok(install_crds(&self.client(), definitions).await?)
     }
 
-    /// Gives the operator exactly the rights in `objects`: applies its service account, roles and bindings, deletes those of the last
+    /// Gives the operator exactly the rendered rights: applies its service account, roles and bindings, deletes those of the last
     /// call that are missing now, and writes a kubeconfig with a token of the service account.
     ///
     /// # Errors
     ///
     /// The server refuses an object, or there is not one service account.
-    pub async fn grant(&mut self, objects: Vec<Value>) -> Result<(), DevError> {
-        let is_account = |object: &&Value| object["kind"] == "ServiceAccount";
-        let mut accounts = objects.iter().filter(is_account).map(|account| {
-            let text = |field: &str| account["metadata"][field].as_str().unwrap_or_default().to_owned();
-            (text("namespace"), text("name"))
-        });
-        let (Some((namespace, name)), None) = (accounts.next(), accounts.next()) else {
-            return Err(DevError::ServiceAccounts);
-        };
+    pub async fn grant(&mut self, rendered: &Rendered) -> Result<(), DevError> {
+        let Some((namespace, name)) = rendered.account() else { return Err(DevError::ServiceAccounts) };
         let client = self.client();
         let mut granted = Vec::new();
-        for object in objects {
-            granted.push(apply(&client, object, MANAGER).await.map_err(DevError::Grant)?);
+        for object in &rendered.rights {
+            granted.push(apply(&client, object.clone(), MANAGER).await.map_err(DevError::Grant)?);
         }
         for gone in self.granted.iter().filter(|before| !granted.contains(before)) {
             gone.delete(&client).await.map_err(DevError::Grant)?;
@@ -138,7 +244,28 @@ impl Session {
         let token = accounts.create_token_request(&name, &PostParams::default(), &request).await;
         let token =
             token.map_err(DevError::Request)?.status.and_then(|status| status.token).unwrap_or_default();
+        self.user = format!("system:serviceaccount:{namespace}:{name}");
         write_secret(&self.operator_kubeconfig(), &self.kubeconfig_of(&name, &namespace, &token))
+    }
+
+    /// Writes `session.json`, by which `cargo operator explain` finds the operator, and returns the address of its page of explanations. The
+    /// address contains a token that may read metrics and explanations. Does nothing if the user has chosen another address.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn publish(&self, flags: &SessionFlags) -> Result<Option<String>, DevError> {
+        let Some(metrics) = flags.metrics() else { return Ok(None) };
+        let library = env!("CARGO_PKG_VERSION");
+        let file = json!({
+            "schema": SCHEMA, "library": library, "address": format!("http://{metrics}"), "token": self.reader_token,
+        });
+        write_secret(&self.session_file(), &format!("{file:#}\n"))?;
+        Ok(Some(format!("http://{metrics}/explain/#token={}", self.reader_token)))
+    }
+
+    fn session_file(&self) -> PathBuf {
+        self.folder.join("session.json")
     }
 
     /// Applies the objects in a YAML or JSON file, or in all such files of a folder, and returns their number.
@@ -161,6 +288,13 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        // There is no such file if the session was never published.
+        let _ = fs::remove_file(self.session_file());
+    }
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
@@ -171,15 +305,63 @@ impl std::fmt::Debug for Session {
 }
 
 /// Options of the server of a session.
-fn options(services: &[(String, String)]) -> Result<Options, DevError> {
-    let mut random = [0; 24];
-    getrandom::fill(&mut random).map_err(|error| DevError::Random(error.to_string()))?;
-    let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+fn server_options(services: &[(String, String)], reader_token: &str) -> Result<Options, DevError> {
     let admin = UserInfo::new("developer", "", ["system:masters"]);
-    let options = Options::default().profile(Profile::Dev).tokens(Tokens::new().with(token, admin));
+    let tokens = Tokens::new().with(random_token()?, admin);
+    let tokens = tokens.with(reader_token, UserInfo::new(READER, "", [] as [&str; 0]));
+    // The seed makes the secret of service account tokens, and UIDs, which are those of no session before.
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| DevError::Random(error.to_string()))?;
+    let options = Options::default().profile(Profile::Dev).tokens(tokens).seed(u64::from_ne_bytes(seed));
     Ok(services
         .iter()
         .fold(options, |options, (namespace, name)| options.service_address(namespace, name, WEBHOOKS)))
+}
+
+/// Starts the server, with the objects of the session before if the options say so.
+#[cfg(feature = "persistence")]
+fn start_server(server: Options, options: &SessionOptions) -> Result<ApiServer, DevError> {
+    let Some(of_session_before) = options.keeps_objects else { return Ok(ApiServer::start(server)) };
+    let path = options.folder.join("objects.redb");
+    let failed = |source| DevError::Write { path: path.clone(), source };
+    fs::create_dir_all(&options.folder).map_err(failed)?;
+    if !of_session_before {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    Ok(ApiServer::open(server, &DataFile::new(path))?)
+}
+
+#[cfg(not(feature = "persistence"))]
+#[expect(clippy::unnecessary_wraps, reason = "the file of the other variant can be unreadable")]
+fn start_server(server: Options, _: &SessionOptions) -> Result<ApiServer, DevError> {
+    Ok(ApiServer::start(server))
+}
+
+/// A token of 24 random bytes.
+fn random_token() -> Result<String, DevError> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(|error| DevError::Random(error.to_string()))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Rights of [`READER`].
+fn reader_rights() -> [Value; 2] {
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    [
+        json!({
+            "apiVersion": version, "kind": "ClusterRole", "metadata": { "name": READER },
+            "rules": [{ "nonResourceURLs": ["/explain", "/explain/*", "/metrics"], "verbs": ["get"] }],
+        }),
+        json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": { "name": READER },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": READER },
+            "subjects": [{ "apiGroup": group, "kind": "User", "name": READER }],
+        }),
+    ]
 }
 
 /// Writes a file that only its owner can read, and the folders above it.

@@ -1,0 +1,152 @@
+//! An existing cluster, on which `dev --on` runs the operator: only if its context was named before, or the user confirms it.
+
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use kube_envtest::dev::Rendered;
+
+use crate::{failure::Failure, kubectl, project::Project, shell::Shell, write};
+
+/// Contexts that kind makes for clusters on this host.
+const LOCAL: &str = "kind-";
+
+/// A cluster, reached with the user's credentials.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    context: String,
+    kubeconfig: PathBuf,
+    shell: Shell,
+}
+
+impl Cluster {
+    /// Checks that the user means this cluster, and that the operator neither runs there already nor needs to be called from there.
+    /// Writes a kubeconfig with the context alone.
+    pub(super) async fn connect(
+        context: &str,
+        project: &Project,
+        rendered: &Rendered,
+        folder: &Path,
+        shell: Shell,
+    ) -> Result<Self, Failure> {
+        if !rendered.services.is_empty() {
+            return Err(Failure::new(format!(
+                "{} has webhooks, and the API server of context {context} cannot call them on this host",
+                project.bin
+            ))
+            .hint("run them on the API server of dev: leave out --on"));
+        }
+        let config = kubectl::answer(
+            context,
+            &["config", "view", "--minify", "--flatten", "--raw", "-o", "json"],
+            None,
+            &shell,
+        )
+        .await?;
+        let server = server_of(&config)
+            .ok_or_else(|| Failure::new(format!("the kubeconfig names no server for context {context}")))?;
+        if !is_allowed(context, &project.settings.dev.contexts) {
+            confirm(context, &server)?;
+        }
+        if let Some((namespace, name)) = rendered.account() {
+            let words = [
+                "get",
+                "deployment",
+                &name,
+                "-n",
+                &namespace,
+                "--ignore-not-found",
+                "-o",
+                "jsonpath={.status.replicas}",
+            ];
+            let replicas = kubectl::answer(context, &words, None, &shell).await?;
+            if !matches!(replicas.trim(), "" | "0") {
+                return Err(Failure::new(format!(
+                    "Deployment {namespace}/{name} runs the operator on context {context} already, with {} replicas",
+                    replicas.trim()
+                ))
+                .hint(format!("kubectl --context {context} scale deployment {name} -n {namespace} --replicas=0 stops it")));
+            }
+        }
+        let kubeconfig = folder.join("cluster.kubeconfig");
+        write::secret(&kubeconfig, &config)?;
+        shell.status("Cluster", format_args!("{server} (context {context}), with your own rights"));
+        Ok(Self { context: context.to_owned(), kubeconfig, shell })
+    }
+
+    /// Kubeconfig of the operator.
+    pub(super) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Installs or changes definitions.
+    pub(super) async fn define(&self, rendered: &Rendered) -> Result<(), Failure> {
+        let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": rendered.definitions })
+            .to_string();
+        self.apply("-", Some(&list)).await.map(drop)
+    }
+
+    /// Applies the objects of a file or folder, and returns their number.
+    pub(super) async fn apply_samples(&self, path: &Path) -> Result<usize, Failure> {
+        Ok(self.apply(&path.display().to_string(), None).await?.lines().count())
+    }
+
+    async fn apply(&self, file: &str, input: Option<&str>) -> Result<String, Failure> {
+        let words = ["apply", "--server-side", "--field-manager=cargo-operator", "-f", file];
+        kubectl::answer(&self.context, &words, input, &self.shell).await
+    }
+}
+
+/// Whether a context is for development: the settings name it, or kind made it.
+fn is_allowed(context: &str, contexts: &[String]) -> bool {
+    context.starts_with(LOCAL) || contexts.iter().any(|allowed| allowed == context)
+}
+
+/// Address of the only cluster in a kubeconfig.
+fn server_of(config: &str) -> Option<String> {
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    config["clusters"][0]["cluster"]["server"].as_str().map(str::to_owned)
+}
+
+/// Asks the user to type the name of the context.
+fn confirm(context: &str, server: &str) -> Result<(), Failure> {
+    let refused = |reason: &str| {
+        Failure::usage(format!("context {context} ({server}) is not known to be for development{reason}"))
+            .hint(format!(
+                "dev.contexts = [{context:?}] below [package.metadata.operator] in Cargo.toml allows it"
+            ))
+    };
+    if !io::stdin().is_terminal() {
+        return Err(refused(""));
+    }
+    // Without a terminal for errors there is nothing to answer.
+    let _ = write!(io::stderr(), "Run the operator on {server}? Type the name of the context: ");
+    let mut typed = String::new();
+    match io::stdin().lock().read_line(&mut typed) {
+        Ok(_) if typed.trim() == context => Ok(()),
+        _ => Err(refused(", and its name was not typed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_of_kind_and_named_ones_are_allowed() {
+        let named = ["staging".to_owned()];
+        for (context, allowed) in
+            [("kind-guestbook", true), ("staging", true), ("production", false), ("my-kind-x", false)]
+        {
+            assert_eq!(is_allowed(context, &named), allowed, "{context}");
+        }
+    }
+
+    #[test]
+    fn the_server_is_named() {
+        let config = r#"{"clusters":[{"name":"a","cluster":{"server":"https://a:6443"}}]}"#;
+        assert_eq!(server_of(config).as_deref(), Some("https://a:6443"));
+        assert_eq!(server_of("{}"), None);
+    }
+}

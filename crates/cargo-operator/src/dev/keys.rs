@@ -1,0 +1,137 @@
+//! Keys that a user presses during a session, if standard input is a terminal.
+
+#[cfg(unix)]
+use std::io::{self, IsTerminal, Read};
+
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+/// A key with a meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Build and start the operator again.
+    Restart,
+    /// Apply the samples again.
+    Samples,
+    /// Explain the latest failure.
+    Explain,
+    /// Open the page of explanations.
+    Open,
+    /// End the session.
+    Quit,
+    /// Any other: list the keys.
+    Help,
+}
+
+impl Key {
+    /// The keys, for users.
+    pub(super) const HELP: &str =
+        "r restart   s samples   e explain the latest failure   o open the page   q quit";
+
+    fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            b'r' => Self::Restart,
+            b's' => Self::Samples,
+            b'e' => Self::Explain,
+            b'o' => Self::Open,
+            b'q' => Self::Quit,
+            b'\r' | b'\n' | b' ' => return None,
+            _ => Self::Help,
+        })
+    }
+}
+
+/// Reads keys. The terminal delivers each at once, without showing it, until this is dropped.
+pub(super) struct Keys {
+    pressed: UnboundedReceiver<u8>,
+    #[cfg(unix)]
+    _mode: mode::KeyMode,
+}
+
+impl Keys {
+    /// Reads keys from standard input; `None` if that is no terminal.
+    #[cfg(unix)]
+    pub(super) fn listen() -> Option<Self> {
+        if !io::stdin().is_terminal() {
+            return None;
+        }
+        let mode = mode::KeyMode::begin()?;
+        let (sender, pressed) = mpsc::unbounded_channel();
+        // A read of a terminal cannot be cancelled, so the thread ends with the process, or with the key after the session.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 64];
+            while let Ok(read @ 1..) = io::stdin().read(&mut bytes) {
+                // Arrows and the like are sequences that begin with an escape.
+                let is_letter = bytes[0] != 0x1b;
+                if is_letter && sender.send(bytes[read - 1]).is_err() {
+                    return;
+                }
+            }
+        });
+        Some(Self { pressed, _mode: mode })
+    }
+
+    /// Consoles of Windows have other calls.
+    #[cfg(not(unix))]
+    pub(super) fn listen() -> Option<Self> {
+        None
+    }
+
+    /// Waits for the next key with a meaning. Never completes once the terminal is closed.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future loses no key.
+    pub(super) async fn next(&mut self) -> Key {
+        loop {
+            match self.pressed.recv().await {
+                Some(byte) => {
+                    if let Some(key) = Key::of(byte) {
+                        return key;
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+mod mode {
+    use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+    /// A terminal that delivers keys at once and does not show them. Ctrl-C stays a signal.
+    pub(super) struct KeyMode {
+        before: Termios,
+    }
+
+    impl KeyMode {
+        pub(super) fn begin() -> Option<Self> {
+            let before = tcgetattr(std::io::stdin()).ok()?;
+            let mut keys = before.clone();
+            keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            tcsetattr(std::io::stdin(), OptionalActions::Now, &keys).ok()?;
+            Some(Self { before })
+        }
+    }
+
+    impl Drop for KeyMode {
+        fn drop(&mut self) {
+            // The terminal is gone if this fails.
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_of_the_help_has_a_meaning() {
+        let letters = Key::HELP.split("   ").filter_map(|part| part.bytes().next());
+        let keys: Vec<_> = letters.map(Key::of).collect();
+        let expected = [Key::Restart, Key::Samples, Key::Explain, Key::Open, Key::Quit].map(Some);
+        assert_eq!(keys, expected);
+        assert_eq!((Key::of(b'x'), Key::of(b'\n')), (Some(Key::Help), None));
+    }
+}

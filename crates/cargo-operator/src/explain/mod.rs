@@ -1,0 +1,279 @@
+//! `cargo operator explain`: why an object is not reconciled, and the state of an operator.
+//!
+//! The operator answers; this command finds it and shows its answers: [`place`] finds it, [`api`] asks, [`shapes`] are the answers, and
+//! [`text`] makes lines of them.
+
+pub(crate) mod api;
+mod place;
+mod shapes;
+mod text;
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio::time::Duration;
+
+pub(crate) use self::place::Place;
+use self::{
+    api::{Api, ApiError},
+    shapes::{Controller, ObjectAnswer, Overview, Request},
+    text::Answer,
+};
+use crate::{browser, failure::Failure, project::PackageSelection, shell::Shell};
+
+/// Schema of the answer in JSON, which is that of the operator's program.
+const SCHEMA: &str = "operator/v1";
+
+/// Arguments of `cargo operator explain`.
+#[derive(Debug, Clone, Args)]
+pub struct Explain {
+    /// The object, such as `guestbook shop/wedding`; without it the findings and controllers of the operator
+    #[arg(value_name = "KIND [NAMESPACE/]NAME", num_args = 0..=2)]
+    object: Vec<String>,
+    /// Namespace of the object, if its name has none
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    namespace: String,
+    /// Form of the answer
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// Open the page of explanations in the browser
+    #[arg(long)]
+    open: bool,
+    #[command(flatten)]
+    place: place::Arguments,
+    #[command(flatten)]
+    package: PackageSelection,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// A kind and a name, as the user wrote them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wanted {
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+/// Prints the explanation.
+///
+/// # Errors
+///
+/// No operator runs or answers, or it knows neither the kind nor the object.
+pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failure> {
+    let wanted = wanted(&arguments.object, &arguments.namespace)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let place = Place::find(&arguments.place, &arguments.package, here, shell).await?;
+        let api = Api::new(&place)?;
+        if arguments.open {
+            return show(&place, &api, wanted.as_ref(), shell).await;
+        }
+        let answer = answer(&api, wanted.as_ref()).await.map_err(|error| place.failure(error))?;
+        shell.result(match arguments.format {
+            Format::Text => answer.to_string().trim_end().to_owned(),
+            Format::Json => json_of(&answer),
+        });
+        Ok(())
+    })
+}
+
+/// The answer in JSON, which begins with its schema.
+fn json_of(answer: &Answer) -> String {
+    let Answer { overview, requests, object, cluster, .. } = answer;
+    let fields = [
+        ("schema", json!(SCHEMA)),
+        ("library", json!(overview.library)),
+        ("overview", json!(overview)),
+        ("requests", json!(requests)),
+        ("object", json!(object)),
+        ("cluster", json!(cluster)),
+    ];
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{}:{value}", json!(name))).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// Prints the latest failure of an operator, and returns whether there is one.
+pub(crate) async fn last_failure(place: &Place) -> Result<Option<String>, Failure> {
+    let api = Api::new(place)?;
+    let text = async {
+        let overview: Overview = api.get(&["overview"], &[]).await?;
+        let mut failed: Option<Request> = None;
+        for controller in overview.controllers.iter().filter(|controller| controller.failing > 0) {
+            let query = [("standing", "failing"), ("limit", "20")];
+            let page: shapes::Page = api.get(&["controllers", &controller.name, "requests"], &query).await?;
+            for item in page.items {
+                let Some(request) = request(&api, &controller.name, item.name()).await? else { continue };
+                if failed.as_ref().is_none_or(|last| request.ended() > last.ended()) {
+                    failed = Some(request);
+                }
+            }
+        }
+        Ok(failed.map(|request| Answer::of(overview, vec![request], None).to_string()))
+    };
+    text.await.map_err(|error| place.failure(error))
+}
+
+fn wanted(words: &[String], namespace: &str) -> Result<Option<Wanted>, Failure> {
+    let (kind, name) = match words {
+        [] => return Ok(None),
+        [one] => one.split_once('/').unwrap_or((one, "")),
+        [kind, name, ..] => (&**kind, &**name),
+    };
+    let (namespace, name) = name.split_once('/').unwrap_or((namespace, name));
+    if [kind, namespace, name].iter().any(|word| word.is_empty()) || name.contains('/') {
+        let given = words.join(" ");
+        return Err(Failure::usage(format!("{given} names no object")).hint(
+            "give kind and name, such as guestbook wedding, guestbook/wedding or guestbook shop/wedding",
+        ));
+    }
+    Ok(Some(Wanted { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }))
+}
+
+/// Asks for everything that the text says.
+async fn answer(api: &Api, wanted: Option<&Wanted>) -> Result<Answer, ApiError> {
+    let overview: Overview = api.get(&["overview"], &[]).await?;
+    let Some(wanted) = wanted else {
+        let mut answer = Answer::of(overview, Vec::new(), None);
+        answer.cluster = match api.get(&["cluster"], &[]).await {
+            Ok(cluster) => Some(cluster),
+            // Older operators have no such path.
+            Err(ApiError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        return Ok(answer);
+    };
+    let mut controllers = Vec::new();
+    for summary in &overview.controllers {
+        controllers.push(api.get::<Controller>(&["controllers", &summary.name], &[]).await?);
+    }
+    let place = format!("{}/{}", wanted.namespace, wanted.name);
+    let mut requests = Vec::new();
+    let of_kind: Vec<_> =
+        controllers.iter().filter(|controller| controller.reconciles(&wanted.kind)).collect();
+    for controller in &of_kind {
+        // Objects of the cluster have no namespace.
+        let found = match request(api, &controller.name, &place).await? {
+            None => request(api, &controller.name, &wanted.name).await?,
+            found => found,
+        };
+        requests.extend(found);
+    }
+    let resources = controllers.iter().flat_map(|controller| &controller.sources);
+    let resource = match of_kind.first() {
+        Some(controller) => controller.sources.first(),
+        None => resources.clone().find(|resource| shapes::is_resource(resource, &wanted.kind)),
+    };
+    let Some(resource) = resource.cloned() else {
+        let known =
+            controllers.iter().map(|controller| controller.kind.as_deref().unwrap_or(&controller.name));
+        let known: Vec<_> = known.collect();
+        return Err(ApiError::NotFound(format!(
+            "operator {} reconciles no {}: its kinds are {}",
+            overview.name,
+            wanted.kind,
+            known.join(", ")
+        )));
+    };
+    let object = object(api, &resource, wanted).await?;
+    if requests.is_empty() {
+        // A child leads to requests for its owners.
+        for led_to in object.iter().flat_map(|object| &object.requests) {
+            requests.extend(request(api, &led_to.controller, led_to.name()).await?);
+        }
+    }
+    let mut answer = Answer::of(overview, requests, object);
+    answer.about(&wanted.kind, &place, &resource);
+    Ok(answer)
+}
+
+/// The explanation of a request; `None` if the controller does not know it.
+async fn request(api: &Api, controller: &str, name: &str) -> Result<Option<Request>, ApiError> {
+    let path: Vec<&str> =
+        ["controllers", controller, "requests"].into_iter().chain(name.split('/')).collect();
+    match api.get(&path, &[]).await {
+        Ok(found) => Ok(Some(found)),
+        Err(ApiError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Metadata of the object; `None` if there is none.
+async fn object(api: &Api, resource: &str, wanted: &Wanted) -> Result<Option<ObjectAnswer>, ApiError> {
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, "core"));
+    for namespace in [&wanted.namespace, "-"] {
+        match api.get(&["objects", group, resource, namespace, &wanted.name], &[]).await {
+            Ok(found) => return Ok(Some(found)),
+            Err(ApiError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Opens the page, at the request if there is one, and keeps a forwarded port open until Ctrl-C.
+async fn show(place: &Place, api: &Api, wanted: Option<&Wanted>, shell: &Shell) -> Result<(), Failure> {
+    let mut view = String::new();
+    if let Some(wanted) = wanted {
+        let answer = answer(api, Some(wanted)).await.map_err(|error| place.failure(error))?;
+        if let Some(request) = answer.requests.first() {
+            let name = api::encoded(&request.request);
+            view = format!("&/controllers/{}/requests/{name}", api::encoded(&request.controller));
+        }
+    } else {
+        // An address that does not answer should not be opened.
+        api.get::<Overview>(&["overview"], &[]).await.map_err(|error| place.failure(error))?;
+    }
+    let page = format!("{}{view}", place.page());
+    browser::open(&page, shell);
+    if place.ends_with_this_process() {
+        shell.note("Forwarding", "the port until Ctrl-C");
+        let stopped = tokio::signal::ctrl_c().await;
+        stopped.map_err(|error| Failure::new(format!("cannot wait for Ctrl-C: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Time within which the operator has to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A file with a bearer token.
+fn token_of(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(Failure::new(format!("{} is empty, and should hold a bearer token", file.display())));
+    }
+    Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_as_for_kubectl() {
+        let found = |words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            wanted(&words, "default")
+                .map(|found| found.map(|it| format!("{} {} {}", it.kind, it.namespace, it.name)))
+        };
+        let name = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(found("guestbook wedding"), name("guestbook default wedding"));
+        assert_eq!(found("guestbook/wedding"), name("guestbook default wedding"));
+        assert_eq!(found("guestbook shop/wedding"), name("guestbook shop wedding"));
+        assert_eq!(found("guestbook/shop/wedding"), name("guestbook shop wedding"));
+        for wrong in ["guestbook", "guestbook/", "/wedding", "a b/", "a b/c/d"] {
+            let refused = found(wrong).expect_err("no object");
+            assert_eq!(refused.message, format!("{wrong} names no object"));
+        }
+        assert_eq!(wanted(&[], "default"), Ok(None));
+    }
+}

@@ -1,0 +1,237 @@
+//! Clusters, which kubectl reaches: it knows the user's credentials, and forwards ports.
+
+use std::{process::Stdio, str::FromStr};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::{Child, Command},
+    time::{Duration, timeout},
+};
+
+use crate::{failure::Failure, shell::Shell};
+
+/// Time within which kubectl has to answer.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Namespace and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Deployment {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// A port of this host that leads to an operator, for as long as this exists.
+#[derive(Debug)]
+pub(crate) struct Forwarded {
+    pub(crate) address: String,
+    _kubectl: Child,
+}
+
+impl Deployment {
+    /// The Deployment that `manifests` renders for an operator by default.
+    pub(crate) fn named(operator: &str) -> Self {
+        Self { namespace: operator.to_owned(), name: operator.to_owned() }
+    }
+}
+
+impl FromStr for Deployment {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split('/').collect::<Vec<_>>()[..] {
+            [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => Err("give namespace and name, such as guestbook/guestbook"),
+        }
+    }
+}
+
+/// A new token of a service account.
+pub(crate) async fn token(context: &str, account: &Deployment, shell: &Shell) -> Result<String, Failure> {
+    let words = ["create", "token", &account.name, "-n", &account.namespace];
+    Ok(answer(context, &words, None, shell).await?.trim().to_owned())
+}
+
+/// Forwards a port to the metrics server of the operator: to the pod that leads, if there is an election.
+pub(crate) async fn forward(
+    context: &str,
+    deployment: &Deployment,
+    shell: &Shell,
+) -> Result<Forwarded, Failure> {
+    let Deployment { namespace, name } = deployment;
+    let found =
+        answer(context, &["get", "deployment", name, "-n", namespace, "-o", "json"], None, shell).await?;
+    let found: Value = serde_json::from_str(&found)
+        .map_err(|error| Failure::new(format!("kubectl printed no Deployment: {error}")))?;
+    let server = metrics_server(&found).ok_or_else(|| {
+        Failure::new(format!("Deployment {namespace}/{name} has no container port named metrics"))
+            .hint("run the operator with --metrics-bind-address=:8443, and apply its manifests again")
+    })?;
+    let pod = match server.elects {
+        false => None,
+        true => {
+            let leases =
+                answer(context, &["get", "leases", "-n", namespace, "-o", "json"], None, shell).await?;
+            leader(&serde_json::from_str(&leases).unwrap_or_default(), name)
+        }
+    };
+    let target = pod.map_or_else(|| format!("deployment/{name}"), |pod| format!("pod/{pod}"));
+    let port = format!(":{}", server.port);
+    let mut command =
+        kubectl(context, &["port-forward", "-n", namespace, "--address=127.0.0.1", &target, &port]);
+    shell.running(crate::project::display(command.as_std()));
+    let mut child = command.kill_on_drop(true).spawn().map_err(absent)?;
+    let mut lines = BufReader::new(child.stdout.take().unwrap_or_else(|| unreachable!("a pipe"))).lines();
+    let first = timeout(WITHIN, async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if let Some(port) = forwarded_port(&line) {
+                return Some(port);
+            }
+        }
+        None
+    });
+    match first.await {
+        Ok(Some(port)) => {
+            let scheme = if server.secure { "https" } else { "http" };
+            Ok(Forwarded { address: format!("{scheme}://127.0.0.1:{port}"), _kubectl: child })
+        }
+        Ok(None) => {
+            let mut reason = String::new();
+            if let Some(mut errors) = child.stderr.take() {
+                // Without a text the failure says what was tried.
+                let _ = errors.read_to_string(&mut reason).await;
+            }
+            Err(Failure::new(format!(
+                "kubectl cannot forward a port to {target} in {namespace}: {}",
+                reason.trim()
+            )))
+        }
+        Err(_) => {
+            Err(Failure::new(format!("kubectl forwarded no port to {target} in {namespace} within 30 s")))
+        }
+    }
+}
+
+/// The metrics server of a Deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MetricsServer {
+    port: u64,
+    secure: bool,
+    elects: bool,
+}
+
+fn metrics_server(deployment: &Value) -> Option<MetricsServer> {
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array()?;
+    containers.iter().find_map(|container| {
+        let ports = container["ports"].as_array()?;
+        let port = ports.iter().find(|port| port["name"] == "metrics")?["containerPort"].as_u64()?;
+        let arguments: Vec<&str> =
+            container["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let elects = arguments.iter().any(|word| matches!(*word, "--leader-elect" | "--leader-elect=true"));
+        Some(MetricsServer { port, secure: !arguments.contains(&"--metrics-secure=false"), elects })
+    })
+}
+
+/// The pod of the Deployment that holds a lease: identities begin with the name of the pod.
+fn leader(leases: &Value, deployment: &str) -> Option<String> {
+    let mut holders =
+        leases["items"].as_array()?.iter().filter_map(|lease| lease["spec"]["holderIdentity"].as_str());
+    let pod =
+        holders.find(|holder| holder.strip_prefix(deployment).is_some_and(|rest| rest.starts_with('-')))?;
+    Some(pod.split('_').next().unwrap_or(pod).to_owned())
+}
+
+/// The port in `Forwarding from 127.0.0.1:41234 -> 8443`.
+fn forwarded_port(line: &str) -> Option<u16> {
+    line.strip_prefix("Forwarding from 127.0.0.1:")?.split(' ').next()?.parse().ok()
+}
+
+/// Runs kubectl with these words and this standard input, and returns its output.
+pub(crate) async fn answer(
+    context: &str,
+    words: &[&str],
+    input: Option<&str>,
+    shell: &Shell,
+) -> Result<String, Failure> {
+    let mut command = kubectl(context, words);
+    if input.is_some() {
+        command.stdin(Stdio::piped());
+    }
+    shell.running(crate::project::display(command.as_std()));
+    let mut child = command.kill_on_drop(true).spawn().map_err(absent)?;
+    let feed = child.stdin.take().zip(input);
+    let output = async {
+        if let Some((mut pipe, input)) = feed {
+            // A program that reads none of it says why.
+            let _ = pipe.write_all(input.as_bytes()).await;
+        }
+        child.wait_with_output().await
+    };
+    let output = timeout(WITHIN, output).await;
+    let output = output
+        .map_err(|_| Failure::new(format!("kubectl {} gave no answer within 30 s", words.join(" "))))?
+        .map_err(absent)?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let reason = errors.trim().trim_start_matches("error: ");
+        return Err(Failure::new(format!("kubectl {}: {reason}", words.join(" "))));
+    }
+    String::from_utf8(output.stdout).map_err(|_| Failure::new("kubectl did not print text"))
+}
+
+fn kubectl(context: &str, words: &[&str]) -> Command {
+    let mut command = Command::new("kubectl");
+    command.args(["--context", context]).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn absent(error: std::io::Error) -> Failure {
+    Failure::new(format!("cannot run kubectl: {error}"))
+        .hint("install kubectl, or forward a port to the operator and name it with --address")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_metrics_server_is_read_from_the_deployment() {
+        let deployment = |arguments: Value| {
+            let container = json!({ "args": arguments, "ports": [{ "name": "webhooks", "containerPort": 9443 }, { "name": "metrics", "containerPort": 8443 }] });
+            json!({ "spec": { "template": { "spec": { "containers": [{}, container] } } } })
+        };
+        let server = |secure, elects| Some(MetricsServer { port: 8443, secure, elects });
+        assert_eq!(metrics_server(&deployment(json!(["run", "--leader-elect"]))), server(true, true));
+        assert_eq!(metrics_server(&deployment(json!(["--metrics-secure=false"]))), server(false, false));
+        assert_eq!(metrics_server(&json!({})), None);
+    }
+
+    #[test]
+    fn the_leader_is_the_pod_of_the_deployment_in_a_lease() {
+        let leases =
+            |holder: &str| json!({ "items": [{ "spec": {} }, { "spec": { "holderIdentity": holder } }] });
+        let pod = "guestbook-7d9c-x2";
+        assert_eq!(leader(&leases("guestbook-7d9c-x2_4f1a"), "guestbook").as_deref(), Some(pod));
+        assert_eq!(leader(&leases("other-7d9c-x2_4f1a"), "guestbook"), None);
+        assert_eq!(leader(&leases("guestbooks-x_4f1a"), "guestbook"), None);
+    }
+
+    #[test]
+    fn ports_are_read_from_kubectl() {
+        assert_eq!(forwarded_port("Forwarding from 127.0.0.1:41234 -> 8443"), Some(41234));
+        assert_eq!(forwarded_port("Forwarding from [::1]:41234 -> 8443"), None);
+    }
+
+    #[test]
+    fn deployments_have_two_names() {
+        assert_eq!("a/b".parse(), Ok(Deployment { namespace: "a".to_owned(), name: "b".to_owned() }));
+        for wrong in ["a", "a/", "/b", "a/b/c"] {
+            assert!(wrong.parse::<Deployment>().is_err(), "{wrong}");
+        }
+    }
+}

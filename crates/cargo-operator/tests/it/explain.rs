@@ -1,0 +1,160 @@
+//! `cargo operator explain` without a session: its errors, and operators in clusters. With a session it is part of the test of `dev`.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Command, Output},
+    thread,
+};
+
+use crate::support::{answer, errors, script};
+
+fn explain(words: &str, folder: &Path, path: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-operator"));
+    command.arg("operator").arg("explain").args(words.split_whitespace()).current_dir(folder);
+    command.env("PATH", path).env_remove("OPERATOR_TOKEN").output().expect("the program runs")
+}
+
+/// A package without code.
+fn package() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = "[package]\nname = \"album\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("a file");
+    fs::create_dir(folder.path().join("src")).expect("a folder");
+    fs::write(folder.path().join("src/main.rs"), "").expect("a file");
+    folder
+}
+
+fn usual_path() -> String {
+    std::env::var("PATH").expect("a path")
+}
+
+/// Answers requests to an operator, if they have the token `good`.
+fn serve(listener: &TcpListener) {
+    let overview = r#"{"name":"album","library":"0.1.0","state":"Ready","leader":{"lease":"album.example.com","leads":true},
+        "findings":[],"controllers":[{"name":"album","kind":"Album.example.com","queued":0,"waiting":1}]}"#;
+    let controller = r#"{"name":"album","kind":"Album.example.com","sources":["albums.example.com"]}"#;
+    let request =
+        r#"{"controller":"album","request":"Album shop/a","standing":"idle","attempt":0,"runs":[]}"#;
+    let handle = move |stream: TcpStream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+        loop {
+            let mut lines = Vec::new();
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                    return;
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+                lines.push(line.trim().to_lowercase());
+            }
+            let path = lines[0].split(' ').nth(1).unwrap_or_default();
+            let (code, body) = match path {
+                _ if !lines.contains(&"authorization: bearer good".to_owned()) => (401, "no"),
+                "/explain/v1/overview" => (200, overview),
+                "/explain/v1/controllers/album" => (200, controller),
+                "/explain/v1/controllers/album/requests/shop/a" => (200, request),
+                _ => (404, "nothing"),
+            };
+            let length = body.len();
+            if write!(&stream, "HTTP/1.1 {code} x\r\ncontent-length: {length}\r\n\r\n{body}").is_err() {
+                return;
+            }
+        }
+    };
+    while let Ok((stream, _)) = listener.accept() {
+        thread::spawn(move || handle(stream));
+    }
+}
+
+#[test]
+fn problems_are_named_with_the_next_step() {
+    let folder = package();
+    let path = usual_path();
+    let gone = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    for (words, code, reason, hint) in [
+        ("", 1, "no operator of this project runs here", "run cargo operator dev in another terminal"),
+        ("album", 2, "album names no object", "give kind and name"),
+        ("--address nonsense", 2, "nonsense is no address of an operator", "give scheme, host and port"),
+        (&format!("--address http://{gone}"), 1, "does not answer: ", "check that http://"),
+        (
+            "--context production",
+            2,
+            "the operator admits clients with a bearer token",
+            "--account NAMESPACE/NAME",
+        ),
+        ("--token-file missing --address http://[::1]:1", 1, "cannot read missing: ", ""),
+    ] {
+        let refused = explain(words, folder.path(), &path);
+        let text = errors(&refused);
+        assert_eq!(refused.status.code(), Some(code), "{words}: {text}");
+        assert!(text.contains(reason) && text.contains(hint), "{words}: {text}");
+        assert!(text.lines().count() <= 2, "{words}: {text}");
+    }
+    let nowhere = tempfile::tempdir().expect("a folder");
+    assert!(errors(&explain("", nowhere.path(), &path)).contains("could not find `Cargo.toml`"));
+    let without =
+        explain("--context c --account a/b", folder.path(), nowhere.path().to_str().expect("a path"));
+    // Cargo is found by its own path.
+    assert!(errors(&without).contains("cannot run "), "{}", errors(&without));
+}
+
+#[test]
+fn an_operator_is_asked_by_its_address_and_token() {
+    let folder = package();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || serve(&listener));
+    fs::write(folder.path().join("token"), "good\n").expect("a file");
+    let words = format!("album shop/a --address http://{address}");
+    let found = explain(&format!("{words} --token-file token"), folder.path(), &usual_path());
+    let text = answer(&found);
+    assert!(
+        text.starts_with("Album shop/a waits for an event (controller album)\n"),
+        "{text}{}",
+        errors(&found)
+    );
+    let refused = explain(&words, folder.path(), &usual_path());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        errors(&refused).contains("refused: no") && errors(&refused).contains("OPERATOR_TOKEN"),
+        "{}",
+        errors(&refused)
+    );
+}
+
+#[test]
+fn kubectl_leads_to_the_pod_that_holds_the_lease() {
+    let folder = package();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || serve(&listener));
+    let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"args":["--leader-elect","--metrics-secure=false"],
+        "ports":[{"name":"metrics","containerPort":8080}]}]}}}}"#;
+    let leases = r#"{"items":[{"spec":{"holderIdentity":"album-5c-x2_4f"}}]}"#;
+    let kubectl = format!(
+        "case \"$*\" in\n\
+         '--context c get deployment album -n album -o json') echo '{deployment}' ;;\n\
+         '--context c get leases -n album -o json') echo '{leases}' ;;\n\
+         '--context c create token reader -n shop') echo good ;;\n\
+         '--context c port-forward -n album --address=127.0.0.1 pod/album-5c-x2 :8080')\n\
+           echo 'Forwarding from 127.0.0.1:{port} -> 8080'; exec tail -f /dev/null ;;\n\
+         *) echo \"error: unexpected $*\" >&2; exit 1 ;;\nesac"
+    );
+    script(folder.path(), "kubectl", &kubectl);
+    let path = format!("{}:{}", folder.path().display(), usual_path());
+    let found = explain("album/shop/a --context c --account shop/reader", folder.path(), &path);
+    let text = answer(&found);
+    assert!(
+        text.starts_with("Album shop/a waits for an event (controller album)\n"),
+        "{text}{}",
+        errors(&found)
+    );
+    let refused = explain("--context d --account shop/reader", folder.path(), &path);
+    let text = errors(&refused);
+    assert!(text.contains("error: kubectl create token reader -n shop: unexpected"), "{text}");
+}
