@@ -12,7 +12,7 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use crate::{
     api, ask, dev, explain,
     failure::Failure,
-    new,
+    image, new,
     shell::{Shell, Verbosity},
     webhook,
 };
@@ -60,6 +60,8 @@ enum Command {
     Crds(ask::Ask),
     /// Build the operator and print the rights that it needs, each with the line that needs it
     Rbac(ask::Ask),
+    /// Build the operator and write its container image, without a container engine
+    Image(image::MakeImage),
     /// Print the completions of a shell
     Completions {
         /// Shell
@@ -107,6 +109,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         | Command::Api(_)
         | Command::Webhook(_)
         | Command::Explain(_)
+        | Command::Image(_)
         | Command::Completions { .. }
             if !flags.is_empty() =>
         {
@@ -123,6 +126,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::Manifests(arguments) => ask::run("manifests", arguments, flags, &here, shell),
         Command::Crds(arguments) => ask::run("crds", arguments, flags, &here, shell),
         Command::Rbac(arguments) => ask::run("rbac", arguments, flags, &here, shell),
+        Command::Image(arguments) => image::run(arguments, &here, shell),
         Command::Completions { shell } => {
             let mut output = Vec::new();
             clap_complete::generate(*shell, &mut Cargo::command(), "cargo-operator", &mut output);

@@ -18,6 +18,7 @@ pub mod dev;
 pub mod edit;
 pub mod explain;
 pub mod failure;
+pub mod image;
 mod kubectl;
 pub mod library;
 pub mod names;

@@ -1,0 +1,221 @@
+//! Image layouts: <https://github.com/opencontainers/image-spec/blob/main/image-layout.md>.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use flate2::{Compression, GzBuilder};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::tar::{Entry, archive};
+
+/// User and group of the program: not root, and the ones that distroless images call `nonroot`.
+const USER: &str = "65532:65532";
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+/// The image of one platform.
+#[derive(Debug, Clone)]
+pub(super) struct Image {
+    pub(super) program: Vec<u8>,
+    pub(super) architecture: &'static str,
+    /// Name of the program's file.
+    pub(super) name: String,
+}
+
+/// An image of one or several platforms, as files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    files: BTreeMap<String, Vec<u8>>,
+    /// Digest of the image, by which a registry knows it.
+    pub(super) digest: String,
+}
+
+impl Layout {
+    /// Makes the layout of images with this name. Times are `created`, in seconds since 1970.
+    pub(super) fn of(images: &[Image], name: &str, created: u32) -> io::Result<Self> {
+        let mut layout = Self { files: BTreeMap::new(), digest: String::new() };
+        layout
+            .files
+            .insert("oci-layout".to_owned(), json!({ "imageLayoutVersion": "1.0.0" }).to_string().into());
+        let mut manifests = Vec::new();
+        for image in images {
+            manifests.push(layout.add_image(image, created)?);
+        }
+        let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests });
+        let mut image = match &mut manifests[..] {
+            [only] => only.take(),
+            _ => layout.add_json(INDEX, &index),
+        };
+        layout.digest = image["digest"].as_str().unwrap_or_default().to_owned();
+        let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
+        let tag = if tag.contains('/') { "latest" } else { tag };
+        image["annotations"] =
+            json!({ "org.opencontainers.image.ref.name": tag, "io.containerd.image.name": name });
+        let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [image] });
+        layout.files.insert("index.json".to_owned(), index.to_string().into());
+        Ok(layout)
+    }
+
+    /// Paths and contents.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|(path, bytes)| (&**path, &**bytes))
+    }
+
+    /// Number of bytes of all files.
+    pub(super) fn len(&self) -> usize {
+        self.files.values().map(Vec::len).sum()
+    }
+
+    /// All files as one archive.
+    pub(super) fn archive(&self, created: u32) -> Vec<u8> {
+        let folders = ["blobs/", "blobs/sha256/"].map(Entry::Folder);
+        let files = self.files().map(|(path, bytes)| Entry::File(path, bytes));
+        archive(folders.into_iter().chain(files), created)
+    }
+
+    /// Adds the image of a platform, and returns the descriptor of its manifest.
+    fn add_image(&mut self, image: &Image, created: u32) -> io::Result<Value> {
+        let layer = archive([Entry::Program(&image.name, &image.program)], created);
+        let uncompressed = digest(&layer);
+        let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
+        gzip.write_all(&layer)?;
+        let layer = self.add(LAYER, gzip.finish()?);
+        let config = json!({
+            "created": time(created),
+            "architecture": image.architecture,
+            "os": "linux",
+            "config": { "User": USER, "Entrypoint": [format!("/{}", image.name)], "WorkingDir": "/" },
+            "rootfs": { "type": "layers", "diff_ids": [uncompressed] },
+            "history": [{ "created": time(created), "created_by": "cargo operator image" }],
+        });
+        let config = self.add_json(CONFIG, &config);
+        let manifest =
+            json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer] });
+        let mut descriptor = self.add_json(MANIFEST, &manifest);
+        descriptor["platform"] = json!({ "architecture": image.architecture, "os": "linux" });
+        Ok(descriptor)
+    }
+
+    fn add_json(&mut self, media_type: &str, value: &Value) -> Value {
+        self.add(media_type, value.to_string().into())
+    }
+
+    /// Adds a blob, and returns its descriptor.
+    fn add(&mut self, media_type: &str, bytes: Vec<u8>) -> Value {
+        let digest = digest(&bytes);
+        let descriptor = json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() });
+        self.files.insert(format!("blobs/{}", digest.replace(':', "/")), bytes);
+        descriptor
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// RFC 3339.
+fn time(seconds: u32) -> String {
+    let time = k8s_openapi::jiff::Timestamp::from_second(seconds.into());
+    time.unwrap_or(k8s_openapi::jiff::Timestamp::UNIX_EPOCH).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+
+    use super::{super::elf::tests::program, *};
+
+    fn image(machine: u16, architecture: &'static str) -> Image {
+        Image { program: program(machine, 1), architecture, name: "guestbook".to_owned() }
+    }
+
+    fn layout(images: &[Image]) -> Layout {
+        Layout::of(images, "registry.example.com:5000/guestbook:1.0", 1_700_000_000).expect("a layout")
+    }
+
+    /// Follows a descriptor, and checks its digest and size.
+    fn blob<'l>(layout: &'l Layout, descriptor: &Value) -> &'l [u8] {
+        let wanted = descriptor["digest"].as_str().expect("a digest");
+        let path = format!("blobs/{}", wanted.replace(':', "/"));
+        let (_, bytes) = layout.files().find(|(found, _)| *found == path).expect("a blob");
+        assert_eq!(
+            (digest(bytes).as_str(), bytes.len() as u64),
+            (wanted, descriptor["size"].as_u64().expect("a size"))
+        );
+        bytes
+    }
+
+    fn json_of(layout: &Layout, descriptor: &Value) -> Value {
+        serde_json::from_slice(blob(layout, descriptor)).expect("JSON")
+    }
+
+    fn index(layout: &Layout) -> Value {
+        let (_, bytes) = layout.files().find(|(path, _)| *path == "index.json").expect("an index");
+        serde_json::from_slice(bytes).expect("JSON")
+    }
+
+    #[test]
+    fn the_layer_holds_the_program_alone_and_digests_lead_to_it() {
+        let layout = layout(&[image(62, "amd64")]);
+        let descriptor = &index(&layout)["manifests"][0];
+        assert_eq!(descriptor["mediaType"], MANIFEST);
+        assert_eq!(descriptor["annotations"]["org.opencontainers.image.ref.name"], "1.0");
+        assert_eq!(descriptor["digest"], layout.digest);
+        let manifest = json_of(&layout, descriptor);
+        let config = json_of(&layout, &manifest["config"]);
+        assert_eq!(
+            (
+                &config["architecture"],
+                &config["config"]["User"],
+                &config["config"]["Entrypoint"],
+                &config["created"]
+            ),
+            (&json!("amd64"), &json!("65532:65532"), &json!(["/guestbook"]), &json!("2023-11-14T22:13:20Z"))
+        );
+        let mut layer = Vec::new();
+        GzDecoder::new(blob(&layout, &manifest["layers"][0])).read_to_end(&mut layer).expect("gzip");
+        assert_eq!(config["rootfs"]["diff_ids"], json!([digest(&layer)]));
+        assert_eq!(layer[512..512 + program(62, 1).len()], program(62, 1));
+        assert_eq!(layout.files().count(), 5);
+    }
+
+    #[test]
+    fn several_platforms_have_an_index_of_their_own() {
+        let layout = layout(&[image(62, "amd64"), image(183, "arm64")]);
+        let outer = &index(&layout)["manifests"][0];
+        assert_eq!(
+            (outer["mediaType"].as_str(), outer["digest"].as_str()),
+            (Some(INDEX), Some(&*layout.digest))
+        );
+        let inner = json_of(&layout, outer);
+        let platforms: Vec<_> = inner["manifests"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|manifest| {
+                let config = json_of(&layout, &json_of(&layout, manifest)["config"]);
+                assert_eq!(config["architecture"], manifest["platform"]["architecture"]);
+                manifest["platform"]["architecture"].clone()
+            })
+            .collect();
+        assert_eq!(platforms, ["amd64", "arm64"]);
+    }
+
+    #[test]
+    fn equal_programs_give_equal_bytes() {
+        let one = layout(&[image(62, "amd64")]);
+        assert_eq!(layout(&[image(62, "amd64")]).archive(0), one.archive(0));
+        let mut other = image(62, "amd64");
+        other.program.push(0);
+        assert_ne!(layout(&[other]).digest, one.digest);
+    }
+}
