@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     image, new,
     shell::{Shell, Verbosity},
-    webhook,
+    upgrade, webhook,
 };
 
 /// `cargo operator …`: cargo runs `cargo-operator operator …`.
@@ -62,6 +62,8 @@ enum Command {
     Rbac(ask::Ask),
     /// Build the operator and write its container image, without a container engine
     Image(image::MakeImage),
+    /// Change controller-runtime, kube and k8s-openapi to the versions of this program
+    Upgrade(upgrade::Upgrade),
     /// Print the completions of a shell
     Completions {
         /// Shell
@@ -110,6 +112,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         | Command::Webhook(_)
         | Command::Explain(_)
         | Command::Image(_)
+        | Command::Upgrade(_)
         | Command::Completions { .. }
             if !flags.is_empty() =>
         {
@@ -127,6 +130,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::Crds(arguments) => ask::run("crds", arguments, flags, &here, shell),
         Command::Rbac(arguments) => ask::run("rbac", arguments, flags, &here, shell),
         Command::Image(arguments) => image::run(arguments, &here, shell),
+        Command::Upgrade(arguments) => upgrade::run(arguments, &here, shell),
         Command::Completions { shell } => {
             let mut output = Vec::new();
             clap_complete::generate(*shell, &mut Cargo::command(), "cargo-operator", &mut output);

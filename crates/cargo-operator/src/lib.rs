@@ -27,5 +27,6 @@ pub mod project;
 pub mod settings;
 pub mod shell;
 pub mod template;
+pub mod upgrade;
 pub mod webhook;
 pub mod write;

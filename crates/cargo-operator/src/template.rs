@@ -213,7 +213,8 @@ fn scoped(path: &str, text: &str, scope: KindScope) -> String {
     text
 }
 
-fn manifest() -> DocumentMut {
+/// The manifest of a new project.
+pub(crate) fn manifest() -> DocumentMut {
     MANIFEST.parse().expect("the template's manifest is TOML")
 }
 

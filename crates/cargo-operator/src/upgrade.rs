@@ -1,0 +1,306 @@
+//! `cargo operator upgrade`: the libraries of an operator in the versions of this program.
+//!
+//! `controller-runtime`, `kube` and `k8s-openapi` fit each other in certain versions only. Those of a new project are known to fit, so an
+//! older project gets them. Nothing else in a project comes from a template that could be newer.
+
+use std::{
+    cmp::Ordering,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use clap::Args;
+use toml_edit::{DocumentMut, Item, TableLike, Value};
+
+use crate::{
+    failure::Failure,
+    project::{PackageSelection, cargo, display},
+    shell::Shell,
+    template, write,
+};
+
+/// Packages whose versions belong together.
+const TOGETHER: [&str; 5] = ["controller-runtime", "kube-envtest", "kube", "k8s-openapi", "schemars"];
+
+/// Tables of a manifest with dependencies.
+const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+
+/// Arguments of `cargo operator upgrade`.
+#[derive(Debug, Clone, Args)]
+pub struct Upgrade {
+    /// Print what would change, and change nothing; exit code 3 if there is something
+    #[arg(long)]
+    check: bool,
+    /// Change and lock versions without network
+    #[arg(long)]
+    offline: bool,
+    #[command(flatten)]
+    package: PackageSelection,
+}
+
+/// A dependency with another version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Change {
+    name: String,
+    from: String,
+    to: String,
+}
+
+/// Changes the versions and checks that the project compiles.
+///
+/// # Errors
+///
+/// A manifest cannot be read or written, or cargo finds no such versions; then the files are as before. Or the project does not compile
+/// with the new versions.
+pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failure> {
+    let manifests = arguments.package.manifests(here)?;
+    let mut edits: Vec<(PathBuf, String, String)> = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
+    for path in manifests {
+        let text = fs::read_to_string(&path)
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+        let (after, found) = upgraded(&text, &template::manifest())
+            .map_err(|error| Failure::new(format!("{} is not TOML: {error}", path.display())))?;
+        if !found.is_empty() {
+            edits.push((path, text, after));
+        }
+        for change in found {
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+    }
+    if changes.is_empty() {
+        shell.status(
+            "Fresh",
+            format_args!("the libraries have the versions of cargo-operator {}", env!("CARGO_PKG_VERSION")),
+        );
+        return Ok(());
+    }
+    let listed: Vec<_> =
+        changes.iter().map(|Change { name, from, to }| format!("{name} {from} → {to}")).collect();
+    let listed = listed.join(", ");
+    if arguments.check {
+        return Err(Failure::difference(format!(
+            "older than cargo-operator {}: {listed}",
+            env!("CARGO_PKG_VERSION")
+        ))
+        .hint("cargo operator upgrade changes the versions"));
+    }
+    change(&edits, arguments, here, shell)?;
+    shell.status("Upgraded", listed);
+    let mut check = Command::new(cargo());
+    check.args(["check", "--all-targets"]).current_dir(here);
+    if arguments.offline {
+        check.arg("--offline");
+    }
+    shell.running(display(&check));
+    match check.stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => {
+            shell.note("Next", "cargo test, then cargo operator manifests --check");
+            Ok(())
+        }
+        Ok(_) => Err(Failure::new("the project does not compile with the new versions").hint(
+            "the changelog of controller-runtime names what was renamed; git restores the old versions",
+        )),
+        Err(error) => Err(Failure::new(format!("cannot run cargo: {error}"))),
+    }
+}
+
+/// Writes the manifests and locks the versions. If that fails, the files are as before.
+fn change(
+    edits: &[(PathBuf, String, String)],
+    arguments: &Upgrade,
+    here: &Path,
+    shell: &Shell,
+) -> Result<(), Failure> {
+    let undo = || {
+        for (path, before, _) in edits {
+            // The first failure is the one to report.
+            let _ = fs::write(path, before);
+        }
+    };
+    for (path, _, after) in edits {
+        if let Err(failure) = write::one(path, after) {
+            undo();
+            return Err(failure);
+        }
+    }
+    // Updates what the new requirements need, and writes nothing if it fails.
+    let mut lock = Command::new(cargo());
+    lock.args(["update", "--workspace"]).current_dir(here).stdin(Stdio::null());
+    if arguments.offline {
+        lock.arg("--offline");
+    }
+    shell.running(display(&lock));
+    match lock.status() {
+        Ok(status) if status.success() => Ok(()),
+        other => {
+            undo();
+            let reason = other.map_or_else(
+                |error| format!("cannot run cargo: {error}"),
+                |_| "cargo cannot resolve the new versions".to_owned(),
+            );
+            Err(Failure::new(format!("{reason}, so nothing was changed")))
+        }
+    }
+}
+
+/// The manifest with the versions of the template where those are newer, and the changes.
+fn upgraded(text: &str, template: &DocumentMut) -> Result<(String, Vec<Change>), toml_edit::TomlError> {
+    let mut manifest: DocumentMut = text.parse()?;
+    let mut changes = Vec::new();
+    for table in TABLES {
+        change_table(manifest.get_mut(table), template, &mut changes);
+    }
+    let workspace = manifest.get_mut("workspace").and_then(Item::as_table_like_mut);
+    change_table(workspace.and_then(|workspace| workspace.get_mut("dependencies")), template, &mut changes);
+    Ok((manifest.to_string(), changes))
+}
+
+fn change_table(table: Option<&mut Item>, template: &DocumentMut, changes: &mut Vec<Change>) {
+    let Some(table) = table.and_then(Item::as_table_like_mut) else { return };
+    for name in TOGETHER {
+        let Some(to) = TABLES.iter().find_map(|table| version(template.get(table)?.get(name)?)) else {
+            continue;
+        };
+        let Some(dependency) = table.get_mut(name) else { continue };
+        let Some(from) = version(dependency).filter(|from| is_older(from, &to)) else { continue };
+        set_version(dependency, &to);
+        if let Some(feature) = kubernetes(template, name) {
+            set_kubernetes(dependency, &feature);
+        }
+        changes.push(Change { name: name.to_owned(), from, to });
+    }
+}
+
+/// Version requirement of a dependency. A checkout or a workspace's dependency has none.
+fn version(dependency: &Item) -> Option<String> {
+    let is_elsewhere =
+        |table: &dyn TableLike| ["path", "git", "workspace"].iter().any(|key| table.contains_key(key));
+    match dependency.as_table_like() {
+        Some(table) if is_elsewhere(table) => None,
+        Some(table) => Some(table.get("version")?.as_str()?.to_owned()),
+        None => Some(dependency.as_str()?.to_owned()),
+    }
+}
+
+/// Sets a requirement, and keeps comments.
+fn set_version(dependency: &mut Item, to: &str) {
+    let value = match dependency.as_table_like_mut() {
+        Some(table) => table.get_mut("version").and_then(Item::as_value_mut),
+        None => dependency.as_value_mut(),
+    };
+    if let Some(value) = value {
+        let decor = value.decor().clone();
+        *value = Value::from(to);
+        *value.decor_mut() = decor;
+    }
+}
+
+/// The feature of `k8s-openapi` that selects the version of Kubernetes: `v1_36`.
+fn kubernetes(template: &DocumentMut, name: &str) -> Option<String> {
+    let features = template.get("dependencies")?.get(name)?.get("features")?.as_array()?;
+    features.iter().filter_map(Value::as_str).find(|feature| feature.starts_with("v1_")).map(str::to_owned)
+}
+
+fn set_kubernetes(dependency: &mut Item, feature: &str) {
+    let features = dependency.as_table_like_mut().and_then(|table| table.get_mut("features"));
+    for value in features.and_then(Item::as_array_mut).into_iter().flat_map(|features| features.iter_mut()) {
+        if value.as_str().is_some_and(|old| old.starts_with("v1_")) {
+            let decor = value.decor().clone();
+            *value = Value::from(feature);
+            *value.decor_mut() = decor;
+        }
+    }
+}
+
+/// Whether a requirement such as `0.28` is for an older version than another, as far as both say.
+fn is_older(from: &str, to: &str) -> bool {
+    let numbers = |text: &str| -> Vec<u64> {
+        let text = text.trim_start_matches(['^', '~', '=', ' ']);
+        text.split('.').map_while(|part| part.parse().ok()).collect()
+    };
+    let (from, to) = (numbers(from), numbers(to));
+    let common = from.len().min(to.len());
+    from[..common].cmp(&to[..common]) == Ordering::Less
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template() -> DocumentMut {
+        "[dependencies]\n\
+         controller-runtime = { version = \"0.4.0\", features = [\"clap\"] }\n\
+         k8s-openapi = { version = \"0.30\", features = [\"schemars\", \"v1_37\"] }\n\
+         kube = \"6\"\n\
+         [dev-dependencies]\n\
+         kube-envtest = \"0.4.0\"\n"
+            .parse()
+            .expect("TOML")
+    }
+
+    #[test]
+    fn versions_move_together_and_the_rest_stays() {
+        let before = "[package]\nname = \"a\" # mine\n\n[dependencies]\nanyhow = \"1\"\n\
+             controller-runtime = { features = [\"clap\", \"http2\"], version = \"0.3.1\" } # ours\n\
+             k8s-openapi = { version = \"0.29\", features = [\"v1_36\"] }\nkube = \"5\" # five\n\n\
+             [dev-dependencies.kube-envtest]\nversion = \"0.3.1\"\n\n[workspace.dependencies]\nkube = \"=5.0.1\"\n";
+        let (after, changes) = upgraded(before, &template()).expect("TOML");
+        let expected = before
+            .replace("version = \"0.3.1\"", "version = \"0.4.0\"")
+            .replace("0.29", "0.30")
+            .replace("v1_36", "v1_37")
+            .replace("kube = \"5\"", "kube = \"6\"")
+            .replace("=5.0.1", "6");
+        assert_eq!(after, expected);
+        let listed: Vec<_> = changes.iter().map(|it| format!("{} {} {}", it.name, it.from, it.to)).collect();
+        assert_eq!(
+            listed,
+            [
+                "controller-runtime 0.3.1 0.4.0",
+                "kube 5 6",
+                "k8s-openapi 0.29 0.30",
+                "kube-envtest 0.3.1 0.4.0",
+                "kube =5.0.1 6"
+            ]
+        );
+        assert_eq!(
+            upgraded(&after, &template()).expect("TOML"),
+            (after.clone(), Vec::new()),
+            "a second time"
+        );
+    }
+
+    #[test]
+    fn checkouts_inherited_and_newer_versions_stay() {
+        let manifest = "[dependencies]\ncontroller-runtime = { path = \"../c\" }\nkube = { workspace = true }\nk8s-openapi = \"0.31\"\n\
+             [dev-dependencies]\nkube-envtest = { git = \"https://example.com\", version = \"0.1\" }\n";
+        assert_eq!(upgraded(manifest, &template()).expect("TOML"), (manifest.to_owned(), Vec::new()));
+    }
+
+    #[test]
+    fn requirements_are_compared_as_far_as_both_say() {
+        for (from, to, older) in [
+            ("5", "6", true),
+            ("5.2", "5", false),
+            ("0.28", "0.29", true),
+            ("^0.9.9", "0.10", true),
+            ("*", "1", false),
+        ] {
+            assert_eq!(is_older(from, to), older, "{from} {to}");
+        }
+    }
+
+    /// A new project is up to date.
+    #[test]
+    fn the_template_has_a_version_of_each_package() {
+        let template = template::manifest();
+        for name in TOGETHER {
+            let known = TABLES.iter().find_map(|table| version(template.get(table)?.get(name)?));
+            assert!(known.is_some(), "{name}");
+        }
+    }
+}
