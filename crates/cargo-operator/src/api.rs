@@ -77,6 +77,7 @@ pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
         }
     }
     shell.note("Next", format_args!("cargo test   # also of the new {}", kind.kinds()));
+    write::remind_of_manifests(&project.folder, shell);
     Ok(())
 }
 

@@ -83,5 +83,6 @@ pub fn run(arguments: &Webhook, here: &Path, shell: &Shell) -> Result<(), Failur
         format_args!("{} (mod webhooks), {}:{line} ({calls})", shown(&module), shown(&controller_path)),
     );
     shell.note("Next", "cargo test   # the server of the tests calls the webhooks");
+    write::remind_of_manifests(&project.folder, shell);
     Ok(())
 }

@@ -76,9 +76,14 @@ fn webhooks_are_a_file_and_a_call_in_the_controller() {
     ] {
         let folder = album();
         let project = folder.path().join("album");
+        fs::create_dir(project.join("deploy")).expect("a folder");
         let added = cargo_operator(&format!("webhook Album {flags}"), &project);
         let text = errors(&added);
         assert!(added.status.success(), "{text}");
+        assert!(
+            text.contains("cargo operator manifests --out deploy   # renders the manifests again"),
+            "{text}"
+        );
         assert!(text.contains("Added src/album/webhooks.rs"), "{text}");
         let controller = read(&project, "src/album/controller.rs");
         assert!(controller.contains(&format!(".for_kind::<Album>()\n{calls}")), "{controller}");
