@@ -1,21 +1,13 @@
-//! `cargo run -p metadata-watcher`: deletes expired secrets, on the cluster of your kubeconfig.
+//! `cargo run -p metadata-watcher`: deletes expired secrets, on the cluster of your kubeconfig. `cargo run -p metadata-watcher -- rbac` prints
+//! the rights that this needs.
 
-use clap::Parser;
-use controller_runtime::manager::Flags;
+use std::process::ExitCode;
 
-/// Deletes each secret at the time in its annotation example.com/expires, without reading secret data.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(flatten)]
-    manager: Flags,
-}
+use controller_runtime::operator::Operator;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let Args { manager: flags } = Args::parse();
-    flags.init_logging()?;
-    let manager = flags.manager("metadata-watcher", "metadata-watcher.example.com").await?;
-    metadata_watcher::add_to(&manager)?;
-    Ok(manager.run_until_signal().await?)
+async fn main() -> ExitCode {
+    let operator =
+        Operator::new("metadata-watcher", "metadata-watcher.example.com").version(env!("CARGO_PKG_VERSION"));
+    operator.setup(metadata_watcher::add_to).main().await
 }

@@ -1,10 +1,10 @@
 //! `cargo run -p pod-labeller`: labels annotated pods with their name, on the cluster of your kubeconfig.
 
-use clap::Parser;
+use std::process::ExitCode;
+
 use controller_runtime::{
     Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
-    client::ResultExt,
-    manager::{AddError, Flags},
+    client::ResultExt, manager::AddError, operator::Operator,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -46,21 +46,11 @@ fn add_to(manager: &Manager) -> Result<(), AddError> {
     Ok(())
 }
 
-/// Labels each pod that has the annotation example.com/add-name-label with example.com/pod-name.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(flatten)]
-    manager: Flags,
-}
-
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let Args { manager: flags } = Args::parse();
-    flags.init_logging()?;
-    let manager = flags.manager("pod-labeller", "pod-labeller.example.com").await?;
-    add_to(&manager)?;
-    Ok(manager.run_until_signal().await?)
+async fn main() -> ExitCode {
+    let operator =
+        Operator::new("pod-labeller", "pod-labeller.example.com").version(env!("CARGO_PKG_VERSION"));
+    operator.setup(add_to).main().await
 }
 
 /// The operator against an API server in this process, in paused time.
