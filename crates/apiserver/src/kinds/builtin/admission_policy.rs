@@ -45,8 +45,8 @@ fn default_match_resources(criteria: &mut Value) {
     }
 }
 
-/// Returns the warning for a new object, which kube-apiserver would evaluate. Without it, a test that creates a policy could
-/// mistake the missing effect for success.
+/// Returns the warning for a new object, because kube-apiserver would evaluate it. Without a warning, a test that creates a policy could
+/// take the missing effect for success.
 fn warnings(resource: &Resource, old: Option<&Value>) -> Vec<String> {
     let is_new = old.is_none();
     is_new

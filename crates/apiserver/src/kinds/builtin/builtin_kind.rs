@@ -12,7 +12,7 @@ use crate::kind::{Allocator, Strategy, WriteContext};
 
 /// Rules in which a builtin kind differs from a plain one. Each method does nothing by default.
 ///
-/// Every implementor is a [`Strategy`], which adds the steps that all builtin kinds share. A kind whose deletion is special, such as
+/// Every implementor is a [`Strategy`], which adds the steps that all builtin kinds share. A kind with other steps for deletions, such as
 /// the namespace, implements `Strategy` itself.
 pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
     /// Sets defaults in an object that has all fields of its Go type. Idempotent.
@@ -30,7 +30,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         let _ = (resource, object);
     }
 
-    /// Whether [`allocate`](Self::allocate) does anything.
+    /// Whether the kind needs [`allocate`](Self::allocate).
     fn allocates(&self) -> bool {
         false
     }
@@ -47,12 +47,12 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Sets the server's fields in a new object. Its status, if the kind has one, has been reset.
+    /// Sets the fields of a new object that only the server sets. If the kind has a status, it has been reset.
     fn prepare_create(&self, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (context, object);
     }
 
-    /// Sets the server's fields in the new state of an object, and restores fields that may not change.
+    /// Sets the fields of an object's new state that only the server sets, and restores fields that may not change.
     fn prepare_update(&self, context: &WriteContext<'_>, old: &Value, new: &mut Value) {
         let _ = (context, old, new);
     }
@@ -118,7 +118,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether deletions of the kind's objects treat dependents.
+    /// Whether the kind's objects can have dependents, so that their deletions have a propagation policy.
     fn has_dependents(&self) -> bool {
         true
     }
@@ -166,7 +166,7 @@ impl<K: BuiltinKind> Strategy for K {
             && !self.keeps_new_status()
             && let Some(fields) = object.as_object_mut()
         {
-            // Reset the status to the empty one of a typed server.
+            // Reset the status to the empty one of Go's type.
             fields.remove("status");
             conform(self, &served.resource, object);
         }

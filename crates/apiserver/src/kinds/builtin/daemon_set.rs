@@ -9,7 +9,7 @@ use super::shared::{pod_template, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
-/// Annotation with a counter of the templates, a field in older versions.
+/// Annotation that counts changes of the template, which was a field in older versions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct DaemonSet;
 
 impl BuiltinKind for DaemonSet {
     fn default(&self, object: &mut Value) {
-        // The counter is part of decoding, so the client becomes its owner.
+        // The counter is set during decoding, so the client becomes its owner.
         let generation = template_generation(object);
         set_template_generation(object, generation);
         within(object, "spec", |spec| {

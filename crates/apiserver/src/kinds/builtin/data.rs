@@ -1,16 +1,16 @@
 //! Data files about the resources of builtin kinds. Entries are looked up by name and parsed on demand.
 //!
-//! The first line of each file says where it comes from and what its entries are.
+//! The first line of each file names its origin and describes its entries.
 
 use std::sync::LazyLock;
 
 use kube_apimachinery::data_file::{self, Table};
 
-/// Columns of tables by kind: `[[name, type, priority, description], …]` without the name column. They were taken from
-/// recorded tables; kinds without a recording, and those written earlier, have their columns in code.
+/// Columns of tables by kind: `[[name, type, priority, description], …]`, without the column of the name. They come from recorded tables.
+/// Kinds without a recording, and some others, have their columns in code.
 static COLUMNS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../../data/columns.txt")));
-/// Descriptions of ObjectMeta and the other schemas of metadata, by field; the empty name is the schema itself. They are those that
-/// kube-apiserver v1.36.3 publishes. Fields of kinds have no descriptions.
+/// Descriptions of ObjectMeta and the other schemas of metadata, by field; the empty name is the schema itself. kube-apiserver v1.36.3
+/// publishes them. Fields of kinds have no descriptions.
 static DESCRIPTIONS: LazyLock<Table> =
     LazyLock::new(|| Table::new(include_str!("../../../data/descriptions.txt")));
 

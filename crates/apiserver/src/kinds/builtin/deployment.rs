@@ -27,7 +27,7 @@ impl BuiltinKind for Deployment {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let spec = &new["spec"];
-        // In kube-apiserver's order.
+        // The errors have kube-apiserver's order.
         let mut errors = workload::validate_selector("deployment", spec);
         errors.extend(pod_template::validate(new, pod_template::IN_WORKLOAD));
         errors.extend(validate_strategy(&spec["strategy"]));
@@ -63,7 +63,7 @@ fn validate_strategy(strategy: &Value) -> Option<FieldError> {
             ))
         }
         "Recreate" | "RollingUpdate" => None,
-        // The message shows the value as a Go struct, which has no limits for unknown types.
+        // The message shows the value as a Go struct, which contains no limits for unknown types.
         other => Some(FieldError {
             reason: "FieldValueNotSupported",
             field: PATH.to_owned(),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_stays() {
+    fn the_selector_is_immutable() {
         let old = deployment(&json!({"matchLabels": {"app": "web"}}));
         let mut new = deployment(&json!({"matchLabels": {"app": "changed"}}));
         new["spec"]["template"]["metadata"]["labels"] = json!({"app": "changed"});

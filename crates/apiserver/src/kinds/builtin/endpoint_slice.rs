@@ -32,7 +32,7 @@ mod tests {
     use crate::kinds::builtin::test_helpers::check_update;
 
     #[test]
-    fn the_address_type_stays() {
+    fn the_address_type_is_immutable() {
         check_update(
             "EndpointSlice",
             &json!({"addressType": "IPv4"}),

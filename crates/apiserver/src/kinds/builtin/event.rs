@@ -50,7 +50,7 @@ impl BuiltinKind for Event {
 fn from_storage(event: &mut Value) {
     if let Value::Object(fields) = event {
         rename(fields, RENAMED.iter().copied());
-        // `v1` always writes these fields; the newer version omits them if empty.
+        // `v1` always writes these fields. The newer version omits empty ones.
         for key in ["reportingController", "reportingInstance"] {
             if fields.get(key).is_some_and(|value| value == "") {
                 fields.remove(key);
@@ -77,7 +77,7 @@ fn rename<'a>(fields: &mut Map<String, Value>, names: impl Iterator<Item = (&'a 
     }
 }
 
-/// Validates an Event. New-style Events, which have an `eventTime`, have more required fields.
+/// Validates an Event. If it has an `eventTime`, as Events of the newer API have, more fields are required.
 fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError> {
     let new_api = resource.group == NEW_GROUP;
     let regarding = if new_api { "regarding" } else { "involvedObject" };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_in_the_namespace_of_what_it_is_about() {
+    fn an_event_is_in_the_namespace_of_its_object() {
         for (namespace, about, fits) in
             [("a", "a", true), ("a", "b", false), ("default", "", true), ("a", "", false)]
         {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_the_new_kind_says_who_did_what_and_why() {
+    fn an_event_with_a_time_must_have_reporter_action_and_reason() {
         let mut event = json!({
             "metadata": {"namespace": "d"}, "regarding": {"namespace": "d"}, "type": "Odd", "reason": "r".repeat(129),
             "deprecatedCount": 1,

@@ -1,6 +1,7 @@
-//! HorizontalPodAutoscalers: `autoscaling/v1` has one metric where `v2` has a list. They are stored as `v2`.
+//! HorizontalPodAutoscalers: `autoscaling/v1` has a single metric, `v2` a list. They are stored as `v2`.
 //!
-//! Fields that the older version lacks are kept in annotations, so that reading and writing an object in it loses nothing.
+//! Fields that the older version lacks are kept in annotations, so that a client that reads and writes an object in that version loses
+//! none.
 
 use kube_apimachinery::go_struct;
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
 use crate::kind::resource::Resource;
 
-/// Fields that `v1` keeps in annotations: the annotation, and the field's place in `v2`.
+/// Fields that `v1` keeps in annotations: the annotation, and the path of the field in `v2`.
 const KEPT: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
@@ -36,7 +37,7 @@ impl BuiltinKind for HorizontalPodAutoscaler {
             return;
         }
         to_storage(object);
-        // Fields that one version writes as zero and the other omits.
+        // One version writes some fields as zero that the other omits.
         if let Some(message) = go_struct::message_of_kind(STORED, &resource.kind) {
             go_struct::complete(message, object);
         }
@@ -49,7 +50,7 @@ impl BuiltinKind for HorizontalPodAutoscaler {
     }
 }
 
-/// Sets defaults after the fields were completed. An object of `v1` whose annotation has metrics gets no other metric.
+/// Sets defaults after the fields were completed. The default metric is not set if an annotation of `v1` has metrics.
 fn default(object: &mut Value) {
     let is_new = object["apiVersion"] == STORED;
     let annotation = object["metadata"]["annotations"][KEPT[0].0].as_str();
@@ -81,7 +82,7 @@ fn to_storage(object: &mut Value) {
     let mut kept = Vec::new();
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         for (annotation, part, field) in KEPT {
-            // Leave annotations that are not JSON: clients wrote them.
+            // Annotations that are not JSON are kept: clients wrote them.
             let text = annotations.get(annotation).and_then(Value::as_str);
             if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
                 annotations.remove(annotation);
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processor_is_the_metric_of_the_older_version() {
+    fn cpu_is_the_metric_of_the_older_version() {
         let mut object =
             json!({"metadata": {}, "spec": {"maxReplicas": 3, TARGET: 50}, "status": {CURRENT: 7}});
         let old = object.clone();
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_older_version_has_no_field_for_is_kept_by_it() {
+    fn fields_that_the_older_version_lacks_are_kept() {
         let stored = json!({
             "metadata": {"annotations": {"mine": "x"}},
             "spec": {

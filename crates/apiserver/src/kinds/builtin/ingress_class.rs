@@ -29,7 +29,7 @@ mod tests {
     use crate::kinds::builtin::test_helpers::check_update;
 
     #[test]
-    fn the_controller_stays() {
+    fn the_controller_is_immutable() {
         check_update(
             "IngressClass",
             &json!({"spec": {"controller": "a"}}),

@@ -54,13 +54,13 @@ fn default(job: &mut Value) {
             set(spec, "completions", json!(1));
         }
         set(spec, "parallelism", json!(1));
-        // With a limit per index, the total is unlimited.
+        // With a limit for each index, the total is unlimited.
         let limit = if spec["backoffLimitPerIndex"].is_null() { 6 } else { i32::MAX };
         set(spec, "backoffLimit", json!(limit));
         set(spec, "completionMode", json!("NonIndexed"));
         set(spec, "suspend", json!(false));
         set(spec, "manualSelector", json!(false));
-        // A failure policy can only judge pods that have failed, not those that are terminating.
+        // A failure policy can judge only pods that have failed, not terminating ones.
         let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
         set(spec, "podReplacementPolicy", json!(replacement));
         within(spec, "podFailurePolicy", |policy| {
@@ -91,7 +91,7 @@ fn select_own_pods(job: &mut Value) {
             }
         }
     };
-    // A job without labels has those of its template: in Go both are one map.
+    // A Job without labels gets those of its template, because both are one map in Go.
     let labels = &job["metadata"]["labels"];
     if labels.as_object().is_none_or(Map::is_empty)
         || *labels == job["spec"]["template"]["metadata"]["labels"]
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_selects_by_hand_is_left_alone() {
+    fn a_job_with_a_manual_selector_is_unchanged() {
         let before = json!({"metadata": {"name": "j"}, "spec": {"manualSelector": true, "selector": {}}});
         let mut job = before.clone();
         select_own_pods(&mut job);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_mode_and_template_stay_unless_suspended_or_elastic() {
+    fn completions_mode_and_template_are_immutable_unless_suspended_or_elastic() {
         let job = |completions: u32, mode: &str, suspend: bool, zone: &str| {
             json!({"spec": {
                 "completions": completions, "parallelism": completions, "completionMode": mode, "suspend": suspend,

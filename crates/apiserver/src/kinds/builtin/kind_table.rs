@@ -55,7 +55,7 @@ pub(super) struct Kind {
     pub(super) rules: Rules,
     /// Subresources besides `status` and `scale`.
     pub(super) subresources: &'static [&'static str],
-    /// Group of the table with the objects, if it is not the kind's own.
+    /// Group of the table that holds the objects, if it is not the kind's own group.
     pub(super) storage_group: Option<&'static str>,
     pub(super) selectable: fn() -> Vec<SelectableField>,
     /// Whether objects are stored in another version.
@@ -82,10 +82,10 @@ const CONDITIONAL: Rules = Rules { unconditional_update: false, ..RULES };
 const RETURNED: Rules = Rules { returns_deleted_object: true, ..RULES };
 /// Kinds with updates that create missing objects.
 const PUT: Rules = Rules { create_on_update: true, ..RULES };
-/// Kinds with a generation that counts changes outside metadata and status.
+/// Kinds with a generation that counts changes outside of metadata and status.
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
 const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
-/// Configuration of admission.
+/// Kinds that configure admission.
 const ADMISSION: Rules = Rules { unconditional_update: false, any_finalizer: true, ..CONTENTS };
 
 const fn kind(
@@ -315,7 +315,7 @@ fn field(label: &str) -> SelectableField {
     typed(label, "")
 }
 
-/// Returns a selectable field with the value `absent` where it is missing.
+/// Returns a selectable field that has the value `absent` if it is missing.
 fn typed(label: &str, absent: &'static str) -> SelectableField {
     SelectableField { label: label.to_owned(), paths: vec![path(label)], absent }
 }
@@ -332,13 +332,13 @@ fn pod_fields() -> Vec<SelectableField> {
     ];
     let mut fields: Vec<SelectableField> = texts.into_iter().map(field).collect();
     fields.push(typed("spec.hostNetwork", "false"));
-    // Name of `spec.nodeName` before v1.
+    // `spec.host` was the name of `spec.nodeName` before v1.
     fields.push(SelectableField { paths: vec![path("spec.nodeName")], ..field("spec.host") });
     fields.push(SelectableField { paths: vec![path("status.podIP")], ..field("status.podIPs") });
     fields
 }
 
-/// Returns the selectable fields of Events, which have different names in the two versions.
+/// Returns the selectable fields of Events. Their names differ between the two versions.
 fn event_fields(regarding: &str, reporter: &str) -> Vec<SelectableField> {
     let mut fields: Vec<SelectableField> =
         ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]

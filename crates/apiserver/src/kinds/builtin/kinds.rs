@@ -1,4 +1,4 @@
-//! Builtin kinds as resources, combined from the data files and the table in `kind_table`.
+//! Builtin kinds as resources, built from the data files and the table in `kind_table`.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
 /// Iterates over the served builtin resources in discovery order. Schemas are not parsed until used.
 fn rows() -> impl Iterator<Item = (&'static Kind, Arc<Resource>, Arc<Schema>)> {
     data::resources().filter_map(|(group_version, row)| {
-        // Skip rows of other kinds without parsing them.
+        // Rows of other kinds are skipped without parsing them.
         let kind = KINDS
             .iter()
             .find(|kind| kind.group_version == group_version && row.contains(&kind.quoted_name()))?;
@@ -73,7 +73,7 @@ pub(crate) fn delete_options() -> Option<Arc<Schema>> {
     schema::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 }
 
-/// Returns the place of a group in discovery: the core group first, unknown groups after all builtin ones.
+/// Returns the position of a group in discovery: the core group first, unknown groups after all builtin ones.
 pub(crate) fn group_rank(group: &str) -> usize {
     let mut groups: Vec<&str> = data::resources()
         .map(|(group_version, _)| group_version.split_once('/').map_or("", |(group, _)| group))
@@ -117,7 +117,7 @@ impl Kind {
             },
             storage_version_hash: row.storage_version_hash,
             status: row.subresources.iter().any(|sub| sub.name == "status"),
-            // All builtin kinds with a scale have their replicas in the same fields.
+            // All builtin kinds with a scale have their replicas in fields of the same names.
             scale: row.subresources.iter().any(|sub| sub.name == "scale").then(|| ScalePaths {
                 spec_replicas: path("spec.replicas"),
                 status_replicas: path("status.replicas"),

@@ -34,7 +34,7 @@ fn default_limit(item: &mut Value) {
     if item["type"] != "Container" {
         return;
     }
-    // In this order, because the default request may come from a default that was derived from the maximum.
+    // The order matters: the default request may come from a default that was derived from the maximum.
     for (target, source) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
         let Some(amounts) = item[source].as_object().cloned() else {
             continue;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_one_type_agree() {
+    fn limits_of_one_type_must_not_contradict_each_other() {
         check(&json!({"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "1"}}), &[]);
         check(
             &json!({"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "2"}, "default": {"cpu": "3"}, "defaultRequest": {"cpu": "4"}}),

@@ -26,7 +26,7 @@ impl BuiltinKind for Node {
         });
     }
 
-    /// Nodes report their status when they register.
+    /// `true`, because nodes report their status when they register.
     fn keeps_new_status(&self) -> bool {
         true
     }
@@ -36,8 +36,8 @@ impl BuiltinKind for Node {
     }
 }
 
-/// Makes `podCIDR` and `podCIDRs` agree. A `podCIDR` that differs from the first element replaces the list, because older clients
-/// do not write the list.
+/// Makes `podCIDR` and `podCIDRs` agree. A `podCIDR` that differs from the first element replaces the list, because older clients do not
+/// write the list.
 fn default_ranges(node: &mut Value) {
     let Some(spec) = node.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
@@ -117,7 +117,7 @@ fn taints(node: &Value) -> Vec<FieldError> {
             });
         }
         if !seen.insert((effect, key)) {
-            // The value is the Go struct.
+            // The message shows the value as a Go struct.
             let shown = format!(
                 "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}",
                 quote(key),
@@ -139,7 +139,7 @@ fn ranges(node: &Value) -> impl Iterator<Item = &str> {
     node["spec"]["podCIDRs"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether a CIDR is an IPv6 one.
+/// Whether a CIDR is one of IPv6.
 ///
 /// # Errors
 /// The message for an invalid CIDR.

@@ -50,7 +50,7 @@ impl BuiltinKind for PersistentVolume {
     }
 }
 
-/// Checks that the source and the mode stay.
+/// Checks that the source and the mode do not change.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let source = |spec: &Value| {
         let mut spec = spec.clone();
@@ -74,7 +74,7 @@ mod tests {
     use crate::kinds::builtin::test_helpers::check_update;
 
     #[test]
-    fn the_source_stays() {
+    fn the_source_is_immutable() {
         check_update(
             "PersistentVolume",
             &json!({"spec": {"hostPath": {"path": "/a"}, "capacity": {"storage": "1Gi"}}}),

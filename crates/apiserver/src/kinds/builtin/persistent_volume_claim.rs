@@ -24,7 +24,7 @@ impl BuiltinKind for PersistentVolumeClaim {
     }
 }
 
-/// Checks the spec, of which only the storage request and the attributes class may change once the claim is bound.
+/// Checks changes of the spec. Once the claim is bound, only the storage request and the attributes class may change.
 fn validate_update(old: &Value, new: &Value) -> Option<FieldError> {
     let kept = |object: &Value| {
         let mut spec = object["spec"].clone();

@@ -9,7 +9,7 @@ use super::shared::fields::set;
 use super::shared::immutable_fields::{forbidden, immutable};
 use crate::kind::resource::Resource;
 
-/// Highest value of a class that is not the system's.
+/// Highest value of a class that is not a system class.
 const HIGHEST: i64 = 1_000_000_000;
 /// Prefix of the system's classes.
 const SYSTEM: &str = "system-";
@@ -87,7 +87,7 @@ mod tests {
     use crate::kinds::builtin::test_helpers::check_update;
 
     #[test]
-    fn the_value_stays() {
+    fn the_value_is_immutable() {
         check_update(
             "PriorityClass",
             &json!({"value": 1}),

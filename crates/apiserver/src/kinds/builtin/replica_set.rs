@@ -20,7 +20,7 @@ impl BuiltinKind for ReplicaSet {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        // kube-apiserver names Deployments here, because it copied their validation.
+        // kube-apiserver's message names Deployments, because their validation was copied.
         let mut errors = workload::validate_selector("deployment", &new["spec"]);
         errors.extend(pod_template::validate(new, pod_template::IN_WORKLOAD));
         errors.extend(workload::validate_numbers(&new["spec"]));

@@ -12,7 +12,7 @@ use crate::kind::resource::Resource;
 pub(super) struct ReplicationController;
 
 impl BuiltinKind for ReplicationController {
-    /// Sets, among others, the selector and the labels to the labels of the template, if they are missing.
+    /// Sets defaults, among them a missing selector and missing labels to the labels of the template.
     fn default(&self, object: &mut Value) {
         let labels = object["spec"]["template"]["metadata"]["labels"].clone();
         if labels.is_object() {

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_stays() {
+    fn the_type_is_immutable() {
         check(
             "Secret",
             &json!({"type": "other"}),

@@ -48,13 +48,13 @@ impl BuiltinKind for CertificateSigningRequest {
         validate_update(subresource, old, new)
     }
 
-    /// kube-apiserver's schema declares `spec.request`, a text, as a list, so it cannot compare the fields of such an object.
+    /// `false`: kube-apiserver's schema declares the text `spec.request` as a list, so the fields of such an object cannot be compared.
     fn tracks_fields(&self) -> bool {
         false
     }
 }
 
-/// Sets the requester to the user of the request, whatever the object says.
+/// Sets the requester to the user of the request, replacing values of the client.
 fn identify(user: &UserInfo, request: &mut Value) {
     let spec = &mut request["spec"];
     let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
@@ -95,8 +95,8 @@ fn date_conditions(now: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// Checks that a decision is only made by `/approval`, is never withdrawn, and is either approval or denial. Also checks a new
-/// certificate.
+/// Checks that only `/approval` makes a decision, that a decision is never withdrawn, and that it is either approval or denial. Also checks
+/// a new certificate.
 fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     const FIELD: &str = "status.conditions";
     let has =
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_writes_conditions_alone() {
+    fn an_approval_writes_only_conditions() {
         let old = request(&[]);
         let mut new = request(&["Approved"]);
         new["spec"]["signerName"] = json!("other");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_that_of_its_sender() {
+    fn the_requester_is_the_user_of_the_request() {
         let mut object = json!({"spec": {"username": "somebody else", "extra": {"a": ["b"]}}});
         identify(&UserInfo::new("jane", "", ["dev"]), &mut object);
         assert_eq!(object["spec"], json!({"username": "jane", "groups": ["dev", "system:authenticated"]}));

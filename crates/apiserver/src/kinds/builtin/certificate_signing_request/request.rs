@@ -1,4 +1,4 @@
-//! The certificate request (PKCS#10) in a CertificateSigningRequest, and the validation of what surrounds it.
+//! The certificate request (PKCS#10) in a CertificateSigningRequest, and the validation of the fields around it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_states_its_signer_its_uses_and_its_time() {
+    fn a_request_must_have_valid_signer_usages_and_duration() {
         let errors = |signer: &str, usages: Value, seconds: i64| -> Vec<String> {
             let spec = json!({"request": CERTIFICATE_REQUEST, "signerName": signer, "usages": usages, "expirationSeconds": seconds});
             validate(&json!({ "spec": spec })).iter().map(ToString::to_string).collect()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{first_text, number, string, text, text_at, wide};
 
-/// Returns the columns of Events, with the name in the last one.
+/// Returns the columns of Events. The name is in the last column.
 pub(super) fn event() -> Vec<Column> {
     vec![
         string(
@@ -75,7 +75,7 @@ pub(super) fn event() -> Vec<Column> {
             let count = if event["series"].is_object() {
                 number(event, "/series/count")
             } else {
-                // Events of `events.k8s.io` without a series have no count.
+                // Events of `events.k8s.io` that have no series have no count.
                 number(event, "/count").max(number(event, "/deprecatedCount")).max(1)
             };
             json!(count)

@@ -58,7 +58,7 @@ fn status(job: &Value) -> &'static str {
     }
 }
 
-/// Returns the time from the start to the end, or to now.
+/// Returns the time from the start of a Job to its end, or to now.
 fn duration(job: &Value, now: Timestamp) -> Value {
     let time = |pointer: &str| text_at(job, pointer).and_then(|text| text.parse::<Timestamp>().ok());
     json!(match (time("/status/startTime"), time("/status/completionTime")) {

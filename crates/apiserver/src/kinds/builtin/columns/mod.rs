@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 type CellFn = fn(&Value, Timestamp) -> Value;
 
-/// Returns the columns of a kind; kinds without columns of their own show the creation time.
+/// Returns the columns of a kind. Kinds without columns of their own show the creation time.
 pub(super) fn of(kind: &str) -> Vec<Column> {
     let mut columns = vec![name_column()];
     columns.extend(match kind {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_pods_shows_three_places() {
+    fn endpoints_show_three_addresses() {
         let endpoints = |subsets: &Value, shown: &str| {
             check(
                 "Endpoints",

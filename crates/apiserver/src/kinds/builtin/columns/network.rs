@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{age, string, text};
 
-/// Number of list items in a cell.
+/// Maximum number of list items in a cell.
 const SHOWN: usize = 3;
 
 pub(super) fn endpoints() -> Vec<Column> {
@@ -25,7 +25,7 @@ fn places(subset: &Value) -> Vec<String> {
     let ports: Vec<u16> =
         array(&subset["ports"]).filter_map(|port| u16::try_from(port["port"].as_i64()?).ok()).collect();
     if ports.is_empty() {
-        // A service without ports, such as a headless one.
+        // A service without ports, for example a headless one.
         return addresses.into_iter().map(str::to_owned).collect();
     }
     let place = |address: &str, port: u16| match address.parse::<IpAddr>() {

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_shows_what_its_containers_do() {
+    fn a_pod_shows_the_state_of_its_containers() {
         let running = json!({"ready": true, "restartCount": 2, "state": {"running": {}}});
         let waiting = json!({"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
         let ended = json!({"state": {"terminated": {"exitCode": 3}}});

@@ -15,11 +15,11 @@ const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
 const UNKNOWN: &str = "<unknown>";
 
-/// Name, type, priority, description.
+/// A recorded column: name, type, priority, description.
 #[derive(Deserialize)]
 struct Row(String, String, i64, String);
 
-/// Returns the columns of a kind after its name; `None` if the file does not have the kind.
+/// Returns the recorded columns of a kind after its name; `None` if the file has none for the kind.
 pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
     let rows: Vec<Row> = serde_json::from_str(data::columns(kind)?).ok()?;
     let columns = rows.iter().map(|Row(name, kind_of_cell, priority, description)| match name.as_str() {
@@ -226,7 +226,7 @@ fn claim(name: &str) -> CellFn {
     }
 }
 
-/// Returns the cells that volumes and claims have in common.
+/// Returns the cells that volumes and claims share.
 fn storage(name: &str) -> CellFn {
     match name {
         "StorageClass" => |object, _| or(object, "/spec/storageClassName", ""),
@@ -264,7 +264,7 @@ fn available(object: &Value, _: Timestamp) -> Value {
     })
 }
 
-/// Formats the state of a CertificateSigningRequest: its decision, and whether it has its certificate.
+/// Formats the state of a CertificateSigningRequest: its decision, and whether it has a certificate.
 fn decision(object: &Value, _: Timestamp) -> Value {
     let mut words = Vec::new();
     for (kind, word) in [("Denied", "Denied"), ("Approved", "Approved")] {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn services_show_where_they_are_reached() {
+    fn services_show_their_addresses_and_ports() {
         let service =
             |spec: &Value, status: &Value| shown("Service", &json!({"spec": spec, "status": status}));
         assert_eq!(
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_show_whether_they_take_pods() {
+    fn nodes_show_whether_they_are_ready_and_schedulable() {
         let mut node = json!({"metadata": {"labels": {
             "kubernetes.io/role": "extra", "node-role.kubernetes.io/worker": "",
         }}});
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_and_claims_show_what_they_have() {
+    fn volumes_and_claims_show_their_capacity_and_binding() {
         let volume = json!({"spec": {
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete",
             "claimRef": {"namespace": "x", "name": "y"}, "storageClassName": "fast", "volumeMode": "Filesystem",
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_show_what_was_decided() {
+    fn certificate_requests_show_their_decision() {
         let mut request =
             json!({"spec": {"signerName": "a/b", "username": "jane", "expirationSeconds": 3600}});
         assert_eq!(shown("CertificateSigningRequest", &request), ["a/b", "jane", "60m", "Pending"]);

@@ -84,7 +84,7 @@ fn default(pod: &mut Value) {
     for list in ["initContainers", "containers"] {
         for container in elements(spec, list) {
             request_limits(container);
-            // In the network of the host, a port of the container is a port of the host.
+            // In the network of the host, ports of containers are ports of the host.
             if on_host {
                 for port in elements(container, "ports") {
                     let number = port["containerPort"].clone();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_requested_where_nothing_else_is() {
+    fn missing_requests_are_set_to_the_limits() {
         let mut pod = json!({"spec": {"containers": [
             {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}, {"resources": {}},
         ]}});
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_pod_on_a_node_takes_time_to_go() {
+    fn only_a_pod_on_a_node_has_a_grace_period() {
         let pod = |node: &str, phase: &str| json!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 30}, "status": {"phase": phase}});
         assert_eq!(grace_period(&pod("", "Pending"), None), 0);
         assert_eq!(grace_period(&pod("n", "Running"), None), 30);

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_ask_for_what_they_are_limited_to_are_guaranteed() {
+    fn pods_with_requests_equal_to_limits_are_guaranteed() {
         let exact =
             json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}});
         assert_eq!(class(&json!([{"resources": exact}])), "Guaranteed");

@@ -13,7 +13,7 @@ const LISTS: [&str; 2] = ["initContainers", "containers"];
 /// Resources that a resize may change.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
-/// Restores everything but resources and resize policies.
+/// Restores all fields except resources and resize policies.
 pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
     let mut wanted = new.take();
     new.clone_from(old);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_and_memory_change_within_limits() {
+    fn cpu_and_memory_change_within_limits() {
         let limits = json!({"cpu": "0.5", "memory": "64Mi"});
         check(&json!({"requests": {"cpu": "500m", "memory": "32Mi"}, "limits": limits}), &[]);
         check(

@@ -1,14 +1,14 @@
 //! Requests and limits of a whole pod.
 //!
-//! Containers run together, so their amounts add up. Init containers run before them one by one, each beside the sidecars (init
-//! containers that restart always) that started before it. A pod needs the larger of the two. Amounts of `spec.resources` replace
-//! those of the containers.
+//! Containers run together, so their amounts add up. Init containers run before them, one after the other, each together with the sidecars
+//! (init containers that restart always) that started before it. A pod needs the larger of the two sums. Amounts in `spec.resources`
+//! replace those of the containers.
 
 use serde_json::Value;
 
 use crate::kinds::builtin::shared::amounts::Amounts;
 
-/// Which amounts of a pod.
+/// Kind of amounts of a pod: requests or limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
     Requests,
@@ -31,8 +31,8 @@ pub(crate) fn in_spec(pod: &Value, bound: Bound) -> Amounts {
     total
 }
 
-/// Returns the amounts that a pod uses, as quotas count them: while it is resized the larger of the old and the new ones, and
-/// the overhead of its runtime class.
+/// Returns the amounts that a pod uses, as quotas count them: with the overhead of its runtime class, and during a resize the larger of the
+/// old and the new amounts.
 pub(crate) fn in_use(pod: &Value, bound: Bound) -> Amounts {
     let is_infeasible = elements(&pod["status"]["conditions"])
         .find(|condition| condition["type"] == "PodResizePending")
@@ -56,7 +56,7 @@ pub(crate) fn in_use(pod: &Value, bound: Bound) -> Amounts {
     let overhead = Amounts::read(&pod["spec"]["overhead"]);
     match bound {
         Bound::Requests => total.add(&overhead),
-        // The overhead does not limit what is unlimited.
+        // The overhead is not added to an unlimited resource.
         Bound::Limits => {
             let limited = total.only(|_, limit| !limit.is_zero());
             total.add(&overhead.only(|name, _| limited.get(name).is_some()));

@@ -51,7 +51,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         changeable.push("terminationGracePeriodSeconds");
     }
     if !list(before, "schedulingGates").is_empty() {
-        // The pod has not been considered for scheduling yet.
+        // The scheduler has not considered the pod yet.
         changeable.extend(["schedulingGates", "nodeSelector", "affinity"]);
     }
     for field in changeable {
@@ -88,7 +88,7 @@ fn tolerations(spec: &Value) -> Vec<Value> {
     list
 }
 
-/// Restores everything but the ephemeral containers.
+/// Restores all fields except the ephemeral containers.
 pub(super) fn keep_all_but_ephemeral_containers(old: &Value, new: &mut Value) {
     let wanted = new["spec"]["ephemeralContainers"].clone();
     let metadata = new["metadata"].clone();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_does() {
+    fn other_fields_do_not_change() {
         check(|spec| spec["containers"][0]["name"] = json!("d"), &["spec"]);
         check(|spec| spec["nodeName"] = json!("m"), &["spec"]);
         check(|spec| spec["nodeSelector"] = json!({"a": "b"}), &["spec"]);

@@ -1,4 +1,4 @@
-//! What an object of a resource uses of a quota.
+//! Usage of a quota by the objects of a resource.
 //!
 //! Every namespaced resource is counted as `count/<plural>.<group>`. Some have further amounts: pods their requests and limits,
 //! Services their node ports and load balancers, claims their storage, also by class.
@@ -26,16 +26,16 @@ const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// Prefix of extended resources that stand for a device class.
 const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
-/// Number of devices that a claim for all devices counts as: the most that can be allocated to it.
+/// Number of devices that a claim for all devices counts as: the maximum that can be allocated to it.
 const ALL_DEVICES: i64 = 32;
 /// Amounts of pods besides those of single resources. Where a quota limits them, every container of a pod must state them.
 const STATED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// Operation of a write, as far as quotas distinguish them.
+/// Operation of a write, as far as it matters for quotas.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation<'a> {
     Create,
-    /// A write of an existing object, which is given as it was.
+    /// A write of an existing object, with its former state.
     Update(&'a Value),
 }
 
@@ -53,7 +53,7 @@ enum Kind {
     Services,
     VolumeClaims,
     DeviceClaims,
-    /// Only the number of objects counts.
+    /// Any other kind: only the number of objects counts.
     Others,
 }
 
@@ -79,11 +79,11 @@ impl Counter {
         Some(Self { kind, counts })
     }
 
-    /// Whether a write can change what is used.
+    /// Whether a write can change the usage.
     pub(crate) fn handles(&self, operation: Operation<'_>, subresource: &str, object: &Value) -> bool {
         match (self.kind, subresource, operation) {
             (_, "", Operation::Create) => true,
-            // Pods can only enter or leave the scope `Terminating`.
+            // An update of a pod can only change whether it is in the scope `Terminating`.
             (Kind::Pods, "", Operation::Update(old)) => has_deadline(old) != has_deadline(object),
             (Kind::Pods, "resize", Operation::Update(_)) => true,
             (Kind::Services | Kind::DeviceClaims | Kind::VolumeClaims, "", Operation::Update(_)) => true,
@@ -168,12 +168,12 @@ impl Counter {
         if missing.is_empty() { Ok(()) } else { Err(format!("must specify {}", missing.join("; "))) }
     }
 
-    /// Whether [`usage`](Self::usage) depends on the object, so that objects cannot be counted without being read.
+    /// Whether [`usage`](Self::usage) depends on the content of objects, so that they must be read to be counted.
     pub(crate) fn reads_objects(&self) -> bool {
         self.kind != Kind::Others
     }
 
-    /// Returns what an object uses.
+    /// Returns the usage of an object.
     pub(crate) fn usage(&self, object: &Value, now: Timestamp) -> Amounts {
         let mut usage = Amounts::default();
         for name in &self.counts {
@@ -190,8 +190,7 @@ impl Counter {
     }
 }
 
-/// Adds the amounts of a pod that has not ended. A pod whose deletion is overdue, for example because its node is lost, uses
-/// nothing.
+/// Adds the amounts of a pod that has not ended. A pod with an overdue deletion, for example because its node is lost, uses nothing.
 fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
     let has_ended = ["Failed", "Succeeded"].contains(&text(&pod["status"]["phase"]).unwrap_or_default());
     let deadline: Option<Timestamp> = metadata::text(pod, "deletionTimestamp").parse().ok();
@@ -246,7 +245,7 @@ fn of_volume_claim(claim: &Value, usage: &mut Amounts) {
     let amount = |list: &Value| list["storage"].as_str().and_then(Quantity::read);
     if let Some(asked) = amount(&claim["spec"]["resources"]["requests"]) {
         let allocated = amount(&claim["status"]["allocatedResources"]).unwrap_or(Quantity::ZERO);
-        // Quotas have whole bytes.
+        // Quotas count whole bytes.
         add("requests.storage", asked.max(allocated).rounded_up());
     }
 }
@@ -448,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_state_what_is_limited() {
+    fn containers_must_state_limited_amounts() {
         let pods = Counter::of("", "pods").unwrap();
         let check = |limited: &[&str]| pods.check_stated(limited, &pod());
         assert_eq!(check(&["pods", "requests.cpu", "memory", "limits.cpu"]), Ok(()));

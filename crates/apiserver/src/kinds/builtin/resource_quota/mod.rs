@@ -1,6 +1,6 @@
-//! Quotas: which objects count, what they use, and whether a write is within the limits.
+//! Quotas: which objects count, how much they use, and whether a write stays within the limits.
 //!
-//! Pure rules, which the admission plugin `ResourceQuota` and the controller that counts existing objects share.
+//! The rules are pure. The admission plugin `ResourceQuota` and the controller that counts existing objects share them.
 
 mod counter;
 mod scope;
@@ -112,9 +112,9 @@ impl Quota {
     }
 }
 
-/// Returns the usage of the quotas after a write, with their indices, for those whose usage it changes.
+/// Returns the new usage of those quotas that a write changes, with their indices.
 ///
-/// A quota that was not counted yet has no limits in force, and allows everything.
+/// A quota that has not been counted yet has no limits in force, and allows everything.
 ///
 /// # Errors
 /// The reason why the write is refused.
@@ -157,7 +157,7 @@ pub(crate) fn charge(
     let mut charged = Vec::new();
     for (index, quota) in concerned {
         let added = match operation {
-            // An object that was in the scopes before is charged for the difference.
+            // An object that was already in the scopes is charged for the difference.
             Operation::Update(old) if quota.covers(counter, old) => usage.beyond(&counter.usage(old, now)),
             _ => usage.clone(),
         };
@@ -169,7 +169,7 @@ pub(crate) fn charge(
         used.add(&added);
         let is_exceeded = |name: &str| used.get(name) > quota.hard.get(name);
         let exceeded = added.only(|name, _| is_exceeded(name));
-        // The status of a claim reports what was allocated: it is too late to refuse it.
+        // The status of a claim reports a finished allocation, which cannot be refused any more.
         if !exceeded.is_empty() && subresource != "status" {
             let of_exceeded = |list: &Amounts| list.only(|name, _| exceeded.get(name).is_some());
             return Err(format!(
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_decide_who_is_charged() {
+    fn scopes_decide_which_quota_is_charged() {
         let quotas = [
             quota("best", &json!({"hard": {"pods": "1"}, "scopes": ["BestEffort"]}), &json!({"pods": "0"})),
             quota("timed", &json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]}), &json!({"pods": "2"})),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allocated_is_charged_beyond_the_limit() {
+    fn finished_allocations_are_charged_beyond_the_limit() {
         let quotas =
             [quota("q", &json!({"hard": {"requests.storage": "1Gi"}}), &json!({"requests.storage": "1Gi"}))];
         let claim = |allocated: &str| {

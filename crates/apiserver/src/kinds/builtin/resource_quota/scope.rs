@@ -18,7 +18,7 @@ enum Operator {
     NotIn,
     Exists,
     DoesNotExist,
-    /// Not an operator: validation refuses it, and it matches nothing.
+    /// The text is not an operator. Validation refuses it, and it matches nothing.
     Invalid,
 }
 

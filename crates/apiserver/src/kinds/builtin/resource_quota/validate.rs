@@ -21,7 +21,7 @@ const CROSS_NAMESPACE: &str = "CrossNamespacePodAffinity";
 /// Scopes that exclude each other.
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-/// Validates a new quota, or the new state of `old`, whose scopes never change.
+/// Validates a new quota, or the new state of `old`. Scopes never change.
 pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = &new["spec"];
     let mut errors = amounts(&spec["hard"], "spec.hard");
@@ -48,7 +48,7 @@ pub(super) fn validate_status(new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the warnings about limits of requests that are above those of limits.
+/// Returns the warnings about resources with more allowed requests than allowed limits.
 pub(super) fn warnings(new: &Value) -> Vec<String> {
     let hard = Amounts::read(&new["spec"]["hard"]);
     let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! Services. `addresses` has the rules for cluster IPs and node ports, `pool` those that are free.
+//! Services. `addresses` has the rules for cluster IPs and node ports, `pool` chooses free ones.
 
 mod addresses;
 pub(crate) mod pool;
@@ -113,7 +113,7 @@ fn warnings(service: &Value) -> Vec<String> {
     is_ignored.then(|| warning.to_owned()).into_iter().collect()
 }
 
-/// Checks the cluster IP, which does not change once set.
+/// Checks the cluster IP, which cannot change once it is set.
 fn validate_address(old: &Value, new: &Value) -> Option<FieldError> {
     let has_none =
         |spec: &Value| spec["type"] == "ExternalName" || spec["clusterIP"].as_str().is_none_or(str::is_empty);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_stays() {
+    fn the_cluster_ip_is_immutable() {
         let service = |kind: &str, address: &str| json!({"spec": {"type": kind, "clusterIP": address, "externalName": "x.example"}});
         let why = "spec.clusterIPs[0]: Invalid value: [\"10.96.0.2\"]: may not change once set";
         let check = |old: Value, new: Value, expected: &[&str]| check_update("Service", &old, &new, expected);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Amounts(BTreeMap<String, Quantity>);
 
 impl Amounts {
-    /// Reads a JSON object of quantities. Values that are not quantities are left out: the schema refuses them.
+    /// Reads a JSON object of quantities. Other values are skipped, because the schema refuses them.
     pub(crate) fn read(list: &Value) -> Self {
         let entries = list.as_object().into_iter().flatten();
         Self(
@@ -64,7 +64,7 @@ impl Amounts {
         }
     }
 
-    /// Returns the amounts by which this list exceeds another, which are never negative. It has the names of both lists.
+    /// Returns the amounts by which this list exceeds another one; never negative. The result has the names of both lists.
     pub(crate) fn beyond(&self, other: &Self) -> Self {
         let mut rest: BTreeMap<_, _> = other.0.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
         for (name, amount) in &self.0 {

@@ -1,7 +1,7 @@
 //! Errors for changes of immutable fields.
 //!
-//! Messages equal kube-apiserver's, with two exceptions: the diff of internal structures that some of them end with is
-//! omitted, and pod templates are shown as JSON.
+//! Messages equal kube-apiserver's, with two exceptions: the diff of internal structures at the end of some messages is omitted, and pod
+//! templates are shown as JSON.
 
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Message for a changed field.
 pub(in crate::kinds::builtin) const IMMUTABLE: &str = "field is immutable";
 
-/// Returns an error, with the new value, for each of the `fields` below `path` that differs. `path` is empty for the object.
+/// Returns an error with the new value for each of the `fields` below `path` that differs. The object itself has an empty `path`.
 pub(in crate::kinds::builtin) fn immutable(
     path: &str,
     old: &Value,
