@@ -82,7 +82,7 @@ pub(crate) async fn forward(
     let mut command =
         kubectl(context, &["port-forward", "-n", namespace, "--address=127.0.0.1", &target, &port]);
     shell.running(crate::project::display(command.as_std()));
-    let mut child = command.kill_on_drop(true).spawn().map_err(absent)?;
+    let mut child = command.kill_on_drop(true).spawn().map_err(|error| absent(&error))?;
     let mut lines = BufReader::new(child.stdout.take().unwrap_or_else(|| unreachable!("a pipe"))).lines();
     let first = timeout(WITHIN, async {
         while let Ok(Some(line)) = lines.next_line().await {
@@ -160,7 +160,7 @@ pub(crate) async fn answer(
         command.stdin(Stdio::piped());
     }
     shell.running(crate::project::display(command.as_std()));
-    let mut child = command.kill_on_drop(true).spawn().map_err(absent)?;
+    let mut child = command.kill_on_drop(true).spawn().map_err(|error| absent(&error))?;
     let feed = child.stdin.take().zip(input);
     let output = async {
         if let Some((mut pipe, input)) = feed {
@@ -172,7 +172,7 @@ pub(crate) async fn answer(
     let output = timeout(WITHIN, output).await;
     let output = output
         .map_err(|_| Failure::new(format!("kubectl {} gave no answer within 30 s", words.join(" "))))?
-        .map_err(absent)?;
+        .map_err(|error| absent(&error))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         let reason = errors.trim().trim_start_matches("error: ");
@@ -188,7 +188,7 @@ fn kubectl(context: &str, words: &[&str]) -> Command {
     command
 }
 
-fn absent(error: std::io::Error) -> Failure {
+fn absent(error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot run kubectl: {error}"))
         .hint("install kubectl, or forward a port to the operator and name it with --address")
 }

@@ -392,7 +392,7 @@ mod tests {
         serde_json::from_value(value).expect("an overview")
     }
 
-    fn request(standing: Value, runs: Value) -> Request {
+    fn request(standing: &Value, runs: &Value) -> Request {
         serde_json::from_value(json!({
             "controller": "guestbook", "request": "Guestbook shop/web", "standing": standing, "attempt": 17,
             "causes": { "first": [], "events": 0, "withoutEvent": "retry" }, "runs": runs,
@@ -400,7 +400,7 @@ mod tests {
         .expect("a request")
     }
 
-    fn run(result: Value) -> Value {
+    fn run(result: &Value) -> Value {
         json!({
             "ended": "2026-01-01T12:05:59.500Z", "took": 0.012, "attempt": 16, "causes": { "first": [], "events": 0, "withoutEvent": "retry" },
             "result": result, "writes": [{ "verb": "patch", "subject": "status of guestbooks.example.com shop/web", "code": 200 }],
@@ -415,8 +415,8 @@ mod tests {
     fn back_off_is_explained_by_its_error_and_what_ends_it() {
         let standing =
             json!({ "waiting": { "until": "2026-01-01T12:14:31Z", "left": 511.2, "rule": "rateLimiter" } });
-        let failed = run(json!({ "failed": "theme not found" }));
-        let request = request(standing, json!([failed, failed, run(json!("done"))]));
+        let failed = run(&json!({ "failed": "theme not found" }));
+        let request = request(&standing, &json!([failed, failed, run(&json!("done"))]));
         let finding = json!({
             "id": "long-back-off", "severity": "warning", "subject": "Guestbook shop/web", "since": "", "text": "It waits.",
             "evidence": [], "next": "Repair the error.",
@@ -474,7 +474,7 @@ mod tests {
             value["findings"] = json!([{ "id": "dead-watch", "severity": "error", "subject": "configmaps", "text": "Silent.", "next": "Look." }]);
         });
         check(
-            &Answer::of(overview, vec![request(json!("idle"), json!([]))], None),
+            &Answer::of(overview, vec![request(&json!("idle"), &json!([]))], None),
             &[
                 "operator guestbook is ready and stands by: another replica holds lease guestbook.example.com and reconciles",
                 "Guestbook shop/web waits for an event (controller guestbook)",
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn states_and_results_of_newer_operators_are_shown_as_they_are() {
-        let request = request(json!({ "parked": { "why": "x" } }), json!([run(json!({ "skipped": 1 }))]));
+        let request = request(&json!({ "parked": { "why": "x" } }), &json!([run(&json!({ "skipped": 1 }))]));
         let text = Answer::of(overview(|_| {}), vec![request], None).to_string();
         assert!(text.contains("does not know: {\"parked\":{\"why\":\"x\"}}"), "{text}");
         assert!(text.contains("{\"skipped\":1}"), "{text}");

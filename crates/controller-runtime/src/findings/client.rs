@@ -80,7 +80,7 @@ impl CallObserver for ClientFindings {
         written: Option<&WrittenObject<'_>>,
         took: Duration,
     ) {
-        let code = outcome.map(|_| ()).map_err(|error| error.code());
+        let code = outcome.map(|_| ()).map_err(ClientError::code);
         self.calls.lock().ended(call.verb(), code, took);
         if let Some(object) = written {
             self.fights.lock().wrote(call, object, Instant::now());
