@@ -156,7 +156,7 @@ impl Browser {
 
     /// Waits until the page shows the text.
     pub(crate) async fn shows(&mut self, text: &str) {
-        self.wait_until(&format!("document.body.innerText.includes({})", json!(text))).await;
+        self.wait_until(&format!("document.body?.innerText.includes({})", json!(text))).await;
     }
 
     /// Presses a key, such as `g`, `Enter` or `Tab`.
