@@ -187,6 +187,7 @@ impl<'a> Answers<'a> {
             "time" | "created" => "2026-01-02T03:04:05Z".to_owned(),
             "microTime" => "2026-01-02T03:04:05.000006Z".to_owned(),
             "ip" => format!("10.96.0.{number}"),
+            "nodePort" => format!("3000{number}"),
             _ => format!("{}{number}", kind.to_lowercase()),
         }
     }
