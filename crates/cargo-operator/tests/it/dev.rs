@@ -180,14 +180,6 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     session.wait_for("Restarted album");
     edit(&folder.join("samples/album.yaml"), "greeting: good morning", "greeting: good night");
     session.wait_for("configmaps");
-    let explained = answer(&projects.operator("explain album sample", "album"));
-    for part in
-        ["Album default/sample waits ", "  error    ", "missing-right: ", "  next     repair the error"]
-    {
-        assert!(explained.contains(part), "{explained}");
-    }
-    keys.write_all(b"e").expect("a key is pressed");
-    session.wait_for("Album default/sample waits ");
     edit(
         &controller,
         ".with_predicate(GenerationChanged)",
@@ -195,85 +187,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     );
     session.wait_for("configmaps default/album-sample changed → Ready");
 
-    // The next session has the objects of this one, unless the user does not want them.
-    keys.write_all(b"q").expect("a key is pressed");
+    kill_process(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
     let status = session.child.wait().expect("it ends");
     assert!(status.success(), "{status}: {}", session.seen.join("\n"));
-    let ended = projects.operator("explain", "album");
-    assert!(errors(&ended).contains("there is no session of `dev`"), "{}", errors(&ended));
-    for (words, line) in [("dev", ", 2 objects from before"), ("dev --reset", "   export KUBECONFIG=")] {
-        let mut session = Session::start(projects.operator_command(words, "album"));
-        session.wait_for("API server https://127.0.0.1:");
-        let first = session.seen.last().expect("a line");
-        assert!(first.contains(line) && first.contains("from before") == (words == "dev"), "{first}");
-        session.wait_for("Applied 2 objects from samples");
-        kill_process(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
-        let status = session.child.wait().expect("it ends");
-        assert!(status.success(), "{status}: {}", session.seen.join("\n"));
-    }
-}
-
-/// Part of the test of new projects, which are compiled once.
-pub(crate) fn a_port_in_use_is_named(projects: &Projects) {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = taken.local_addr().expect("an address").port();
-    let refused = projects.operator(&format!("dev --port {port}"), "dns-policies");
-    let text = errors(&refused);
-    assert_eq!(refused.status.code(), Some(1), "{text}");
-    assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
-    assert!(text.contains("Hint another program uses the port: choose one with --port"), "{text}");
-}
-
-/// Part of the test of new projects, which are compiled once.
-pub(crate) fn other_clusters_are_reached_on_purpose_only(projects: &Projects) {
-    let calls = projects.path().join("calls");
-    let kubectl = format!(
-        "echo \"$*\" >> {}\ncase \"$*\" in\n\
-         *' config view '*) echo '{{\"clusters\":[{{\"cluster\":{{\"server\":\"https://shop:6443\"}}}}]}}' ;;\n\
-         *' get deployment '*) echo 2 ;;\n*) echo unexpected >&2; exit 1 ;;\nesac",
-        calls.display()
-    );
-    let folder = projects.script("kubectl", &kubectl);
-    let path = format!(
-        "{}:{}",
-        folder.parent().expect("a folder").display(),
-        std::env::var("PATH").expect("a path")
-    );
-    for (words, package, code, reason, hint, called) in [
-        (
-            "dev --on production",
-            "dns-policies",
-            2,
-            "context production (https://shop:6443) is not known to be for development",
-            "dev.contexts = [\"production\"] below [package.metadata.operator] in Cargo.toml allows it",
-            "--context production config view --minify --flatten --raw -o json\n",
-        ),
-        (
-            "dev --on kind-shop",
-            "dns-policies",
-            1,
-            "Deployment dns-policies/dns-policies runs the operator on context kind-shop already, with 2 replicas",
-            "kubectl --context kind-shop scale deployment dns-policies -n dns-policies --replicas=0 stops it",
-            "--context kind-shop config view --minify --flatten --raw -o json\n\
-             --context kind-shop get deployment dns-policies -n dns-policies --ignore-not-found -o \
-             jsonpath={.status.replicas}\n",
-        ),
-        (
-            "dev --on kind-shop",
-            "album",
-            1,
-            "album has webhooks, and the API server of context kind-shop cannot call them on this host",
-            "run them on the API server of dev: leave out --on",
-            "",
-        ),
-        ("dev --on kind-shop --reset", "album", 2, "cannot be used with", "", ""),
-    ] {
-        fs::write(&calls, "").expect("a file is written");
-        let mut command = projects.operator_command(words, package);
-        let refused = command.env("PATH", &path).stdin(Stdio::null()).output().expect("the program runs");
-        let text = errors(&refused);
-        assert_eq!(refused.status.code(), Some(code), "{words}: {text}");
-        assert!(text.contains(reason) && text.contains(hint), "{words}: {text}");
-        assert_eq!(fs::read_to_string(&calls).expect("text"), called, "{words}");
-    }
 }
