@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_read_is_an_error_and_not_a_short_latency() {
+    fn an_unread_event_is_an_error_and_not_a_short_latency() {
         let error = Latencies::of(&json!([[1, 4, 1, 2]]), &json!([[1, 3, 5]]))
             .expect_err("there is no matching read");
         assert_eq!(error.to_string(), "message 1 was not read");

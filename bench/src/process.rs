@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_step_goes_out_and_its_answer_comes_back() -> anyhow::Result<()> {
+    async fn a_step_is_sent_and_its_answer_returned() -> anyhow::Result<()> {
         // `cat` repeats the request, which is not an answer.
         let mut cat = Process::start("cat", Path::new("/bin/cat"))?;
         let error = cat.ask("echo", json!({})).await.expect_err("cat measures nothing");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_process_takes_along_what_it_has_started() -> anyhow::Result<()> {
+    async fn dropping_a_process_kills_its_children() -> anyhow::Result<()> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
         let mut shell = Grouped::spawn(&mut shell)?;

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_lacks_is_told_from_what_failed() {
+    fn unsupported_steps_differ_from_failed_ones() {
         let read = |line| Figures::read("a.b", line).expect_err("there are no figures");
         assert!(read(r#"{"unsupported":"none here","cpu_seconds":0}"#).is::<Unsupported>());
         let failed = read(r#"{"error":"no luck","cpu_seconds":0}"#);

@@ -36,7 +36,7 @@ mod tests {
     use crate::samples::Samples;
 
     #[test]
-    fn a_remark_is_what_follows_the_name_of_a_goal() {
+    fn a_remark_is_the_text_below_the_name_of_a_goal() {
         let remarks = Remarks::parse(
             "# Remarks\n\nnobody's\n\n## one: goal\n\nFirst.\n\nSecond.\n\n## another\nThird.\n",
         );

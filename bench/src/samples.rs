@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_says_why() {
+    fn an_unmeasured_figure_has_a_reason() {
         let mut samples = Samples::default();
         samples.add("time", "ours", 0, 1.0);
         samples.miss("time", "theirs", "Go is not installed");

@@ -33,7 +33,7 @@ fn a_row_per_figure_and_contender() {
 }
 
 #[test]
-fn more_is_better_where_it_is() {
+fn the_better_direction_depends_on_the_goal() {
     let rows = rows(&RECONCILES, &session()).join("\n");
     expect![[r#"
         | events per second | ours | 9,000 /s | 9,000 /s – 9,000 /s |  |
@@ -65,7 +65,7 @@ fn programs_get_every_goal_once_and_every_sample() {
 }
 
 #[test]
-fn a_report_says_what_was_not_part_of_the_run() {
+fn a_report_names_parts_that_were_not_run() {
     let machine = Machine { date: "today".to_owned(), lines: vec!["a machine".to_owned()] };
     let session = session();
     let text = markdown(&machine, &session, &verdicts(&session.samples), &Remarks::default());
@@ -75,7 +75,7 @@ fn a_report_says_what_was_not_part_of_the_run() {
 }
 
 #[test]
-fn what_misses_its_goal_has_the_remark_of_people() {
+fn a_missed_goal_has_its_remark() {
     let verdict = |name: &str, figure: Option<f64>, met: bool| Verdict {
         name: name.to_owned(),
         goal: "≤ 2".to_owned(),

@@ -277,7 +277,7 @@ mod tests {
     const CRD: &str = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: as.example.com}\nspec: {group: example.com, names: {kind: A, plural: as}, scope: Cluster, versions: []}\n";
 
     #[test]
-    fn a_folder_is_read_in_the_order_of_its_file_names_and_other_kinds_are_passed_over() {
+    fn a_folder_is_read_in_the_order_of_its_file_names_and_other_kinds_are_skipped() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write(folder.path(), "2.yaml", &CRD.replace("as.", "second."));
         write(folder.path(), "1.yml", &format!("kind: Namespace\n---\n{}", CRD.replace("as.", "first.")));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_with_its_name() {
+    fn an_invalid_file_is_named_with_the_problem() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write(folder.path(), "bad.yaml", "kind: [");
         write(folder.path(), "other.yaml", "kind: Namespace\n");

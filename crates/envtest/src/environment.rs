@@ -610,7 +610,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_existing_cluster_goes_before_binaries_and_these_before_the_embedded_server() {
+    fn an_existing_cluster_takes_precedence_over_binaries_and_the_embedded_server() {
         let asked = |variables: &[(&str, &str)]| {
             Asked::by(&|wanted| {
                 let found = variables.iter().find(|(name, _)| *name == wanted);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told_by_its_path() {
+    fn differences_are_reported_by_path() {
         let expected = json!({ "spec": { "a/b": [1, { "c": "x" }], "gone": null, "d": {} }, "x": [1] });
         let found = json!({ "spec": { "a/b": [1, { "c": "y" }, 3], "new": { "f": 1, "~": 2 } }, "x": 1 });
         assert_eq!(told(&EqualObject::to(&expected), &expected), "");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_writes_is_ignored_unless_it_is_asked_for() {
+    fn generated_metadata_are_ignored_by_default() {
         let expected = json!({ "metadata": { "name": "a", "labels": { "x": "y" } } });
         let mut found = expected.clone();
         for path in GENERATED {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_is_compared() {
+    fn only_selected_paths_are_compared() {
         let (expected, found) =
             (json!({ "a": 1, "b": { "c": 1 } }), json!({ "a": 2, "b": { "c": 2, "d": 3 } }));
         let only = |paths: &[&str]| {

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn gives_up_after_the_time_and_says_what_was_missing() {
+    async fn eventually_fails_after_the_time_limit_with_the_last_error() {
         let started = Instant::now();
         let unmet =
             eventually::<(), String>(Duration::from_secs(2), async || Err("no pods".to_owned())).await;
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_may_fail_with_any_error_that_says_what_it_is() {
+    async fn a_check_may_fail_with_any_error_that_can_be_displayed() {
         let looked = eventually(Duration::from_secs(1), async || "ten".parse::<u32>());
         assert_eq!(looked.await.unwrap_err().last, "invalid digit found in string");
         let looked =
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_hangs_is_given_up_too() {
+    async fn a_check_that_hangs_ends_at_the_time_limit() {
         let unmet = eventually::<(), String>(Duration::from_secs(2), std::future::pending).await;
         assert_eq!(unmet.expect_err("it hangs").last, "the first check did not complete");
         let unmet = consistently::<(), String>(Duration::from_secs(2), std::future::pending).await;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_stays_so_is_looked_at_for_the_whole_time() {
+    async fn consistently_checks_for_the_whole_time() {
         let (started, mut looks) = (Instant::now(), 0);
         let looked = consistently(Duration::from_secs(1), async || {
             looks += 1;
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_stay_so_fails_at_once() {
+    async fn consistently_fails_at_the_first_error() {
         let mut looks = 0;
         let looked = consistently(Duration::from_secs(1), async || {
             looks += 1;

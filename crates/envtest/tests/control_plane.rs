@@ -26,7 +26,7 @@ async fn start(assets: Assets) -> ProcessError {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_is_told_and_leaves_nothing() {
+async fn a_failed_start_is_reported_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let note = folder.path().join("calls");
     let note = note.display();

@@ -39,7 +39,7 @@ fn widgets() -> Vec<CustomResourceDefinition> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_expectation_says_what_was_missing_and_prints_the_object() {
+async fn a_failed_expectation_has_its_last_error_and_prints_the_object() {
     let env = Environment::builder().start().await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
     let blue = |map: &ConfigMap| match map.data.as_ref().and_then(|data| data.get("theme")) {
@@ -66,7 +66,7 @@ async fn a_failed_expectation_says_what_was_missing_and_prints_the_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_is_tried_until_the_api_server_takes_it() {
+async fn an_update_is_retried_until_the_api_server_accepts_it() {
     let env = Environment::builder().start().await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
     let (within, set) = (Duration::from_secs(5), |map: &mut ConfigMap, theme: &str| {
@@ -106,7 +106,7 @@ async fn an_update_is_tried_until_the_api_server_takes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_updated_by_itself() {
+async fn a_status_is_updated_separately() {
     let env = Environment::builder().start().await.unwrap();
     let namespaces: Api<Namespace> = Api::all(env.client());
     let stored = eventually_update_status(&namespaces, "default", Duration::from_secs(5), |namespace| {
@@ -120,7 +120,7 @@ async fn a_status_is_updated_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_waited_for_and_printed_if_it_is_another_one() {
+async fn a_list_is_awaited_and_printed_if_it_differs() {
     let env = Environment::builder().crds(widgets()).start().await.unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(env.client());
     let within = Duration::from_secs(1);
@@ -145,7 +145,7 @@ async fn a_list_is_waited_for_and_printed_if_it_is_another_one() {
 }
 
 #[tokio::test]
-async fn each_test_has_a_namespace_of_its_own_which_goes_with_what_is_in_it() {
+async fn each_test_has_a_namespace_that_is_deleted_with_its_contents() {
     let env = Environment::builder().start().await.unwrap();
     let (one, two) = tokio::join!(env.namespace("widgets"), env.namespace("widgets"));
     let (one, two) = (one.unwrap(), two.unwrap());
@@ -182,7 +182,7 @@ async fn who_is(client: kube::Client) -> (String, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_may_take_as_long_as_is_said_to_be_served() {
+async fn a_definition_must_be_served_within_the_time_limit() {
     let mut twin = widgets().remove(0); // claims the names of an installed kind
     twin.metadata.name = Some("gadgets.example.com".to_owned());
     (twin.spec.names.plural, twin.spec.names.singular) = ("gadgets".to_owned(), Some("gadget".to_owned()));
@@ -221,7 +221,7 @@ async fn users_have_credentials_of_their_own_in_process_and_over_tcp() {
 }
 
 #[tokio::test]
-async fn who_has_no_token_is_nobody_where_there_are_users() {
+async fn a_request_without_a_token_is_refused_if_there_are_users() {
     let tcp = Transport::Tcp("127.0.0.1:0".parse().unwrap());
     let env = Environment::builder().transport(tcp).user("jane", ["devs"]).start().await.unwrap();
     let url = env.listener().unwrap().url().parse().unwrap();
@@ -270,7 +270,7 @@ async fn nothing_is_left_of_an_environment() {
 }
 
 #[tokio::test]
-async fn environments_do_not_know_of_each_other() {
+async fn environments_are_independent() {
     let mut all = tokio::task::JoinSet::new();
     for number in 0..8 {
         all.spawn(async move {

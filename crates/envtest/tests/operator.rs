@@ -65,7 +65,7 @@ async fn an_operator_starts_stops_and_starts_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_before_a_write_leaves_nothing_of_it_and_one_after_it_leaves_it() {
+async fn a_crash_before_a_write_prevents_it_and_one_after_it_keeps_it() {
     for (number, kept_before) in [(1, 0), (2, 1), (3, 2)] {
         for (point, kept) in [
             (CrashPoint::before_write(number), kept_before),
@@ -92,7 +92,7 @@ async fn a_crash_point_names_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_point_that_is_not_reached_is_an_error_with_the_requests_there_were() {
+async fn a_crash_point_that_is_not_reached_is_an_error_with_the_requests() {
     let env = Environment::builder().start().await.unwrap();
     let mut operator = operator(&env);
     let error = operator.crash_at(CrashPoint::before("create secrets")).await.unwrap_err();
@@ -198,7 +198,7 @@ async fn errors_of_an_operator_reach_the_test() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "a bug")]
-async fn a_panic_of_an_operator_is_one_of_the_test() {
+async fn a_panic_of_an_operator_fails_the_test() {
     let env = Environment::builder().start().await.unwrap();
     let _ = Operator::new(env.client(), |_| async { panic!("a bug") }).start().await;
 }

@@ -305,7 +305,7 @@ async fn conversions_in_definitions_have_to_be_served() {
 }
 
 #[tokio::test]
-async fn webhooks_on_an_existing_cluster_are_those_of_one_environment_and_go_with_it() {
+async fn webhooks_on_an_existing_cluster_belong_to_one_environment_and_are_removed_with_it() {
     let cluster = over_tcp().start().await.unwrap();
     let url: http::Uri = cluster.listener().unwrap().url().parse().unwrap();
     let existing = async || {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_comes_after_every_task_that_can_run() {
+    fn idle_is_reported_after_every_task_that_can_run() {
         run(async |idle| {
             let (count, mut tasks) = (Arc::new(AtomicU32::new(0)), JoinSet::new());
             for task in 0..50 {

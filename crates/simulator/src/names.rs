@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_apply_is_told_from_other_patches_by_its_content_type() {
+    fn an_apply_is_recognised_by_its_content_type() {
         let request = Request::patch("/api/v1/namespaces/a/configmaps/x")
             .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
             .body(())

@@ -288,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_reads_as_it_is_written(
+        fn a_plan_parses_back_from_its_text(
             deviations in prop::collection::vec(
                 (select(all()), "[a-z]{3,8} [a-z.]{3,12}( [a-z/*-]{1,12})?( to operator-2)?", 1_u32..100),
                 0..4,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_deviation_is_quoted() {
+    fn a_line_that_is_not_a_deviation_is_quoted() {
         for line in ["crash", "crash after #1", "crash after create x #", "explode before create x #1"] {
             let error = line.parse::<Plan>().unwrap_err();
             assert!(error.to_string().starts_with(&format!("not a deviation: {line:?}; ")), "{error}");

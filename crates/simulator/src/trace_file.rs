@@ -249,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_reads_as_it_is_written() {
+    fn a_trace_file_parses_back_from_its_text() {
         assert_eq!(TraceFile::parse(&file().to_string()), Ok(file()));
         assert!(file().file_name().starts_with("pages-are_single-"), "{}", file().file_name());
     }
 
     #[test]
-    fn a_file_that_is_none_or_of_another_version_or_damaged_is_named() {
+    fn an_invalid_trace_file_is_named_with_the_reason() {
         let check = |text: &str, expected: &str| {
             let error = TraceFile::parse(text).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");

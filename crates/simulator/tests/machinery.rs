@@ -174,7 +174,7 @@ fn checks_hold_always_or_whenever_the_world_is_quiet() {
 }
 
 #[test]
-fn a_plan_that_does_not_happen_or_is_none_is_an_error() {
+fn a_plan_that_is_invalid_or_does_not_happen_is_an_error() {
     let never = "crash after create secrets default/x #1";
     let text = panic_of(|| drop(applies(|key| key.name().to_owned()).replay(never)));
     assert!(text.contains("did not happen") && text.contains(never), "{text}");

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_shrinks_to_half_of_its_buckets_however_few_it_uses() {
+    fn a_table_shrinks_by_half_at_a_time() {
         let hasher = |key: &u64| *key;
         for entries in [0, 10, 300] {
             let mut table = HashTable::with_capacity(800);

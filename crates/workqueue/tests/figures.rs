@@ -72,7 +72,7 @@ async fn after_a_success_the_next_failure_waits_5_ms_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_failing_keys_without_a_bucket_come_in_waves() {
+async fn ten_thousand_failing_keys_without_a_bucket_are_retried_in_waves() {
     let retries = fail(exponential(), 10_000, 20 * SECOND).await;
     let mut expected = [0; 20];
     expected[0] = 70_000;

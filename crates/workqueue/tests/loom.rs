@@ -124,7 +124,7 @@ fn drain_returns_when_all_is_done_and_not_before() {
 }
 
 #[test]
-fn shutdown_during_drain_releases_everybody() {
+fn shutdown_during_drain_releases_all_waiters() {
     check(4, || {
         let queue = queue();
         queue.add("a");

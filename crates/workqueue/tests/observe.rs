@@ -78,7 +78,7 @@ async fn waiting_and_working_times_are_those_of_the_states() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gauges_are_computed_when_somebody_asks() {
+async fn gauges_are_computed_on_demand() {
     let (queue, _) = recorded();
     for key in ["a", "b", "c", "d"] {
         queue.add(key);
@@ -120,7 +120,7 @@ async fn gauges_leave_out_runs_that_have_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_says_of_every_key_where_it_is_and_why() {
+async fn a_snapshot_has_the_state_and_reason_of_every_key() {
     let queue = Queue::new(Options::default().fair_by(|key: &&str| Flow::from(&key[..1])));
     queue.add("a1");
     queue.add_rate_limited("b1");
@@ -239,7 +239,7 @@ async fn a_snapshot_can_be_read_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_knows_the_class_in_which_it_was_handed_out() {
+async fn an_item_has_the_priority_with_which_it_was_handed_out() {
     let queue = Queue::default();
     queue.add_with("a", AddOptions::default().priority(Priority::Low));
     queue.add_with("b", AddOptions::default().priority(Priority::High));

@@ -172,7 +172,7 @@ async fn dropping_the_getter_that_keeps_the_alarm_passes_it_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_get_loses_no_key_wherever_it_stood() {
+async fn a_dropped_get_loses_no_key() {
     let queue = Queue::default();
     for round in 0..100 {
         queue.add_after("a", SECOND / 10);
@@ -346,7 +346,7 @@ async fn shutdown_releases_every_waiting_getter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_hands_out_what_is_ready_and_returns_what_is_not_due() {
+async fn shutdown_hands_out_ready_keys_and_returns_the_others() {
     let queue = Queue::default();
     queue.add("a");
     queue.add_after("late", 60 * SECOND);

@@ -19,7 +19,7 @@ fn text(map: Option<&ConfigMap>) -> Option<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn config_maps_follow_files_that_come_change_and_go_and_other_hands_are_undone() {
+async fn config_maps_follow_files_and_other_changes_are_reverted() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("welcome.txt");
     fs::write(&file, "hello").expect("a file");

@@ -133,7 +133,7 @@ fn columns(line: &str) -> String {
 }
 
 #[test]
-fn the_line_it_prints_works_and_sigterm_ends_it() {
+fn the_printed_kubectl_command_works_and_sigterm_ends_the_program() {
     let serving = Serving::start();
     if let Some(kubectl) = Kubectl::find(&serving) {
         let expected =
@@ -268,7 +268,7 @@ async fn plays_on(cluster: &Environment) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_cluster_it_plays_when_asked_to_and_can_play_again() {
+async fn the_demonstration_can_run_repeatedly_on_a_cluster() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let cluster = Environment::builder().transport(Transport::Tcp(address)).start().await;
     let cluster = cluster.expect("a server starts");
@@ -278,7 +278,7 @@ async fn on_a_cluster_it_plays_when_asked_to_and_can_play_again() {
 
 /// Skipped, with a message, if the binaries are not configured.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_plays_on_a_real_control_plane() {
+async fn the_demonstration_runs_on_a_real_control_plane() {
     if !Assets::are_configured() {
         eprintln!("skipped: KUBEBUILDER_ASSETS is not set");
         return;

@@ -27,7 +27,7 @@ async fn create(client: &Client, name: &str, expires: Option<&str>) -> Secret {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_goes_when_its_time_has_come_and_others_stay() {
+async fn only_expired_secrets_are_deleted() {
     let env = Environment::builder().start().await.expect("an API server starts");
     let manifests = include_str!("../manifests/rbac.yaml");
     let rights = Rights::of_manifests(manifests, "default").expect("manifests");

@@ -69,7 +69,7 @@ mod tests {
     const UNUSED: [&str; 2] = ["list pods", "patch events.events.k8s.io"];
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_has_the_label_as_long_as_it_asks_for_it() {
+    async fn a_pod_has_the_label_as_long_as_it_has_the_annotation() {
         let env = Environment::builder().start().await.expect("an API server starts");
         let manifests = include_str!("../manifests/rbac.yaml");
         let rights = Rights::of_manifests(manifests, "default").expect("manifests");

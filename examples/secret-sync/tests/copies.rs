@@ -42,7 +42,7 @@ fn password(secret: Option<&Secret>) -> Option<&[u8]> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_is_copied_where_it_is_wanted_and_copies_follow_it() {
+async fn a_secret_is_copied_to_requesting_namespaces_and_copies_follow_it() {
     let env = Environment::builder().start().await.expect("an API server starts");
     let manifests = include_str!("../manifests/rbac.yaml");
     let rights = Rights::of_manifests(manifests, "default").expect("manifests");

@@ -5,8 +5,8 @@
 //! | defect or figure | test |
 //! |---|---|
 //! | 1. a stop before the caches are synced never ends and uses a CPU | `a_shutdown_while_the_caches_cannot_sync_ends_at_once`, `sigterm_ends_the_process_in_order_also_while_its_caches_cannot_sync`, `a_stop_while_starting_starts_nothing_more` |
-//! | 2. a second shutdown of the queue panics | `shutdown_during_drain_releases_everybody` |
-//! | 2. keys that are queued at a shutdown are dropped | `shutdown_hands_out_what_is_ready_and_returns_what_is_not_due` |
+//! | 2. a second shutdown of the queue panics | `shutdown_during_drain_releases_all_waiters` |
+//! | 2. keys that are queued at a shutdown are dropped | `shutdown_hands_out_ready_keys_and_returns_the_others` |
 //! | 2. low priorities starve | `no_key_waits_longer_than_ageing_allows` |
 //! | 2. keys of the initial list keep their low priority | `a_key_does_not_stay_low_after_a_real_event_during_its_run` |
 //! | 3. retries are not limited by a bucket any more | `controller_default_is_the_longer_of_exponential_and_bucket`, `a_storm_of_failures_does_not_slow_down_first_time_events` |
@@ -27,7 +27,7 @@
 //! | 13. helpers that set and remove owner references ignore the uid | `owner_references_are_added_and_removed_by_uid` |
 //! | 13. so does the handler of owned objects, also here: a request is a name, and the new owner of the name handles objects that the old one left | `objects_of_a_deleted_owner_reconcile_its_successor` |
 //! | 14. an immediate add leaves the delayed one, which causes a second run | `an_immediate_add_ends_the_waiting_without_a_second_run` |
-//! | 14. delayed keys are lost at a drain | `shutdown_gives_up_what_is_not_due_and_says_so` |
+//! | 14. delayed keys are lost at a drain | `shutdown_returns_keys_that_are_not_due` |
 //! | 15. reservations of the bucket are never returned | `a_healed_storm_does_not_delay_an_honest_retry`, `beyond_the_horizon_nothing_is_reserved` |
 //! | 16. an add without effect takes a token | `a_rate_limited_add_of_a_ready_key_counts_nothing` |
 //! | 17. errors of admission requests have HTTP status 200 | `a_request_that_is_no_review_has_an_http_error` |

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn binaries_are_in_the_folder_or_where_their_own_variable_says() {
+    fn binaries_are_in_the_folder_or_at_the_path_of_their_variable() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("etcd"), "").unwrap();
         fs::write(folder.path().join("mine"), "").unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_need_not_be_there_unless_a_variable_says_so() {
+    fn kubectl_is_optional_unless_a_variable_names_it() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["etcd", "kube-apiserver", "mine"] {
             fs::write(folder.path().join(name), "").unwrap();

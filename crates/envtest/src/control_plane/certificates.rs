@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_are_those_of_the_command_line() {
+    fn the_files_match_the_command_line() {
         let folder = tempfile::tempdir().unwrap();
         Authority::new().unwrap().write_for_api_server(folder.path()).unwrap();
         let first_line = |name: &str| {

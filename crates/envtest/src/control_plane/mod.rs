@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_default_namespace_is_waited_for_and_missed_by_name() {
+    async fn the_start_waits_for_the_default_namespace_and_names_it_if_missing() {
         let (ready, asked) = wait_for(3).await;
         assert!(ready.is_ok() && asked == 3, "{asked}");
         let (never, _) = wait_for(u32::MAX).await;

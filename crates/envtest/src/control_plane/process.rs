@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_ends_early_is_told_with_its_last_words() {
+    async fn a_process_that_ends_early_is_reported_with_its_last_output() {
         let script = Script::new();
         let process = script.spawn("echo starting; echo 'no such flag' >&2; exit 3");
         let error = script.ready(process, "ready").await.unwrap_err();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_is_never_ready_is_killed_and_told() {
+    async fn a_process_that_is_never_ready_is_killed_and_reported() {
         let script = Script::new();
         let process = script.spawn("echo waiting; exec sleep 1000");
         let id = process.child.id();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_is_asked_to_end_before_it_is_killed() {
+    async fn a_process_receives_sigterm_before_it_is_killed() {
         let script = Script::new();
         let text = "trap 'touch $1/ended; exit 0' TERM; touch $1/ready; while :; do sleep 0.01; done";
         let mut process = script.ready(script.spawn(text), "ready").await.unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_does_not_listen_is_killed_at_the_deadline() {
+    async fn a_process_that_ignores_sigterm_is_killed_at_the_deadline() {
         let script = Script::new();
         let text = "trap '' TERM; touch $1/ready; while :; do sleep 0.01; done";
         let mut process = script.ready(script.spawn(text), "ready").await.unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_named() {
+    async fn a_missing_program_is_named() {
         let command = Command { name: "etcd", program: "/nowhere/etcd".into(), arguments: Vec::new() };
         let error = Process::spawn(&command, None).unwrap_err();
         assert_eq!(error.to_string(), "etcd: /nowhere/etcd cannot be started");

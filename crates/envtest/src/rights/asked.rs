@@ -186,14 +186,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_resource_may_have_another_below_it() {
+    fn a_resource_may_have_a_subresource() {
         check("PUT /apis/apps/v1/namespaces/a/deployments/x/status", "update deployments.apps/status a/x");
         check("GET /api/v1/namespaces/a/pods/x/proxy/some/path", "get pods/proxy a/x");
         check("POST /api/v1/namespaces/a/pods/x/eviction", "create pods/eviction a/x");
     }
 
     #[test]
-    fn a_namespace_is_in_itself() {
+    fn a_namespace_object_is_in_its_own_namespace() {
         check("GET /api/v1/namespaces", "list namespaces /");
         check("GET /api/v1/namespaces/a", "get namespaces a/a");
         check("PUT /api/v1/namespaces/a/finalize", "update namespaces/finalize a/a");
@@ -201,7 +201,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_selector_of_one_name_names_it() {
+    fn a_field_selector_of_one_name_is_authorized_by_that_name() {
         check("GET /api/v1/nodes?watch=1&fieldSelector=metadata.name%3Dn", "watch nodes /n");
         check(
             "GET /api/v1/nodes?fieldSelector=spec.unschedulable%3Dtrue,metadata.name%3D%3Dn",
@@ -212,7 +212,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_about_no_resource_is_a_path() {
+    fn a_request_outside_of_the_resource_api_is_a_path() {
         for path in ["/metrics", "/", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version/"] {
             check(&format!("GET {path}"), &format!("get {path}"));
         }
@@ -220,7 +220,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_is_missing() {
+    fn a_refusal_names_the_missing_permission() {
         let told = asked("PUT /apis/apps/v1/namespaces/a/deployments/x/scale").refusal();
         let resource =
             "to update resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";

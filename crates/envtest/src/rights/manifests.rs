@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn a_role_gives_nothing_until_it_is_bound() {
+    fn a_role_grants_nothing_until_it_is_bound() {
         check(&["ClusterRole r get pods"], &[]);
         check(&["ClusterRole r get pods", "ClusterRoleBinding b ClusterRole other"], &[]);
         check(&["ClusterRoleBinding b ClusterRole r", "ClusterRole r get pods"], &["get pods everywhere"]);
     }
 
     #[test]
-    fn a_binding_in_a_namespace_gives_a_role_there() {
+    fn a_role_binding_grants_a_role_in_its_namespace() {
         check(&["ClusterRole r get pods", "RoleBinding a/b ClusterRole r"], &["get pods in a"]);
         check(&["Role a/r get pods", "RoleBinding a/b Role r"], &["get pods in a"]);
         check(&["Role r get pods", "RoleBinding b Role r"], &["get pods in home"]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_no_role_is_left_out() {
+    fn other_kinds_are_skipped() {
         let text = "# a comment alone\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n---\n\
             apiVersion: iam.example.com/v1\nkind: Role\nmetadata: {name: r}\nrules: none of RBAC\n";
         assert_eq!(shown(text), [""; 0]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_is_wrong_with_which_object() {
+    fn an_error_names_the_object_and_the_problem() {
         let error = |text: &str| grants(text, "home").err().expect("no manifests");
         let broken = error("kind: [");
         assert_eq!(broken.to_string(), "the text is not YAML of Kubernetes objects");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_be_about_what_is_below_resources() {
+    fn a_rule_may_be_about_subresources() {
         let log = json!({ "resources": ["pods/log"] });
         granted(&log, "GET /api/v1/namespaces/a/pods/x/log", Some("get pods/log"));
         granted(&log, "GET /api/v1/namespaces/a/pods/x", None);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_names_allows_nothing_about_others() {
+    fn a_rule_with_names_allows_only_these_names() {
         let own = json!({ "resources": ["nodes"], "resourceNames": ["n"], "verbs": ["*"] });
         granted(&own, "GET /api/v1/nodes/n", Some("* nodes"));
         granted(&own, "GET /api/v1/nodes/m", None);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_of_paths_allows_them_and_what_a_star_covers() {
+    fn a_rule_of_paths_allows_them_and_paths_that_a_star_matches() {
         let paths = json!({ "apiGroups": [], "nonResourceURLs": ["/metrics", "/logs/*"] });
         granted(&paths, "GET /metrics", Some("get /metrics"));
         granted(&paths, "POST /metrics", None);

@@ -37,7 +37,7 @@ async fn code(client: &kube::Client, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn what_is_given_is_let_through_and_counts_as_used() {
+async fn granted_requests_pass_and_count_as_used() {
     let env = Environment::builder().start().await.expect("an API server");
     let rights = Rights::of_manifests(MANIFESTS, "default").expect("manifests");
     let client = rights.client(env.client());
@@ -58,7 +58,7 @@ async fn what_is_given_is_let_through_and_counts_as_used() {
 }
 
 #[tokio::test]
-async fn a_binding_in_a_namespace_gives_no_paths() {
+async fn a_role_binding_grants_no_paths() {
     let env = Environment::builder().start().await.expect("an API server");
     let text = MANIFESTS.replace("ClusterRoleBinding", "RoleBinding");
     let client = Rights::of_manifests(&text, "default").expect("manifests").client(env.client());

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_are_those_of_a_webhook_server() {
+    fn a_webhook_server_reads_the_files() {
         let socket = Socket::reserve(loopback()).unwrap();
         let first_line = |name: &str| {
             let text = fs::read_to_string(socket.folder().join(name)).unwrap();

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_story_is_taken_out_of_the_output() {
+    fn the_story_is_extracted_from_the_output() {
         let output =
             "\nthread 'a' panicked at b.rs:1:2:\nsimulation \"pages\": x\n  violates: y\n\nnote: run with";
         assert_eq!(story(output), Some("simulation \"pages\": x\n  violates: y"));

@@ -34,7 +34,7 @@ fn next(hub: &Hub) -> String {
 }
 
 #[test]
-fn answers_come_before_calls_and_these_before_lines() {
+fn answers_precede_calls_and_calls_precede_lines() {
     let hub = Hub::default();
     assert_eq!(next(&hub), "nothing");
     let watch = hub.open(Actor::User, CallName::of_effect("", "watch", ""));
@@ -52,7 +52,7 @@ fn answers_come_before_calls_and_these_before_lines() {
 }
 
 #[test]
-fn the_calls_of_the_dead_and_of_those_who_gave_up_are_dropped() {
+fn calls_of_dead_or_departed_callers_are_dropped() {
     let hub = Hub::default();
     let operator = FIRST;
     let caller = call(&hub, operator, "a");
@@ -66,7 +66,7 @@ fn the_calls_of_the_dead_and_of_those_who_gave_up_are_dropped() {
 }
 
 #[test]
-fn the_watch_with_the_oldest_line_comes_first_and_gives_all_its_lines() {
+fn the_watch_with_the_oldest_line_delivers_all_its_lines_first() {
     let (hub, context) = (Hub::default(), Context::from_waker(Waker::noop()));
     let names = ["one", "other"].map(|name| CallName::of_effect("", name, ""));
     let [one, other] = names.map(|name| hub.open(Actor::User, name));
@@ -153,7 +153,7 @@ fn an_expired_watch_ends_with_410_in_place_of_its_lines() {
 }
 
 #[test]
-fn nothing_of_a_paused_actor_passes_and_a_zombie_outlives_its_caller() {
+fn a_paused_actor_is_cut_off_and_a_zombie_outlives_its_caller() {
     let hub = Hub::default();
     let caller = call(&hub, FIRST, "a");
     hub.pause(FIRST);

@@ -107,6 +107,6 @@ fn a_lost_answer_has_the_effect_of_the_crash() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

@@ -94,6 +94,6 @@ fn a_reconcile_before_the_cache_has_the_members_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

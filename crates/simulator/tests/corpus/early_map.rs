@@ -62,6 +62,6 @@ fn a_binding_that_is_seen_after_its_secret_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

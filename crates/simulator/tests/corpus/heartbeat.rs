@@ -38,6 +38,6 @@ fn a_write_that_causes_the_next_one_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

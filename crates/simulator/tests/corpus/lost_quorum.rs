@@ -115,6 +115,6 @@ fn readiness_that_is_out_of_date_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

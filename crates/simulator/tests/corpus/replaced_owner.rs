@@ -64,6 +64,6 @@ fn a_fast_garbage_collector_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

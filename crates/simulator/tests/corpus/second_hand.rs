@@ -83,7 +83,7 @@ fn a_claim_that_is_taken_over_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }
 

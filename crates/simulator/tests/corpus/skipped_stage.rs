@@ -66,6 +66,6 @@ fn a_crash_between_the_deletion_and_the_stage_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

@@ -81,6 +81,6 @@ fn a_fight_over_a_field_is_found_without_faults() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

@@ -65,6 +65,6 @@ fn a_leader_that_is_seen_too_late_is_found() {
 }
 
 #[test]
-fn the_twin_is_silent() {
+fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_come_with_the_nodes_and_go_with_them_but_one() {
+    fn chunks_are_allocated_with_nodes_and_freed_except_one() {
         let mut nodes = Nodes { chunks: Vec::new(), len: 0 };
         let node = |added| Node { until: Moment::START, added, id: Id::NONE };
         let mut counts = Vec::new();

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_gives_back_only_what_it_reserved() {
+    fn a_handle_returns_only_its_own_reservations() {
         let (mut one, now) = (Bucket::try_new(10.0, 1).unwrap(), Instant::now());
         let mut other = one.clone();
         assert_eq!(delays(&mut one, &"a", now, 2), [0.0, 0.1]);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_bucket_is_refused() {
+    fn invalid_parameters_of_a_bucket_are_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
             assert!(matches!(Bucket::<&str>::try_new(rate, 1), Err(BucketError::Rate(_))), "{rate}");
         }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_delay() {
+    fn max_of_no_limiters_is_no_delay() {
         assert_eq!(MaxOf::new([]).when(&"a", Instant::now()), Duration::ZERO);
     }
 }

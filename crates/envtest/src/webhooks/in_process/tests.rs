@@ -91,7 +91,7 @@ impl WebhookTransport for Closed {
 }
 
 #[tokio::test]
-async fn other_services_are_those_of_the_tests_own_transport() {
+async fn calls_of_other_services_use_the_transport_of_the_test() {
     let router = Router::new(Some(Arc::new(Closed)));
     let _running = router.register([service("a")].into(), Named("first"));
     assert_eq!(call(&router, "a.system.svc").await.unwrap(), "first");

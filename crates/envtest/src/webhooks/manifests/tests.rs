@@ -25,7 +25,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn references_of_a_folder_are_those_of_its_configurations() {
+fn references_are_read_from_the_configurations_of_a_folder() {
     check(
         HOOKS,
         "webhook vcart.kb.io of ValidatingWebhookConfiguration carts in DIR/hooks.yaml: system/webhook-service:443/validate-cart",
@@ -120,7 +120,7 @@ fn services_become_addresses_and_urls_stay() {
 }
 
 #[test]
-fn configurations_on_a_shared_cluster_are_those_of_one_environment() {
+fn configurations_on_a_shared_cluster_belong_to_one_environment() {
     let mut manifest = manifest();
     manifest.object["webhooks"][0]["namespaceSelector"] = json!({ "matchLabels": { "team": "red" } });
     let isolated = manifest.isolated("1234", "env");

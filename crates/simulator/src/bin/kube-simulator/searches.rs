@@ -17,7 +17,7 @@ const LONGEST: f64 = 60.0;
 const LINES: u64 = 15;
 
 /// End of the names of tests of operators without a bug in the corpus.
-const TWIN: &str = "::the_twin_is_silent";
+const TWIN: &str = "::the_corrected_operator_has_no_finding";
 
 /// Mark of the tests of examples in the reports, which have no bugs.
 const EXAMPLE: &str = "example ";
@@ -216,7 +216,7 @@ mod tests {
                 "guilty": "  3  operator creates x   ← not in the run without faults", "plans": 3, "played": 3})
         };
         let silent = |test: &str, found: Option<&str>, played: u32| json!({"test": test, "found": found, "seconds": 1.0, "plans": 3, "played": played});
-        let twin = |found, played| silent("a::the_twin_is_silent", found, played);
+        let twin = |found, played| silent("a::the_corrected_operator_has_no_finding", found, played);
         let code = |searches: &[Value]| Summary::of(searches).exit_code();
         assert_eq!(code(&[bug(Some("same objects"), 1.0), twin(None, 3)]), 0);
         assert_eq!(code(&[bug(Some("same objects"), 61.0), twin(None, 3)]), 1);

@@ -223,7 +223,7 @@ fn a_key_that_succeeds_leaves_its_back_off() {
 }
 
 #[test]
-fn a_time_that_was_asked_for_is_kept_to_in_back_off() {
+fn a_requested_time_holds_during_back_off() {
     check(
         &format!(
             "{FAILED}; add a; get; limited a; done a; after a 0.01s; when a; add a; when a; at 0.01s; get"
@@ -254,7 +254,7 @@ fn a_failure_with_a_delay_of_its_own_takes_the_earlier_time() {
 }
 
 #[test]
-fn as_go_every_event_runs_the_key_and_every_failure_counts() {
+fn with_always_every_event_runs_the_key_and_every_failure_counts() {
     let script = "add a; get; limited a; add a; done a; get; limited a; add a; done a; get; limited a; done a; failures a";
     check_with(
         as_go(),

@@ -41,7 +41,7 @@ fn events_without_end_do_not_put_a_key_off_beyond_the_maximum() {
 }
 
 #[test]
-fn a_time_that_was_asked_for_is_not_put_off() {
+fn a_requested_time_is_not_postponed_by_debouncing() {
     check_with(
         debounced(),
         "after a 1.2s; add a; at 0.9s; add a; when a; add b; after b 1.5s; at 1.5s; add b; when b",

@@ -20,7 +20,7 @@ fn flows_take_turns_whatever_their_number_of_keys() {
 }
 
 #[test]
-fn a_flow_that_comes_late_gets_the_next_round() {
+fn a_flow_that_joins_late_gets_the_next_round() {
     check_with(
         fair(),
         "add a1; add a2; add a3; get; add b1; get; get",
@@ -50,7 +50,7 @@ fn a_flow_that_lost_its_ready_keys_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_higher_class_goes_before_every_flow_of_a_lower_one() {
+fn a_higher_priority_precedes_every_flow_of_a_lower_one() {
     check_with(
         fair(),
         "add low a1; add low b1; add b2; add b3; add a2",

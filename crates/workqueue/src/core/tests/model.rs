@@ -179,7 +179,7 @@ fn a_later_failure_during_a_run_leaves_the_own_back_off_of_the_earlier_one() {
 
 /// The short version by default; `WORKQUEUE_CASES=20000` makes it some two million steps.
 #[test]
-fn any_sequence_of_operations_comes_out_as_in_the_model() {
+fn any_sequence_of_operations_equals_the_model() {
     let cases = std::env::var("WORKQUEUE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(500);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let steps = prop::collection::vec(step(), 0..200);

@@ -8,7 +8,7 @@ use super::*;
 use crate::Ageing;
 
 #[test]
-fn a_higher_class_goes_first_and_within_a_class_it_is_first_come_first_served() {
+fn a_higher_priority_is_served_first_and_equal_ones_in_order() {
     check(
         "add low a; add b; add high c; add low d; add e; add high f",
         &expect![[r#"
@@ -40,7 +40,7 @@ fn a_key_that_waits_is_lifted_too() {
 }
 
 #[test]
-fn a_retry_keeps_the_class_of_its_run() {
+fn a_retry_keeps_the_priority_of_its_run() {
     check(
         "add low a; get; limited a; done a; at 0.1s; add b; get; get",
         &expect![[r#"
@@ -66,7 +66,7 @@ fn a_key_does_not_stay_low_after_a_real_event_during_its_run() {
 }
 
 #[test]
-fn the_clock_is_read_only_if_keys_of_several_classes_are_ready() {
+fn the_clock_is_read_only_if_keys_of_several_priorities_are_ready() {
     let mut core = Core::new(Options::default(), Instant::now());
     let reads = std::cell::Cell::new(0);
     let take = |core: &mut Core<u32>| {
@@ -97,7 +97,7 @@ fn aged_keys_get_their_share_and_no_more() {
 }
 
 #[test]
-fn before_it_has_aged_a_lower_class_waits() {
+fn a_lower_priority_waits_until_it_has_aged() {
     check(
         "add low a; add o; get; at 0.999s; add p; add q; add r; add s; add t",
         &expect![[r#"
@@ -108,7 +108,7 @@ fn before_it_has_aged_a_lower_class_waits() {
 }
 
 #[test]
-fn a_class_ages_from_the_first_time_that_it_is_passed_over() {
+fn a_priority_ages_from_the_first_time_that_it_is_passed_over() {
     check(
         "add low a; at 5s; add p; get; add q; add r; add s; at 5.999s; add t; get; get; get; get; at 6s; add u; add v; \
          add w; add x",
@@ -124,7 +124,7 @@ fn a_class_ages_from_the_first_time_that_it_is_passed_over() {
 }
 
 #[test]
-fn a_class_whose_keys_are_all_handed_out_begins_to_age_anew() {
+fn a_priority_whose_keys_are_all_handed_out_ages_from_the_start_again() {
     check(
         "add low a; add o; get; at 1s; get; add low b; add p; add q; add r; add s; add t",
         &expect![[r#"
@@ -136,7 +136,7 @@ fn a_class_whose_keys_are_all_handed_out_begins_to_age_anew() {
 }
 
 #[test]
-fn two_aged_classes_take_turns() {
+fn two_aged_priorities_take_turns() {
     let script = "add low a; add low b; add m; add n; add high o; get; at 1s; add high p; add high q; add high r; \
                   add high s; add high t; add high u; add high v";
     check(

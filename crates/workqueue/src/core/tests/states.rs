@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::*;
 
 #[test]
-fn keys_come_out_in_the_order_in_which_they_were_added() {
+fn keys_are_handed_out_in_the_order_in_which_they_were_added() {
     check(
         "add a; add b; add c; get; get",
         &expect![[r#"
@@ -17,7 +17,7 @@ fn keys_come_out_in_the_order_in_which_they_were_added() {
 }
 
 #[test]
-fn a_ready_key_added_again_stays_where_it_is() {
+fn a_ready_key_added_again_keeps_its_place() {
     check(
         "add a; add b; add a",
         &expect![[r#"
@@ -113,7 +113,7 @@ fn the_earliest_delay_wins_and_the_key_runs_once() {
 }
 
 #[test]
-fn delayed_keys_come_out_in_order_of_their_times() {
+fn delayed_keys_are_handed_out_in_the_order_of_their_times() {
     check(
         "after a 3s; after b 1s; after c 2s; after d 2s; at 10s; add e; get",
         &expect![[r#"
@@ -245,7 +245,7 @@ fn of_two_equal_times_the_first_gives_the_reason() {
 }
 
 #[test]
-fn a_cancelled_key_is_gone_from_wherever_it_was() {
+fn a_cancelled_key_is_removed_in_every_state() {
     check(
         "add a; add b; add c; cancel b; after d 5s; after e 6s; cancel d; cancel f",
         &expect![[r#"
@@ -272,7 +272,7 @@ fn cancelling_a_key_being_processed_takes_back_the_next_run_only() {
 }
 
 #[test]
-fn after_shutdown_adds_are_ignored_and_what_is_ready_still_comes_out() {
+fn after_shutdown_adds_are_ignored_and_ready_keys_are_still_handed_out() {
     check(
         "add a; add b; shut; add c; after d 1s; limited e; get; get; get",
         &expect![[r#"
@@ -301,7 +301,7 @@ fn a_key_added_again_before_shutdown_keeps_the_queue_open_for_its_last_run() {
 }
 
 #[test]
-fn shutdown_gives_up_what_is_not_due_and_says_so() {
+fn shutdown_returns_keys_that_are_not_due() {
     check(
         "add p; get; after p 9s; after a 5s; after b 3s; after c 1s; at 1s; shut; get; done p; shut; get",
         &expect![[r#"
@@ -337,7 +337,7 @@ fn a_snapshot_looks_at_no_more_than_64_keys_under_one_lock() {
 }
 
 #[test]
-fn a_million_keys_come_and_go_and_leave_nothing_behind() {
+fn a_million_keys_leave_no_memory_behind() {
     let epoch = Instant::now();
     let mut core = Core::new(Options::default(), epoch);
     let now = Moment::since(epoch, epoch);
