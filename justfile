@@ -65,7 +65,7 @@ conformance-gaps *filter:
 conformance-update:
     UPDATE_PASSING=1 cargo test -p kube-apiserver-embedded --test conformance
 
-# play buggy operators, their twins and the examples under simulation, and measure: bugs found, operators blamed, determinism, speed
+# play buggy operators, corrected ones and the examples under simulation, and measure: bugs found, false findings, determinism, speed
 simulations *files:
     cargo run --release -p kube-simulator --features report -- report {{files}}
 

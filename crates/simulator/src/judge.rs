@@ -206,8 +206,9 @@ fn compare_failures(
     Some(Violation { oracle: Oracle::Succeeds, title, suspect: Suspect::Unknown, details: Vec::new() })
 }
 
-/// Counts of a run without objects that passed by: a process that takes over with an old view may create an object, and delete it again
-/// when it has the news. If no other program has touched the object meanwhile, nothing is lost.
+/// Counts of a run without short-lived objects: a process that becomes the leader with an old view may create an
+/// object, and delete it again when it has received the events. If no other program has touched the object meanwhile,
+/// nothing is lost.
 fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> {
     let mut counts = outcome.counts.clone();
     if !plan.deviations.iter().any(|deviation| deviation.what == What::Hold(Until::Leading)) {

@@ -41,7 +41,7 @@ pub(crate) enum What {
     /// The call is carried out, and the connection breaks before the answer.
     LoseAnswer,
     /// Like [`LoseAnswer`](Self::LoseAnswer), and lines about the call's resource are held back until the retry is over.
-    LoseAnswerAndNews,
+    LoseAnswerAndEvents,
     /// The call is refused.
     Refuse(Refusal),
     /// From a line of a watch on, the operator receives nothing about the line's resource for a while.
@@ -68,9 +68,9 @@ pub(crate) enum What {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// Another line about the resource has arrived.
-    NextLine,
+    NextEvent,
     /// Lines about another resource were handed over.
-    OtherLines,
+    OtherEvents,
     /// That many reconciles have ended.
     Reconciles(u32),
     /// The user's next step is done and nothing else changes.
@@ -116,7 +116,7 @@ impl What {
             Self::CrashBefore(_)
             | Self::CrashAfter(_)
             | Self::LoseAnswer
-            | Self::LoseAnswerAndNews
+            | Self::LoseAnswerAndEvents
             | Self::Refuse(_)
             | Self::StepBefore
             | Self::CollectAfter
@@ -139,7 +139,7 @@ impl What {
                 | Self::Hold(_)
                 | Self::Relist(_)
                 | Self::StepBefore
-                | Self::LoseAnswerAndNews
+                | Self::LoseAnswerAndEvents
         )
     }
 
@@ -148,15 +148,21 @@ impl What {
         match self {
             Self::CrashBefore(Restart::AfterNextStep) => vec![Self::CrashBefore(Restart::AtOnce)],
             Self::CrashAfter(Restart::AfterNextStep) => vec![Self::CrashAfter(Restart::AtOnce)],
-            Self::LoseAnswerAndNews => vec![Self::LoseAnswer],
+            Self::LoseAnswerAndEvents => vec![Self::LoseAnswer],
             Self::Hold(Until::NextStep) => {
-                vec![Self::Hold(Until::NextLine), Self::Hold(Until::Reconciles(1)), Self::Hold(Until::Second)]
+                vec![
+                    Self::Hold(Until::NextEvent),
+                    Self::Hold(Until::Reconciles(1)),
+                    Self::Hold(Until::Second),
+                ]
             }
             Self::Hold(Until::Reconciles(count)) if count > 1 => {
                 vec![Self::Hold(Until::Reconciles(count - 1))]
             }
-            Self::Relist(Until::NextStep) => vec![Self::Hold(Until::NextLine), Self::Relist(Until::NextLine)],
-            Self::Relist(_) => vec![Self::Hold(Until::NextLine)],
+            Self::Relist(Until::NextStep) => {
+                vec![Self::Hold(Until::NextEvent), Self::Relist(Until::NextEvent)]
+            }
+            Self::Relist(_) => vec![Self::Hold(Until::NextEvent)],
             Self::Pause(61) => vec![Self::Pause(11), Self::Pause(16)],
             Self::Pause(16) => vec![Self::Pause(11)],
             _ => Vec::new(),
@@ -185,16 +191,16 @@ const WHATS: [(What, &str); 26] = [
     (What::CrashAfter(Restart::AtOnce), "crash after"),
     (What::CrashAtRest, "crash at rest after"),
     (What::LoseAnswer, "lose the answer of"),
-    (What::LoseAnswerAndNews, "lose the answer and hold the news of"),
-    (What::Hold(Until::NextLine), "hold for one line, from"),
-    (What::Hold(Until::OtherLines), "hold for lines of another resource, from"),
+    (What::LoseAnswerAndEvents, "lose the answer and hold the events of"),
+    (What::Hold(Until::NextEvent), "hold for one event, from"),
+    (What::Hold(Until::OtherEvents), "hold for events of another resource, from"),
     (What::Hold(Until::Reconciles(1)), "hold for 1 reconcile, from"),
     (What::Hold(Until::Reconciles(2)), "hold for 2 reconciles, from"),
     (What::Hold(Until::Reconciles(3)), "hold for 3 reconciles, from"),
     (What::Hold(Until::NextStep), "hold until the next step is done, from"),
     (What::Hold(Until::Second), "hold for a second, from"),
     (What::Hold(Until::Leading), "hold until it leads, from"),
-    (What::Relist(Until::NextLine), "skip one line and list again, from"),
+    (What::Relist(Until::NextEvent), "skip one event and list again, from"),
     (What::Relist(Until::NextStep), "skip until the next step is done and list again, from"),
     (What::Apart, "hand over one by one:"),
     (What::Late, "hand over a second late:"),

@@ -196,7 +196,7 @@ impl Simulation {
         self
     }
 
-    /// Searches for a run that violates a rule, and returns how far the search came.
+    /// Searches for a run that violates a rule, and returns what was tried.
     ///
     /// Trace files in the folder `tests/simulation` of the package that belong to this test are played first. If the environment
     /// variable `SIMULATION` has the path of a trace file, its plan alone is played. `SIMULATION_REPORT` has the path of a file to

@@ -244,7 +244,7 @@ impl Suspect {
     }
 }
 
-/// The write that a violation is blamed on.
+/// The write that is at fault for a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Guilty {
     /// Place of an action that the run without faults does not have as often, or with other content.

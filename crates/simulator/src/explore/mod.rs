@@ -28,7 +28,7 @@ const BUDGET: Duration = Duration::from_secs(10);
 /// Default of [`Explore::runs`].
 const RUNS: usize = 1000;
 
-/// Which deviations from the run without faults are tried, and for how long.
+/// The deviations from the run without faults that a search tries, and the time that it may take.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Explore {
@@ -102,20 +102,22 @@ impl Explore {
         Self::only(Strategy::Crashes)
     }
 
-    /// From each line of the operator's watches on, lines about its resource are held back: for one more line, so that a state is
-    /// skipped; for lines of another resource, so that these come first; for one to three reconciles; until the user's next step
-    /// is done; and for a second. Further runs hand the lines over one by one, or each a second late.
+    /// Starting with each event of the operator's watches, the events of that resource are held back: until one more
+    /// event has come, so that a state is skipped; until events of another resource have come, so that these come
+    /// first; for one to three reconciles; until the user's next step is done; and for a second. Further runs deliver
+    /// the events one by one, or each a second late.
     pub fn staleness() -> Self {
         Self::only(Strategy::Staleness)
     }
 
-    /// States that the operator never sees: a watch ends with 410 and its last lines are lost, so that the operator lists again.
+    /// A watch ends with 410 and its last events are lost, so that the operator lists again and never sees these
+    /// states.
     pub fn unobserved() -> Self {
         Self::only(Strategy::Unobserved)
     }
 
-    /// The garbage collector acts between a write and its answer, while it otherwise acts last; and what happens at one moment
-    /// happens in drawn orders. Requests of one process may overtake each other, lines of a watch may not.
+    /// The garbage collector, which otherwise acts last, acts between a write and its answer; and actions of the same
+    /// moment happen in random orders. Requests of one process may overtake each other, events of a watch may not.
     pub fn order() -> Self {
         Self::only(Strategy::Order)
     }
@@ -131,13 +133,14 @@ impl Explore {
         Self::only(Strategy::Refusals)
     }
 
-    /// The user's next step begins before a write, which is carried out when the step is done.
+    /// The user's next step begins before a write, and the write is carried out when the step is done.
     pub fn early_steps() -> Self {
         Self::only(Strategy::EarlySteps)
     }
 
-    /// With [replicas](crate::Simulation::replicas): the leader is cut off at a write, which is carried out when another one leads;
-    /// and a standby that has received nothing about a resource for some steps takes over.
+    /// With [replicas](crate::Simulation::replicas): the leader is cut off at a write, and the write is carried out
+    /// when another replica leads; or a standby that has received no event about a resource for some steps becomes the
+    /// leader.
     pub fn failovers() -> Self {
         Self::only(Strategy::Failovers)
     }
@@ -168,20 +171,21 @@ impl Explore {
     }
 
     /// Sets the real time after which no further run with a fault begins. Default: 10 seconds. The environment variable
-    /// `SIMULATION_BUDGET`, such as `60s`, overrides it. The [`Report`] says how far the search came.
+    /// `SIMULATION_BUDGET`, such as `60s`, overrides it. The [`Report`] says how many plans were tried.
     pub fn budget(mut self, budget: Duration) -> Self {
         self.budget = budget;
         self
     }
 
-    /// With 2, [crashes](Self::crashes) and [late lines](Self::staleness) that concern the same object are also tried together.
-    /// Default: 1.
+    /// With 2, pairs of a [crash](Self::crashes) and [delayed watch events](Self::staleness) that concern the same
+    /// object are also tried. Default: 1.
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
     }
 
-    /// Sets the number of [random](Self::random) plans. Default: 1000. The budget may end before.
+    /// Sets the number of [random](Self::random) plans. Default: 1000. The budget may end the search before all of them
+    /// are tried.
     pub fn runs(mut self, number: usize) -> Self {
         for strategy in &mut self.strategies {
             if let Strategy::Random { runs, .. } = strategy {

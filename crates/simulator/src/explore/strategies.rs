@@ -118,8 +118,8 @@ fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
         let lines = &lines;
         lines.iter().enumerate().filter_map(move |(place, line)| {
             let has_place = match until {
-                Until::NextLine => lines[place + 1..].iter().any(|later| later.object() == line.object()),
-                Until::OtherLines => has_others,
+                Until::NextEvent => lines[place + 1..].iter().any(|later| later.object() == line.object()),
+                Until::OtherEvents => has_others,
                 Until::NextStep => line.step < steps,
                 Until::Reconciles(_) | Until::Second => true,
                 Until::Leading => false,
@@ -129,8 +129,8 @@ fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     };
     let untils = [
         Until::Reconciles(1),
-        Until::NextLine,
-        Until::OtherLines,
+        Until::NextEvent,
+        Until::OtherEvents,
         Until::NextStep,
         Until::Second,
         Until::Reconciles(2),
@@ -145,7 +145,7 @@ fn unobserved(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     let has_later =
         |place: usize| lines[place + 1..].iter().any(|later| later.object() == lines[place].object());
     let one = (0..lines.len()).filter(|place| has_later(*place));
-    let one = one.map(|place| from(lines[place], What::Relist(Until::NextLine)));
+    let one = one.map(|place| from(lines[place], What::Relist(Until::NextEvent)));
     let step = lines.iter().filter(|line| line.step < steps);
     one.chain(step.map(|line| from(line, What::Relist(Until::NextStep)))).collect()
 }
@@ -165,7 +165,7 @@ fn lost_answers(writes: &[Write]) -> Vec<Deviation> {
     let visible = || writes.iter().filter(|write| write.is_visible);
     let with_news = visible().filter(|write| !write.is_effect());
     let lost = visible().map(|write| at(write, What::LoseAnswer));
-    lost.chain(with_news.map(|write| at(write, What::LoseAnswerAndNews))).collect()
+    lost.chain(with_news.map(|write| at(write, What::LoseAnswerAndEvents))).collect()
 }
 
 fn refusals(writes: &[Write]) -> Vec<Deviation> {
@@ -316,9 +316,9 @@ mod tests {
                 "crash after create a x #1",
                 "lose the answer of apply b x #1",
                 "crash after apply b x #1",
-                "lose the answer and hold the news of create a x #1",
+                "lose the answer and hold the events of create a x #1",
                 "crash at rest after step #1",
-                "lose the answer and hold the news of apply b x #1",
+                "lose the answer and hold the events of apply b x #1",
             ]
         );
     }

@@ -120,7 +120,7 @@ pub(super) fn svg(entries: &[&Entry], guilty: Option<usize>, shade: Shade) -> St
     );
     drawing.steps(&mut svg, width, height);
     drawing.rails(&mut svg, width);
-    drawing.news(&mut svg);
+    drawing.deliveries(&mut svg);
     for place in 0..drawing.marks.len() {
         drawing.mark(&mut svg, place, guilty == Some(place));
     }
@@ -203,7 +203,7 @@ impl Drawing<'_> {
     }
 
     /// Lines from changes to the deliveries that report them, and bands below the lanes of tested processes while they are behind.
-    fn news(&self, svg: &mut String) {
+    fn deliveries(&self, svg: &mut String) {
         let mut lanes: Vec<(u8, String)> =
             self.marks.iter().filter(|mark| mark.actor.is_operator()).map(|mark| lane(mark.actor)).collect();
         lanes.sort();
@@ -214,13 +214,13 @@ impl Drawing<'_> {
             let y = self.y_of(first.actor);
             let (mut behind_since, mut last_write): (Option<usize>, Option<usize>) = (None, None);
             for (place, mark) in self.marks.iter().enumerate() {
-                let is_news = is_own(mark) && matches!(mark.kind, MarkKind::Delivery | MarkKind::Start);
+                let is_delivery = is_own(mark) && matches!(mark.kind, MarkKind::Delivery | MarkKind::Start);
                 if mark.kind == MarkKind::Write {
                     behind_since = behind_since.or(Some(place));
                     last_write = Some(place);
                 }
                 let is_end = place + 1 == self.marks.len();
-                if !(is_news || is_end) {
+                if !(is_delivery || is_end) {
                     continue;
                 }
                 if let Some(since) = behind_since.take() {
@@ -232,7 +232,7 @@ impl Drawing<'_> {
                         right - left
                     );
                 }
-                if let Some(write) = last_write.take().filter(|_| is_news) {
+                if let Some(write) = last_write.take().filter(|_| is_delivery) {
                     let (from, to) = (self.x(write), self.x(place));
                     let (above, middle) = (self.y_of(self.marks[write].actor), usize::midpoint(from, to));
                     let _ = write!(

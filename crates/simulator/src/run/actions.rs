@@ -90,7 +90,7 @@ impl Run<'_> {
                     what @ (What::CrashAfter(_) | What::LoseAnswer | What::CollectAfter) => {
                         self.due.insert(*id, (*actor, what));
                     }
-                    what @ What::LoseAnswerAndNews => {
+                    what @ What::LoseAnswerAndEvents => {
                         let stream = actor.stream(name.target.split('/').next().unwrap_or_default());
                         self.hub.hold(&stream);
                         self.log(Action::Held { what: format!("lines about {stream}") });
@@ -177,7 +177,7 @@ impl Run<'_> {
                 self.hub.remove(id);
                 self.crash(actor, &format!("without the answer to: {name}"), restart).await;
             }
-            Some((_, What::LoseAnswer | What::LoseAnswerAndNews)) => {
+            Some((_, What::LoseAnswer | What::LoseAnswerAndEvents)) => {
                 self.hub.answer(id, Told::Lost);
                 self.log(Action::AnswerLost { actor, name });
             }

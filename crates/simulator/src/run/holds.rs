@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Virtual time after which a hold ends in any case: long enough for a failover after some steps, and much shorter than a step is
-/// tried, because a step may need an operator that has the news.
+/// tried, because a step may need an operator that has received the events.
 pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
 /// Virtual time that a hold waits for further lines.
@@ -130,8 +130,8 @@ impl Run<'_> {
         let is_over = |hold: &Hold| match (rest, hold.until) {
             (_, Until::Leading) => rest != Rest::No && leads(&hold.stream),
             (Rest::Forever, _) => true,
-            (_, Until::NextLine) => hold.lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
-            (_, Until::OtherLines) => hold.other_lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
+            (_, Until::NextEvent) => hold.lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
+            (_, Until::OtherEvents) => hold.other_lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
             (_, Until::Reconciles(count)) => hold.reconciles >= count,
             (_, Until::Second) => hold.since.elapsed() >= Duration::from_secs(1),
             (Rest::Quiet, Until::NextStep) => self.begun > hold.step,
@@ -171,7 +171,7 @@ impl Hold {
     pub(super) fn deadline(&self) -> Instant {
         self.since
             + match self.until {
-                Until::NextLine | Until::OtherLines => LONGEST_WAIT_FOR_LINES,
+                Until::NextEvent | Until::OtherEvents => LONGEST_WAIT_FOR_LINES,
                 Until::Second => Duration::from_secs(1),
                 Until::Reconciles(_) | Until::NextStep | Until::Leading => LONGEST_HOLD,
             }

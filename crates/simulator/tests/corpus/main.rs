@@ -1,4 +1,5 @@
-//! Operators with a bug each, and their twins without it: a simulation must find the bug, and find nothing in the twin.
+//! Operators with one bug each, and a corrected version of each: a simulation must find the bug, and find nothing in
+//! the corrected version.
 
 mod create_then_record;
 mod deaf_predicate;

@@ -87,7 +87,7 @@ fn the_corrected_operator_has_no_finding() {
     find_nothing(simulation(Variant::Twin), Explore::all());
 }
 
-/// The step needs an operator that has the news, so a hold must end long before the step is given up.
+/// The step needs an operator that has received the watch events, so a hold must end long before the step is given up.
 #[test]
 fn a_hold_ends_before_a_step_that_waits_for_the_operator_is_given_up() {
     let plan = "hold for 1 reconcile, from tasks.corpus.dev MODIFIED default/t #2";

@@ -1,11 +1,12 @@
 //! `cargo run --release -p kube-simulator --features report -- report`: measures the simulator against its goals.
 //!
-//! It plays the corpus of buggy operators and their twins, the simulations of the examples, and workloads of known sizes, and prints a
-//! table in Markdown: which bugs were found, after how long, which operators without a bug were blamed, whether runs repeat, and how
-//! fast they are. With files that `SIMULATION_REPORT` has written, it sums these up: `… -- report file.json…`.
+//! It plays the corpus of buggy and corrected operators, the simulations of the examples, and workloads of known sizes,
+//! and prints a table in Markdown: which bugs were found, after how long, which operators without a bug got a finding,
+//! whether runs repeat, and how fast they are. With files that `SIMULATION_REPORT` has written, it sums these up: `… --
+//! report file.json…`.
 //!
-//! Exit code 0: all goals are met; 1: a bug was missed, an operator without one was blamed, or a figure misses its goal; 2: runs did not
-//! repeat; 3: the budget ended before some search.
+//! Exit code 0: all goals are met; 1: a bug was missed, an operator without a bug got a finding, or a figure misses its
+//! goal; 2: runs did not repeat; 3: the budget ended before some search.
 
 mod figures;
 mod searches;

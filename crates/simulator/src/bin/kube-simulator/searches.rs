@@ -17,7 +17,7 @@ const LONGEST: f64 = 60.0;
 const LINES: u64 = 15;
 
 /// End of the names of tests of operators without a bug in the corpus.
-const TWIN: &str = "::the_corrected_operator_has_no_finding";
+const CORRECTED: &str = "::the_corrected_operator_has_no_finding";
 
 /// Mark of the tests of examples in the reports, which have no bugs.
 const EXAMPLE: &str = "example ";
@@ -97,9 +97,9 @@ fn unreadable(file: &Path, error: &str) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     rows: Vec<String>,
-    /// Whether each bug was found in time, and each operator without one blamed.
+    /// Whether each bug was found in time, and whether each operator without a bug got a finding.
     bugs: BTreeMap<String, bool>,
-    twins: BTreeMap<String, bool>,
+    corrected: BTreeMap<String, bool>,
     examples: BTreeMap<String, bool>,
     slowest: f64,
     /// Findings, and those with a short story, with a marked write, and with one deviation at most.
@@ -150,8 +150,8 @@ impl Summary {
         if let Some(example) = name.strip_prefix(EXAMPLE) {
             *self.examples.entry(example.to_owned()).or_default() |= found.is_some();
             self.plans += played;
-        } else if name.ends_with(TWIN) {
-            *self.twins.entry(operator).or_default() |= found.is_some();
+        } else if name.ends_with(CORRECTED) {
+            *self.corrected.entry(operator).or_default() |= found.is_some();
             self.plans += played;
         } else {
             *self.bugs.entry(operator).or_default() |= found.is_some() && seconds <= LONGEST;
@@ -160,9 +160,9 @@ impl Summary {
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
-        let is_missed = self.bugs.values().any(|found| !found) || self.bugs.len() + self.twins.len() == 0;
-        let is_blamed = self.twins.values().chain(self.examples.values()).any(|found| *found);
-        if is_missed || is_blamed {
+        let is_missed = self.bugs.values().any(|found| !found) || self.bugs.len() + self.corrected.len() == 0;
+        let has_false_finding = self.corrected.values().chain(self.examples.values()).any(|found| *found);
+        if is_missed || has_false_finding {
             1
         } else if self.is_late {
             3
@@ -188,13 +188,13 @@ impl fmt::Display for Summary {
         let (found, missed) = (count(&self.bugs, true), names(&self.bugs, false));
         writeln!(f, "| bugs found within {LONGEST} s of processor time{missed} | {found} of {bugs} | all |")?;
         writeln!(f, "| longest search for a bug | {:.1} s | ≤ {LONGEST} s |", self.slowest)?;
-        for (of, all) in [("twins", &self.twins), ("examples", &self.examples)] {
-            let (blamed, of_them) = (count(all, true), names(all, true));
-            writeln!(f, "| {of} without a bug that were blamed{of_them} | {blamed} of {} | 0 |", all.len())?;
+        for (of, all) in [("corrected operators", &self.corrected), ("examples", &self.examples)] {
+            let (found, of_them) = (count(all, true), names(all, true));
+            writeln!(f, "| {of} with a finding{of_them} | {found} of {} | 0 |", all.len())?;
         }
         writeln!(f, "| plans played for operators without a bug | {} | |", self.plans)?;
         writeln!(f, "| stories of at most {LINES} lines | {} of {findings} | all |", self.short)?;
-        writeln!(f, "| stories that mark the guilty write | {} of {findings} | all |", self.marked)?;
+        writeln!(f, "| stories that mark the write at fault | {} of {findings} | all |", self.marked)?;
         writeln!(f, "| plans of at most one deviation | {} of {findings} | |", self.single)?;
         if self.is_late {
             writeln!(f, "\nSome searches ended with their budget, which SIMULATION_BUDGET sets.")?;
@@ -210,23 +210,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missed_bugs_blamed_operators_and_unfinished_searches_have_exit_codes() {
+    fn missed_bugs_false_findings_and_unfinished_searches_have_exit_codes() {
         let bug = |found: Option<&str>, seconds: f64| {
             json!({"test": "a::is_found", "found": found, "processorSeconds": seconds, "lines": 12, "deviations": 1,
                 "guilty": "  3  operator creates x   ← not in the run without faults", "plans": 3, "played": 3})
         };
         let silent = |test: &str, found: Option<&str>, played: u32| json!({"test": test, "found": found, "seconds": 1.0, "plans": 3, "played": played});
-        let twin = |found, played| silent("a::the_corrected_operator_has_no_finding", found, played);
+        let corrected = |found, played| silent("a::the_corrected_operator_has_no_finding", found, played);
         let code = |searches: &[Value]| Summary::of(searches).exit_code();
-        assert_eq!(code(&[bug(Some("same objects"), 1.0), twin(None, 3)]), 0);
-        assert_eq!(code(&[bug(Some("same objects"), 61.0), twin(None, 3)]), 1);
-        assert_eq!(code(&[bug(None, 1.0), twin(None, 3)]), 1);
-        assert_eq!(code(&[bug(Some("quiet"), 1.0), twin(Some("quiet"), 3)]), 1);
-        assert_eq!(code(&[bug(Some("quiet"), 1.0), twin(None, 2)]), 3);
+        assert_eq!(code(&[bug(Some("same objects"), 1.0), corrected(None, 3)]), 0);
+        assert_eq!(code(&[bug(Some("same objects"), 61.0), corrected(None, 3)]), 1);
+        assert_eq!(code(&[bug(None, 1.0), corrected(None, 3)]), 1);
+        assert_eq!(code(&[bug(Some("quiet"), 1.0), corrected(Some("quiet"), 3)]), 1);
+        assert_eq!(code(&[bug(Some("quiet"), 1.0), corrected(None, 2)]), 3);
         assert_eq!(code(&[bug(Some("quiet"), 1.0), silent("example x", Some("quiet"), 3)]), 1);
         assert_eq!(code(&[]), 1);
-        let text = Summary::of(&[bug(Some("quiet"), 1.0), twin(Some("quiet"), 3)]).to_string();
+        let text = Summary::of(&[bug(Some("quiet"), 1.0), corrected(Some("quiet"), 3)]).to_string();
         assert!(text.contains("| quiet, 1 deviation, 12 lines: operator creates x |"), "{text}");
-        assert!(text.contains("| twins without a bug that were blamed: a | 1 of 1 | 0 |"), "{text}");
+        assert!(text.contains("| corrected operators with a finding: a | 1 of 1 | 0 |"), "{text}");
     }
 }
