@@ -34,11 +34,11 @@ pub struct Environment {
     webhooks: WebhookHost,
     /// Roles and bindings of users, which are removed from an existing cluster.
     installed: Mutex<Vec<InstalledObject>>,
-    cluster: Running,
+    cluster: ClusterServer,
 }
 
 /// Server of the cluster.
-enum Running {
+enum ClusterServer {
     Embedded { server: ApiServer, listener: Option<Listener> },
     Processes(Box<ControlPlane>),
     Existing,
@@ -65,26 +65,26 @@ impl Cluster {
     ///
     /// There is no cluster configuration, or a binary does not exist.
     pub async fn from_env() -> Result<Self, StartError> {
-        match Asked::by(&|variable| env::var(variable).ok()) {
-            Asked::Existing => {
+        match SelectedCluster::by(&|variable| env::var(variable).ok()) {
+            SelectedCluster::Existing => {
                 let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
                 Ok(Self::Existing(Box::new(config)))
             }
-            Asked::Binaries => Ok(Self::Binaries(Assets::from_env()?)),
-            Asked::Nothing => Ok(Self::Embedded),
+            SelectedCluster::Binaries => Ok(Self::Binaries(Assets::from_env()?)),
+            SelectedCluster::Nothing => Ok(Self::Embedded),
         }
     }
 }
 
 /// Cluster that the environment variables select.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum SelectedCluster {
     Existing,
     Binaries,
     Nothing,
 }
 
-impl Asked {
+impl SelectedCluster {
     fn by(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         match variable("USE_EXISTING_CLUSTER") {
             Some(value) if value.eq_ignore_ascii_case("true") => Self::Existing,
@@ -145,7 +145,7 @@ impl Environment {
     #[must_use]
     pub fn embedded(&self) -> Option<&ApiServer> {
         match &self.cluster {
-            Running::Embedded { server, .. } => Some(server),
+            ClusterServer::Embedded { server, .. } => Some(server),
             _ => None,
         }
     }
@@ -161,7 +161,7 @@ impl Environment {
     #[must_use]
     pub fn listener(&self) -> Option<&Listener> {
         match &self.cluster {
-            Running::Embedded { listener, .. } => listener.as_ref(),
+            ClusterServer::Embedded { listener, .. } => listener.as_ref(),
             _ => None,
         }
     }
@@ -300,13 +300,13 @@ impl Environment {
     pub async fn stop(self) -> Result<(), StopError> {
         // The processes are stopped even if something was not removed. Webhooks go first: without an operator no conversion is
         // answered, which a definition needs to delete its objects.
-        let is_kept = matches!(self.cluster, Running::Existing);
+        let is_kept = matches!(self.cluster, ClusterServer::Existing);
         let webhooks =
             if is_kept || !self.clean_up.is_empty() { self.webhooks.uninstall().await } else { Ok(()) };
         let removed = uninstall_crds(&self.client, &self.clean_up).await;
         let installed = self.installed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let rights = if is_kept { uninstall(&self.client, installed).await } else { Ok(()) };
-        if let Running::Processes(control_plane) = self.cluster {
+        if let ClusterServer::Processes(control_plane) = self.cluster {
             control_plane.stop().await?;
         }
         webhooks?;
@@ -318,14 +318,14 @@ impl Environment {
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cluster {
-            Running::Embedded { listener, .. } => {
+            ClusterServer::Embedded { listener, .. } => {
                 let url = listener.as_ref().map(Listener::url);
                 f.debug_struct("Environment").field("url", &url).finish_non_exhaustive()
             }
-            Running::Processes(control_plane) => {
+            ClusterServer::Processes(control_plane) => {
                 f.debug_tuple("Environment").field(control_plane).finish_non_exhaustive()
             }
-            Running::Existing => f.write_str("Environment(existing cluster)"),
+            ClusterServer::Existing => f.write_str("Environment(existing cluster)"),
         }
     }
 }
@@ -505,7 +505,7 @@ struct Started {
     client: kube::Client,
     kubeconfig: Option<String>,
     users: Vec<User>,
-    cluster: Running,
+    cluster: ClusterServer,
     /// Present if the API server calls webhooks in the process.
     router: Option<Router>,
 }
@@ -534,7 +534,7 @@ async fn embedded(
         None => kube::Client::new(server.service(), "default"),
     };
     let users = clients_of(users, &server, listener.as_ref()).await?;
-    let cluster = Running::Embedded { server, listener };
+    let cluster = ClusterServer::Embedded { server, listener };
     Ok(Started { client, kubeconfig, users, cluster, router })
 }
 
@@ -548,13 +548,19 @@ async fn processes(assets: &Assets, requested: &[Requested]) -> Result<Started, 
         users.push(User::new(name, client(&kubeconfig).await?, Some(kubeconfig)));
     }
     let client = client(&kubeconfig).await?;
-    let cluster = Running::Processes(Box::new(control_plane));
+    let cluster = ClusterServer::Processes(Box::new(control_plane));
     Ok(Started { client, kubeconfig: Some(kubeconfig), users, cluster, router: None })
 }
 
 fn existing(config: kube::Config) -> Result<Started, StartError> {
     let client = kube::Client::try_from(config)?;
-    Ok(Started { client, kubeconfig: None, users: Vec::new(), cluster: Running::Existing, router: None })
+    Ok(Started {
+        client,
+        kubeconfig: None,
+        users: Vec::new(),
+        cluster: ClusterServer::Existing,
+        router: None,
+    })
 }
 
 /// Failure to start an environment.
@@ -612,21 +618,21 @@ mod tests {
     #[test]
     fn an_existing_cluster_takes_precedence_over_binaries_and_the_embedded_server() {
         let asked = |variables: &[(&str, &str)]| {
-            Asked::by(&|wanted| {
+            SelectedCluster::by(&|wanted| {
                 let found = variables.iter().find(|(name, _)| *name == wanted);
                 found.map(|(_, value)| (*value).to_owned())
             })
         };
         let existing = |value| ("USE_EXISTING_CLUSTER", value);
         let assets = ("KUBEBUILDER_ASSETS", "/opt/kubebuilder");
-        assert_eq!(asked(&[]), Asked::Nothing);
-        assert_eq!(asked(&[existing("true"), assets]), Asked::Existing);
-        assert_eq!(asked(&[existing("TRUE")]), Asked::Existing, "as in Go");
+        assert_eq!(asked(&[]), SelectedCluster::Nothing);
+        assert_eq!(asked(&[existing("true"), assets]), SelectedCluster::Existing);
+        assert_eq!(asked(&[existing("TRUE")]), SelectedCluster::Existing, "as in Go");
         for value in ["false", "1", "yes", ""] {
-            assert_eq!(asked(&[existing(value), assets]), Asked::Binaries, "{value}");
-            assert_eq!(asked(&[existing(value)]), Asked::Nothing, "{value}");
+            assert_eq!(asked(&[existing(value), assets]), SelectedCluster::Binaries, "{value}");
+            assert_eq!(asked(&[existing(value)]), SelectedCluster::Nothing, "{value}");
         }
-        assert_eq!(asked(&[("TEST_ASSET_ETCD", "/opt/etcd")]), Asked::Binaries);
-        assert_eq!(asked(&[("KUBEBUILDER_ASSETS", "")]), Asked::Nothing, "an empty path is none");
+        assert_eq!(asked(&[("TEST_ASSET_ETCD", "/opt/etcd")]), SelectedCluster::Binaries);
+        assert_eq!(asked(&[("KUBEBUILDER_ASSETS", "")]), SelectedCluster::Nothing, "an empty path is none");
     }
 }

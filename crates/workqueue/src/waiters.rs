@@ -13,14 +13,14 @@ pub(crate) struct Ticket(u64);
 
 pub(crate) struct Waiters {
     /// Ordered by ticket, because tickets ascend.
-    seats: Vec<Seat>,
+    waiters: Vec<Waiter>,
     next: u64,
     called: usize,
     /// The waiter that keeps an alarm for the first waiting key, and the time of the alarm.
     alarm: Option<(Ticket, Moment)>,
 }
 
-struct Seat {
+struct Waiter {
     ticket: Ticket,
     waker: Option<Waker>,
     called: bool,
@@ -28,30 +28,30 @@ struct Seat {
 
 impl Waiters {
     pub(crate) fn new() -> Self {
-        Self { seats: Vec::new(), next: 0, called: 0, alarm: None }
+        Self { waiters: Vec::new(), next: 0, called: 0, alarm: None }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.seats.is_empty()
+        self.waiters.is_empty()
     }
 
     /// Registers a waiter, or renews its registration: from now on it can be woken (again) by `waker`.
     pub(crate) fn sit(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Ticket {
         let known =
-            ticket.and_then(|ticket| self.seats.binary_search_by_key(&ticket, |seat| seat.ticket).ok());
+            ticket.and_then(|ticket| self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok());
         if let Some(place) = known {
-            let seat = &mut self.seats[place];
-            self.called -= usize::from(std::mem::take(&mut seat.called));
-            match &mut seat.waker {
+            let waiter = &mut self.waiters[place];
+            self.called -= usize::from(std::mem::take(&mut waiter.called));
+            match &mut waiter.waker {
                 Some(known) => known.clone_from(waker),
-                None => seat.waker = Some(waker.clone()),
+                None => waiter.waker = Some(waker.clone()),
             }
-            return seat.ticket;
+            return waiter.ticket;
         }
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.seats.push(Seat { ticket, waker: Some(waker.clone()), called: false });
+        self.waiters.push(Waiter { ticket, waker: Some(waker.clone()), called: false });
         ticket
     }
 
@@ -66,8 +66,8 @@ impl Waiters {
     }
 
     pub(crate) fn leave(&mut self, ticket: Ticket) {
-        if let Ok(place) = self.seats.binary_search_by_key(&ticket, |seat| seat.ticket) {
-            self.called -= usize::from(self.seats.remove(place).called);
+        if let Ok(place) = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket) {
+            self.called -= usize::from(self.waiters.remove(place).called);
         }
         self.alarm.take_if(|(keeper, _)| *keeper == ticket);
     }
@@ -77,19 +77,19 @@ impl Waiters {
     /// One waiter is on its way at a time, and causes the next to be woken when it has polled. So many runs wake many waiters
     /// without a wake-up of all at once, and a few short runs wake one, which takes them one after another.
     pub(crate) fn call(&mut self, runs: usize, due: Option<Moment>) -> [Option<Waker>; 2] {
-        if self.seats.is_empty() {
+        if self.waiters.is_empty() {
             return [None, None];
         }
         // The last waiter is woken first: its task is the warmest, and the keeper of the alarm is not disturbed.
         let run = if self.called == 0 && runs > 0 {
-            self.seats.iter().rposition(|seat| !seat.called)
+            self.waiters.iter().rposition(|waiter| !waiter.called)
         } else {
             None
         };
         let run = run.and_then(|place| self.ring(place));
         let keeper = due.and_then(|due| match self.alarm {
             Some((_, at)) if at <= due => None,
-            Some((keeper, _)) => self.seats.binary_search_by_key(&keeper, |seat| seat.ticket).ok(),
+            Some((keeper, _)) => self.waiters.binary_search_by_key(&keeper, |waiter| waiter.ticket).ok(),
             // The woken waiter will poll, and then either set the alarm or leave and cause another one to be woken.
             None if self.called > 0 => None,
             None => Some(0),
@@ -99,16 +99,16 @@ impl Waiters {
 
     /// Wakes all waiters.
     pub(crate) fn call_all(&mut self) -> Vec<Waker> {
-        (0..self.seats.len()).filter_map(|place| self.ring(place)).collect()
+        (0..self.waiters.len()).filter_map(|place| self.ring(place)).collect()
     }
 
     fn ring(&mut self, place: usize) -> Option<Waker> {
-        let seat = &mut self.seats[place];
-        if !seat.called {
-            seat.called = true;
+        let waiter = &mut self.waiters[place];
+        if !waiter.called {
+            waiter.called = true;
             self.called += 1;
         }
-        seat.waker.take()
+        waiter.waker.take()
     }
 }
 

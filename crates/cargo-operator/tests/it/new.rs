@@ -65,7 +65,7 @@ fn new_projects_pass_their_own_tests_and_run() {
 }
 
 #[test]
-fn a_new_project_is_small_and_says_what_to_do_next() {
+fn a_new_project_is_small_and_its_output_names_the_next_steps() {
     let folder = tempfile::tempdir().expect("a folder");
     let made = cargo_operator("new photo-album --group photos.example.com", folder.path());
     let text = errors(&made);

@@ -5,7 +5,7 @@ use tokio::time::Duration;
 
 use super::{
     Finding, FindingId, Severity,
-    text::{Moment, Plural, Span, beginning, without_stop},
+    text::{Plural, Span, TimeOfDay, beginning, without_stop},
 };
 
 /// Shortest delay that is a finding.
@@ -34,7 +34,7 @@ impl BackOff<'_> {
         if delay < LONG {
             return None;
         }
-        let (end, ended) = (Moment { at: *until, now }, Moment { at: *last, now });
+        let (end, ended) = (TimeOfDay { at: *until, now }, TimeOfDay { at: *last, now });
         let error = beginning(without_stop(error), LONGEST);
         Some(Finding {
             id: FindingId::LongBackOff,

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::{
     Finding, FindingId, Severity,
-    owned_fields::{FieldPath, entries, fields_of, manager_of},
-    text::{Moment, Span},
+    owned_fields::{OwnedPath, entries, fields_of, manager_of},
+    text::{Span, TimeOfDay},
 };
 use crate::client::{Call, WrittenObject};
 
@@ -58,13 +58,13 @@ struct Tracked {
 /// A field that was taken from this operator.
 #[derive(Debug)]
 struct Contested {
-    field: FieldPath,
+    field: OwnedPath,
     /// Alternate between this operator and others.
-    turns: VecDeque<Turn>,
+    turns: VecDeque<FieldWrite>,
 }
 
 #[derive(Debug, Clone)]
-struct Turn {
+struct FieldWrite {
     manager: String,
     /// `None` if it is not known.
     value: Option<String>,
@@ -170,7 +170,7 @@ impl Tracked {
                     self.contested.remove(0);
                 }
                 // The write before was the first turn; its value is no longer known.
-                let first = Turn { manager: self.manager.clone(), value: None, at: self.wrote };
+                let first = FieldWrite { manager: self.manager.clone(), value: None, at: self.wrote };
                 self.contested.push(Contested { field: field.clone(), turns: [first].into() });
                 self.contested.len() - 1
             });
@@ -195,7 +195,7 @@ impl Tracked {
         let names: Vec<_> = writers.into_keys().collect();
         let now = clock.at(now);
         let shown = turns.iter().rev().take(4).map(|turn| {
-            let (at, who) = (Moment { at: clock.at(turn.at), now }, &turn.manager);
+            let (at, who) = (TimeOfDay { at: clock.at(turn.at), now }, &turn.manager);
             match turn.value.as_ref().filter(|_| !is_secret) {
                 Some(value) => format!("{at}: {who} wrote {value}"),
                 None => format!("{at}: {who}"),
@@ -240,7 +240,7 @@ impl Contested {
         if self.turns.len() == TURNS {
             self.turns.pop_front();
         }
-        self.turns.push_back(Turn {
+        self.turns.push_back(FieldWrite {
             manager: manager.to_owned(),
             value: self.field.value_in(object),
             at: now,

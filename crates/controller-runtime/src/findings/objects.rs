@@ -6,7 +6,7 @@ use tokio::time::Duration;
 use super::{
     Finding, FindingId, Severity,
     owned_fields::{entries, manager_of_finalizer},
-    text::{Moment, Plural, Span, beginning, without_stop},
+    text::{Plural, Span, TimeOfDay, beginning, without_stop},
 };
 use crate::cache::{Trouble, TroubledObject};
 
@@ -68,7 +68,7 @@ fn stuck(
         let why = failure.map_or_else(
             || "No run for this object has failed lately".to_owned(),
             |LastFailure { controller, ended, error }| {
-                let at = Moment { at: *ended, now };
+                let at = TimeOfDay { at: *ended, now };
                 format!(
                     "The last run of controller {controller} failed at {at}: {}",
                     beginning(without_stop(error), LONGEST)
@@ -126,7 +126,7 @@ fn unreadable(
     let last = entries.iter().max_by_key(|entry| entry.time.as_deref());
     let at = last.and_then(|entry| entry.time.as_ref()?.parse::<Timestamp>().ok());
     let written = last.map(|entry| match at {
-        Some(at) => format!("written by {} at {}", entry.manager, Moment { at, now }),
+        Some(at) => format!("written by {} at {}", entry.manager, TimeOfDay { at, now }),
         None => format!("written by {}", entry.manager),
     });
     let facts: Vec<_> = version.into_iter().chain(written).collect();

@@ -13,7 +13,7 @@ const LONGEST_VALUE: usize = 64;
 /// One entry of `managedFields`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ManagedFields {
+pub(super) struct ManagedFieldsEntry {
     #[serde(default)]
     pub(super) manager: String,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub(super) struct ManagedFields {
 }
 
 /// The entries of a text; none if it is invalid.
-pub(super) fn entries(managed_fields: &[u8]) -> Vec<ManagedFields> {
+pub(super) fn entries(managed_fields: &[u8]) -> Vec<ManagedFieldsEntry> {
     serde_json::from_slice(managed_fields).unwrap_or_default()
 }
 
@@ -53,7 +53,7 @@ const SHOWN: usize = 100;
 
 /// The field managers of an object, in the order of the text; none if that is invalid.
 pub(crate) fn field_managers(managed_fields: &[u8]) -> Vec<FieldManager> {
-    let manager = |entry: ManagedFields| {
+    let manager = |entry: ManagedFieldsEntry| {
         let fields = entry.fields();
         FieldManager {
             more: fields.len().saturating_sub(SHOWN),
@@ -74,7 +74,7 @@ pub(crate) fn finalizer_manager(managed_fields: &[u8], finalizer: &str) -> Optio
 
 /// Path of a field.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FieldPath(Vec<PathElement>);
+pub(super) struct OwnedPath(Vec<PathElement>);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum PathElement {
@@ -120,7 +120,7 @@ impl PathElement {
 }
 
 /// `.spec.containers[name="web"].image`, `.metadata.annotations["example.com/a"]`
-impl fmt::Display for FieldPath {
+impl fmt::Display for OwnedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for element in &self.0 {
             match element {
@@ -139,7 +139,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-impl FieldPath {
+impl OwnedPath {
     /// The value of the field in an object, shortened. `None` if it is absent, which it also is in metadata alone.
     pub(super) fn value_in(&self, object: &Value) -> Option<String> {
         let found = self.0.iter().try_fold(object, |value, element| element.find(value))?;
@@ -147,16 +147,16 @@ impl FieldPath {
     }
 }
 
-impl ManagedFields {
+impl ManagedFieldsEntry {
     /// The fields of the entry: leaves only.
-    pub(super) fn fields(&self) -> BTreeSet<FieldPath> {
+    pub(super) fn fields(&self) -> BTreeSet<OwnedPath> {
         let mut fields = BTreeSet::new();
         collect(&self.fields_v1, &mut Vec::new(), &mut fields);
         fields
     }
 }
 
-fn collect(value: &Value, path: &mut Vec<PathElement>, fields: &mut BTreeSet<FieldPath>) {
+fn collect(value: &Value, path: &mut Vec<PathElement>, fields: &mut BTreeSet<OwnedPath>) {
     let Some(members) = value.as_object() else { return };
     for (key, below) in members {
         if fields.len() == FIELDS {
@@ -167,7 +167,7 @@ fn collect(value: &Value, path: &mut Vec<PathElement>, fields: &mut BTreeSet<Fie
         // A leaf is an empty object; `{".": {}}` alone is an object or item without fields of its own.
         let is_leaf = below.as_object().is_none_or(|below| below.keys().all(|key| key == "."));
         if is_leaf {
-            fields.insert(FieldPath(path.clone()));
+            fields.insert(OwnedPath(path.clone()));
         } else {
             collect(below, path, fields);
         }
@@ -176,14 +176,14 @@ fn collect(value: &Value, path: &mut Vec<PathElement>, fields: &mut BTreeSet<Fie
 }
 
 /// The fields of all entries of a manager.
-pub(super) fn fields_of(entries: &[ManagedFields], manager: &str) -> BTreeSet<FieldPath> {
-    entries.iter().filter(|entry| entry.manager == manager).flat_map(ManagedFields::fields).collect()
+pub(super) fn fields_of(entries: &[ManagedFieldsEntry], manager: &str) -> BTreeSet<OwnedPath> {
+    entries.iter().filter(|entry| entry.manager == manager).flat_map(ManagedFieldsEntry::fields).collect()
 }
 
 /// The managers of a field other than `except`; without one, the manager that wrote last.
 pub(super) fn manager_of<'e>(
-    entries: &'e [ManagedFields],
-    field: &FieldPath,
+    entries: &'e [ManagedFieldsEntry],
+    field: &OwnedPath,
     except: &str,
 ) -> Option<&'e str> {
     let others = || entries.iter().filter(|entry| entry.manager != except);
@@ -194,10 +194,10 @@ pub(super) fn manager_of<'e>(
 }
 
 /// The manager that added a finalizer, as far as that is known.
-pub(super) fn manager_of_finalizer(entries: &[ManagedFields], finalizer: &str) -> Option<String> {
+pub(super) fn manager_of_finalizer(entries: &[ManagedFieldsEntry], finalizer: &str) -> Option<String> {
     let value = PathElement::Value(Value::from(finalizer).to_string());
     let field = ["metadata", "finalizers"].map(|name| PathElement::Field(name.to_owned()));
-    let field = FieldPath(field.into_iter().chain([value]).collect());
+    let field = OwnedPath(field.into_iter().chain([value]).collect());
     let owner = entries.iter().find(|entry| entry.fields().contains(&field))?;
     Some(owner.manager.clone())
 }
@@ -236,8 +236,8 @@ mod tests {
                 ".spec.replicas 3".to_owned(),
             ]
         );
-        assert_eq!(manager_of(&entries, &FieldPath(vec![PathElement::Index(0)]), "x"), Some("hpa"));
-        assert_eq!(manager_of(&entries, &FieldPath(Vec::new()), "hpa"), None);
+        assert_eq!(manager_of(&entries, &OwnedPath(vec![PathElement::Index(0)]), "x"), Some("hpa"));
+        assert_eq!(manager_of(&entries, &OwnedPath(Vec::new()), "hpa"), None);
         assert_eq!(manager_of_finalizer(&entries, "x/y").as_deref(), Some("hpa"));
         assert_eq!(manager_of_finalizer(&entries, "x/z"), None);
         let managers = serde_json::to_value(field_managers(managed.to_string().as_bytes())).expect("JSON");

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     Finding, FindingId, Severity,
-    text::{Moment, Plural},
+    text::{Plural, TimeOfDay},
 };
 use crate::{
     client::{Call, ClientError, RefusedRight},
@@ -20,11 +20,11 @@ const STORED: usize = 128;
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 /// Verb, resource with subresource, and namespace of a request.
-type Request = (Verb, String, Option<String>);
+type RequestKey = (Verb, String, Option<String>);
 
 #[derive(Debug, Default)]
 pub(super) struct RefusedRights {
-    by_request: BTreeMap<Request, Refusals>,
+    by_request: BTreeMap<RequestKey, Refusals>,
 }
 
 /// Refusals of one request.
@@ -39,7 +39,7 @@ struct Refusals {
     message: String,
 }
 
-fn request_of(call: &Call) -> Request {
+fn request_of(call: &Call) -> RequestKey {
     let resource = match call.subresource() {
         Some(subresource) => format!("{}/{subresource}", call.kind()),
         None => call.kind().to_string(),
@@ -82,7 +82,7 @@ impl RefusedRights {
         self.by_request.retain(|_, refusals| refusals.last + FORGOTTEN > now);
         let finding = |refusals: &Refusals| {
             let Refusals { since, calls, right, rule, message, .. } = refusals;
-            let begin = Moment { at: clock.at(*since), now: clock.at(now) };
+            let begin = TimeOfDay { at: clock.at(*since), now: clock.at(now) };
             Finding {
                 id: FindingId::MissingRight,
                 severity: Severity::Error,

@@ -25,12 +25,12 @@ const LONGEST: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct RefusedWrites {
-    by_object: BTreeMap<String, Refusals>,
+    by_object: BTreeMap<String, RefusedObject>,
 }
 
 /// Writes of one object since the first refusal, none of which succeeded.
 #[derive(Debug)]
-struct Refusals {
+struct RefusedObject {
     since: Instant,
     last: Instant,
     writes: u32,
@@ -60,7 +60,7 @@ impl RefusedWrites {
             oldest.map(|(subject, _)| subject.clone()).and_then(|subject| self.by_object.remove(&subject));
         }
         let webhook = webhook.to_owned();
-        let refusals = self.by_object.entry(subject).or_insert_with(|| Refusals {
+        let refusals = self.by_object.entry(subject).or_insert_with(|| RefusedObject {
             since: now,
             last: now,
             writes: 0,
@@ -83,8 +83,8 @@ impl RefusedWrites {
     pub(super) fn findings(&mut self, own: &BTreeSet<String>, now: Instant, clock: Clock) -> Vec<Finding> {
         self.by_object.retain(|_, refusals| refusals.last + FORGOTTEN > now);
         let many = self.by_object.iter().filter(|(_, refusals)| refusals.refused >= MANY);
-        let finding = |(subject, refusals): (&String, &Refusals)| {
-            let Refusals { since, writes, refused, webhook, problem, .. } = refusals;
+        let finding = |(subject, refusals): (&String, &RefusedObject)| {
+            let RefusedObject { since, writes, refused, webhook, problem, .. } = refusals;
             // Configurations that users write by hand may use other names for the webhooks of this program.
             let whose = match own.contains(webhook) {
                 true => " (of this program)",

@@ -24,12 +24,12 @@ impl fmt::Display for Span {
 }
 
 /// Displays the time of day, and the date unless it is that of `now`: `12:14:31 UTC`, `2026-01-31 12:14:31 UTC`.
-pub(super) struct Moment {
+pub(super) struct TimeOfDay {
     pub(super) at: Timestamp,
     pub(super) now: Timestamp,
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for TimeOfDay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [at, now] = [self.at, self.now].map(|time| time.to_zoned(TimeZone::UTC));
         let form = if at.date() == now.date() { "%H:%M:%S UTC" } else { "%Y-%m-%d %H:%M:%S UTC" };
@@ -102,8 +102,11 @@ mod tests {
     fn times_of_other_days_have_a_date() {
         let time = |text: &str| text.parse::<Timestamp>().expect("a timestamp");
         let now = time("2026-01-31T12:14:31Z");
-        assert_eq!(Moment { at: now, now }.to_string(), "12:14:31 UTC");
-        assert_eq!(Moment { at: time("2026-02-01T00:00:00Z"), now }.to_string(), "2026-02-01 00:00:00 UTC");
+        assert_eq!(TimeOfDay { at: now, now }.to_string(), "12:14:31 UTC");
+        assert_eq!(
+            TimeOfDay { at: time("2026-02-01T00:00:00Z"), now }.to_string(),
+            "2026-02-01 00:00:00 UTC"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     Finding, FindingId, Severity, refused_rights,
-    text::{Moment, Span, beginning, without_stop},
+    text::{Span, TimeOfDay, beginning, without_stop},
 };
 use crate::cache::{FailuresInARow, WatchState};
 
@@ -25,7 +25,7 @@ pub(crate) fn finding(
     let WatchState { resource, synced, silence, failures } = state;
     let FailuresInARow { first, last, count, failure } = failures.as_ref()?;
     let since = clock.at(*first);
-    let begin = Moment { at: since, now: clock.at(now) };
+    let begin = TimeOfDay { at: since, now: clock.at(now) };
     if let Some(rule) = &failure.forbidden {
         return Some(Finding {
             id: FindingId::MissingRight,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ManifestObject, Part, Target};
+use super::{ManifestObject, Part, RenderInput};
 
 /// Access levels that Kubernetes aggregates: name and verbs of the objects, and verbs of their status.
 const LEVELS: [(&str, &[&str], &[&str]); 3] = [
@@ -15,7 +15,7 @@ const LEVELS: [(&str, &[&str], &[&str]); 3] = [
 ];
 
 /// The namespace, unless it exists in every cluster.
-pub(super) fn namespace(target: &Target<'_>) -> Option<ManifestObject> {
+pub(super) fn namespace(target: &RenderInput<'_>) -> Option<ManifestObject> {
     let name = target.namespace;
     if name == "default" || name.starts_with("kube-") {
         return None;
@@ -29,7 +29,7 @@ pub(super) fn namespace(target: &Target<'_>) -> Option<ManifestObject> {
 }
 
 /// The ServiceAccount and the roles.
-pub(super) fn objects(target: &Target<'_>) -> Vec<ManifestObject> {
+pub(super) fn objects(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     let account = json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -45,7 +45,7 @@ pub(super) fn objects(target: &Target<'_>) -> Vec<ManifestObject> {
 }
 
 /// Roles of the operator, with their bindings.
-fn own_roles(target: &Target<'_>) -> Vec<Value> {
+fn own_roles(target: &RenderInput<'_>) -> Vec<Value> {
     let (name, namespace) = (target.name(), target.namespace);
     let roles = target.program.declarations.roles(name, namespace);
     let bindings = roles.bindings(name, namespace);
@@ -63,7 +63,7 @@ fn json<K: Serialize>(object: &K) -> Value {
 }
 
 /// The role of readers of metrics and explanations. The manifests do not bind it; a binding to Prometheus is an example.
-fn metrics_reader(target: &Target<'_>) -> Value {
+fn metrics_reader(target: &RenderInput<'_>) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -73,7 +73,7 @@ fn metrics_reader(target: &Target<'_>) -> Value {
 }
 
 /// The role of users of the kinds at a level, unless it would be empty.
-fn role_of(target: &Target<'_>, level: &str, verbs: &[&str], status: &[&str]) -> Option<Value> {
+fn role_of(target: &RenderInput<'_>, level: &str, verbs: &[&str], status: &[&str]) -> Option<Value> {
     let mut by_group: BTreeMap<&str, (Vec<String>, Vec<String>)> = BTreeMap::new();
     for definition in &target.program.definitions {
         let spec = &definition.spec;

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{ManifestObject, Part, Program, Target, object::present, program::MetricsCertificate, services};
+use super::{
+    ManifestObject, Part, Program, RenderInput, object::present, program::MetricsCertificate, services,
+};
 
 /// Name of the probes' port.
 const PROBES: &str = "probes";
@@ -14,8 +16,8 @@ pub(super) const WEBHOOKS: &str = "webhooks";
 pub(super) const METRICS: &str = "metrics";
 
 /// The Deployment.
-pub(super) fn object(target: &Target<'_>) -> ManifestObject {
-    let Target { program, parameters, namespace } = *target;
+pub(super) fn object(target: &RenderInput<'_>) -> ManifestObject {
+    let RenderInput { program, parameters, namespace } = *target;
     // Without a lease two replicas must not run at the same time, not even during an update.
     let strategy = if program.elects { Value::Null } else { json!({ "type": "Recreate" }) };
     let certificates = certificates(target);
@@ -48,7 +50,7 @@ pub(super) fn object(target: &Target<'_>) -> ManifestObject {
 }
 
 /// Servers with a certificate in a folder: name of the port, and the folder.
-fn certificates<'t>(target: &'t Target<'_>) -> Vec<(&'static str, &'t Path)> {
+fn certificates<'t>(target: &'t RenderInput<'_>) -> Vec<(&'static str, &'t Path)> {
     let Program { ports, metrics_certificate, webhook_certificate, .. } = target.program;
     let metrics = match metrics_certificate {
         MetricsCertificate::InFolder(folder) => folder.as_deref().filter(|_| ports.metrics.is_some()),
@@ -59,8 +61,8 @@ fn certificates<'t>(target: &'t Target<'_>) -> Vec<(&'static str, &'t Path)> {
     certificates.into_iter().filter_map(|(port, folder)| Some((port, folder?))).collect()
 }
 
-fn container(target: &Target<'_>, certificates: &[(&str, &Path)]) -> Value {
-    let Target { program, parameters, .. } = *target;
+fn container(target: &RenderInput<'_>, certificates: &[(&str, &Path)]) -> Value {
+    let RenderInput { program, parameters, .. } = *target;
     let image = parameters.image_of(program);
     let mounts: Vec<Value> = certificates
         .iter()

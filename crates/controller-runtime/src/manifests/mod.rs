@@ -81,7 +81,7 @@ impl Program {
     pub fn render(&self, parameters: &Parameters) -> Result<Manifests, RenderError> {
         self.check(parameters)?;
         let namespace = self.namespace(parameters);
-        let target = Target { program: self, parameters, namespace };
+        let target = RenderInput { program: self, parameters, namespace };
         let mut objects = Vec::new();
         objects.extend(access::namespace(&target));
         objects.extend(webhooks::definitions(&target));
@@ -139,13 +139,13 @@ fn text(object: &Value) -> String {
 }
 
 /// Input of each renderer.
-struct Target<'t> {
+struct RenderInput<'t> {
     program: &'t Program,
     parameters: &'t Parameters,
     namespace: &'t str,
 }
 
-impl Target<'_> {
+impl RenderInput<'_> {
     /// Name of the operator, and of most of its objects.
     fn name(&self) -> &str {
         &self.program.name

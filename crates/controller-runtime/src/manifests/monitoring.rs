@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, Part, Target, deployment::METRICS, object::present, program::MetricsCertificate, services,
+    ManifestObject, Part, RenderInput, deployment::METRICS, object::present, program::MetricsCertificate,
+    services,
 };
 
 /// File with the token of Prometheus' service account.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// The ServiceMonitor, if it is wanted and there are metrics. Over HTTPS it verifies the certificate by `ca.crt` of its Secret.
-pub(super) fn monitor(target: &Target<'_>) -> Option<ManifestObject> {
+pub(super) fn monitor(target: &RenderInput<'_>) -> Option<ManifestObject> {
     let metrics = target.program.ports.metrics.filter(|_| target.parameters.service_monitor)?;
     let service = services::name_of(target, METRICS);
     let tls = match &target.program.metrics_certificate {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, Part, Target,
+    ManifestObject, Part, RenderInput,
     deployment::{METRICS, WEBHOOKS},
 };
 
@@ -12,7 +12,7 @@ const READERS: (&str, &str) = ("metrics", "enabled");
 
 /// The NetworkPolicy: metrics for pods in labelled namespaces, webhooks for everyone, because API servers have no pod labels. The kubelet
 /// reaches the probes in any case. `None` if the program has neither port.
-pub(super) fn policy(target: &Target<'_>) -> Option<ManifestObject> {
+pub(super) fn policy(target: &RenderInput<'_>) -> Option<ManifestObject> {
     let ports = target.program.ports;
     let readers = json!([{ "namespaceSelector": { "matchLabels": { READERS.0: READERS.1 } } }]);
     let metrics = ports.metrics.map(|_| json!({ "from": readers, "ports": [{ "port": METRICS }] }));

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, MetricsPort, Part, Target,
+    ManifestObject, MetricsPort, Part, RenderInput,
     deployment::{METRICS, WEBHOOKS},
 };
 
 /// The Services.
-pub(super) fn objects(target: &Target<'_>) -> Vec<ManifestObject> {
+pub(super) fn objects(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     let ports = target.program.ports;
     let metrics = ports.metrics.map(|metrics| {
         let port = json!({ "name": scheme(metrics), "port": metrics.port, "targetPort": METRICS });
@@ -22,17 +22,17 @@ pub(super) fn objects(target: &Target<'_>) -> Vec<ManifestObject> {
 }
 
 /// Name of an object for a port of the operator.
-pub(super) fn name_of(target: &Target<'_>, port: &str) -> String {
+pub(super) fn name_of(target: &RenderInput<'_>, port: &str) -> String {
     format!("{}-{port}", target.name())
 }
 
 /// Name of the Secret with the certificate of a server.
-pub(super) fn secret_of(target: &Target<'_>, port: &str) -> String {
+pub(super) fn secret_of(target: &RenderInput<'_>, port: &str) -> String {
     format!("{}-{port}-certificate", target.name())
 }
 
 /// Labels of the Service of a port.
-pub(super) fn labels(target: &Target<'_>, port: &str) -> Value {
+pub(super) fn labels(target: &RenderInput<'_>, port: &str) -> Value {
     json!({ "app.kubernetes.io/name": target.name(), "app.kubernetes.io/component": port })
 }
 
@@ -41,7 +41,7 @@ pub(super) fn scheme(metrics: MetricsPort) -> &'static str {
     if metrics.https { "https" } else { "http" }
 }
 
-fn service(target: &Target<'_>, name: &str, component: &str, port: &Value) -> ManifestObject {
+fn service(target: &RenderInput<'_>, name: &str, component: &str, port: &Value) -> ManifestObject {
     let object = json!({
         "apiVersion": "v1",
         "kind": "Service",

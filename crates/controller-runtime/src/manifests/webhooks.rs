@@ -4,11 +4,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ManifestObject, Part, Target};
+use super::{ManifestObject, Part, RenderInput};
 use crate::webhook::{Configurations, WebhookService};
 
 /// The CustomResourceDefinitions.
-pub(super) fn definitions(target: &Target<'_>) -> Vec<ManifestObject> {
+pub(super) fn definitions(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     let conversions = registered(target).conversions;
     let definitions = target.program.definitions.iter().map(|definition| {
         let mut definition = definition.clone();
@@ -28,14 +28,14 @@ pub(super) fn definition(definition: &CustomResourceDefinition) -> ManifestObjec
 
 /// The webhook configurations. They are rendered even if the program applies them itself, so that they are deleted
 /// together with it.
-pub(super) fn configurations(target: &Target<'_>) -> Vec<ManifestObject> {
+pub(super) fn configurations(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     let Configurations { mutating, validating, .. } = registered(target);
     let mutating = mutating.map(|configuration| object(Part::Webhooks, &configuration));
     let validating = validating.map(|configuration| object(Part::Webhooks, &configuration));
     mutating.into_iter().chain(validating).collect()
 }
 
-fn registered(target: &Target<'_>) -> Configurations {
+fn registered(target: &RenderInput<'_>) -> Configurations {
     let service = WebhookService::new(target.namespace, target.webhook_service());
     target.program.webhooks.configurations(&service)
 }

@@ -44,7 +44,7 @@ pub(super) struct RunFlags {
 pub(super) struct OutputArguments {
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub(super) format: Format,
+    pub(super) format: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -102,7 +102,7 @@ pub(super) struct ManifestArguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum OutputFormat {
     /// Text for people; objects as YAML documents
     #[value(alias = "yaml")]
     Text,

@@ -34,10 +34,10 @@ pub enum SetupError {
 /// Error of [`Operator::answer`](super::Operator::answer). Its text has all causes. A request for help or for the version is an
 /// error too, with exit code 0 and the help as its text.
 #[derive(Debug)]
-pub struct CommandError(Kind);
+pub struct CommandError(Cause);
 
 #[derive(Debug)]
-enum Kind {
+enum Cause {
     /// The command line is wrong, or asks for help.
     Usage(Box<clap::Error>),
     /// The command line is wrong for a reason that clap does not know.
@@ -48,15 +48,15 @@ enum Kind {
 
 impl CommandError {
     pub(super) fn usage(error: clap::Error) -> Self {
-        Self(Kind::Usage(Box::new(error)))
+        Self(Cause::Usage(Box::new(error)))
     }
 
     pub(super) fn arguments(reason: impl Into<String>) -> Self {
-        Self(Kind::Arguments(reason.into()))
+        Self(Cause::Arguments(reason.into()))
     }
 
     pub(super) fn failed(error: impl Into<BoxError>) -> Self {
-        Self(Kind::Failed(error.into()))
+        Self(Cause::Failed(error.into()))
     }
 
     /// An error of reading or writing a file; `action` completes "cannot …".
@@ -68,17 +68,17 @@ impl CommandError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match &self.0 {
-            Kind::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
-            Kind::Arguments(_) => 2,
-            Kind::Failed(_) => 1,
+            Cause::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
+            Cause::Arguments(_) => 2,
+            Cause::Failed(_) => 1,
         }
     }
 
     /// Prints the reason, or the help that was asked for.
     pub(super) fn print(&self) -> io::Result<()> {
         match &self.0 {
-            Kind::Usage(error) => error.print(),
-            Kind::Arguments(_) | Kind::Failed(_) => writeln!(io::stderr(), "error: {self}"),
+            Cause::Usage(error) => error.print(),
+            Cause::Arguments(_) | Cause::Failed(_) => writeln!(io::stderr(), "error: {self}"),
         }
     }
 }
@@ -86,9 +86,9 @@ impl CommandError {
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Usage(error) => error.fmt(f),
-            Kind::Arguments(reason) => f.write_str(reason),
-            Kind::Failed(error) => with_causes(&**error, f),
+            Cause::Usage(error) => error.fmt(f),
+            Cause::Arguments(reason) => f.write_str(reason),
+            Cause::Failed(error) => with_causes(&**error, f),
         }
     }
 }

@@ -64,7 +64,7 @@ use kube::core::CustomResourceExt;
 
 use self::{arguments::Arguments, offline::Offline};
 pub use self::{
-    commands::Answer,
+    commands::CommandOutput,
     error::{CommandError, SetupError},
 };
 use crate::{
@@ -255,7 +255,7 @@ impl Operator {
     pub async fn answer<A: Into<OsString>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
-    ) -> Result<Answer, CommandError> {
+    ) -> Result<CommandOutput, CommandError> {
         let arguments = arguments.into_iter().map(Into::into);
         let Arguments { command, flags } = Arguments::parse(self, arguments)?;
         commands::carry_out(self, command, &flags).await

@@ -147,7 +147,7 @@ impl EventHandler<ConfigMap, ObjectKey<Widget>> for SameName {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconciler() {
+async fn an_event_passes_predicate_handler_and_queue_to_the_reconciler() {
     let (env, stations) = (environment().await, Stations::default());
     let manager = manager(&env);
     let at_the_end = stations.clone();

@@ -70,7 +70,7 @@ async fn futures_of_the_client_may_move_between_threads() {
 }
 
 #[tokio::test]
-async fn create_or_update_writes_only_what_differs() {
+async fn create_or_update_writes_only_differences() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let sized = async |size: i32| {

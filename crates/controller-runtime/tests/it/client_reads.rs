@@ -140,7 +140,7 @@ async fn dynamic_kinds_are_read_and_written_like_others() {
 }
 
 #[tokio::test]
-async fn a_watch_shows_what_happened_since_a_list() {
+async fn a_watch_delivers_the_changes_since_a_list() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let page = client.list::<Widget>().await.unwrap();
@@ -193,7 +193,7 @@ async fn subresources_are_read_and_written_separately() {
 }
 
 #[tokio::test]
-async fn a_conflict_names_the_object_what_was_expected_and_the_cure() {
+async fn a_conflict_names_the_object_the_expected_version_and_the_cure() {
     let env = environment().await;
     let client = Client::new(env.client(), "one");
     let created = client.create(&widget("a", 1)).await.unwrap();

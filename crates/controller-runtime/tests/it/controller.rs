@@ -194,7 +194,7 @@ async fn a_terminal_error_waits_for_the_next_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_one_more_failure_and_the_controller_goes_on() {
+async fn a_panic_counts_as_a_failure_and_the_controller_continues() {
     let env = environment().await;
     let notes = Notes::new(|key, attempt| match (key.name(), attempt) {
         ("bad", 0..2) => panic!("a bug"),

@@ -266,7 +266,7 @@ impl Runnable for Tells {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_about_kinds_known_at_run_time_and_cut_to_what_is_accepted() {
+async fn events_refer_to_kinds_known_at_run_time_and_are_cut_to_the_accepted_length() {
     let env = environment().await;
     let manager = Manager::new(env.client(), ManagerOptions::new("m".repeat(200)).seed(1));
     manager.add(Tells).unwrap();

@@ -92,7 +92,7 @@ async fn a_run_has_its_causes_and_the_previous_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_request_is_explained_with_its_runs_and_the_rule_it_waits_for() {
+async fn a_failing_request_is_explained_with_its_runs_and_its_retry_rule() {
     let env = environment().await;
     let notes = Notes::new(|_, attempt| match attempt {
         0 => Err("no luck".into_error()),

@@ -350,7 +350,7 @@ async fn a_status_that_differs_in_each_run_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stuck_deletion_names_the_finalizer_and_who_added_it() {
+async fn a_stuck_deletion_names_the_finalizer_and_the_manager_that_added_it() {
     let env = environment().await;
     let manager = manager(&env, env.client());
     let owners = manager.cached::<Guestbook>();

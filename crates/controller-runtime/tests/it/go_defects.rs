@@ -38,7 +38,7 @@
 //! | A16. new objects | `new_objects_are_never_delayed` |
 //! | A17. requeue after 30 s | `requeue_after_runs_exactly_after_its_delay` |
 //! | A20. defaults | `sixteen_workers_by_default_and_as_many_as_asked_for`, `caches_have_two_minutes_to_sync_by_default`, `a_watch_added_early_waits_for_the_start_and_a_later_one_starts_at_once` |
-//! | A21. path of an event | `an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconciler` |
+//! | A21. path of an event | `an_event_passes_predicate_handler_and_queue_to_the_reconciler` |
 //! | A22. groups of runnables | `groups_behave_under_every_interleaving`, `elections_behave_under_every_interleaving`, `runnables_can_be_added_in_every_state_until_the_stop` |
 //! | A23. log line of a failure | `each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own` |
 //! | A24. one limiter for several controllers | `three_controllers_under_one_bucket_retry_together_as_one_would` |

@@ -37,7 +37,7 @@ type State = BTreeMap<String, (String, u64)>;
 const OWN: &str = "own";
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_shows_what_has_been_and_in_the_end_what_is() {
+async fn a_cache_shows_only_states_of_the_server_and_finally_the_latest() {
     let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
     match number("HISTORY") {
         Some(seed) => play(seed).await,
@@ -56,8 +56,8 @@ async fn play(seed: u64) {
     let env = environment().await;
     let mut history = History::begin(seed, &env).await;
     for _ in 0..60 {
-        history.something_goes_wrong();
-        history.something_happens().await;
+        history.inject_fault();
+        history.change_objects().await;
         history.time_passes().await;
         history.look();
     }
@@ -66,7 +66,7 @@ async fn play(seed: u64) {
 
 /// If a watch changes the order of events, intermediate states may never have existed on the server.
 #[tokio::test(start_paused = true)]
-async fn what_is_told_twice_or_out_of_order_is_in_the_end_what_is() {
+async fn a_cache_shows_the_latest_state_after_duplicate_and_reordered_events() {
     for seed in 0..20 {
         let env = environment().await;
         let (other, faults) = (Client::new(env.client(), "somebody"), env.server().faults());
@@ -185,7 +185,7 @@ impl<'e> History<'e> {
     }
 
     /// Injects a random fault into lists and watches.
-    fn something_goes_wrong(&mut self) {
+    fn inject_fault(&mut self) {
         let rng = &mut self.rng;
         let faults = self.env.server().faults();
         let events = rng.u64(..4);
@@ -222,7 +222,7 @@ impl<'e> History<'e> {
     }
 
     /// Creates, changes or deletes an object of one of the kinds.
-    async fn something_happens(&mut self) {
+    async fn change_objects(&mut self) {
         let rng = &mut self.rng;
         let namespace = ["default", "red"][rng.usize(..2)];
         let app = ["web", "db"][rng.usize(..2)];

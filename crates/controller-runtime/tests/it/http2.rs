@@ -111,7 +111,7 @@ async fn without_the_option_http2_is_not_offered() {
 }
 
 #[tokio::test]
-async fn with_the_option_metrics_are_shown_over_http2_to_those_who_may_see_them() {
+async fn with_the_option_authorized_clients_read_metrics_over_http2() {
     let options = MetricsServerOptions::default().enable_http2(true).allowed_to(AllowedTo::Authorized);
     let https = Https::serve(options).await;
     let mut client = https.http2().await;
@@ -162,7 +162,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 }
 
 #[tokio::test]
-async fn who_takes_back_request_after_request_is_cut_off_and_others_are_served() {
+async fn a_client_that_resets_many_requests_is_disconnected_and_others_are_served() {
     let handled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&handled);
     let hello = move |_: HttpRequest| {

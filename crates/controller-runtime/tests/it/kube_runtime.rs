@@ -32,7 +32,7 @@ fn manager(client: kube::Client) -> Manager {
 
 /// In kube-runtime a subscriber that had not read an object before its deletion was never woken again.
 #[tokio::test(start_paused = true)]
-async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_went_before_it_was_read() {
+async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_was_deleted_before_it_was_read() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let manager = manager_of(&env);
@@ -131,7 +131,7 @@ async fn kube_runtime_c_a_failing_kind_does_not_hold_up_the_others() {
 
 /// kube-runtime did not report an owned object that was deleted between two watches.
 #[tokio::test(start_paused = true)]
-async fn kube_runtime_d_an_owned_object_that_goes_while_nobody_watches_reconciles_its_owner() {
+async fn kube_runtime_d_an_owned_object_deleted_while_no_watch_is_open_reconciles_its_owner() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let owner = client.create(&widget("owner", 1)).await.unwrap();

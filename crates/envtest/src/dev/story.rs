@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_from_the_cause_to_the_condition() {
+    fn a_line_names_the_cause_first_and_the_condition_last() {
         check(
             KIND,
             &[

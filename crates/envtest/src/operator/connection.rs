@@ -13,7 +13,7 @@ use kube::client::Body;
 use tokio::sync::watch;
 
 use super::{CrashPoint, crash_point::Side};
-use crate::rights::Asked;
+use crate::rights::RequestAttributes;
 
 /// Connection of an operator to the API server. Clones share it.
 #[derive(Clone)]
@@ -24,12 +24,12 @@ pub(super) struct Connection {
 
 struct Shared {
     cut: watch::Sender<bool>,
-    plan: Mutex<Plan>,
+    plan: Mutex<CrashPlan>,
 }
 
 /// Crash point, and the requests since it was set.
 #[derive(Default)]
-struct Plan {
+struct CrashPlan {
     point: Option<CrashPoint>,
     writes: u32,
     requests: BTreeSet<String>,
@@ -43,7 +43,7 @@ enum Fate {
 
 impl Connection {
     pub(super) fn new(client: kube::Client, point: Option<CrashPoint>) -> Self {
-        let plan = Mutex::new(Plan { point, ..Plan::default() });
+        let plan = Mutex::new(CrashPlan { point, ..CrashPlan::default() });
         Self { client, shared: Arc::new(Shared { cut: watch::Sender::new(false), plan }) }
     }
 
@@ -69,7 +69,7 @@ impl Connection {
 
     /// Sets the crash point and starts to count requests.
     pub(super) fn arm(&self, point: CrashPoint) {
-        *self.plan() = Plan { point: Some(point), ..Plan::default() };
+        *self.plan() = CrashPlan { point: Some(point), ..CrashPlan::default() };
     }
 
     /// Removes the crash point. Returns the names of the requests since it was set.
@@ -77,13 +77,13 @@ impl Connection {
         std::mem::take(&mut *self.plan()).requests.into_iter().collect()
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, CrashPlan> {
         self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fate(&self, asked: &Asked) -> Fate {
+    fn fate(&self, asked: &RequestAttributes) -> Fate {
         let mut plan = self.plan();
-        let Plan { point: Some(point), writes, requests } = &mut *plan else { return Fate::Send };
+        let CrashPlan { point: Some(point), writes, requests } = &mut *plan else { return Fate::Send };
         let (name, is_write) = (asked.name(), asked.is_write());
         *writes += u32::from(is_write);
         let fate = if point.is_at(&name, is_write, *writes) { Fate::Crash(point.side) } else { Fate::Send };
@@ -107,7 +107,7 @@ impl tower_service::Service<Request<Body>> for Connection {
             return Box::pin(pending());
         }
         let (head, body) = request.into_parts();
-        let fate = self.fate(&Asked::of(&head));
+        let fate = self.fate(&RequestAttributes::of(&head));
         let (client, connection) = (self.client.clone(), self.clone());
         let sent = async move { client.send(Request::from_parts(head, body)).await };
         match fate {

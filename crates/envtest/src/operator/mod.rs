@@ -75,14 +75,14 @@ pub struct Operator {
     main: Box<dyn Fn(Instance) -> Main + Send>,
     webhooks: Option<WebhookHost>,
     start_within: Duration,
-    running: Option<Running>,
+    running: Option<RunningOperator>,
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Main = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
 /// One start of an operator. Dropping it aborts its task and ends its webhooks.
-struct Running {
+struct RunningOperator {
     instance: Instance,
     connection: Connection,
     /// Holds a single task, so that dropping the set aborts it.
@@ -263,7 +263,7 @@ impl Operator {
         Err(OperatorError::NotReached { point, within, requests })
     }
 
-    fn spawn(&mut self, point: Option<CrashPoint>) -> Result<&mut Running, OperatorError> {
+    fn spawn(&mut self, point: Option<CrashPoint>) -> Result<&mut RunningOperator, OperatorError> {
         if self.running.is_some() {
             return Err(OperatorError::AlreadyRunning);
         }
@@ -276,11 +276,11 @@ impl Operator {
         };
         let mut task = JoinSet::new();
         task.spawn((self.main)(instance.clone()));
-        Ok(self.running.insert(Running { instance, connection, task }))
+        Ok(self.running.insert(RunningOperator { instance, connection, task }))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningOperator {
     fn drop(&mut self) {
         self.instance.webhooks.end();
     }

@@ -1,7 +1,7 @@
 //! Checks requests against the RBAC roles in manifests, and reports unused permissions.
 
-mod asked;
 mod manifests;
+mod request_attributes;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,8 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::client::Body;
 use serde_json::json;
 
-pub(crate) use self::asked::Asked;
 pub use self::manifests::ManifestError;
+pub(crate) use self::request_attributes::RequestAttributes;
 use self::rules::named;
 
 /// The permissions that the roles in manifests grant, and a record of which ones were used.
@@ -108,13 +108,13 @@ impl Rights {
     }
 
     /// Returns whether a request is permitted, and records the permissions that it uses.
-    fn allows(&self, asked: &Asked) -> bool {
+    fn allows(&self, attributes: &RequestAttributes) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut allowed = rules::of_everybody().iter().any(|rule| rules::grant(rule, asked).is_some());
+        let mut allowed = rules::of_everybody().iter().any(|rule| rules::grant(rule, attributes).is_some());
         // No early return: every grant that permits the request counts as used.
         for grant in self.grants.iter() {
-            let here = grant.namespace.as_ref().is_none_or(|namespace| *namespace == asked.namespace);
-            if here && let Some(right) = rules::grant(&grant.rule, asked) {
+            let here = grant.namespace.as_ref().is_none_or(|namespace| *namespace == attributes.namespace);
+            if here && let Some(right) = rules::grant(&grant.rule, attributes) {
                 used.insert(right);
                 allowed = true;
             }
@@ -130,10 +130,10 @@ struct Restricted {
 }
 
 impl Restricted {
-    fn refused(asked: &Asked) -> Response<Body> {
+    fn refused(attributes: &RequestAttributes) -> Response<Body> {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": asked.refusal(), "reason": "Forbidden", "code": 403,
+            "message": attributes.refusal(), "reason": "Forbidden", "code": 403,
         });
         let mut response = Response::new(Body::from(status.to_string().into_bytes()));
         *response.status_mut() = http::StatusCode::FORBIDDEN;
@@ -152,9 +152,9 @@ impl tower_service::Service<Request<Body>> for Restricted {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (head, body) = request.into_parts();
-        let asked = Asked::of(&head);
-        if !self.rights.allows(&asked) {
-            let refused = Self::refused(&asked);
+        let attributes = RequestAttributes::of(&head);
+        if !self.rights.allows(&attributes) {
+            let refused = Self::refused(&attributes);
             return Box::pin(async { Ok(refused) });
         }
         let client = self.client.clone();

@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use super::asked::{About, Asked, right_about};
+use super::request_attributes::{About, RequestAttributes, right_about};
 
 /// Returns the permission by which `rule` permits the request, or `None`.
-pub(super) fn grant(rule: &PolicyRule, asked: &Asked) -> Option<String> {
-    let verb = rule.verbs.iter().find(|verb| matches(verb, &asked.verb))?;
-    let about = match &asked.about {
+pub(super) fn grant(rule: &PolicyRule, attributes: &RequestAttributes) -> Option<String> {
+    let verb = rule.verbs.iter().find(|verb| matches(verb, &attributes.verb))?;
+    let about = match &attributes.about {
         About::Resource { group, resource, name } => {
             let given = rule.api_groups.iter().flatten().find(|given| matches(given, group))?;
             let mut resources = rule.resources.iter().flatten();
@@ -83,7 +83,7 @@ pub(super) fn of_everybody() -> [PolicyRule; 3] {
 mod tests {
     use serde_json::json;
 
-    use super::{super::asked::tests::asked, *};
+    use super::{super::request_attributes::tests::asked, *};
 
     /// Checks which permission of a rule permits a request.
     #[track_caller]

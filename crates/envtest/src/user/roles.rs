@@ -89,7 +89,7 @@ impl InstalledObject {
 /// A role or a binding to be installed.
 #[derive(Debug, Clone)]
 pub(super) struct RbacObject {
-    pub(super) kind: Kind,
+    pub(super) kind: RoleKind,
     /// Namespace of a Role or RoleBinding.
     pub(super) namespace: Option<String>,
     pub(super) name: String,
@@ -97,14 +97,14 @@ pub(super) struct RbacObject {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RoleKind {
     Role,
     ClusterRole,
     RoleBinding,
     ClusterRoleBinding,
 }
 
-impl Kind {
+impl RoleKind {
     const ALL: [Self; 4] = [Self::Role, Self::ClusterRole, Self::RoleBinding, Self::ClusterRoleBinding];
 
     pub(super) fn name(self) -> &'static str {
@@ -137,7 +137,7 @@ impl RbacObject {
                 continue;
             }
             let version = document["apiVersion"].as_str().unwrap_or_default();
-            let kind = Kind::ALL.into_iter().find(|kind| document["kind"] == kind.name());
+            let kind = RoleKind::ALL.into_iter().find(|kind| document["kind"] == kind.name());
             let (Some(kind), true) = (kind, version.starts_with("rbac.authorization.k8s.io/")) else {
                 continue;
             };
@@ -254,10 +254,10 @@ fn bind_to(user: &str, objects: &mut [RbacObject]) {
 /// Returns the role to which a binding refers, without its contents.
 fn referent(binding: &RbacObject) -> RbacObject {
     let reference = &binding.value["roleRef"];
-    let kind = if reference["kind"] == "Role" { Kind::Role } else { Kind::ClusterRole };
+    let kind = if reference["kind"] == "Role" { RoleKind::Role } else { RoleKind::ClusterRole };
     RbacObject {
         kind,
-        namespace: if kind == Kind::Role { binding.namespace.clone() } else { None },
+        namespace: if kind == RoleKind::Role { binding.namespace.clone() } else { None },
         name: reference["name"].as_str().unwrap_or_default().to_owned(),
         value: Value::Null,
     }

@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Manifest, Plan, WebhookError, WebhookHost};
+use super::{InstallPlan, Manifest, WebhookError, WebhookHost};
 use crate::crd::text_of;
 
 /// Field manager of configurations.
@@ -47,7 +47,7 @@ impl WebhookHost {
     }
 
     /// Waits until the webhooks answer, and applies the configurations of admission webhooks.
-    pub(super) async fn when_answering(&self, plan: &Plan) -> Result<(), WebhookError> {
+    pub(super) async fn when_answering(&self, plan: &InstallPlan) -> Result<(), WebhookError> {
         self.answers(&plan.references).await?;
         for manifest in plan.manifests.iter().filter(|manifest| !manifest.is_conversion()) {
             self.remember(manifest);

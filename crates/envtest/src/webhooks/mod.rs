@@ -199,7 +199,7 @@ impl WebhookHost {
         self.when_answering(&plan).await
     }
 
-    fn plan(&self, manifests: impl IntoIterator<Item = DynamicObject>) -> Result<Plan, WebhookError> {
+    fn plan(&self, manifests: impl IntoIterator<Item = DynamicObject>) -> Result<InstallPlan, WebhookError> {
         let mut all = self.inner.manifests.clone();
         for object in manifests {
             // A `DynamicObject` holds a JSON object, which always has a JSON form.
@@ -220,7 +220,7 @@ impl WebhookHost {
                 None => manifest,
             }
         });
-        Ok(Plan { manifests: manifests.collect(), references })
+        Ok(InstallPlan { manifests: manifests.collect(), references })
     }
 
     fn installed(&self) -> MutexGuard<'_, Installed> {
@@ -235,7 +235,7 @@ impl fmt::Debug for WebhookHost {
 }
 
 /// Configurations to install, and their references.
-struct Plan {
+struct InstallPlan {
     manifests: Vec<Manifest>,
     references: Vec<Reference>,
 }

@@ -134,7 +134,7 @@ impl Lines {
 /// The flows that have keys in the queue, numbered, and their turns. All of it shrinks when many flows have lost their keys.
 pub(crate) struct Flows {
     /// The flows by their numbers. The last one is present.
-    flows: Vec<Option<Box<State>>>,
+    flows: Vec<Option<Box<FlowState>>>,
     /// Numbers without a flow. Those beyond the last flow are meaningless. The lowest one is used first, so that high ones become
     /// vacant.
     vacant: BinaryHeap<Reverse<u32>>,
@@ -143,7 +143,7 @@ pub(crate) struct Flows {
     turns: [VecDeque<u32>; Priority::ALL.len()],
 }
 
-struct State {
+struct FlowState {
     name: Flow,
     /// Number of its entries, in whatever state.
     members: usize,
@@ -157,7 +157,7 @@ impl Flows {
         Self { flows: Vec::new(), vacant: BinaryHeap::new(), numbers: Map::new(), turns: Default::default() }
     }
 
-    fn flow(&mut self, number: u32) -> &mut State {
+    fn flow(&mut self, number: u32) -> &mut FlowState {
         self.flows[number as usize].as_mut().expect("a flow with entries is present")
     }
 
@@ -169,7 +169,7 @@ impl Flows {
             let place = place.min(flows.len());
             let number = u32::try_from(place).expect("there are no more flows than places in the slab");
             let (lines, in_turn) = ([Line::EMPTY; _], [false; _]);
-            let flow = Some(Box::new(State { name: name.clone(), members: 0, lines, in_turn }));
+            let flow = Some(Box::new(FlowState { name: name.clone(), members: 0, lines, in_turn }));
             match flows.get_mut(place) {
                 Some(vacant) => *vacant = flow,
                 None => flows.push(flow),

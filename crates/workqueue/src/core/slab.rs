@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn low_places_are_used_first_also_those_of_chunks_that_were_freed() {
+    fn the_lowest_free_places_are_used_first_also_in_freed_chunks() {
         let (mut slab, ids) = filled(100 * CHUNK);
         for id in &ids[30 * CHUNK..60 * CHUNK] {
             remove(&mut slab, *id);

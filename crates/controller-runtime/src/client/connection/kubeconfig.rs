@@ -43,9 +43,9 @@ pub async fn get_config(
         return Ok(config);
     }
     let (origin, read) = match (kubeconfig, named) {
-        (Some(file), _) => (Origin::File(file.to_owned()), Kubeconfig::read_from(file)),
-        (None, Some(files)) => (Origin::Environment(files), Kubeconfig::read()),
-        (None, None) => (Origin::Home, Kubeconfig::read()),
+        (Some(file), _) => (ConfigSource::File(file.to_owned()), Kubeconfig::read_from(file)),
+        (None, Some(files)) => (ConfigSource::Environment(files), Kubeconfig::read()),
+        (None, None) => (ConfigSource::Home, Kubeconfig::read()),
     };
     let kubeconfig = match read {
         Ok(kubeconfig) => kubeconfig,
@@ -76,13 +76,13 @@ pub async fn get_config(
 ///
 /// The message names the kubeconfig, the problem and the remedy, in one line.
 pub struct ConfigError {
-    origin: Origin,
+    origin: ConfigSource,
     problem: ConfigProblem,
 }
 
-/// Origin of a configuration.
+/// Source of a configuration.
 #[derive(Clone)]
-enum Origin {
+enum ConfigSource {
     File(PathBuf),
     /// One or several files named by `$KUBECONFIG`.
     Environment(OsString),
@@ -109,11 +109,11 @@ impl ConfigError {
     /// A configuration that cannot be used to connect.
     #[cfg(feature = "clap")]
     pub(crate) fn unusable(source: kube::Error) -> Self {
-        Self { origin: Origin::Loaded, problem: ConfigProblem::Unusable(Box::new(source)) }
+        Self { origin: ConfigSource::Loaded, problem: ConfigProblem::Unusable(Box::new(source)) }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => write!(f, "the kubeconfig {}", file.display()),

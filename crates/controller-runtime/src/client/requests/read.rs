@@ -178,7 +178,7 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
             call.push("continue", token);
         }
         let answer = self.client.send(call.clone()).await?;
-        let Items { metadata, items } = decode_answer::<Items<K>>(&call, &answer.into_bytes())?;
+        let ListBody { metadata, items } = decode_answer::<ListBody<K>>(&call, &answer.into_bytes())?;
         let mut items = items.unwrap_or_default();
         items.iter_mut().for_each(|item| complete(item, &call));
         Ok(Page {
@@ -216,7 +216,7 @@ pub struct Page<K> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "K: Deserialize<'de>"))]
-struct Items<K> {
+struct ListBody<K> {
     #[serde(default)]
     metadata: ListMeta,
     /// Go writes an empty list as null.

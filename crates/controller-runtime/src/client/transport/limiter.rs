@@ -35,22 +35,22 @@ impl Limiter {
         delay
     }
 
-    fn reserve(&self) -> (Duration, Place<'_>) {
+    fn reserve(&self) -> (Duration, Reservation<'_>) {
         let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
         let delay = state.bucket.when(&id, Instant::now());
-        (delay, Place { limiter: self, id })
+        (delay, Reservation { limiter: self, id })
     }
 }
 
 /// Reservation of a token. Dropped before its time, it returns the token; afterwards dropping it has no effect.
-struct Place<'l> {
+struct Reservation<'l> {
     limiter: &'l Limiter,
     id: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.limiter.state.lock().bucket.forget(&self.id, Instant::now());
     }

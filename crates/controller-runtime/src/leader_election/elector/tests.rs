@@ -539,7 +539,7 @@ fn a_leader_that_steps_down_late_releases_a_lease_that_it_may_still_hold() {
 }
 
 #[test]
-fn a_candidate_only_watches_before_it_stands() {
+fn a_candidate_sends_no_request_before_it_stands_for_election() {
     check(
         "0s wake; 1s seen 7 other 4; 1s seen 7 other 4; 2s seen 8 - 4; 3s seen 9 other 5; 4s stand",
         &expect![[r#"

@@ -16,7 +16,7 @@ use tokio::{
     time::{Duration, Instant, Interval, MissedTickBehavior, interval, sleep},
 };
 
-use super::{Query, Refusal};
+use super::{QueryString, Refusal};
 use crate::{
     manager::{explain_lookup, explainer::Explainer},
     serving::{ResponseBody, ServerResponse},
@@ -42,7 +42,7 @@ impl Default for Subscriptions {
 }
 
 /// One stream, and what it has sent.
-struct Subscription {
+struct StreamState {
     explainer: Arc<Explainer>,
     /// Controller and request to explain.
     request: Option<(String, String)>,
@@ -53,7 +53,7 @@ struct Subscription {
     _permit: OwnedSemaphorePermit,
 }
 
-pub(super) fn answer(explainer: &Arc<Explainer>, query: &Query<'_>) -> Result<ServerResponse, Refusal> {
+pub(super) fn answer(explainer: &Arc<Explainer>, query: &QueryString<'_>) -> Result<ServerResponse, Refusal> {
     let request = match (query.get("controller"), query.get("request")) {
         (Some(controller), Some(request)) => Some((controller.into_owned(), request.into_owned())),
         (None, Some(_)) => {
@@ -68,7 +68,7 @@ pub(super) fn answer(explainer: &Arc<Explainer>, query: &Query<'_>) -> Result<Se
     })?;
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let subscription = Subscription {
+    let state = StreamState {
         explainer: Arc::clone(explainer),
         request,
         looks,
@@ -77,9 +77,9 @@ pub(super) fn answer(explainer: &Arc<Explainer>, query: &Query<'_>) -> Result<Se
         spoke: Instant::now(),
         _permit: permit,
     };
-    let events = stream::unfold(subscription, async |mut subscription| {
-        let events = subscription.next().await;
-        Some((events, subscription))
+    let events = stream::unfold(state, async |mut state| {
+        let events = state.next().await;
+        Some((events, state))
     });
     let events = events.take_until(sleep(LONGEST));
     let mut response = ServerResponse::new(ResponseBody::Stream(events.boxed()));
@@ -90,7 +90,7 @@ pub(super) fn answer(explainer: &Arc<Explainer>, query: &Query<'_>) -> Result<Se
     Ok(response)
 }
 
-impl Subscription {
+impl StreamState {
     /// Waits for a change, and returns the events about it.
     async fn next(&mut self) -> Bytes {
         loop {

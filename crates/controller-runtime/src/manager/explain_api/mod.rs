@@ -84,7 +84,7 @@ async fn route(explainer: &Arc<Explainer>, request: &HttpRequest) -> Result<Serv
     let parts: Vec<Cow<'_, str>> =
         path.split('/').map(|part| percent_decode_str(part).decode_utf8_lossy()).collect();
     let parts: Vec<&str> = parts.iter().map(|part| &**part).collect();
-    let query = Query(request.uri().query().unwrap_or_default());
+    let query = QueryString(request.uri().query().unwrap_or_default());
     let answer = match &parts[..] {
         ["overview"] => json(&*explainer.recent_overview().await),
         ["findings"] => json(&Items { items: explainer.recent_findings().await.as_slice() }),
@@ -123,9 +123,9 @@ fn controller(explainer: &Explainer, name: &str) -> Result<Arc<dyn Explain>, Ref
 }
 
 /// The query of a request.
-struct Query<'q>(&'q str);
+struct QueryString<'q>(&'q str);
 
-impl Query<'_> {
+impl QueryString<'_> {
     /// A parameter; `None` if it is absent or empty.
     fn get(&self, wanted: &str) -> Option<Cow<'_, str>> {
         let mut all = form_urlencoded::parse(self.0.as_bytes());
@@ -133,7 +133,7 @@ impl Query<'_> {
     }
 }
 
-fn filter(query: &Query<'_>) -> Result<RequestFilter, Refusal> {
+fn filter(query: &QueryString<'_>) -> Result<RequestFilter, Refusal> {
     let standing = query.get("standing").unwrap_or_default();
     let standing = Standing::parse(&standing)
         .ok_or_else(|| Refusal::bad(format!("unknown standing {standing}: give {}", Standing::NAMES)))?;

@@ -27,8 +27,8 @@ pub(super) struct ObjectAnswer {
     created: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deleted: Option<Timestamp>,
-    finalizers: Vec<Finalizer>,
-    owners: Vec<Owner>,
+    finalizers: Vec<FinalizerEntry>,
+    owners: Vec<OwnerEntry>,
     /// Managers of its fields.
     managers: Vec<FieldManager>,
     /// Requests of controllers of its kind, and of the kinds of its owners.
@@ -37,7 +37,7 @@ pub(super) struct ObjectAnswer {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Finalizer {
+struct FinalizerEntry {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     added_by: Option<String>,
@@ -45,7 +45,7 @@ struct Finalizer {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Owner {
+struct OwnerEntry {
     api_version: String,
     kind: String,
     name: String,
@@ -59,19 +59,19 @@ struct RequestOfObject {
 }
 
 #[derive(Deserialize)]
-struct List {
+struct MetadataList {
     #[serde(default)]
     items: Vec<Item>,
 }
 
 #[derive(Deserialize)]
 struct Item {
-    metadata: Metadata,
+    metadata: ObjectMetadata,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+struct ObjectMetadata {
     name: String,
     namespace: Option<String>,
     #[serde(default)]
@@ -84,7 +84,7 @@ struct Metadata {
     #[serde(default)]
     finalizers: Vec<String>,
     #[serde(default)]
-    owner_references: Vec<Owner>,
+    owner_references: Vec<OwnerEntry>,
     managed_fields: Option<Box<RawValue>>,
 }
 
@@ -109,13 +109,15 @@ pub(super) async fn object(
     let read = explainer.read_metadata(&resource, namespace, name).await.map_err(|error| {
         Refusal(http::StatusCode::BAD_GATEWAY, format!("the API server did not answer: {error}"))
     })?;
-    let list: List = serde_json::from_slice(&read).unwrap_or(List { items: Vec::new() });
+    let list: MetadataList = serde_json::from_slice(&read).unwrap_or(MetadataList { items: Vec::new() });
     let Some(Item { metadata }) = list.items.into_iter().next() else {
         return Err(Refusal::not_found(format!("the API server has no {} of this name", resource.kind)));
     };
     let managed_fields = metadata.managed_fields.as_ref().map_or("", |raw| raw.get()).as_bytes();
-    let finalizer =
-        |name: &String| Finalizer { name: name.clone(), added_by: finalizer_manager(managed_fields, name) };
+    let finalizer = |name: &String| FinalizerEntry {
+        name: name.clone(),
+        added_by: finalizer_manager(managed_fields, name),
+    };
     let mut about = vec![(resource.group.clone(), resource.kind.clone(), metadata.name.clone())];
     about.extend(metadata.owner_references.iter().map(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);

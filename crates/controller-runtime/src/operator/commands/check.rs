@@ -9,12 +9,12 @@ use std::{
 use kube_apimachinery::crd_compat::{self, Change, Judgement, Level};
 use serde_json::{Value, json};
 
-use super::{Answer, answer, files, folder, program, rights::place};
+use super::{CommandOutput, answer, files, folder, program, rights::place};
 use crate::{
     manifests::{Difference, FileChange, Files, Layout, Program, differences, objects_of, risks},
     operator::{
         CommandError, Operator,
-        arguments::{Format, ManifestArguments},
+        arguments::{ManifestArguments, OutputFormat},
     },
     rights::{Declarations, Target},
 };
@@ -31,7 +31,10 @@ struct FileDifference {
 }
 
 /// Compares the program with its files and with the definitions of the last release.
-pub(super) fn check(operator: &Operator, arguments: &ManifestArguments) -> Result<Answer, CommandError> {
+pub(super) fn check(
+    operator: &Operator,
+    arguments: &ManifestArguments,
+) -> Result<CommandOutput, CommandError> {
     let folder = arguments.out.clone().unwrap_or_else(|| FOLDER.into());
     let program = program(operator, arguments, None)?;
     let rendered = program.render(&arguments.parameters())?.only(arguments.parts());
@@ -51,10 +54,10 @@ pub(super) fn check(operator: &Operator, arguments: &ManifestArguments) -> Resul
     let report = Report { operator, program: &program, folder: &folder, different, judgement };
     let differs = report.differs();
     let text = match arguments.output.format {
-        Format::Text => report.text(),
-        Format::Json => report.json(),
+        OutputFormat::Text => report.text(),
+        OutputFormat::Json => report.json(),
     };
-    Ok(Answer { text, differs })
+    Ok(CommandOutput { text, differs })
 }
 
 /// Files of the program on disk that differ from the rendered ones.

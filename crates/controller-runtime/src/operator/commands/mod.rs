@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     CommandError, Operator,
-    arguments::{Command, Format, ManifestArguments, run_flags},
+    arguments::{Command, ManifestArguments, OutputFormat, run_flags},
 };
 use crate::{
     manager::{Flags, Manager},
@@ -23,20 +23,20 @@ const SCHEMA: &str = "operator/v1";
 /// Output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct CommandOutput {
     /// Text for standard output.
     pub text: String,
     /// Whether a check found a difference.
     pub differs: bool,
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl From<String> for Answer {
+impl From<String> for CommandOutput {
     fn from(text: String) -> Self {
         Self { text, differs: false }
     }
@@ -47,7 +47,7 @@ pub(super) async fn carry_out(
     operator: &Operator,
     command: Option<Command>,
     flags: &Flags,
-) -> Result<Answer, CommandError> {
+) -> Result<CommandOutput, CommandError> {
     match command {
         None => run(operator, flags).await,
         Some(Command::Run(run_flags)) => run(operator, &run_flags.flags).await,
@@ -60,7 +60,7 @@ pub(super) async fn carry_out(
     }
 }
 
-async fn run(operator: &Operator, flags: &Flags) -> Result<Answer, CommandError> {
+async fn run(operator: &Operator, flags: &Flags) -> Result<CommandOutput, CommandError> {
     #[cfg(feature = "logging")]
     flags.init_logging()?;
     let config = flags.config(None).await?;
@@ -72,13 +72,13 @@ async fn run(operator: &Operator, flags: &Flags) -> Result<Answer, CommandError>
 }
 
 /// Prints the objects, or writes the files.
-fn manifests(operator: &Operator, arguments: &ManifestArguments) -> Result<Answer, CommandError> {
+fn manifests(operator: &Operator, arguments: &ManifestArguments) -> Result<CommandOutput, CommandError> {
     let format = arguments.output.format;
     if let Some(out) = &arguments.out {
         let written = folder::write(out, &files(operator, arguments)?)?;
         return Ok(match format {
-            Format::Text => written.iter().map(|path| format!("{path}\n")).collect::<String>(),
-            Format::Json => answer([("files", json!(written))]),
+            OutputFormat::Text => written.iter().map(|path| format!("{path}\n")).collect::<String>(),
+            OutputFormat::Json => answer([("files", json!(written))]),
         }
         .into());
     }
@@ -110,10 +110,10 @@ fn files(operator: &Operator, arguments: &ManifestArguments) -> Result<Files, Co
 }
 
 /// Formats objects.
-fn print(rendered: &Manifests, format: Format) -> String {
+fn print(rendered: &Manifests, format: OutputFormat) -> String {
     match format {
-        Format::Text => rendered.to_yaml(),
-        Format::Json => answer([("objects", rendered.to_json())]),
+        OutputFormat::Text => rendered.to_yaml(),
+        OutputFormat::Json => answer([("objects", rendered.to_json())]),
     }
 }
 

@@ -4,23 +4,23 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::{Answer, answer};
+use super::{CommandOutput, answer};
 use crate::{
     manifests::risks,
     operator::{
         CommandError, Operator,
-        arguments::{Format, RightsArguments, run_flags},
+        arguments::{OutputFormat, RightsArguments, run_flags},
     },
     rights::{Declaration, Declarations, RightScope, Target},
 };
 
 /// Prints the declared rights.
-pub(super) fn print(operator: &Operator, arguments: &RightsArguments) -> Result<Answer, CommandError> {
+pub(super) fn print(operator: &Operator, arguments: &RightsArguments) -> Result<CommandOutput, CommandError> {
     let flags = run_flags(operator, &arguments.run)?;
     let declarations = operator.manager_offline(&flags, operator.name)?.declarations();
     Ok(match arguments.output.format {
-        Format::Text => declarations.to_string().into(),
-        Format::Json => {
+        OutputFormat::Text => declarations.to_string().into(),
+        OutputFormat::Json => {
             let rights: Vec<Value> = declarations.iter().map(right).collect();
             answer([("rights", json!(rights)), ("risks", json!(risk_list(&declarations)))]).into()
         }

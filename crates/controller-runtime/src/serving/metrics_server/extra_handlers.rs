@@ -58,7 +58,7 @@ mod tests {
     use crate::serving::{HttpRequest, boxed, text};
 
     #[tokio::test]
-    async fn a_path_with_a_slash_at_the_end_matches_those_below_it() {
+    async fn a_path_with_a_slash_at_the_end_matches_the_paths_below_it() {
         let handlers = ExtraHandlers::default();
         for path in ["/debug", "/debug/", "/debug/pprof/", "/debug/pprof/heap"] {
             let handler = boxed(move |_: HttpRequest| std::future::ready(text(StatusCode::OK, path)));

@@ -16,7 +16,7 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-use super::rotation::{Generation, SKEW, WallTime};
+use super::rotation::{Generation, SKEW, UnixTime};
 use crate::error::BoxError;
 
 /// Common name of the authorities, by which those of earlier generations are recognised in a `caBundle`.
@@ -39,7 +39,7 @@ impl fmt::Debug for Material {
 /// Makes an authority, and a certificate for `names` that it signs. The authority's key is dropped: it signs nothing else.
 pub(super) fn mint(
     names: &BTreeSet<String>,
-    now: WallTime,
+    now: UnixTime,
     validity: Duration,
 ) -> Result<Generation<Material>, BoxError> {
     // Certificates have whole seconds.
@@ -122,7 +122,7 @@ pub(super) fn certified_key(
 pub(super) struct Authority {
     /// Whether an operator made it, for its own certificates.
     pub(super) is_of_operator: bool,
-    pub(super) not_after: WallTime,
+    pub(super) not_after: UnixTime,
 }
 
 impl Authority {

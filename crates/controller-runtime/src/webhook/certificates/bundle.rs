@@ -6,7 +6,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 
 use super::{
     authority::{Authority, Material},
-    rotation::{FORGET_AFTER, Generation, MOST_GENERATIONS, WallTime},
+    rotation::{FORGET_AFTER, Generation, MOST_GENERATIONS, UnixTime},
 };
 
 /// Change of a `caBundle`.
@@ -24,7 +24,7 @@ pub(super) struct BundleChange {
 pub(super) fn add_authorities(
     bundle: &[u8],
     generations: &[Generation<Material>],
-    now: WallTime,
+    now: UnixTime,
 ) -> Option<BundleChange> {
     // Something that is not PEM is replaced.
     let present: Vec<CertificateDer<'static>> =
@@ -44,7 +44,7 @@ pub(super) fn add_authorities(
     if lacked.is_empty() {
         return None;
     }
-    let mut kept: Vec<(WallTime, String)> = present
+    let mut kept: Vec<(UnixTime, String)> = present
         .iter()
         .filter(|der| !wanted.iter().any(|(_, wanted)| wanted == *der))
         .filter_map(|der| {
@@ -64,7 +64,7 @@ pub(super) fn add_authorities(
 pub(super) fn with_authorities(
     bundle: Option<Vec<u8>>,
     generations: &[Generation<Material>],
-    now: WallTime,
+    now: UnixTime,
 ) -> Option<Vec<u8>> {
     if generations.is_empty() {
         return None;

@@ -91,7 +91,7 @@ pub(crate) struct KeeperContext {
 
 /// A reported change.
 #[derive(Debug, Clone, Copy)]
-enum Change {
+enum ChangedObject {
     Secret,
     Configurations,
 }
@@ -161,7 +161,7 @@ impl Keeper {
                     biased;
                     Ok(()) = registrations.changed() => {
                         self.is_apply_due = true;
-                        self.changed(Change::Configurations);
+                        self.changed(ChangedObject::Configurations);
                         break;
                     }
                     Some(change) = changes.next() => self.changed(change),
@@ -171,10 +171,10 @@ impl Keeper {
         }
     }
 
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: ChangedObject) {
         match (&mut self.certificates, change) {
-            (Some(certificates), Change::Secret) => certificates.rotation.secret_changed(),
-            (Some(certificates), Change::Configurations) => certificates.rotation.bundles_changed(),
+            (Some(certificates), ChangedObject::Secret) => certificates.rotation.secret_changed(),
+            (Some(certificates), ChangedObject::Configurations) => certificates.rotation.bundles_changed(),
             (None, _) => self.next_resync = Instant::now(),
         }
     }
@@ -282,15 +282,18 @@ impl Keeper {
     }
 
     /// Changes of the Secret and of the configurations, as the API server reports them.
-    fn watch(&self) -> BoxStream<'static, Change> {
+    fn watch(&self) -> BoxStream<'static, ChangedObject> {
         let secret = self.certificates.iter().map(|certificates| {
             let SelfManagedCertificates { namespace, secret, .. } = &certificates.options;
             let secrets = self.client.of(DynamicKind::of::<Secret>());
-            changes(secrets, Some(namespace.clone()), Some(secret.clone())).map(|()| Change::Secret).boxed()
+            changes(secrets, Some(namespace.clone()), Some(secret.clone()))
+                .map(|()| ChangedObject::Secret)
+                .boxed()
         });
         let targets = self.targets.watched().into_iter();
-        let targets = targets
-            .map(|(client, name)| changes(client, None, name).map(|()| Change::Configurations).boxed());
+        let targets = targets.map(|(client, name)| {
+            changes(client, None, name).map(|()| ChangedObject::Configurations).boxed()
+        });
         stream::select_all(secret.chain(targets)).boxed()
     }
 }

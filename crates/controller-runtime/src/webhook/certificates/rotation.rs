@@ -35,14 +35,14 @@ pub(super) const MOST_GENERATIONS: usize = 16;
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 
 /// Wall time since 1970.
-pub(super) type WallTime = Duration;
+pub(super) type UnixTime = Duration;
 /// Time since an arbitrary start, by the replica's monotonic clock.
 pub(super) type Moment = Duration;
 
 /// A reading of both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
-    pub(super) wall: WallTime,
+    pub(super) wall: UnixTime,
     pub(super) moment: Moment,
 }
 
@@ -51,8 +51,8 @@ pub(super) struct Now {
 pub(super) struct Generation<M> {
     pub(super) id: String,
     /// Creation; the certificate is valid from [`SKEW`] before.
-    pub(super) issued: WallTime,
-    pub(super) not_after: WallTime,
+    pub(super) issued: UnixTime,
+    pub(super) not_after: UnixTime,
     /// DNS names of the certificate.
     pub(super) names: BTreeSet<String>,
     /// Certificates and key.
@@ -61,17 +61,17 @@ pub(super) struct Generation<M> {
 
 impl<M> Generation<M> {
     /// Whether clients accept the certificate, also those whose clocks differ from `wall`.
-    pub(super) fn is_valid(&self, wall: WallTime) -> bool {
+    pub(super) fn is_valid(&self, wall: UnixTime) -> bool {
         // The certificate itself is valid from SKEW before its creation.
         wall >= self.issued.saturating_sub(SKEW) && wall + SKEW < self.not_after
     }
 
     /// Time of the next rotation: after two thirds of the lifetime.
-    fn renewal(&self) -> WallTime {
+    fn renewal(&self) -> UnixTime {
         self.not_after - self.not_after.saturating_sub(self.issued) / 3
     }
 
-    fn order(&self) -> (WallTime, String) {
+    fn order(&self) -> (UnixTime, String) {
         (self.issued, self.id.clone())
     }
 }
@@ -95,14 +95,14 @@ pub(super) struct Rotation<M> {
     propagation: Duration,
     names: BTreeSet<String>,
     /// Generations that are or were in the Secret, by age.
-    known: BTreeMap<(WallTime, String), Generation<M>>,
+    known: BTreeMap<(UnixTime, String), Generation<M>>,
     /// Identities of the generations in the Secret; `None` if it must be read.
     stored: Option<BTreeSet<String>>,
     /// Generations whose authority is in every `caBundle`, and since when this replica has known that.
     published: BTreeMap<String, Moment>,
     /// Whether a `caBundle` may have changed.
     is_publication_due: bool,
-    serving: Option<(WallTime, String)>,
+    serving: Option<(UnixTime, String)>,
     next_resync: Moment,
 }
 
@@ -225,7 +225,7 @@ impl<M: Clone> Rotation<M> {
     /// When the next step is due if nothing changes.
     fn wake(&self, now: Now) -> Moment {
         let usable = || self.known.values().filter(|generation| self.is_usable(generation, now));
-        let at_wall = |wall: WallTime| now.moment + wall.saturating_sub(now.wall);
+        let at_wall = |wall: UnixTime| now.moment + wall.saturating_sub(now.wall);
         let renewal = usable().next_back().map(|newest| at_wall(newest.renewal()));
         let expiry = usable().map(|generation| at_wall(generation.not_after - SKEW)).min();
         let propagated = usable()

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generations_are_read_as_they_were_written_and_invalid_ones_left_out() {
+    fn generations_are_read_as_written_and_invalid_ones_are_skipped() {
         let mint = |second| {
             let names = BTreeSet::from(["hooks.system.svc".to_owned()]);
             authority::mint(&names, Duration::from_secs(second), Duration::from_secs(86_400)).unwrap()

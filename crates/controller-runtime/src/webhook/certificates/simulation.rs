@@ -11,7 +11,7 @@ use std::{
 
 use fastrand::Rng;
 
-use super::rotation::{Generation, Now, Rotation, SKEW, Step, WallTime};
+use super::rotation::{Generation, Now, Rotation, SKEW, Step, UnixTime};
 
 /// Lifetime of a certificate.
 const VALIDITY: Duration = Duration::from_secs(12 * 60 * 60);
@@ -111,13 +111,13 @@ struct World {
     secret: Option<Vec<Generation<()>>>,
     version: u64,
     minted: u64,
-    validity: BTreeMap<String, (WallTime, WallTime)>,
+    validity: BTreeMap<String, (UnixTime, UnixTime)>,
     bundles: Vec<Bundle>,
     replicas: Vec<Replica>,
     outcome: Outcome,
 }
 
-fn real_wall(second: u64) -> WallTime {
+fn real_wall(second: u64) -> UnixTime {
     EPOCH + Duration::from_secs(second)
 }
 
@@ -309,7 +309,7 @@ impl World {
         let generation = self.validity.get(&served);
         let wall = real_wall(self.second);
         let accepts =
-            |(issued, not_after): &(WallTime, WallTime)| wall + SKEW >= *issued && wall < *not_after;
+            |(issued, not_after): &(UnixTime, UnixTime)| wall + SKEW >= *issued && wall < *not_after;
         if !generation.is_some_and(accepts) && self.second >= replica.busy_until {
             self.outcome.distrusted =
                 Some(format!("at {} s replica {index} shows {served}, which is not valid", self.second));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     authority::Material,
     bundle::{BundleChange, add_authorities, with_authorities},
-    rotation::{Generation, WallTime},
+    rotation::{Generation, UnixTime},
 };
 use crate::{
     client::{Client, ClientError, DynamicClient, Patch},
@@ -41,7 +41,7 @@ pub(super) struct Published {
 }
 
 /// An object of the pass, and where in it `clientConfig`s are.
-struct Target<'t> {
+struct TargetObject<'t> {
     client: &'t DynamicClient,
     object: DynamicObject,
     /// JSON pointers.
@@ -91,7 +91,7 @@ impl Targets {
     pub(super) async fn apply(
         &self,
         generations: &[Generation<Material>],
-        now: WallTime,
+        now: UnixTime,
     ) -> Result<u64, BoxError> {
         let Some(service) = &self.apply else { return Ok(0) };
         let Configurations { mutating, validating, conversions } = self.webhooks.configurations(service);
@@ -195,10 +195,10 @@ impl Targets {
     pub(super) async fn publish(
         &self,
         generations: &[Generation<Material>],
-        now: WallTime,
+        now: UnixTime,
     ) -> Result<Published, BoxError> {
         let mut published = Published::default();
-        for Target { client, object, configs } in self.targets().await? {
+        for TargetObject { client, object, configs } in self.targets().await? {
             let mut operations = vec![precondition(&object)];
             for config in configs {
                 let bundle = bundle_at(&object.data, &config).unwrap_or_default();
@@ -229,7 +229,7 @@ impl Targets {
     }
 
     /// Reads all objects that name the Service.
-    async fn targets(&self) -> Result<Vec<Target<'_>>, BoxError> {
+    async fn targets(&self) -> Result<Vec<TargetObject<'_>>, BoxError> {
         let mut targets = Vec::new();
         for client in [&self.mutating, &self.validating] {
             let objects = match &self.apply {
@@ -245,7 +245,7 @@ impl Targets {
                 let configs: Vec<_> =
                     ours.map(|(index, _)| format!("/webhooks/{index}/clientConfig")).collect();
                 if !configs.is_empty() {
-                    targets.push(Target { client, object, configs });
+                    targets.push(TargetObject { client, object, configs });
                 }
             }
         }
@@ -256,7 +256,11 @@ impl Targets {
             };
             let config = "/spec/conversion/webhook/clientConfig";
             if object.data.pointer(config).is_some_and(|config| self.is_ours(config)) {
-                targets.push(Target { client: &self.definitions, object, configs: vec![config.to_owned()] });
+                targets.push(TargetObject {
+                    client: &self.definitions,
+                    object,
+                    configs: vec![config.to_owned()],
+                });
             }
         }
         Ok(targets)

@@ -41,7 +41,7 @@ async fn config_maps(cluster: &Genuine, names: impl IntoIterator<Item = String>)
 }
 
 #[tokio::test]
-async fn a_stream_of_the_present_and_lists_in_pages_both_tell_all_of_it() {
+async fn streamed_and_paged_lists_are_both_complete() {
     let Some(cluster) = genuine().await else { return };
     config_maps(&cluster, (0..1_200).map(|number| format!("m{number:04}"))).await;
     for streams in [true, false] {
@@ -74,7 +74,7 @@ async fn a_stream_of_the_present_and_lists_in_pages_both_tell_all_of_it() {
 }
 
 #[tokio::test]
-async fn what_one_writes_oneself_is_read_at_once() {
+async fn own_writes_are_visible_at_once() {
     let Some(cluster) = genuine().await else { return };
     let manager = cluster.manager();
     let (client, key) = (manager.client(), cluster.key("a"));
@@ -106,7 +106,7 @@ async fn what_one_writes_oneself_is_read_at_once() {
 }
 
 #[tokio::test]
-async fn a_cache_holds_what_its_selectors_select_and_of_it_what_its_type_wants() {
+async fn a_cache_holds_selected_objects_in_the_form_of_its_type() {
     let Some(cluster) = genuine().await else { return };
     let client = cluster.client();
     for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
@@ -143,7 +143,7 @@ async fn a_cache_holds_what_its_selectors_select_and_of_it_what_its_type_wants()
 }
 
 #[tokio::test]
-async fn a_cache_whose_version_is_compacted_away_reads_the_present_anew() {
+async fn a_cache_with_a_compacted_version_lists_again() {
     let flags = ["--etcd-compaction-interval=1s", "--watch-cache-sizes=configmaps#0"];
     let Some(cluster) = genuine_with_flags(&flags).await else { return };
     config_maps(&cluster, ["kept", "deleted", "changed"].map(ToOwned::to_owned)).await;
@@ -194,7 +194,7 @@ async fn a_cache_whose_version_is_compacted_away_reads_the_present_anew() {
 }
 
 #[tokio::test]
-async fn pods_and_what_is_below_objects_are_read_at_once_too() {
+async fn own_writes_of_pods_and_subresources_are_visible_at_once() {
     let Some(cluster) = genuine().await else { return };
     let manager = cluster.manager();
     let client = manager.client();

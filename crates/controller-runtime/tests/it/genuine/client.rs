@@ -11,7 +11,7 @@ use super::genuine;
 use crate::support::{Widget, WidgetStatus};
 
 #[tokio::test]
-async fn conflicts_say_what_was_expected() {
+async fn a_conflict_names_the_expected_version() {
     let Some(cluster) = genuine().await else { return };
     let (one, key) = (Client::new(cluster.kube.clone(), "one"), cluster.key("a"));
     let created = one.apply(&cluster.widget("a", 1)).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_computed_patch_applies_to_the_version_that_was_read() {
 }
 
 #[tokio::test]
-async fn retries_and_creates_or_updates_end_at_what_was_wanted() {
+async fn retries_and_create_or_update_reach_the_desired_state() {
     let Some(cluster) = genuine().await else { return };
     let (client, key) = (cluster.client(), cluster.key("a"));
     let sized = async |size: i32| {
@@ -97,7 +97,7 @@ impl Finalizer<Widget> for Nothing {
 }
 
 #[tokio::test]
-async fn finalizers_hold_an_object_until_they_are_done() {
+async fn an_object_is_deleted_when_its_finalizers_are_done() {
     let Some(cluster) = genuine().await else { return };
     let (client, key) = (cluster.client(), cluster.key("a"));
     let finalizers = Finalizers::new().register("example.com/a", Nothing).unwrap();

@@ -68,7 +68,7 @@ fn user(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn rights_that_are_missing_are_told_at_once_and_are_enough_when_they_are_given() {
+async fn missing_rights_are_reported_at_once_and_suffice_when_granted() {
     let Some(cluster) = genuine().await else { return };
     let nobody = cluster.nobody().await;
     let namespace = cluster.namespace.as_str();
@@ -114,7 +114,7 @@ async fn rights_that_are_missing_are_told_at_once_and_are_enough_when_they_are_g
 }
 
 #[tokio::test]
-async fn a_lease_goes_from_who_stops_or_dies_to_who_stands_by() {
+async fn a_standby_takes_the_lease_when_the_leader_stops_or_dies() {
     let Some(cluster) = genuine().await else { return };
     let candidate = async |name: &str| {
         let election = LeaderElectionOptions::new("the-lease").namespace(&cluster.namespace).identity(name);
@@ -173,7 +173,7 @@ impl Reconciler for Complains {
 }
 
 #[tokio::test]
-async fn what_a_reconciler_records_is_among_the_events() {
+async fn a_recorded_event_is_stored_by_the_api_server() {
     let Some(cluster) = genuine().await else { return };
     let cache = controller_runtime::cache::CacheOptions::default();
     let here = controller_runtime::cache::Namespaces::new([cluster.namespace.as_str()]);
@@ -209,7 +209,7 @@ async fn what_a_reconciler_records_is_among_the_events() {
 }
 
 #[tokio::test]
-async fn metrics_are_shown_to_the_service_account_that_may_see_them() {
+async fn metrics_are_served_only_to_an_authorized_service_account() {
     let Some(cluster) = genuine().await else { return };
     let namespace = cluster.namespace.as_str();
     let accounts = cluster.api::<ServiceAccount>();

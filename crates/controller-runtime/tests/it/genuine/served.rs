@@ -22,7 +22,8 @@ struct GadgetSpec {
 }
 
 #[tokio::test]
-async fn a_kind_is_waited_for_and_waited_for_again() {
+async fn a_cache_of_an_undefined_kind_fills_when_the_definition_is_installed_and_again_when_it_is_reinstalled()
+ {
     let Some(cluster) = genuine().await else { return };
     let manager = cluster.manager();
     let gadgets = manager.cached::<Gadget>();
@@ -44,7 +45,7 @@ async fn a_kind_is_waited_for_and_waited_for_again() {
 }
 
 #[tokio::test]
-async fn definitions_are_installed_from_files_and_are_gone_when_they_are_removed() {
+async fn definitions_are_installed_from_files_and_uninstalled() {
     let Some(cluster) = genuine().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let definition = json!({
@@ -80,7 +81,7 @@ async fn definitions_are_installed_from_files_and_are_gone_when_they_are_removed
 }
 
 #[tokio::test]
-async fn a_user_is_who_it_was_made_to_be() {
+async fn a_user_has_the_name_and_groups_that_it_was_created_with() {
     let Some(cluster) = genuine().await else { return };
     let reviews = Api::<SelfSubjectReview>::all(cluster.nobody().await);
     let me = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();

@@ -64,7 +64,7 @@ async fn an_immediate_shutdown_waits_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_dropped_while_it_runs_stops_like_a_crash_and_another_one_goes_on() {
+async fn a_manager_dropped_while_it_runs_stops_like_a_crash_and_another_one_continues() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let first = Notes::done();
@@ -128,7 +128,7 @@ async fn removing_a_controller_waits_for_its_running_reconcile() {
 }
 
 #[test]
-fn a_reconcile_that_never_waits_is_named_when_it_cannot_be_stopped() {
+fn a_reconcile_that_blocks_its_thread_is_named_when_the_manager_stops() {
     struct Busy(Arc<AtomicUsize>);
     impl Runnable for Busy {
         fn name(&self) -> String {

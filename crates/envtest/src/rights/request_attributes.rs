@@ -4,7 +4,7 @@ use http::{Method, request::Parts};
 
 /// Attributes of a request that RBAC evaluates.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct RequestAttributes {
     pub(super) verb: String,
     /// Empty for cluster-scoped resources.
     pub(super) namespace: String,
@@ -24,7 +24,7 @@ pub(super) enum About {
     Url(String),
 }
 
-impl Asked {
+impl RequestAttributes {
     pub(crate) fn of(head: &Parts) -> Self {
         let path = head.uri.path();
         Self::about_resource(head, path).unwrap_or_else(|| Self {
@@ -152,19 +152,19 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in super::super) fn asked(request: &str) -> Asked {
+    pub(in super::super) fn asked(request: &str) -> RequestAttributes {
         let (method, uri) = request.split_once(' ').expect("method and path");
         let request = Request::builder().method(method).uri(uri).body(()).expect("a request");
-        Asked::of(&request.into_parts().0)
+        RequestAttributes::of(&request.into_parts().0)
     }
 
     /// Compares the attributes of a request with their expected text.
     #[track_caller]
     fn check(request: &str, expected: &str) {
-        let asked = asked(request);
-        let right = asked.name();
-        let shown = match &asked.about {
-            About::Resource { name, .. } => format!("{right} {}/{name}", asked.namespace),
+        let attributes = asked(request);
+        let right = attributes.name();
+        let shown = match &attributes.about {
+            About::Resource { name, .. } => format!("{right} {}/{name}", attributes.namespace),
             About::Url(_) => right,
         };
         assert_eq!(shown, expected, "{request}");
