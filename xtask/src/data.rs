@@ -2,8 +2,8 @@
 //!
 //! The recorded documents of a kube-apiserver are 2.2 MB of JSON that repeats most schemas many times. This task converts them to
 //! text files with one entry per line, `name SPACE value`, so that a program can look up one entry without parsing the
-//! others, and a reviewer can read the differences between two versions of Kubernetes. The first line of each file says
-//! what its entries are.
+//! others, and a reviewer can read the differences between two versions of Kubernetes. The first line of each file
+//! describes its entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

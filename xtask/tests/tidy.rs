@@ -107,7 +107,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "client",
             // Cached objects and their changes.
             "cache",
-            // What users implement, and what a reconcile is given.
+            // Traits of users, and parameters of a reconcile.
             "recorder",
             "predicate",
             "reconcile",
@@ -177,7 +177,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "kind",
             "kinds",
             "metrics",
-            // The cluster and those who write to it without a request.
+            // The cluster, and parts that write to it without a request.
             "state",
             "bootstrap",
             "controllers",

@@ -19,16 +19,16 @@ use crate::{Priority, Reason};
 /// The queue calls these under its lock, so they must neither block nor panic nor call the queue; they should do no more than
 /// an atomic addition.
 pub trait Metrics: Send + Sync {
-    /// A key became ready. Adds of ready keys do not count, and a delayed key counts when it is due.
+    /// Counts a key that became ready. Adds of ready keys do not count, and a delayed key counts when it is due.
     fn added(&self, priority: Priority);
 
-    /// A key was handed out; it had been ready for this long.
+    /// Records how long a key was ready before it was handed out.
     fn waited(&self, priority: Priority, ready: Duration);
 
-    /// The processing of a key ended; it took this long.
+    /// Records how long the processing of a key took, when it ends.
     fn worked(&self, running: Duration);
 
-    /// A key was added with a delay, by the caller or by the rate limiter.
+    /// Counts a key that the caller or the rate limiter added with a delay.
     fn retried(&self);
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::item::Item;
 use crate::metrics::Gauges;
 use crate::options::{AddOptions, Options};
-use crate::shared::{Seat, Shared};
+use crate::shared::{Registration, Shared};
 use crate::snapshot::{KeySnapshot, Waiting};
 
 /// A queue of keys to work on, each once at a time.
@@ -191,8 +191,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Some(loan) = self.shared.take() {
             return Some(Item::new(loan, &self.shared));
         }
-        let mut seat = Seat::of_getter(&self.shared);
-        poll_fn(|cx| seat.poll_item(cx)).await
+        let mut registration = Registration::of_getter(&self.shared);
+        poll_fn(|cx| registration.poll_item(cx)).await
     }
 
     /// Ends the processing of `done` and takes the next key, like dropping the item and calling [`get`](Self::get), but with
@@ -243,8 +243,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     #[doc(alias = "ShutDownWithDrain")]
     pub async fn shut_down_with_drain(&self) -> Vec<K> {
         let given_up = self.close(true);
-        let mut seat = Seat::of_drainer(&self.shared);
-        poll_fn(|cx| seat.poll_drained(cx)).await;
+        let mut registration = Registration::of_drainer(&self.shared);
+        poll_fn(|cx| registration.poll_drained(cx)).await;
         given_up
     }
 

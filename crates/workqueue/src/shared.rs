@@ -126,31 +126,31 @@ impl Calls {
 }
 
 /// A task's registration as a waiter; dropped when the task stops waiting, for whatever reason.
-pub(crate) struct Seat<'q, K> {
+pub(crate) struct Registration<'q, K> {
     shared: &'q Arc<Shared<K>>,
-    room: fn(&mut Inner<K>) -> &mut Waiters,
+    list: fn(&mut Inner<K>) -> &mut Waiters,
     /// Set only while the task waits.
     ticket: Option<Ticket>,
     alarm: Alarm,
 }
 
 /// Result of a getter's poll.
-enum Look<'q, K> {
+enum Polled<'q, K> {
     Found(Item<'q, K>),
     Finished,
     /// Nothing yet: wait for a wake-up, or until the alarm that this getter keeps.
     Wait(Option<Instant>),
 }
 
-impl<'q, K> Seat<'q, K> {
+impl<'q, K> Registration<'q, K> {
     /// Registration of a task in [`Queue::get`](crate::Queue::get).
     pub(crate) fn of_getter(shared: &'q Arc<Shared<K>>) -> Self {
-        Self { shared, room: |inner| &mut inner.getters, ticket: None, alarm: Alarm::default() }
+        Self { shared, list: |inner| &mut inner.getters, ticket: None, alarm: Alarm::default() }
     }
 
     /// Registration of a task in [`Queue::shut_down_with_drain`](crate::Queue::shut_down_with_drain).
     pub(crate) fn of_drainer(shared: &'q Arc<Shared<K>>) -> Self {
-        Self { shared, room: |inner| &mut inner.drainers, ticket: None, alarm: Alarm::default() }
+        Self { shared, list: |inner| &mut inner.drainers, ticket: None, alarm: Alarm::default() }
     }
 
     pub(crate) fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -158,55 +158,55 @@ impl<'q, K> Seat<'q, K> {
         if inner.core.is_drained() || !inner.core.is_draining() {
             return Poll::Ready(());
         }
-        self.ticket = Some(inner.drainers.sit(self.ticket, cx.waker()));
+        self.ticket = Some(inner.drainers.register(self.ticket, cx.waker()));
         Poll::Pending
     }
 
-    fn leave(ticket: &mut Option<Ticket>, room: &mut Waiters) {
+    fn leave(ticket: &mut Option<Ticket>, list: &mut Waiters) {
         if let Some(ticket) = ticket.take() {
-            room.leave(ticket);
+            list.leave(ticket);
         }
     }
 }
 
-impl<'q, K> Seat<'q, K> {
+impl<'q, K> Registration<'q, K> {
     pub(crate) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<'q, K>>> {
         loop {
-            match self.look(cx.waker()) {
-                Look::Found(item) => return Poll::Ready(Some(item)),
-                Look::Finished => return Poll::Ready(None),
-                Look::Wait(alarm) => ready!(self.alarm.poll(alarm, cx)),
+            match self.poll_once(cx.waker()) {
+                Polled::Found(item) => return Poll::Ready(Some(item)),
+                Polled::Finished => return Poll::Ready(None),
+                Polled::Wait(alarm) => ready!(self.alarm.poll(alarm, cx)),
             }
         }
     }
 
     /// Takes a key, or registers `waker`, under one lock so that no wake-up falls in between.
-    fn look(&mut self, waker: &Waker) -> Look<'q, K> {
+    fn poll_once(&mut self, waker: &Waker) -> Polled<'q, K> {
         let found = self.shared.change(|inner, now| {
             let taken = inner.core.take(now);
             if let Taken::Nothing = taken {
-                let ticket = inner.getters.sit(self.ticket, waker);
+                let ticket = inner.getters.register(self.ticket, waker);
                 self.ticket = Some(ticket);
                 let alarm = inner.getters.set_alarm(ticket, inner.core.next_due());
-                return Err(Look::Wait(alarm.map(|alarm| alarm.instant(self.shared.epoch))));
+                return Err(Polled::Wait(alarm.map(|alarm| alarm.instant(self.shared.epoch))));
             }
             Self::leave(&mut self.ticket, &mut inner.getters);
             match taken {
                 Taken::Key(loan) => Ok(loan),
-                Taken::Nothing | Taken::Finished => Err(Look::Finished),
+                Taken::Nothing | Taken::Finished => Err(Polled::Finished),
             }
         });
         match found {
-            Ok(loan) => Look::Found(Item::new(loan, self.shared)),
-            Err(look) => look,
+            Ok(loan) => Polled::Found(Item::new(loan, self.shared)),
+            Err(polled) => polled,
         }
     }
 }
 
-impl<K> Drop for Seat<'_, K> {
+impl<K> Drop for Registration<'_, K> {
     fn drop(&mut self) {
         if self.ticket.is_some() {
-            self.shared.change(|inner, _| Self::leave(&mut self.ticket, (self.room)(inner)));
+            self.shared.change(|inner, _| Self::leave(&mut self.ticket, (self.list)(inner)));
         }
     }
 }

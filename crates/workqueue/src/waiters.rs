@@ -37,7 +37,7 @@ impl Waiters {
     }
 
     /// Registers a waiter, or renews its registration: from now on it can be woken (again) by `waker`.
-    pub(crate) fn sit(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Ticket {
+    pub(crate) fn register(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Ticket {
         let known =
             ticket.and_then(|ticket| self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok());
         if let Some(place) = known {
@@ -86,7 +86,7 @@ impl Waiters {
         } else {
             None
         };
-        let run = run.and_then(|place| self.ring(place));
+        let run = run.and_then(|place| self.take_waker(place));
         let keeper = due.and_then(|due| match self.alarm {
             Some((_, at)) if at <= due => None,
             Some((keeper, _)) => self.waiters.binary_search_by_key(&keeper, |waiter| waiter.ticket).ok(),
@@ -94,15 +94,15 @@ impl Waiters {
             None if self.called > 0 => None,
             None => Some(0),
         });
-        [run, keeper.and_then(|place| self.ring(place))]
+        [run, keeper.and_then(|place| self.take_waker(place))]
     }
 
     /// Wakes all waiters.
     pub(crate) fn call_all(&mut self) -> Vec<Waker> {
-        (0..self.waiters.len()).filter_map(|place| self.ring(place)).collect()
+        (0..self.waiters.len()).filter_map(|place| self.take_waker(place)).collect()
     }
 
-    fn ring(&mut self, place: usize) -> Option<Waker> {
+    fn take_waker(&mut self, place: usize) -> Option<Waker> {
         let waiter = &mut self.waiters[place];
         if !waiter.called {
             waiter.called = true;
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn the_next_is_called_when_the_one_before_has_looked_or_left() {
         let mut waiters = Waiters::new();
-        let tickets = [0; 3].map(|_| waiters.sit(None, Waker::noop()));
+        let tickets = [0; 3].map(|_| waiters.register(None, Waker::noop()));
         let calls = |waiters: &mut Waiters| waiters.call(5, None)[0].is_some();
         assert_eq!([calls(&mut waiters), calls(&mut waiters)], [true, false]);
         waiters.leave(tickets[2]); // woken for a run
         assert_eq!([calls(&mut waiters), calls(&mut waiters)], [true, false]);
-        waiters.sit(Some(tickets[1]), Waker::noop()); // polled and found nothing
+        waiters.register(Some(tickets[1]), Waker::noop()); // polled and found nothing
         assert!(calls(&mut waiters));
         waiters.leave(tickets[0]); // never woken
         assert!(!calls(&mut waiters));
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn another_waiter_sets_an_alarm_only_if_its_time_is_earlier() {
         let mut waiters = Waiters::new();
-        let [keeper, other] = [0; 2].map(|_| waiters.sit(None, Waker::noop()));
+        let [keeper, other] = [0; 2].map(|_| waiters.register(None, Waker::noop()));
         let [first, second, third] =
             [1, 2, 3].map(|s| Some(Moment::START.after(std::time::Duration::from_secs(s))));
         assert_eq!(waiters.set_alarm(keeper, second), second);
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn no_alarm_is_asked_of_another_waiter_while_one_is_on_its_way() {
         let mut waiters = Waiters::new();
-        let tickets = [0; 2].map(|_| waiters.sit(None, Waker::noop()));
+        let tickets = [0; 2].map(|_| waiters.register(None, Waker::noop()));
         let due = Some(Moment::START);
         let calls = |waiters: &mut Waiters, runs| waiters.call(runs, due).map(|waker| waker.is_some());
         assert_eq!(calls(&mut waiters, 1), [true, false], "the woken one will set the alarm");
