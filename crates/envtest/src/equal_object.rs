@@ -98,10 +98,10 @@ impl EqualObject {
             .map_err(|error| format!("cannot serialize the found object: {error}"))?;
         let mut differences = Differences { ignored: &self.ignored, told: String::new() };
         if self.only.is_empty() {
-            differences.look("", Some(expected), Some(&found));
+            differences.compare("", Some(expected), Some(&found));
         }
         for path in &self.only {
-            differences.look(path, expected.pointer(path), found.pointer(path));
+            differences.compare(path, expected.pointer(path), found.pointer(path));
         }
         if differences.told.is_empty() { Ok(()) } else { Err(format!("it differs:{}", differences.told)) }
     }
@@ -113,25 +113,25 @@ struct Differences<'e> {
 }
 
 impl Differences<'_> {
-    fn look(&mut self, path: &str, expected: Option<&Value>, found: Option<&Value>) {
+    fn compare(&mut self, path: &str, expected: Option<&Value>, found: Option<&Value>) {
         if self.ignored.contains(path) {
             return;
         }
         let nothing = Map::new();
         match (expected.filter(|value| !value.is_null()), found.filter(|value| !value.is_null())) {
             (Some(Value::Object(expected)), Some(Value::Object(found))) => {
-                self.look_into(path, expected, found);
+                self.compare_fields(path, expected, found);
             }
             // Compare field by field, because some fields may be ignored.
             (Some(Value::Object(expected)), None) if !expected.is_empty() => {
-                self.look_into(path, expected, &nothing);
+                self.compare_fields(path, expected, &nothing);
             }
             (None, Some(Value::Object(found))) if !found.is_empty() => {
-                self.look_into(path, &nothing, found);
+                self.compare_fields(path, &nothing, found);
             }
             (Some(Value::Array(expected)), Some(Value::Array(found))) => {
                 for at in 0..expected.len().max(found.len()) {
-                    self.look(&format!("{path}/{at}"), expected.get(at), found.get(at));
+                    self.compare(&format!("{path}/{at}"), expected.get(at), found.get(at));
                 }
             }
             (expected, found) if expected == found => {}
@@ -143,11 +143,11 @@ impl Differences<'_> {
         }
     }
 
-    fn look_into(&mut self, path: &str, expected: &Map<String, Value>, found: &Map<String, Value>) {
+    fn compare_fields(&mut self, path: &str, expected: &Map<String, Value>, found: &Map<String, Value>) {
         let fields: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
         for field in fields {
             let path = format!("{path}/{}", field.replace('~', "~0").replace('/', "~1"));
-            self.look(&path, expected.get(field), found.get(field));
+            self.compare(&path, expected.get(field), found.get(field));
         }
     }
 }

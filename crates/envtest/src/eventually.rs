@@ -42,7 +42,7 @@ impl fmt::Display for Unmet {
 
 impl std::error::Error for Unmet {}
 
-/// Calls `look` until it returns a value. An error of `look` describes what is missing.
+/// Calls `check` until it returns a value. An error of `check` describes what is missing.
 ///
 /// Checks every 10 ms of tokio's time, so that the wait takes no real time in paused time. The error can be of any type that
 /// implements `Display`, so `?` can propagate the error of a request. For errors of several types, use
@@ -54,10 +54,10 @@ impl std::error::Error for Unmet {}
 /// use std::time::Duration;
 /// use kube_envtest::eventually;
 ///
-/// let mut looks = 0;
+/// let mut checks = 0;
 /// let seen = eventually(Duration::from_secs(5), async || {
-///     looks += 1;
-///     if looks < 3 { Err(format!("only {looks} looks")) } else { Ok(looks) }
+///     checks += 1;
+///     if checks < 3 { Err(format!("only {checks} checks")) } else { Ok(checks) }
 /// });
 /// assert_eq!(seen.await, Ok(3));
 /// # }
@@ -65,58 +65,58 @@ impl std::error::Error for Unmet {}
 ///
 /// # Errors
 ///
-/// The last error of `look`, once `within` has passed.
+/// The last error of `check`, once `within` has passed.
 #[doc(alias = "Eventually")]
 pub async fn eventually<T, E: fmt::Display>(
     within: Duration,
-    look: impl AsyncFnMut() -> Result<T, E>,
+    check: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, Unmet> {
-    // `poll` awaits one look before it starts the next, so the lock is always free.
-    let look = Mutex::new(look);
-    poll(within, || async { (*look.lock().await)().await }).await
+    // `poll` awaits one check before it starts the next, so the lock is always free.
+    let check = Mutex::new(check);
+    poll(within, || async { (*check.lock().await)().await }).await
 }
 
-/// Like [`eventually`], but for a `look` that borrows nothing from its closure. The returned future can then be `Send`, which the
+/// Like [`eventually`], but for a `check` that borrows nothing from its closure. The returned future can then be `Send`, which the
 /// compiler cannot show for an async closure.
 pub(crate) async fn poll<T, E: fmt::Display, Fut: Future<Output = Result<T, E>>>(
     within: Duration,
-    mut look: impl FnMut() -> Fut,
+    mut check: impl FnMut() -> Fut,
 ) -> Result<T, Unmet> {
     let deadline = Instant::now() + within;
     let mut last = "the first check did not complete".to_owned();
-    // The timeout also ends a look that hangs; `last` then holds the error of the look before it.
-    let looked = timeout_at(deadline, async {
+    // The timeout also ends a check that hangs; `last` then holds the error of the check before it.
+    let outcome = timeout_at(deadline, async {
         loop {
-            match look().await {
+            match check().await {
                 Ok(value) => return value,
                 Err(missing) => last = format!("{missing:#}"),
             }
             sleep(INTERVAL).await;
         }
     });
-    looked.await.map_err(|_| Unmet::new(last, within))
+    outcome.await.map_err(|_| Unmet::new(last, within))
 }
 
-/// Calls `look` repeatedly for `during`, and returns its last value. An error of `look` describes what is wrong.
+/// Calls `check` repeatedly for `during`, and returns its last value. An error of `check` describes what is wrong.
 ///
 /// Checks every 10 ms of tokio's time, and at least once.
 ///
 /// # Errors
 ///
-/// The first error of `look`, or that a call of `look` did not complete.
+/// The first error of `check`, or that a call of `check` did not complete.
 #[doc(alias = "Consistently")]
 pub async fn consistently<T, E: fmt::Display>(
     during: Duration,
-    mut look: impl AsyncFnMut() -> Result<T, E>,
+    mut check: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, Unmet> {
     let started = Instant::now();
     let deadline = started + during;
     let unmet = |last| Unmet::new(last, started.elapsed());
     loop {
-        // A look that starts before the deadline may take up to `during` longer.
-        let looked = timeout_at(deadline + during, look()).await;
-        let value = match looked {
-            Ok(looked) => looked.map_err(|wrong| unmet(format!("{wrong:#}")))?,
+        // A check that starts before the deadline may take up to `during` longer.
+        let outcome = timeout_at(deadline + during, check()).await;
+        let value = match outcome {
+            Ok(outcome) => outcome.map_err(|wrong| unmet(format!("{wrong:#}")))?,
             Err(_) => return Err(unmet("the check did not complete".to_owned())),
         };
         if Instant::now() + INTERVAL > deadline {
@@ -197,13 +197,13 @@ where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
 {
     let mut seen = None;
-    let looked = consistently(during, async || {
+    let outcome = consistently(during, async || {
         let object = found(api, name).await?;
         let checked = check(&object);
         seen = Some(object);
         checked
     });
-    looked.await.map_err(|unmet| Unmet { object: seen.as_ref().map(print), ..unmet })
+    outcome.await.map_err(|unmet| Unmet { object: seen.as_ref().map(print), ..unmet })
 }
 
 /// Waits until no object has this name. A failure prints the object.
@@ -274,9 +274,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_check_may_fail_with_any_error_that_can_be_displayed() {
-        let looked = eventually(Duration::from_secs(1), async || "ten".parse::<u32>());
-        assert_eq!(looked.await.unwrap_err().last, "invalid digit found in string");
-        let looked =
+        let outcome = eventually(Duration::from_secs(1), async || "ten".parse::<u32>());
+        assert_eq!(outcome.await.unwrap_err().last, "invalid digit found in string");
+        let outcome =
             eventually(Duration::from_secs(1), async || -> Result<u32, Box<dyn std::error::Error>> {
                 let number = "10".parse::<u32>()?;
                 if number > 9 {
@@ -284,7 +284,7 @@ mod tests {
                 }
                 Ok(number)
             });
-        assert_eq!(looked.await.unwrap_err().last, "more than nine");
+        assert_eq!(outcome.await.unwrap_err().last, "more than nine");
         let checked = consistently(Duration::from_secs(1), async || "ten".parse::<u32>());
         assert_eq!(checked.await.unwrap_err().last, "invalid digit found in string");
     }
@@ -299,24 +299,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn consistently_checks_for_the_whole_time() {
-        let (started, mut looks) = (Instant::now(), 0);
-        let looked = consistently(Duration::from_secs(1), async || {
-            looks += 1;
-            Ok::<_, String>(looks)
+        let (started, mut checks) = (Instant::now(), 0);
+        let outcome = consistently(Duration::from_secs(1), async || {
+            checks += 1;
+            Ok::<_, String>(checks)
         });
-        assert_eq!(looked.await, Ok(101), "the first and the last moment included");
+        assert_eq!(outcome.await, Ok(101), "the first and the last moment included");
         assert_eq!(started.elapsed(), Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn consistently_fails_at_the_first_error() {
-        let mut looks = 0;
-        let looked = consistently(Duration::from_secs(1), async || {
-            looks += 1;
-            if looks < 6 { Ok(()) } else { Err("a pod too many".to_owned()) }
+        let mut checks = 0;
+        let outcome = consistently(Duration::from_secs(1), async || {
+            checks += 1;
+            if checks < 6 { Ok(()) } else { Err("a pod too many".to_owned()) }
         });
         assert_eq!(
-            looked.await.expect_err("at the sixth look").to_string(),
+            outcome.await.expect_err("at the sixth check").to_string(),
             "condition not met after 50ms: a pod too many"
         );
     }

@@ -52,12 +52,12 @@ where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
 {
     let mut seen = None;
-    let looked = eventually(within, async || {
+    let outcome = eventually(within, async || {
         let listed = api.list(params).await;
         let list = listed.map_err(|error| format!("{} cannot be listed: {error}", api.resource_url()))?;
         check(seen.insert(list.items))
     });
-    looked.await.map_err(|unmet| Unmet { object: seen.as_deref().and_then(print_all), ..unmet })
+    outcome.await.map_err(|unmet| Unmet { object: seen.as_deref().and_then(print_all), ..unmet })
 }
 
 /// Formats objects as YAML documents; `None` if there are none.

@@ -81,11 +81,11 @@ where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
 {
     let mut changed = None;
-    let looked = eventually(within, async || {
+    let outcome = eventually(within, async || {
         let mut object = found(api, name).await?;
         change(&mut object);
         let object = changed.insert(object);
         write(object).await.map_err(|error| format!("{name} cannot be written: {error}"))
     });
-    looked.await.map_err(|unmet| Unmet { object: changed.as_ref().map(print), ..unmet })
+    outcome.await.map_err(|unmet| Unmet { object: changed.as_ref().map(print), ..unmet })
 }
