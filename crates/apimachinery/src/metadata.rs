@@ -210,7 +210,7 @@ fn validate_finalizer_names(object: &Value, errors: &mut Vec<FieldError>) {
 fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
     let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
     for (key, value) in entries("labels") {
-        for error in names::qualified(key) {
+        for error in names::label_key(key) {
             errors.push(FieldError::invalid("metadata.labels", &quote(key), &error));
         }
         let value = value.as_str().unwrap_or_default();

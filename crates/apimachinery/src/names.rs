@@ -126,6 +126,17 @@ pub fn qualified(name: &str) -> Vec<String> {
     errors
 }
 
+/// Validates a label key: a [qualified] name, with another text for more than one slash.
+#[must_use]
+pub fn label_key(key: &str) -> Vec<String> {
+    if key.matches('/').count() < 2 {
+        return qualified(key);
+    }
+    vec![format!(
+        "a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+    )]
+}
+
 /// Validates the value of a label.
 #[must_use]
 pub fn label_value(value: &str) -> Vec<String> {

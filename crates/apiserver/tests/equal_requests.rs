@@ -240,3 +240,69 @@ async fn empty_lists_of_metadata_and_of_default_tables_are_null() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_put_that_creates_reads_the_resource_version() {
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let body = |version: &str| format!(r#"{{"metadata":{{"name":"a","resourceVersion":"{version}"}}}}"#);
+    let path = format!("{roles}/a");
+    check(&[
+        ("PUT", &path, &body("a.b"), 500, &[r#"strconv.ParseUint: parsing \"a.b\": invalid syntax"#]),
+        ("PUT", &path, &body("1"), 409, &["the object has been modified"]),
+        ("PUT", &path, &body("0"), 201, &[]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn labels_have_a_text_of_their_own_for_keys_with_several_slashes() {
+    let body = r#"{"metadata":{"name":"a","labels":{"a/b/c":"x"}}}"#;
+    check(&[("POST", MAPS, body, 422, &["a valid label key must consist of"])]).await;
+}
+
+#[tokio::test]
+async fn a_write_of_status_ignores_the_fields_of_a_deletion() {
+    let definition =
+        DEFINITION.replace("\"storage\":true,", "\"storage\":true,\"subresources\":{\"status\":{}},");
+    let status = r#"{"metadata":{"deletionGracePeriodSeconds":1},"status":{"a":1}}"#;
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("POST", THINGS, THING, 201, &[]),
+        ("merge", &format!("{THINGS}/a/status"), status, 200, &["!deletionGracePeriodSeconds"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn finalizers_of_custom_objects_without_a_domain_are_warned_of_once() {
+    let warning = "prefer a domain-qualified finalizer name";
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("POST", THINGS, &THING.replace("\"name\"", "\"finalizers\":[\"a\"],\"name\""), 201, &[warning]),
+        ("merge", &format!("{THINGS}/a"), r#"{"metadata":{"labels":{"a":"b"}}}"#, 200, &["!prefer"]),
+        ("merge", &format!("{THINGS}/a"), r#"{"metadata":{"finalizers":["a","b/c"]}}"#, 200, &["!prefer"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn rules_of_scaling_are_completed_once_there_is_one() {
+    let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let scaler = |behavior: &str, name: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{{behavior}"maxReplicas":3,"scaleTargetRef":{{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}}}}}"#
+        )
+    };
+    let down = r#""scaleDown":{"policies":[{"periodSeconds":15,"type":"Percent","value":100}],"selectPolicy":"Max"}"#;
+    check(&[
+        (
+            "POST",
+            scalers,
+            &scaler(r#""behavior":{"scaleUp":{}},"#, "a"),
+            201,
+            &[down, r#""type":"Pods","value":4"#],
+        ),
+        ("POST", scalers, &scaler("", "b"), 201, &["!behavior"]),
+    ])
+    .await;
+}

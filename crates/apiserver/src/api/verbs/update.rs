@@ -83,7 +83,7 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let creates = served.resource.rules.create_on_update && ["", "status"].contains(&&*call.path.subresource);
     if !exists && creates {
         check_uid(call, &object, &Value::Null)?;
-        if !metadata::text(&object, "resourceVersion").is_empty() {
+        if wanted_revision(&object)? != 0 {
             return Err(call.conflict(
                 "the object has been modified; please apply your changes to the latest version and try again",
             ));
@@ -255,11 +255,18 @@ pub(crate) async fn change(
     ))
 }
 
+/// Returns `metadata.resourceVersion` as a number; 0 if it is absent.
+///
+/// # Errors
+/// 500 for a text that is not a number.
+fn wanted_revision(object: &Value) -> Result<u64, ApiError> {
+    let text = metadata::text(object, "resourceVersion");
+    if text.is_empty() { Ok(0) } else { parse_uint(text).map_err(ApiError::internal) }
+}
+
 /// Checks `metadata.resourceVersion` of the new object. It is a precondition.
 fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
-    let text = metadata::text(new, "resourceVersion");
-    let wanted = if text.is_empty() { 0 } else { parse_uint(text).map_err(ApiError::internal)? };
-    match wanted {
+    match wanted_revision(new)? {
         wanted if wanted == stored.revision => Ok(()),
         1.. => Err(call.conflict(
             "the object has been modified; please apply your changes to the latest version and try again",
@@ -323,7 +330,15 @@ fn isolate(served: &ServedKind, subresource: &str, old: &Value, new: &mut Value)
 fn keep_metadata(served: &ServedKind, old: &Value, new: &mut Value) {
     let own = served.strategy.status_keeps(served);
     let kept: &[&str] = if served.is_custom() {
-        &["labels", "annotations", "finalizers", "ownerReferences", "generateName"]
+        &[
+            "labels",
+            "annotations",
+            "finalizers",
+            "ownerReferences",
+            "generateName",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ]
     } else {
         own.as_slice()
     };

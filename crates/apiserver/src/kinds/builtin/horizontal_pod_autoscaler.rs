@@ -61,6 +61,7 @@ fn default(object: &mut Value) {
         set(spec, "minReplicas", json!(1));
         if is_new {
             default_metrics(spec);
+            within(spec, "behavior", default_behavior);
         } else if !has_metrics {
             set(spec, TARGET, json!(PERCENT));
         }
@@ -75,6 +76,19 @@ fn default_metrics(spec: &mut Value) {
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
         fields.insert("metrics".to_owned(), json!([metric]));
     }
+}
+
+/// Sets default rules of scaling up and down, once there is a rule for either.
+fn default_behavior(behavior: &mut Value) {
+    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    for (direction, policies) in [("scaleUp", json!([pods, percent])), ("scaleDown", json!([percent]))] {
+        set(behavior, direction, json!({}));
+        let rules = &mut behavior[direction];
+        set(rules, "selectPolicy", json!("Max"));
+        set(rules, "policies", policies);
+    }
+    set(&mut behavior["scaleUp"], "stabilizationWindowSeconds", json!(0));
 }
 
 /// Converts an autoscaler from `autoscaling/v1` to the stored version.

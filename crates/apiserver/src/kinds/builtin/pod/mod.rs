@@ -26,9 +26,10 @@ impl BuiltinKind for Pod {
         default(pod);
     }
 
-    /// Sets the status of a new pod: its phase and its QoS class.
+    /// Sets the status of a new pod: its phase and its QoS class. As in Go, a class that the client sets counts.
     fn prepare_create(&self, _context: &WriteContext<'_>, pod: &mut Value) {
-        let class = qos_class(&pod["spec"]);
+        let sent = pod["status"]["qosClass"].as_str().filter(|class| !class.is_empty());
+        let class = sent.map_or_else(|| qos_class(&pod["spec"]).to_owned(), str::to_owned);
         pod["status"] = json!({"phase": "Pending", "qosClass": class});
     }
 
