@@ -6,5 +6,5 @@ use crate::rotations::rotate_twice;
 #[tokio::test]
 async fn no_write_fails_while_certificates_rotate_twice() {
     let Some(cluster) = genuine().await else { return };
-    rotate_twice(cluster.kube.clone(), &cluster.namespace).await;
+    rotate_twice(cluster.kube.clone(), &cluster.namespace, 10_000).await;
 }
