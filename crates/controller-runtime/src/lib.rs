@@ -210,6 +210,11 @@ struct FromKubeRs;
 #[doc = include_str!("../../../docs/book/src/migration/from-controller-runtime.md")]
 struct FromControllerRuntime;
 
+/// Compiles and runs the examples of `docs/book/src/guides/validation.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/book/src/guides/validation.md")]
+struct ValidationGuide;
+
 /// Compiles the examples of `docs/book/src/guides/manifests.md`.
 #[cfg(all(doctest, feature = "clap"))]
 #[doc = include_str!("../../../docs/book/src/guides/manifests.md")]

@@ -17,7 +17,7 @@ fn each_step_of_the_tutorial_applies_and_its_tests_pass() {
     fs::write(projects.path().join("rustfmt.toml"), "edition = \"2024\"\n").expect("a file is written");
     let mut reader = Reader { folder: projects.path().to_owned(), projects, new_tests: Vec::new() };
     let pages = pages();
-    assert_eq!(pages.len(), 5, "an introduction and four steps");
+    assert_eq!(pages.len(), 9, "an introduction and eight steps");
     for page in &pages {
         let text = fs::read_to_string(page).expect("the page is text");
         let mut pieces = text.split("```");
