@@ -193,7 +193,9 @@ fn quote(text: &[u8]) -> String {
 /// Formats a time as Go's `metav1.Time`: RFC 3339 in whole seconds.
 #[must_use]
 pub fn format_seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    // The fraction is negative before 1970, and `as_second` rounds towards it.
+    let seconds = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
+    Timestamp::from_second(seconds).map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
 #[cfg(test)]
@@ -201,6 +203,18 @@ mod tests {
     use super::*;
 
     const BOTH: [Layout; 2] = [Layout::Seconds, Layout::Micros];
+
+    #[test]
+    fn seconds_are_formatted_without_their_fraction() {
+        for (time, formatted) in [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+            ("2026-01-02T03:04:05.999999999Z", "2026-01-02T03:04:05Z"),
+            ("1969-12-31T23:59:59.5Z", "1969-12-31T23:59:59Z"),
+            ("0001-01-01T00:00:00.000000001Z", "0001-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(format_seconds(time.parse().unwrap()), formatted, "{time}");
+        }
+    }
 
     #[test]
     fn times_are_read_as_go_reads_them() {

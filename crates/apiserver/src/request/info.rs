@@ -1,14 +1,13 @@
 //! Target and attributes of a request, parsed once, like kube-apiserver's `RequestInfo`.
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use http::request::Parts;
 use http::{Method, Uri, header};
 use tokio::time::Instant;
 
 use super::verb::Verb;
-use crate::request::path::Route;
+use crate::request::path::{ResourcePath, Route};
 use crate::request::query::Query;
 
 /// Attributes of a request, by which fault rules, authorization and flow control match it. They come from the head of the request, not from
@@ -53,7 +52,7 @@ pub(crate) struct RequestTarget {
     pub(crate) user_agent: String,
     /// Time at which the request arrived.
     pub(crate) arrived: Instant,
-    info: OnceLock<Option<RequestInfo>>,
+    info: Option<RequestInfo>,
 }
 
 impl RequestTarget {
@@ -66,15 +65,20 @@ impl RequestTarget {
             _ => None,
         };
         let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let user_agent = user_agent.unwrap_or_default().to_owned();
+        let info = match (&route, verb) {
+            (Route::Resource(path), Some(verb)) => Some(attributes(verb, path, &query, &user_agent)),
+            _ => None,
+        };
         Self {
             method: head.method.clone(),
             uri: head.uri.clone(),
             route,
             query,
             verb,
-            user_agent: user_agent.unwrap_or_default().to_owned(),
+            user_agent,
             arrived: Instant::now(),
-            info: OnceLock::new(),
+            info,
         }
     }
 
@@ -85,28 +89,25 @@ impl RequestTarget {
 
     /// Returns the attributes; `None` for requests without a resource, and for methods that no resource supports.
     pub(crate) fn info(&self) -> Option<&RequestInfo> {
-        self.info.get_or_init(|| self.attributes()).as_ref()
+        self.info.as_ref()
     }
+}
 
-    fn attributes(&self) -> Option<RequestInfo> {
-        let (Route::Resource(path), query) = (&self.route, &self.query) else {
-            return None;
-        };
-        let name =
-            if path.name.is_empty() { selected_name(query.text("fieldSelector")) } else { path.name.clone() };
-        Some(RequestInfo {
-            verb: self.verb?,
-            group: path.group.clone(),
-            version: path.version.clone(),
-            resource: path.plural.clone(),
-            subresource: path.subresource.clone(),
-            namespace: path.namespace.clone(),
-            name,
-            resource_version: query.text("resourceVersion").to_owned(),
-            user_agent: self.user_agent.clone(),
-            field_manager: query.text("fieldManager").to_owned(),
-            dry_run: !query.text("dryRun").is_empty(),
-        })
+fn attributes(verb: Verb, path: &ResourcePath, query: &Query, user_agent: &str) -> RequestInfo {
+    let name =
+        if path.name.is_empty() { selected_name(query.text("fieldSelector")) } else { path.name.clone() };
+    RequestInfo {
+        verb,
+        group: path.group.clone(),
+        version: path.version.clone(),
+        resource: path.plural.clone(),
+        subresource: path.subresource.clone(),
+        namespace: path.namespace.clone(),
+        name,
+        resource_version: query.text("resourceVersion").to_owned(),
+        user_agent: user_agent.to_owned(),
+        field_manager: query.text("fieldManager").to_owned(),
+        dry_run: !query.text("dryRun").is_empty(),
     }
 }
 

@@ -422,7 +422,9 @@ impl ClusterState {
 }
 
 fn uuid(random: &mut fastrand::Rng) -> String {
-    uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid().to_string()
+    let uuid = uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid();
+    // Every request has an audit id; `to_string` would pass through the machinery of formats.
+    uuid.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
 }
 
 #[cfg(test)]

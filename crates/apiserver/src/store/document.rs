@@ -56,7 +56,7 @@ impl Document {
         let empty = Map::new();
         let fields = object.as_object().unwrap_or(&empty);
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-        let mut tail = Vec::with_capacity(512);
+        let mut tail = Vec::with_capacity(1024);
         write_members(&mut tail, metadata, &["resourceVersion"]);
         tail.push(b'}');
         write_members(&mut tail, fields, &["apiVersion", "kind", "metadata"]);

@@ -5,7 +5,7 @@
 //! if its `Host` is a name other than those of this machine and of the Service `kubernetes`, or if its `Origin` is not the server itself.
 //! Every IP address is accepted in `Host`, because no domain name of a website can stand behind it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{self, HeaderMap};
 use http::request::Parts;
@@ -29,10 +29,11 @@ pub(crate) fn refuse_foreign(head: &Parts) -> Result<(), ApiError> {
         Err(ApiError::new(403, "Forbidden", why).with_details("", "", ""))
     };
     let host = text(&head.headers, header::HOST)
-        .map_or_else(|| head.uri.authority().map(ToString::to_string).unwrap_or_default(), str::to_owned);
+        .or_else(|| head.uri.authority().map(Authority::as_str))
+        .unwrap_or_default();
     // HTTP/1.0 needs no `Host`; browsers always send it.
-    if !host.is_empty() && !is_local(&host) {
-        return refuse("Host", &host);
+    if !host.is_empty() && !is_local(host) {
+        return refuse("Host", host);
     }
     match text(&head.headers, header::ORIGIN) {
         // Clients of WebSockets may send the address of the server as the origin.
@@ -45,6 +46,10 @@ pub(crate) fn refuse_foreign(head: &Parts) -> Result<(), ApiError> {
 
 /// Whether a host with an optional port is an address, or a name of this machine or of the Service `kubernetes`.
 fn is_local(host: &str) -> bool {
+    // The usual case, and cheaper than the syntax of authorities.
+    if host.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().to_ascii_lowercase();
     let name = name.trim_end_matches('.');
