@@ -129,7 +129,7 @@ fuzz target:
 
 # fuzz the API server with proptest, which needs no nightly compiler
 any-input inputs="100000":
-    INPUTS={{inputs}} cargo test --release -p kube-apiserver-embedded --test any_input
+    INPUTS={{inputs}} cargo test --release -p kube-apiserver-embedded --test it any_input
 
 # update expectations in tests after an intended change; review the diff before committing it
 expect-update *arguments:

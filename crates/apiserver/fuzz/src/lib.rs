@@ -1,7 +1,7 @@
 //! Properties that hold for any input of a client, as functions of bytes.
 //!
 //! `cargo +nightly fuzz run bodies` (or `protobuf`, `selectors`, `patches`, `paths`, `definitions`, `bulk`) in `crates/apiserver` searches
-//! for inputs that violate them. `tests/any_input.rs` includes this file and uses proptest in ordinary test runs.
+//! for inputs that violate them. `tests/it/any_input.rs` includes this file and uses proptest in ordinary test runs.
 
 mod target;
 

@@ -1,4 +1,4 @@
-//! Calls in process. Calls over sockets are tested in `tests/webhooks`.
+//! Calls in process. Calls over sockets are tested in `tests/it/webhooks`.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;

@@ -1,0 +1,89 @@
+//! All builtin resources are listed like those of a genuine kube-apiserver.
+
+use std::collections::BTreeMap;
+
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use kube_apiserver_embedded::{ApiServer, Options};
+use serde_json::Value;
+use tower_service::Service;
+
+/// Responses to `/api` and `/apis`, recorded with v1.36.3.
+const RECORDED: &str = include_str!("../data/discovery-aggregated.json");
+
+async fn discover(path: &str) -> Value {
+    discover_as(path, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").await
+}
+
+async fn discover_as(path: &str, accept: &str) -> Value {
+    let server = ApiServer::start(Options::default());
+    let request = Request::get(path).header("accept", accept).body(Full::default()).unwrap();
+    let request: Request<Full<bytes::Bytes>> = request;
+    let response = server.service().call(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// Returns the entries of resources and subresources, by group, version and name.
+fn resources(list: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for group in list["items"].as_array().unwrap() {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        for version in group["versions"].as_array().unwrap() {
+            let version_name = version["version"].as_str().unwrap();
+            for resource in version["resources"].as_array().unwrap() {
+                let mut resource = resource.clone();
+                let of = format!("{name}/{version_name} {}", resource["resource"].as_str().unwrap());
+                let subresources = resource.as_object_mut().unwrap().remove("subresources");
+                for subresource in subresources.iter().filter_map(Value::as_array).flatten() {
+                    let subname = subresource["subresource"].as_str().unwrap();
+                    found.insert(format!("{of}/{subname}"), subresource.clone());
+                }
+                found.insert(of, resource);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the groups with their versions, in the order of preference.
+fn groups(list: &Value) -> Vec<String> {
+    let version = |version: &Value| version["version"].as_str().unwrap().to_owned();
+    let group = |group: &Value| {
+        let versions: Vec<String> = group["versions"].as_array().unwrap().iter().map(version).collect();
+        format!("{} {}", group["metadata"]["name"].as_str().unwrap_or_default(), versions.join(","))
+    };
+    list["items"].as_array().unwrap().iter().map(group).collect()
+}
+
+#[tokio::test]
+async fn an_unknown_aggregated_version_gets_the_plain_documents() {
+    let aggregated = |version: &str| {
+        format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
+    };
+    for (path, accept, kind) in [
+        ("/api", aggregated("v2beta1"), "APIVersions"),
+        ("/apis", aggregated("v2beta1"), "APIGroupList"),
+        ("/apis", format!("{},{}", aggregated("v2beta1"), aggregated("v2")), "APIGroupDiscoveryList"),
+        ("/apis/apps", aggregated("v2"), "APIGroup"),
+        ("/apis/apps/v1", aggregated("v2"), "APIResourceList"),
+        ("/apis", aggregated("v3"), "Status"),
+    ] {
+        assert_eq!(discover_as(path, &accept).await["kind"], kind, "{path} {accept}");
+    }
+}
+
+#[tokio::test]
+async fn every_builtin_resource_is_listed_as_recorded() {
+    let recorded: Value = serde_json::from_str(RECORDED).unwrap();
+    for path in ["/api", "/apis"] {
+        let ours = discover(path).await;
+        assert_eq!(groups(&ours), groups(&recorded[path]), "{path}");
+        let (ours, recorded) = (resources(&ours), resources(&recorded[path]));
+        for (name, expected) in &recorded {
+            assert_eq!(ours.get(name), Some(expected), "{name}");
+        }
+        let more: Vec<&String> = ours.keys().filter(|name| !recorded.contains_key(*name)).collect();
+        assert_eq!(more, [""; 0]);
+    }
+}
