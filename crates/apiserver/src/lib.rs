@@ -125,13 +125,13 @@
 //!   127.0.0.1:6443 without a listener; the port is named `https` with and without TLS.
 //!
 //! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`, for pods that name none, and
-//! ResourceQuotas are counted, so that they are enforced. The certificate authority of a listener with TLS is published in the
-//! ConfigMap `extension-apiserver-authentication` of `kube-system`, and in profile [`Dev`](Profile::Dev) in a ConfigMap
-//! `kube-root-ca.crt` of every namespace. IPAddresses of Services and the Lease of the server do not exist.
+//! ResourceQuotas are counted, so that they are enforced. The certificate authority of a listener with TLS is published in profile
+//! [`Dev`](Profile::Dev) in a ConfigMap `kube-root-ca.crt` of every namespace. The [authorities](Options::client_authority) of client
+//! certificates are published in the ConfigMap `extension-apiserver-authentication` of `kube-system`. IPAddresses of Services and the
+//! Lease of the server do not exist.
 //!
-//! Tables have the columns that were recorded, and those of Endpoints and EndpointSlices. A few kinds (HorizontalPodAutoscalers,
-//! ResourceQuotas, StorageClasses, ClusterRoleBindings, dynamic resource allocation) show only the creation time. Changes of immutable
-//! fields of volumes and claims are refused with Kubernetes' message, without the diff that kube-apiserver appends.
+//! Changes of immutable fields of volumes and claims are refused with Kubernetes' message, without the diff that kube-apiserver
+//! appends.
 //!
 //! `autoscaling/v1` keeps fields that it cannot represent in Kubernetes' annotations, but in the encoding of `autoscaling/v2`.
 //!

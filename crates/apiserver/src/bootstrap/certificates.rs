@@ -1,4 +1,4 @@
-//! Publishes the certificate authority of TLS listeners to programs in the cluster.
+//! Publishes certificate authorities to programs in the cluster: those that sign client certificates, and the one of TLS listeners.
 //!
 //! With several listeners it is the authority of the last one that was opened, and it stays published when that listener closes.
 
@@ -18,8 +18,8 @@ const PUBLISHER: &str = "kube-controller-manager";
 /// Maximum number of attempts to update an object that other writes change at the same time.
 const ATTEMPTS: usize = 64;
 
-/// Publishes the authority to extension API servers. Authorities that sign client certificates are not published.
-pub(super) fn advertise(cluster: &ClusterState, authority: &str) {
+/// Publishes the authorities that sign client certificates, so that extension API servers and controllers accept the same clients.
+pub(super) fn publish_client_authority(cluster: &ClusterState, authority: &str) {
     let map = json!({
         "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
         "data": {"client-ca-file": authority},

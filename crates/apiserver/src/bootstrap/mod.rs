@@ -56,14 +56,22 @@ fn legacy_token_tracking(now: &str) -> Value {
     })
 }
 
-/// Publishes the address of a new listener, and its certificate authority (PEM) if it uses TLS.
-pub(crate) fn advertise(cluster: &ClusterState, address: SocketAddr, authority: Option<&str>) {
+/// Publishes the address of a new listener, its certificate authority (PEM) if it uses TLS, and the authorities that sign client
+/// certificates if the server accepts these.
+pub(crate) fn advertise(
+    cluster: &ClusterState,
+    address: SocketAddr,
+    serving_authority: Option<&str>,
+    client_authority: Option<&str>,
+) {
     address::advertise(cluster, address);
     // Only programs that connect over a socket, such as kube-controller-manager, wait for this object.
     put(cluster, "", "configmaps", legacy_token_tracking(&cluster.clock.now_seconds()));
-    if let Some(authority) = authority {
+    if let Some(authority) = serving_authority {
         cluster.set_authority(authority);
-        certificates::advertise(cluster, authority);
+    }
+    if let Some(authority) = client_authority {
+        certificates::publish_client_authority(cluster, authority);
     }
 }
 

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use tower_service::Service;
 
 use super::{Core, fault_layer};
-use crate::api::authentication::Authenticator;
+use crate::api::authentication::{Authenticator, ClientAuthority};
 use crate::bootstrap;
 use crate::faults::ConnectionReset;
 use crate::request::origin::Caller;
@@ -53,9 +53,10 @@ impl ApiService {
         self.core.server.cluster.clock.now()
     }
 
-    /// Publishes the address of a listener, and the certificate authority if it uses TLS.
-    pub(crate) fn advertise(&self, address: SocketAddr, authority: Option<&str>) {
-        bootstrap::advertise(&self.core.server.cluster, address, authority);
+    /// Publishes the address of a listener, its certificate authority if it uses TLS, and the authorities of client certificates.
+    pub(crate) fn advertise(&self, address: SocketAddr, serving_authority: Option<&str>) {
+        let client_authority = self.authenticator().client_authority().map(ClientAuthority::pem);
+        bootstrap::advertise(&self.core.server.cluster, address, serving_authority, client_authority);
     }
 }
 

@@ -51,6 +51,14 @@ pub enum InvalidServingCertificate {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The content of a file is refused.
+    #[error("file {}", path.display())]
+    InFile {
+        /// Path of the file.
+        path: PathBuf,
+        /// The problem.
+        source: Box<Self>,
+    },
     /// The text has no certificate, or one that is malformed.
     #[error(
         "serving certificate: has no valid certificate: write PEM blocks CERTIFICATE, that of the server first"
@@ -71,13 +79,16 @@ impl ServingCertificate {
     /// Reads a certificate, followed by those of intermediate authorities, and its private key from files in PEM.
     ///
     /// # Errors
-    /// [`InvalidServingCertificate`] names the file or the problem.
+    /// [`InvalidServingCertificate`] names the file and the problem.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, InvalidServingCertificate> {
         let read = |path: &Path| {
             std::fs::read(path)
                 .map_err(|source| InvalidServingCertificate::Read { path: path.to_owned(), source })
         };
-        Self::from_pem(&read(certificate)?, &read(key)?)
+        Self::from_pem(&read(certificate)?, &read(key)?).map_err(|why| {
+            let path = if matches!(why, InvalidServingCertificate::Certificate) { certificate } else { key };
+            InvalidServingCertificate::InFile { path: path.to_owned(), source: Box::new(why) }
+        })
     }
 
     /// Reads a certificate, followed by those of intermediate authorities, and its private key: PKCS#8, PKCS#1 or SEC 1.

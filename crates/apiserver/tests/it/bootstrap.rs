@@ -190,6 +190,81 @@ async fn in_profile_dev_the_user_facing_roles_have_rules() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn roles_that_select_each_other_get_the_same_rules_and_then_stay_as_they_are() {
+    let (_server, client) = start(Profile::Dev);
+    let roles: Api<ClusterRole> = Api::all(client);
+    let role = |name: &str, selected: &str, rules: serde_json::Value| -> ClusterRole {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name, "labels": {(name): "x"}}, "rules": rules,
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {(selected): "x"}}]},
+        }))
+        .unwrap()
+    };
+    let part: ClusterRole = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "part", "labels": {"one": "x"}},
+        "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}],
+    }))
+    .unwrap();
+    let none = serde_json::Value::Null;
+    let all = [
+        role("one", "two", none.clone()),
+        role("two", "three", none.clone()),
+        role("three", "one", none.clone()),
+        role("self", "self", none),
+        part,
+    ];
+    for role in &all {
+        roles.create(&PostParams::default(), role).await.unwrap();
+    }
+    let state = async |name: &str| {
+        let role = roles.get(name).await.unwrap();
+        (role.rules.clone().unwrap_or_default().len(), role.resource_version().unwrap())
+    };
+    // The controller is done when the runtime is idle, which is when paused time advances.
+    let settled = async || {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        [state("one").await, state("two").await, state("three").await, state("self").await]
+    };
+    let before = settled().await;
+    assert_eq!(before.each_ref().map(|(rules, _)| *rules), [1, 1, 1, 0]);
+    tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+    assert_eq!(settled().await, before);
+    // The rules of a cycle keep each other: as in a cluster, they stay when their origin is deleted.
+    roles.delete("part", &DeleteParams::default()).await.unwrap();
+    assert_eq!(settled().await.each_ref().map(|(rules, _)| *rules), [1, 1, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bindings_to_nothing_and_of_nobody_are_stored_and_grant_nothing() {
+    let (server, client) = start(Profile::Envtest);
+    let binding = |name: &str, role: &str, subjects: serde_json::Value| -> ClusterRoleBinding {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name}, "subjects": subjects,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        }))
+        .unwrap()
+    };
+    let jane = serde_json::json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]);
+    let nobody = serde_json::json!([{"kind": "ServiceAccount", "namespace": "absent", "name": "absent"}]);
+    let bindings: Api<ClusterRoleBinding> = Api::all(client);
+    for binding in [
+        binding("dangling", "absent", jane),
+        binding("nobody", "cluster-admin", nobody),
+        binding("empty", "cluster-admin", serde_json::Value::Null),
+    ] {
+        bindings.create(&PostParams::default(), &binding).await.unwrap();
+    }
+    let jane = UserInfo::new("jane", "", ["devs"]);
+    let maps: Api<ConfigMap> = Api::all(Client::new(server.service_for(jane), "default"));
+    let refused = maps.list(&ListParams::default()).await.unwrap_err().to_string();
+    assert!(refused.contains("configmaps is forbidden: User \"jane\" cannot list resource"), "{refused}");
+    assert!(
+        refused.contains("RBAC: clusterrole.rbac.authorization.k8s.io \"absent\" not found"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn admin_includes_edit_and_edit_includes_view() {
     let (_server, client) = start(Profile::Envtest);
     let roles: Api<ClusterRole> = Api::all(client);

@@ -274,11 +274,71 @@ fn a_wrong_command_line_is_reported_in_one_line_with_the_flag() {
     }
     let told = refusal(&api_server, &["--client-ca-file=/absent/ca.crt"]);
     assert!(told.starts_with("error: client CA file /absent/ca.crt: cannot be read: No such file"), "{told}");
+    for flags in [
+        &["--token-auth-file=/absent/x"][..],
+        &["--service-account-signing-key-file=/absent/x"],
+        &["--tls-cert-file=/absent/x", "--tls-private-key-file=/absent/x"],
+    ] {
+        let told = refusal(&api_server, flags);
+        assert!(told.starts_with("error: ") && told.lines().count() == 1, "{told}");
+        assert!(told.contains("/absent/x") && told.contains("cannot be read: No such file"), "{told}");
+    }
     let told = refusal(&folder.join("etcd"), &["--listen-client-urls=https://127.0.0.1:1"]);
     assert!(
         told.starts_with("error: --listen-client-urls \"https://127.0.0.1:1\" is not supported"),
         "{told}"
     );
+}
+
+#[test]
+fn files_without_a_usable_key_are_named() {
+    let (_above, folder) = assets();
+    let files = Files::new();
+    let api_server = folder.join("kube-apiserver");
+    let (garbage, public) = (files.path("garbage"), files.path("sa.pub"));
+    fs::write(&garbage, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
+    let (signing, authority) =
+        (format!("--service-account-signing-key-file={}", files.path("sa.key")), files.path("client-ca.crt"));
+    for (flags, file) in [
+        (vec![format!("--service-account-signing-key-file={garbage}")], &garbage),
+        (vec![format!("--service-account-signing-key-file={public}")], &public),
+        (vec![signing, format!("--service-account-key-file={garbage}")], &garbage),
+        (vec![format!("--client-ca-file={garbage}")], &garbage),
+        (vec![format!("--tls-cert-file={authority}"), format!("--tls-private-key-file={garbage}")], &garbage),
+        (
+            vec![
+                format!("--tls-cert-file={garbage}"),
+                format!("--tls-private-key-file={}", files.path("sa.key")),
+            ],
+            &garbage,
+        ),
+    ] {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let told = refusal(&api_server, &flags);
+        assert!(told.starts_with("error: ") && told.lines().count() == 1, "{flags:?}: {told}");
+        assert!(told.contains(file.as_str()), "{flags:?}: {told}");
+    }
+}
+
+#[test]
+fn a_port_in_use_ends_either_program_with_the_address() {
+    let (_above, folder) = assets();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let (files, port) = (Files::new(), address.port());
+    let certificates = format!("--cert-dir={}", files.path("certificates"));
+    let port = format!("--secure-port={port}");
+    let etcd = format!("--listen-client-urls=http://{address}");
+    for (program, flags) in
+        [("kube-apiserver", vec!["--bind-address=127.0.0.1", &*port, &*certificates]), ("etcd", vec![&*etcd])]
+    {
+        let told = refusal(&folder.join(program), &flags);
+        let in_use = told.contains("the address is in use") || told.contains("Address already in use");
+        assert!(
+            told.contains("cannot listen on ") && told.contains(&address.to_string()) && in_use,
+            "{told}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -47,6 +47,14 @@ pub enum InvalidServiceAccountKey {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The content of a file is refused.
+    #[error("file {}", path.display())]
+    InFile {
+        /// Path of the file.
+        path: PathBuf,
+        /// The problem.
+        source: Box<Self>,
+    },
     /// The text has no PEM block with a key.
     #[error("service account key: has no {0} in PEM")]
     Empty(&'static str),
@@ -78,7 +86,7 @@ impl ServiceAccountKeys {
     /// # Errors
     /// Like [`from_pem`](Self::from_pem), and if the file cannot be read.
     pub fn from_file(issuer: impl Into<String>, path: &Path) -> Result<Self, InvalidServiceAccountKey> {
-        Self::from_pem(issuer, &read(path)?)
+        Self::from_pem(issuer, &read(path)?).map_err(in_file(path))
     }
 
     /// Adds keys that verify tokens: public keys, certificates or private keys (PEM).
@@ -101,7 +109,7 @@ impl ServiceAccountKeys {
     /// # Errors
     /// Like [`verified_by_pem`](Self::verified_by_pem), and if the file cannot be read.
     pub fn verified_by_file(self, path: &Path) -> Result<Self, InvalidServiceAccountKey> {
-        self.verified_by_pem(&read(path)?)
+        self.verified_by_pem(&read(path)?).map_err(in_file(path))
     }
 
     pub(super) fn issuer(&self) -> &str {
@@ -152,6 +160,11 @@ impl fmt::Debug for ServiceAccountKeys {
 
 fn read(path: &Path) -> Result<Vec<u8>, InvalidServiceAccountKey> {
     std::fs::read(path).map_err(|source| InvalidServiceAccountKey::Read { path: path.to_owned(), source })
+}
+
+/// Adds the path of the file to an error about its content.
+fn in_file(path: &Path) -> impl FnOnce(InvalidServiceAccountKey) -> InvalidServiceAccountKey {
+    move |why| InvalidServiceAccountKey::InFile { path: path.to_owned(), source: Box::new(why) }
 }
 
 /// Returns the PEM blocks of a text up to the first malformed block.

@@ -29,7 +29,10 @@ const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 /// Certificate authorities that sign the certificates of clients, like kube-apiserver's `--client-ca-file`.
 #[derive(Clone)]
-pub struct ClientAuthority(Arc<dyn ClientCertVerifier>);
+pub struct ClientAuthority {
+    verifier: Arc<dyn ClientCertVerifier>,
+    pem: Arc<str>,
+}
 
 /// Reason why certificate authorities of clients are refused.
 #[derive(Debug, Error)]
@@ -42,6 +45,14 @@ pub enum InvalidClientAuthority {
         path: PathBuf,
         /// Error of the operating system.
         source: io::Error,
+    },
+    /// The content of a file is refused.
+    #[error("file {}", path.display())]
+    InFile {
+        /// Path of the file.
+        path: PathBuf,
+        /// The problem.
+        source: Box<Self>,
     },
     /// The text has no certificate.
     #[error("client CA: has no certificate: write one or more PEM blocks CERTIFICATE")]
@@ -60,10 +71,11 @@ impl ClientAuthority {
     /// Reads a file with one or more certificates in PEM.
     ///
     /// # Errors
-    /// [`InvalidClientAuthority`] names the file or the certificate.
+    /// [`InvalidClientAuthority`] names the file and the certificate.
     pub fn from_file(path: &Path) -> Result<Self, InvalidClientAuthority> {
         let read = |source| InvalidClientAuthority::Read { path: path.to_owned(), source };
-        Self::from_pem(&std::fs::read(path).map_err(read)?)
+        let in_file = |why| InvalidClientAuthority::InFile { path: path.to_owned(), source: Box::new(why) };
+        Self::from_pem(&std::fs::read(path).map_err(read)?).map_err(in_file)
     }
 
     /// Reads one or more certificates in PEM.
@@ -80,12 +92,18 @@ impl ClientAuthority {
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
         // Building the verifier only fails if there is no certificate.
-        verifier.map(Self).map_err(|_| InvalidClientAuthority::Empty)
+        let verifier = verifier.map_err(|_| InvalidClientAuthority::Empty)?;
+        Ok(Self { verifier, pem: String::from_utf8_lossy(pem).into() })
+    }
+
+    /// Returns the text that the certificates were read from.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
     }
 
     /// Returns the verifier of handshakes and certificates.
     pub(crate) fn verifier(&self) -> &Arc<dyn ClientCertVerifier> {
-        &self.0
+        &self.verifier
     }
 
     /// Verifies the certificates that a client presented in a handshake, its own first. Returns `None` if there are none, or if the subject
@@ -98,7 +116,7 @@ impl ClientAuthority {
         let (own, intermediates) = presented.split_first()?;
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        let verified = self.0.verify_client_cert(own, intermediates, now).map_err(Refused::Invalid);
+        let verified = self.verifier.verify_client_cert(own, intermediates, now).map_err(Refused::Invalid);
         match verified.and_then(|_| user_of(own)) {
             Ok(user) => user,
             Err(reason) => {
@@ -111,7 +129,7 @@ impl ClientAuthority {
 
 impl fmt::Debug for ClientAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClientAuthority").field(&self.0.root_hint_subjects().len()).finish()
+        f.debug_tuple("ClientAuthority").field(&self.verifier.root_hint_subjects().len()).finish()
     }
 }
 

@@ -22,6 +22,7 @@ mod file;
 mod objects;
 mod service_account;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -133,7 +134,6 @@ impl Authenticator {
     }
 
     /// Returns the authority of client certificates.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "used in TLS handshakes only"))]
     pub(crate) fn client_authority(&self) -> Option<&ClientAuthority> {
         self.client_authority.as_ref()
     }
@@ -201,10 +201,10 @@ impl Authenticator {
         match bearer(&head.headers) {
             // Without configured tokens, tokens are ignored. The exception are tokens of this server, which must be verified: an expired
             // one must not make its bearer admin.
-            Some(token) if !self.requires_credentials() && !self.issuer.claims_to_be_ours(token) => {
+            Some(token) if !self.requires_credentials() && !self.issuer.claims_to_be_ours(&token) => {
                 Ok(self.without_credentials(head, is_remote))
             }
-            Some(token) => match self.user_of(token, &[self.issuer.name().to_owned()], now(), objects) {
+            Some(token) => match self.user_of(&token, &[self.issuer.name().to_owned()], now(), objects) {
                 Ok((user, _)) => Ok(user),
                 Err(why) => {
                     tracing::debug!(why, "bearer token refused");
@@ -229,12 +229,18 @@ impl Authenticator {
 /// Message for an unknown token.
 const INVALID: &str = "invalid bearer token";
 
-/// Returns the token of an `Authorization` header: its second word if the first is `Bearer`.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
-    let mut words = text.splitn(3, ' ');
-    let is_bearer = words.next()?.eq_ignore_ascii_case("bearer");
-    words.next().filter(|token| is_bearer && !token.is_empty())
+/// Returns the token of an `Authorization` header: its second word if the first is `Bearer`. Bytes that are not UTF-8 are part of the
+/// token, so that such a token is refused like any other unknown one.
+fn bearer(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    fn token(text: &str) -> Option<&str> {
+        let mut words = text.trim().splitn(3, ' ');
+        let is_bearer = words.next()?.eq_ignore_ascii_case("bearer");
+        words.next().filter(|token| is_bearer && !token.is_empty())
+    }
+    match String::from_utf8_lossy(headers.get(header::AUTHORIZATION)?.as_bytes()) {
+        Cow::Borrowed(text) => token(text).map(Cow::Borrowed),
+        Cow::Owned(text) => token(&text).map(|token| Cow::Owned(token.to_owned())),
+    }
 }
 
 #[cfg(test)]
