@@ -25,9 +25,13 @@ const IN_CODE: [&str; 14] = [
 
 /// Returns the columns of each kind as `[[name, type, priority, description], …]`, without the first column, which is always the
 /// name of the object. The description of an age column is omitted, because it is always that of `creationTimestamp`.
-pub(crate) fn columns(transcripts: &Path, discovery: &Value) -> Result<BTreeMap<String, Value>, String> {
+pub(crate) fn columns(transcripts: &[&Path], discovery: &Value) -> Result<BTreeMap<String, Value>, String> {
     let mut found = BTreeMap::new();
-    for folder in entries(transcripts)? {
+    let mut folders = Vec::new();
+    for transcripts in transcripts {
+        folders.extend(entries(transcripts)?);
+    }
+    for folder in folders {
         for file in entries(&folder)? {
             let at = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
             let text = std::fs::read_to_string(&file).map_err(|error| at(&error))?;

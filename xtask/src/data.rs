@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+/// Further recordings, in the folder of the crates.
+const OWN_TRANSCRIPTS: &str = "apiserver/tests/conformance/transcripts";
+
 type Result<T> = std::result::Result<T, String>;
 
 /// Folder of the crates, each of which has its generated files in `data/`.
@@ -17,13 +20,13 @@ pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")
 }
 
-/// Reads the recorded documents in `from` (`data/` and `transcripts/`) and the Go modules in `modules`, and writes the files of the
-/// crates in `to`. Returns a report of their sizes.
+/// Reads the recorded documents in `from` (`data/` and `transcripts/`), the recordings in the repository and the Go modules in
+/// `modules`, and writes the files of the crates in `to`. Returns a report of their sizes.
 pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
     let transcripts = from.join("transcripts");
     let from = &from.join("data");
     let discovery = read(&from.join("discovery-legacy.json"))?;
-    let columns = crate::columns::columns(&transcripts, &discovery)?;
+    let columns = crate::columns::columns(&[&transcripts, &to.join(OWN_TRANSCRIPTS)], &discovery)?;
     let pointers = crate::go::pointers(modules)?;
     let definitions = definitions(&from.join("openapi-v3"))?;
     let protobuf = read(&from.join("protobuf.json"))?;

@@ -3,6 +3,8 @@
 //! Fields that the older version lacks are kept in annotations, so that a client that reads and writes an object in that version loses
 //! none.
 
+use std::borrow::Cow;
+
 use kube_apimachinery::go_struct;
 use serde_json::{Map, Value, json};
 
@@ -48,6 +50,16 @@ impl BuiltinKind for HorizontalPodAutoscaler {
             from_storage(object);
         }
     }
+}
+
+/// Returns an autoscaler of any version in the stored one.
+pub(super) fn stored(object: &Value) -> Cow<'_, Value> {
+    if object["apiVersion"] == STORED {
+        return Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    to_storage(&mut object);
+    Cow::Owned(object)
 }
 
 /// Sets defaults after the fields were completed. The default metric is not set if an annotation of `v1` has metrics.

@@ -1,9 +1,11 @@
 //! Table columns of builtin kinds, as `kubectl get` prints them.
 
+mod autoscaling;
 mod event;
 mod jobs;
 mod network;
 mod pod;
+mod quota;
 mod recorded;
 mod workloads;
 
@@ -18,7 +20,7 @@ type CellFn = fn(&Value, Timestamp) -> Value;
 
 /// Returns the columns of a kind. Kinds without columns of their own show the creation time.
 pub(super) fn of(kind: &str) -> Vec<Column> {
-    let mut columns = vec![name_column()];
+    let mut columns = vec![if kind == "StorageClass" { storage_class_name() } else { name_column() }];
     columns.extend(match kind {
         "ComponentStatus" => component_status(),
         "ConfigMap" => config_map(),
@@ -41,6 +43,19 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
         other => recorded::of(other).unwrap_or_else(|| vec![created_at()]),
     });
     columns
+}
+
+/// Name of a StorageClass, which says whether it is the default.
+fn storage_class_name() -> Column {
+    let cell: CellFn = |object, _| {
+        let annotations = &object["metadata"]["annotations"];
+        let is_default = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"]
+            .iter()
+            .any(|domain| annotations[format!("{domain}/is-default-class")] == "true");
+        let name = text_at(object, "/metadata/name").unwrap_or_default();
+        json!(if is_default { format!("{name} (default)") } else { name.to_owned() })
+    };
+    Column { cell: Cell::Builtin(cell), ..name_column() }
 }
 
 /// Returns the columns of a `Scale`. Scales of custom resources have slightly different ones.
@@ -236,6 +251,25 @@ mod tests {
                 ("Containers", json!("a,b")),
                 ("Images", json!("x:1,y")),
                 ("Selector", json!("app=web")),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_default_storage_class_is_marked() {
+        let class = json!({
+            "metadata": {"name": "s", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": "x/y",
+        });
+        check(
+            "StorageClass",
+            &class,
+            &[
+                ("Name", json!("s (default)")),
+                ("Provisioner", json!("x/y")),
+                ("ReclaimPolicy", json!("Delete")),
+                ("VolumeBindingMode", json!("Immediate")),
+                ("AllowVolumeExpansion", json!(false)),
+                ("Age", json!("<unknown>")),
             ],
         );
     }

@@ -8,7 +8,7 @@ use kube_apimachinery::table::age::lasting;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CellFn, age, column, number, text_at, workloads};
+use super::{CellFn, age, autoscaling, column, number, quota, text_at, workloads};
 use crate::kinds::builtin::data;
 
 const NONE: &str = "<none>";
@@ -37,6 +37,14 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
             service => json!(format!("{}/{}", plain(&service["namespace"]), plain(&service["name"]))),
         },
         ("APIService", "Available") => available,
+        ("ClusterRoleBinding" | "RoleBinding", "Role") => |object, _| {
+            json!(format!("{}/{}", plain(&object["roleRef"]["kind"]), plain(&object["roleRef"]["name"])))
+        },
+        ("ClusterRoleBinding" | "RoleBinding", "Users") => |object, _| subjects(object, "User"),
+        ("ClusterRoleBinding" | "RoleBinding", "Groups") => |object, _| subjects(object, "Group"),
+        ("ClusterRoleBinding" | "RoleBinding", "ServiceAccounts") => {
+            |object, _| subjects(object, "ServiceAccount")
+        }
         ("CSIDriver", "AttachRequired") => |object, _| object["spec"]["attachRequired"].clone(),
         ("CSIDriver", "PodInfoOnMount") => |object, _| object["spec"]["podInfoOnMount"].clone(),
         ("CSIDriver", "StorageCapacity") => |object, _| object["spec"]["storageCapacity"].clone(),
@@ -64,6 +72,8 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
         ("FlowSchema", "MissingPL") => {
             |object, _| json!(condition(object, "Dangling").map_or("?", |(status, _)| status))
         }
+        ("HorizontalPodAutoscaler", name) => autoscaling::cell(name)?,
+        ("IPAddress", "ParentRef") => parent,
         ("Ingress", "Class") => |object, _| or(object, "/spec/ingressClassName", NONE),
         ("Ingress", "Hosts") => hosts,
         ("Ingress", "Address") => |object, _| json!(balancers(object)),
@@ -82,6 +92,9 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
         ("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration", _) => {
             |object, _| json!(array(&object["webhooks"]).len())
         }
+        ("MutatingAdmissionPolicy", "Mutations") => {
+            |object, _| json!(array(&object["spec"]["mutations"]).len())
+        }
         ("NetworkPolicy", _) => |object, _| {
             let selector = selector::label_selector_text(&object["spec"]["podSelector"]);
             json!(if selector.is_empty() { NONE.to_owned() } else { selector })
@@ -89,6 +102,9 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
         ("Node", name) => node(name),
         ("PersistentVolume", name) => volume(name),
         ("PersistentVolumeClaim", name) => claim(name),
+        ("PodTemplate", "Containers") => |object, _| containers(object, "name"),
+        ("PodTemplate", "Images") => |object, _| containers(object, "image"),
+        ("PodTemplate", "Pod Labels") => |object, _| labels(&object["template"]["metadata"]["labels"]),
         ("PriorityClass", "Value") => |object, _| json!(number(object, "/value")),
         ("PriorityClass", "Global-Default") => |object, _| json!(object["globalDefault"] == true),
         ("PriorityClass", "PreemptionPolicy") => |object, _| or(object, "/preemptionPolicy", ""),
@@ -116,32 +132,43 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
         }
         ("ReplicationController", "Images") => |object, _| json!(workloads::of_containers(object, "image")),
         ("ReplicationController" | "Service", "Selector") => |object, _| labels(&object["spec"]["selector"]),
-        ("RoleBinding", "Role") => |object, _| {
-            json!(format!("{}/{}", plain(&object["roleRef"]["kind"]), plain(&object["roleRef"]["name"])))
-        },
-        ("RoleBinding", "Users") => |object, _| subjects(object, "User"),
-        ("RoleBinding", "Groups") => |object, _| subjects(object, "Group"),
-        ("RoleBinding", "ServiceAccounts") => |object, _| subjects(object, "ServiceAccount"),
+        ("ResourceClaim", "State") => claim_state,
+        ("ResourceQuota", name) => quota::cell(name)?,
+        ("ResourceSlice", "Node") => |object, _| or(object, "/spec/nodeName", ""),
+        ("ResourceSlice", "Driver") => |object, _| or(object, "/spec/driver", ""),
+        ("ResourceSlice", "Pool") => |object, _| or(object, "/spec/pool/name", ""),
         ("RuntimeClass", _) => |object, _| or(object, "/handler", ""),
         ("Service", "Type") => |object, _| or(object, "/spec/type", ""),
         ("Service", "Cluster-IP") => |object, _| or(object, "/spec/clusterIP", NONE),
         ("Service", "External-IP") => external,
         ("Service", "Port(s)") => ports,
+        ("ServiceCIDR", "CIDRs") => |object, _| joined(&object["spec"]["cidrs"], ",", ""),
+        ("StorageClass", "Provisioner") => |object, _| or(object, "/provisioner", ""),
+        ("StorageClass", "ReclaimPolicy") => |object, _| or(object, "/reclaimPolicy", "Delete"),
+        ("StorageClass", "VolumeBindingMode") => |object, _| or(object, "/volumeBindingMode", "Immediate"),
+        ("StorageClass", "AllowVolumeExpansion") => |object, _| json!(object["allowVolumeExpansion"] == true),
         ("ValidatingAdmissionPolicy", "Validations") => {
             |object, _| json!(array(&object["spec"]["validations"]).len())
         }
-        ("ValidatingAdmissionPolicy", "ParamKind") => |object, _| match &object["spec"]["paramKind"] {
-            Value::Null => json!(UNSET),
-            kind => json!(format!("{}/{}", plain(&kind["apiVersion"]), plain(&kind["kind"]))),
-        },
-        ("ValidatingAdmissionPolicyBinding", "PolicyName") => |object, _| or(object, "/spec/policyName", ""),
-        ("ValidatingAdmissionPolicyBinding", "ParamRef") => |object, _| match &object["spec"]["paramRef"] {
-            Value::Null => json!(UNSET),
-            parameters if parameters["namespace"].is_string() => {
-                json!(format!("{}/{}", plain(&parameters["namespace"]), plain(&parameters["name"])))
+        ("MutatingAdmissionPolicy" | "ValidatingAdmissionPolicy", "ParamKind") => {
+            |object, _| match &object["spec"]["paramKind"] {
+                Value::Null => json!(UNSET),
+                kind => json!(format!("{}/{}", plain(&kind["apiVersion"]), plain(&kind["kind"]))),
             }
-            parameters => json!(format!("*/{}", plain(&parameters["name"]))),
-        },
+        }
+        ("MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding", "PolicyName") => {
+            |object, _| or(object, "/spec/policyName", "")
+        }
+        ("MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding", "ParamRef") => {
+            |object, _| match &object["spec"]["paramRef"] {
+                Value::Null => json!(UNSET),
+                parameters if parameters["namespace"].is_string() => {
+                    json!(format!("{}/{}", plain(&parameters["namespace"]), plain(&parameters["name"])))
+                }
+                parameters => json!(format!("*/{}", plain(&parameters["name"]))),
+            }
+        }
+        ("VolumeAttributesClass", "DriverName") => |object, _| or(object, "/driverName", ""),
         ("VolumeAttachment", "Attacher") => |object, _| or(object, "/spec/attacher", ""),
         ("VolumeAttachment", "PV") => |object, _| or(object, "/spec/source/persistentVolumeName", ""),
         ("VolumeAttachment", "Node") => |object, _| or(object, "/spec/nodeName", ""),
@@ -149,6 +176,41 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
         _ => return None,
     };
     Some(cell)
+}
+
+/// Formats the owner of an address as `services/default/kubernetes`.
+fn parent(address: &Value, _: Timestamp) -> Value {
+    let parent = &address["spec"]["parentRef"];
+    if parent.is_null() {
+        return json!(NONE);
+    }
+    let part = |field: &str, before: &str| match plain(&parent[field]) {
+        "" => String::new(),
+        text => format!("{before}{text}"),
+    };
+    let resource = format!("{}{}", plain(&parent["resource"]), part("group", ".")).to_lowercase();
+    json!(format!("{resource}{}/{}", part("namespace", "/"), plain(&parent["name"])))
+}
+
+/// Lists a field of the containers of a PodTemplate.
+fn containers(object: &Value, field: &str) -> Value {
+    let containers = array(&object["template"]["spec"]["containers"]).iter();
+    let texts: Vec<&str> = containers.map(|container| plain(&container[field])).collect();
+    json!(texts.join(","))
+}
+
+/// Formats the state of a ResourceClaim: whether it is deleted, allocated and in use.
+fn claim_state(claim: &Value, _: Timestamp) -> Value {
+    let (is_deleted, status) = (metadata::is_terminating(claim), &claim["status"]);
+    let is_allocated = status["allocation"].is_object();
+    let states = [
+        (is_deleted, "deleted"),
+        (!is_deleted && !is_allocated, "pending"),
+        (is_allocated, "allocated"),
+        (is_allocated && !array(&status["reservedFor"]).is_empty(), "reserved"),
+    ];
+    let states: Vec<&str> = states.iter().filter(|(is, _)| *is).map(|(_, state)| *state).collect();
+    json!(states.join(","))
 }
 
 fn node(name: &str) -> CellFn {
@@ -373,11 +435,11 @@ fn or(object: &Value, pointer: &str, none: &str) -> Value {
     json!(text_at(object, pointer).filter(|text| !text.is_empty()).unwrap_or(none))
 }
 
-fn array(list: &Value) -> &[Value] {
+pub(super) fn array(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn plain(value: &Value) -> &str {
+pub(super) fn plain(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -488,6 +550,22 @@ mod tests {
     }
 
     #[test]
+    fn claims_of_devices_and_addresses_show_their_state() {
+        let state = |claim: Value| shown("ResourceClaim", &claim)[0].clone();
+        assert_eq!(state(json!({})), "pending");
+        assert_eq!(
+            state(json!({"status": {"allocation": {}, "reservedFor": [{"name": "p"}]}})),
+            "allocated,reserved"
+        );
+        assert_eq!(state(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})), "deleted");
+        let parent = json!({"resource": "services", "namespace": "default", "name": "kubernetes"});
+        assert_eq!(
+            shown("IPAddress", &json!({"spec": {"parentRef": parent}})),
+            ["services/default/kubernetes"]
+        );
+    }
+
+    #[test]
     fn certificate_requests_show_their_decision() {
         let mut request =
             json!({"spec": {"signerName": "a/b", "username": "jane", "expirationSeconds": 3600}});
@@ -499,7 +577,8 @@ mod tests {
     #[test]
     fn an_empty_object_of_any_kind_has_cells() {
         for (kind, _) in data::all_columns() {
-            assert!(!shown(kind, &json!({})).is_empty(), "{kind}");
+            let cells = shown(kind, &json!({}));
+            assert!(cells.iter().all(|cell| !cell.is_object() && !cell.is_array()), "{kind}: {cells:?}");
         }
     }
 }
