@@ -9,8 +9,8 @@
 //! the version in which an object is stored. So a broken webhook stops neither garbage collection nor the deletion of namespaces and
 //! definitions.
 //!
-//! Bounds: a review has at most [`OBJECTS`] objects with about [`BYTES`] bytes; a call takes at most [`TIMEOUT`]; at most 32 MiB of
-//! converted objects are kept.
+//! Bounds: a review has at most [`OBJECTS`] objects with about [`BYTES`] bytes; a call takes at most [`TIMEOUT`]; a read waits for at most
+//! [`CALLS`] calls at a time; at most 32 MiB of converted objects are kept.
 
 mod cache;
 mod memo;
@@ -21,6 +21,8 @@ use std::collections::btree_map::Entry;
 use std::iter;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use parking_lot::Mutex;
@@ -42,6 +44,8 @@ use crate::webhook_client::TimeoutQuery;
 const OBJECTS: usize = 500;
 /// Size in bytes after which no further object is added to a review. A single object may be larger.
 const BYTES: usize = 512 << 10;
+/// Maximum number of calls for one read at a time: while the webhook converts one batch, the server writes the next or reads the last.
+const CALLS: usize = 3;
 /// Maximum duration of a call, equal to the longest timeout of an admission webhook. kube-apiserver has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -94,14 +98,33 @@ impl Converter {
             return Ok(converted.into_iter().flatten().collect());
         }
         let _underway = self.begin(served, &missing);
-        for batch in batches(&missing) {
-            let objects: Vec<&Stored> = batch.iter().map(|(_, stored)| &***stored).collect();
-            let results = self.convert(cluster, served, webhook, &objects).await?;
-            for ((at, _), object) in batch.iter().zip(results) {
-                converted[*at] = Some(object);
+        let calls: Vec<_> = batches(&missing)
+            .into_iter()
+            .map(|batch| self.convert_batch(cluster, served, webhook, batch))
+            .collect();
+        let mut calls = stream::iter(calls).buffered(CALLS);
+        while let Some(results) = calls.try_next().await? {
+            for (at, object) in results {
+                converted[at] = Some(object);
             }
         }
         Ok(converted.into_iter().flatten().collect())
+    }
+
+    /// Converts objects, each with its position, in one review.
+    fn convert_batch<'a>(
+        &'a self,
+        cluster: &'a ClusterState,
+        served: &'a ServedKind,
+        webhook: &'a WebhookConversion,
+        batch: &'a [(usize, &'a Arc<Stored>)],
+    ) -> BoxFuture<'a, Result<Vec<(usize, Arc<Stored>)>, ApiError>> {
+        let converted = async move {
+            let objects: Vec<&Stored> = batch.iter().map(|(_, stored)| &***stored).collect();
+            let results = self.convert(cluster, served, webhook, &objects).await?;
+            Ok(batch.iter().map(|(at, _)| *at).zip(results).collect())
+        };
+        converted.boxed()
     }
 
     /// Converts the objects of one review, and keeps the results.

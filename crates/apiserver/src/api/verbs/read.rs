@@ -45,8 +45,10 @@ pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     list::answer(call, &meta, items).await
 }
 
-/// Number of objects that are converted together. They may need several reviews because of their size.
-const CONVERTED: usize = 500;
+/// Maximum number of objects that are converted together, in several reviews.
+const CONVERTED: usize = 5000;
+/// The same for a page of selected objects, which may be complete after a few of them.
+const CONVERTED_FOR_PAGE: usize = 500;
 
 /// State of the collection to list, and the start of the page.
 pub(super) struct Page {
@@ -124,7 +126,11 @@ impl Page {
         let mut left =
             limit.map(|limit| if selection.is_about_place() { limit } else { limit.saturating_add(1) });
         while left != Some(0) {
-            let most = left.filter(|_| selection.is_about_place()).unwrap_or(CONVERTED).min(CONVERTED);
+            let most = match left {
+                None => CONVERTED,
+                Some(left) if selection.is_about_place() => left.min(CONVERTED),
+                Some(_) => CONVERTED_FOR_PAGE,
+            };
             let batch = rest.by_ref().filter(|(key, _)| selection.matches_place(key)).take(most);
             let batch: Vec<(&Key, &Arc<Stored>)> = batch.collect();
             if batch.is_empty() {
