@@ -4,7 +4,11 @@ use super::*;
 use crate::webhook::registration::CONVERT;
 
 fn cart(version: &str, name: &str, spec: &str) -> Value {
-    let metadata = json!({ "name": name, "namespace": "default", "uid": "u", "generation": 3, "labels": { "own": "x" }, "new": 1 });
+    let managed_fields = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": {} } }]);
+    let metadata = json!({
+        "name": name, "namespace": "default", "uid": "u", "generation": 3, "labels": { "own": "x" }, "new": 1,
+        "managedFields": managed_fields,
+    });
     json!({ "apiVersion": format!("example.com/{version}"), "kind": "Cart", "metadata": metadata, "spec": yaml(spec) })
 }
 
