@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_apiserver_embedded::{ApiServer, Epoch, Listener, Options, Profile};
 
 use crate::{
-    control_plane::{Assets, AssetsError, ControlPlane, ControlPlaneError, client},
+    control_plane::{Assets, AssetsError, AuditFiles, ControlPlane, ControlPlaneError, client},
     crd::{CrdError, ESTABLISHED_WITHIN, install_crds, read_crds, uninstall_crds},
     impersonation,
     operator::{Instance, Operator},
@@ -146,6 +146,14 @@ impl Environment {
     pub fn embedded(&self) -> Option<&ApiServer> {
         match &self.cluster {
             ClusterServer::Embedded { server, .. } => Some(server),
+            _ => None,
+        }
+    }
+
+    /// The audit log of a kube-apiserver that this environment has started.
+    pub(crate) fn audit_log(&self) -> Option<&AuditFiles> {
+        match &self.cluster {
+            ClusterServer::Processes(control_plane) => control_plane.audit(),
             _ => None,
         }
     }

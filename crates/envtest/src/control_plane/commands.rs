@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::audit::AuditFiles;
+
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command {
@@ -31,6 +33,8 @@ pub(super) struct ApiServerArguments<'a> {
     pub(super) etcd_url: &'a str,
     /// Folder written by [`super::certificates`].
     pub(super) certificates: &'a Path,
+    /// Policy and folder of the audit log; `None` if the flags of the test say how to audit.
+    pub(super) audit: Option<&'a AuditFiles>,
     /// Additional flags of the test, appended last.
     pub(super) flags: &'a [String],
 }
@@ -39,7 +43,7 @@ impl ApiServerArguments<'_> {
     /// kube-apiserver for one test, with the flags of Go's envtest: loopback only, client certificates, RBAC, and no service
     /// account required for pods.
     pub(super) fn command(self, program: &Path) -> Command {
-        let Self { port, etcd_url, certificates, flags } = self;
+        let Self { port, etcd_url, certificates, audit, flags } = self;
         let file = |name: &str| certificates.join(name).display().to_string();
         let mut arguments = vec![
             format!("--etcd-servers={etcd_url}"),
@@ -58,6 +62,10 @@ impl ApiServerArguments<'_> {
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--allow-privileged=true".to_owned(),
         ];
+        if let Some(AuditFiles { policy, log }) = audit {
+            arguments.push(format!("--audit-policy-file={}", policy.display()));
+            arguments.push(format!("--audit-log-path={}", log.display()));
+        }
         arguments.extend_from_slice(flags);
         Command { name: "kube-apiserver", program: program.to_owned(), arguments }
     }
@@ -88,6 +96,7 @@ mod tests {
             port: 6443,
             etcd_url: "http://127.0.0.1:2379",
             certificates: Path::new("/tmp/x/certificates"),
+            audit: Some(&AuditFiles { policy: "/tmp/x/policy.json".into(), log: "/tmp/x/audit/log".into() }),
             flags: &["--v=2".to_owned()],
         };
         let command = arguments.command(Path::new("/bin/kube-apiserver"));
@@ -108,6 +117,8 @@ mod tests {
              --authorization-mode=RBAC\n\
              --disable-admission-plugins=ServiceAccount\n\
              --allow-privileged=true\n\
+             --audit-policy-file=/tmp/x/policy.json\n\
+             --audit-log-path=/tmp/x/audit/log\n\
              --v=2"
         );
     }

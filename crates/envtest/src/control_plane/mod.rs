@@ -1,6 +1,7 @@
 //! Runs etcd and kube-apiserver as local processes, from the binaries of `KUBEBUILDER_ASSETS`.
 
 mod assets;
+mod audit;
 mod certificates;
 mod commands;
 mod process;
@@ -11,11 +12,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-pub(crate) use self::certificates::base64;
 pub use self::{
     assets::{Assets, AssetsError},
     process::ProcessError,
 };
+pub(crate) use self::{audit::AuditFiles, certificates::base64};
 use self::{
     certificates::Authority,
     commands::{ApiServerArguments, Command, etcd},
@@ -35,6 +36,7 @@ pub(crate) struct ControlPlane {
     etcd: Process,
     authority: Authority,
     url: String,
+    audit: Option<AuditFiles>,
     stop_timeout: Duration,
     _files: TempDir,
 }
@@ -71,18 +73,31 @@ impl ControlPlane {
         let certificates = folder(&files, "certificates")?;
         authority.write_for_api_server(&certificates)?;
         let flags = &assets.api_server_flags;
-        let arguments = ApiServerArguments { port, etcd_url: &etcd_url, certificates: &certificates, flags };
+        let audit = AuditFiles::write(files.path(), flags).map_err(cannot_write)?;
+        let arguments = ApiServerArguments {
+            port,
+            etcd_url: &etcd_url,
+            certificates: &certificates,
+            audit: audit.as_ref(),
+            flags,
+        };
         let api_server = spawn(&arguments.command(&assets.api_server), &files, assets)?;
         let url = format!("https://127.0.0.1:{port}");
         let admin = client(&authority.kubeconfig(&url, "envtest-admin", &["system:masters"])?).await?;
         let api_server = api_server.ready(deadline, || get(&admin, "/readyz")).await?;
         let api_server = with_default_namespace(api_server, &admin).await?;
-        Ok(Self { api_server, etcd, authority, url, stop_timeout: assets.stop_timeout, _files: files })
+        let stop_timeout = assets.stop_timeout;
+        Ok(Self { api_server, etcd, authority, url, audit, stop_timeout, _files: files })
     }
 
     /// Returns the kubeconfig of a user with a client certificate of this control plane.
     pub(crate) fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<String, ControlPlaneError> {
         Ok(self.authority.kubeconfig(&self.url, user, groups)?)
+    }
+
+    /// The audit log; `None` if flags of the test say how to audit.
+    pub(crate) fn audit(&self) -> Option<&AuditFiles> {
+        self.audit.as_ref()
     }
 
     /// Sends SIGTERM to the processes and waits until they have exited.

@@ -1,18 +1,22 @@
 //! Creates a user of an environment, with the rights of manifests.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::IntoFuture;
 use std::path::PathBuf;
 use std::pin::Pin;
 
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams, ValidationDirective};
 use kube::core::DynamicObject;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep};
 
-use super::report::Usage;
+use super::permission::Permission;
+use super::report::{AuditSource, Usage};
 use super::roles::{RbacObject, Roles, Subject, read};
 use super::{InstalledObject, User, UserError};
 use crate::control_plane::client;
@@ -20,6 +24,12 @@ use crate::environment::Environment;
 
 /// Field manager of the objects that environments apply.
 const MANAGER: &str = "kube-envtest";
+
+/// Time within which a kube-apiserver grants the rights of new roles and bindings, which takes it milliseconds.
+const GRANTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Interval between two questions for a right.
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Creates a user when awaited: see [`Environment::user`] and [`Environment::service_account`].
 #[must_use = "the user is created when the builder is awaited"]
@@ -109,11 +119,19 @@ impl<'a> UserBuilder<'a> {
                 name: object.name.clone(),
             });
         }
-        let server = environment.embedded();
-        let usage = Usage::new(self.subject.user_name(), roles.granted, server.is_some());
-        if let Some(server) = server {
-            server.audit_to(&usage);
-        }
+        let name = self.subject.user_name();
+        let usage = match environment.embedded() {
+            Some(server) => {
+                let usage = Usage::new(name, roles.granted, AuditSource::Embedded);
+                server.audit_to(&usage);
+                usage
+            }
+            None => {
+                until_granted(&user, &roles.granted).await?;
+                let source = environment.audit_log().cloned().map_or(AuditSource::Absent, AuditSource::Log);
+                Usage::new(name, roles.granted, source)
+            }
+        };
         Ok(User { usage: Some(usage), ..user })
     }
 
@@ -217,6 +235,28 @@ where
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
         created => created.map(drop).map_err(refused(title)),
     }
+}
+
+/// Waits until the authorizer of a kube-apiserver, which watches roles and bindings, grants the permissions.
+async fn until_granted(user: &User, permissions: &BTreeSet<Permission>) -> Result<(), UserError> {
+    let reviews = Api::<SelfSubjectAccessReview>::all(user.client());
+    let deadline = Instant::now() + GRANTED_WITHIN;
+    for permission in permissions {
+        let review = permission.review();
+        loop {
+            let reason = match reviews.create(&PostParams::default(), &review).await {
+                Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => break,
+                Ok(_) => permission.to_string(),
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() >= deadline {
+                let user = user.name().to_owned();
+                return Err(UserError::NotGranted { user, within: GRANTED_WITHIN, reason });
+            }
+            sleep(INTERVAL).await;
+        }
+    }
+    Ok(())
 }
 
 fn refused(object: &str) -> impl FnOnce(kube::Error) -> UserError {

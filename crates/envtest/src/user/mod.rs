@@ -59,7 +59,12 @@ impl User {
 
     /// Reports which permissions the user has used, lacked, and had without need, since it was created.
     ///
-    /// `None` for a user without manifests, and on clusters other than the embedded server, whose audit it comes from.
+    /// It comes from the audit of the server: the embedded one delivers its events, and a kube-apiserver that the environment has
+    /// started writes a log, of which the last 100 MiB are read. That log names the authorized request alone. So checks of admission
+    /// plugins, such as `update` of `finalizers` for `blockOwnerDeletion`, are missing from it, and a watch or other request counts a
+    /// moment after it was answered.
+    ///
+    /// `None` for a user without manifests, on an existing cluster, and on a kube-apiserver with audit flags of the test.
     #[must_use]
     pub fn rights(&self) -> Option<RightsReport> {
         self.usage.as_ref().and_then(|usage| usage.report())

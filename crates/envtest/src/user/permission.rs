@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube_apimachinery::rbac::{self, Action, OwnedAction};
 
@@ -83,6 +86,33 @@ impl Permission {
                 }
             }
         }
+    }
+
+    /// The question whether a user has this permission.
+    pub(super) fn review(&self) -> SelfSubjectAccessReview {
+        let verb = Some(self.verb.clone());
+        let mut spec = SelfSubjectAccessReviewSpec::default();
+        match &self.target {
+            PermissionTarget::Path(path) => {
+                spec.non_resource_attributes = Some(NonResourceAttributes { path: Some(path.clone()), verb });
+            }
+            PermissionTarget::Objects { group, resource, name } => {
+                let (resource, subresource) = match resource.split_once('/') {
+                    Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+                    None => (&**resource, None),
+                };
+                spec.resource_attributes = Some(ResourceAttributes {
+                    verb,
+                    group: Some(group.clone()),
+                    resource: Some(resource.to_owned()),
+                    subresource,
+                    name: name.clone(),
+                    namespace: self.namespace.clone(),
+                    ..ResourceAttributes::default()
+                });
+            }
+        }
+        SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
     }
 
     /// Whether the permission permits an action, as RBAC decides it.

@@ -5,10 +5,13 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use kube_apimachinery::rbac::OwnedAction;
 use kube_apiserver_embedded::audit::{AuditEvent, AuditSink};
 
 use super::Permission;
+use crate::control_plane::AuditFiles;
 use crate::documents::DocumentError;
 
 /// Number of missing permissions that a report lists.
@@ -65,9 +68,18 @@ impl fmt::Display for RightsReport {
 pub(super) struct Usage {
     user: String,
     granted: BTreeSet<Permission>,
-    /// Whether the server sends its audit.
-    is_audited: bool,
+    source: AuditSource,
     seen: Mutex<Seen>,
+}
+
+/// Source of audit events.
+pub(super) enum AuditSource {
+    /// The embedded server, which delivers them to [`Usage`].
+    Embedded,
+    /// The log of a kube-apiserver, which is read for each report.
+    Log(AuditFiles),
+    /// The audit of the cluster cannot be read.
+    Absent,
 }
 
 #[derive(Default)]
@@ -77,15 +89,24 @@ struct Seen {
 }
 
 impl Usage {
-    pub(super) fn new(user: String, granted: BTreeSet<Permission>, is_audited: bool) -> Arc<Self> {
-        Arc::new(Self { user, granted, is_audited, seen: Mutex::default() })
+    pub(super) fn new(user: String, granted: BTreeSet<Permission>, source: AuditSource) -> Arc<Self> {
+        Arc::new(Self { user, granted, source, seen: Mutex::default() })
     }
 
     pub(super) fn report(&self) -> Option<RightsReport> {
-        if !self.is_audited {
-            return None;
-        }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let read;
+        let delivered;
+        let seen = match &self.source {
+            AuditSource::Embedded => {
+                delivered = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                &*delivered
+            }
+            AuditSource::Log(files) => {
+                read = self.read(files)?;
+                &read
+            }
+            AuditSource::Absent => return None,
+        };
         Some(RightsReport {
             user: self.user.clone(),
             used: seen.used.iter().cloned().collect(),
@@ -93,21 +114,38 @@ impl Usage {
             superfluous: self.granted.difference(&seen.used).cloned().collect(),
         })
     }
+
+    /// Reads the log of a kube-apiserver; `None` if its file is gone with the control plane.
+    fn read(&self, files: &AuditFiles) -> Option<Seen> {
+        let mut seen = Seen::default();
+        for request in files.requests_of(&self.user).ok()? {
+            for action in &request.actions {
+                seen.note(&self.granted, action, request.is_refused);
+            }
+        }
+        Some(seen)
+    }
+}
+
+impl Seen {
+    /// Notes an action of the user. `lacks_right`: RBAC refused it.
+    fn note(&mut self, granted: &BTreeSet<Permission>, action: &OwnedAction, lacks_right: bool) {
+        let permits = |permission: &&Permission| permission.permits(&action.as_action());
+        // Every permission that permits the action counts as used, not only the first one that was found.
+        self.used.extend(granted.iter().filter(permits).cloned());
+        if lacks_right && self.missing.len() < MISSING {
+            self.missing.insert(Permission::needed_for(action));
+        }
+    }
 }
 
 impl AuditSink for Usage {
     fn record(&self, event: &Arc<AuditEvent>) {
         let is_refused = event.code == Some(403);
         for check in event.checks.iter().filter(|check| check.user == self.user) {
-            let action = check.action.as_action();
+            let lacks_right = is_refused && check.is_enforced && !check.outcome.is_allowed();
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            // Every permission that permits the action counts as used, not only the first one that was found.
-            let used = self.granted.iter().filter(|permission| permission.permits(&action));
-            seen.used.extend(used.cloned());
-            if is_refused && check.is_enforced && !check.outcome.is_allowed() && seen.missing.len() < MISSING
-            {
-                seen.missing.insert(Permission::needed_for(&check.action));
-            }
+            seen.note(&self.granted, &check.action, lacks_right);
         }
     }
 }
@@ -180,6 +218,16 @@ pub enum UserError {
         /// Kind and name of the object.
         object: String,
         /// Message of the API server.
+        reason: String,
+    },
+    /// The API server did not grant the rights of the manifests in time.
+    #[error("the API server does not grant {user} its rights within {} s: {reason}", within.as_secs())]
+    NotGranted {
+        /// Name of the user.
+        user: String,
+        /// Time limit.
+        within: Duration,
+        /// The first right that it does not grant, or its error.
         reason: String,
     },
     /// No client could be created.

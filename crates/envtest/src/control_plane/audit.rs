@@ -1,0 +1,194 @@
+//! The audit log of a kube-apiserver: files, and the actions that it records.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+use kube_apimachinery::rbac::OwnedAction;
+use serde::Deserialize;
+
+/// Prefix of the flags with which a test says itself how to audit.
+const FLAGS: &str = "--audit-";
+
+/// Annotation of an event with the decision of the authorizer.
+const DECISION: &str = "authorization.k8s.io/decision";
+
+/// Policy that records requests without bodies when they end, and watches also when they begin. The server's own requests are left out.
+const POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+  "rules": [{"level": "None", "users": ["system:apiserver"]}, {"level": "Metadata"}]}"#;
+
+/// Files of an audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditFiles {
+    pub(crate) policy: PathBuf,
+    /// The log, to which the server appends. After each 100 MiB it begins a new one.
+    pub(crate) log: PathBuf,
+}
+
+/// Actions of one request, and whether they were allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditedRequest {
+    pub(crate) user: String,
+    pub(crate) actions: Vec<OwnedAction>,
+    pub(crate) is_refused: bool,
+}
+
+impl AuditFiles {
+    /// Writes the policy; `None` if flags of the test concern the audit.
+    pub(crate) fn write(folder: &Path, flags: &[String]) -> io::Result<Option<Self>> {
+        if flags.iter().any(|flag| flag.starts_with(FLAGS)) {
+            return Ok(None);
+        }
+        let files = Self { policy: folder.join("audit-policy.json"), log: folder.join("audit.log") };
+        fs::write(&files.policy, POLICY)?;
+        Ok(Some(files))
+    }
+
+    /// Reads the requests of a user. A line that the server has not written completely is left out.
+    pub(crate) fn requests_of(&self, user: &str) -> io::Result<Vec<AuditedRequest>> {
+        let log = match fs::File::open(&self.log) {
+            // Nothing was recorded yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            log => log?,
+        };
+        let mut requests = Vec::new();
+        for line in BufReader::new(log).lines() {
+            let event: Option<Event> = serde_json::from_str(&line?).ok();
+            requests.extend(event.map(Event::into_request).filter(|request| request.user == user));
+        }
+        Ok(requests)
+    }
+}
+
+/// An event of the log, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    verb: String,
+    #[serde(rename = "requestURI")]
+    uri: String,
+    user: User,
+    impersonated_user: Option<User>,
+    object_ref: Option<ObjectRef>,
+    #[serde(default)]
+    response_status: ResponseStatus,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[derive(Default)]
+struct ObjectRef {
+    api_group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+struct ResponseStatus {
+    #[serde(default)]
+    code: u16,
+}
+
+impl Event {
+    fn into_request(self) -> AuditedRequest {
+        let Self { verb, uri, user, impersonated_user, object_ref, response_status, annotations } = self;
+        let user = impersonated_user.unwrap_or(user).username;
+        let is_refused = response_status.code == 403
+            && annotations.get(DECISION).is_some_and(|decision| decision == "forbid");
+        let mut actions = Vec::new();
+        match object_ref {
+            Some(object) => {
+                // An apply that created the object was authorized as `create`, too, which the log does not say.
+                let has_created = verb == "patch" && response_status.code == 201;
+                actions.extend(has_created.then(|| object.action("create")));
+                actions.insert(0, object.action(&verb));
+            }
+            None => {
+                let path = uri.split('?').next().unwrap_or_default().to_owned();
+                actions.push(OwnedAction::Path { verb, path });
+            }
+        }
+        AuditedRequest { user, actions, is_refused }
+    }
+}
+
+impl ObjectRef {
+    fn action(&self, verb: &str) -> OwnedAction {
+        // The name of a new object is known only after it was authorized.
+        let name = if verb == "create" && self.subresource.is_empty() { "" } else { &self.name };
+        OwnedAction::Resource {
+            verb: verb.to_owned(),
+            group: self.api_group.clone(),
+            resource: self.resource.clone(),
+            subresource: self.subresource.clone(),
+            namespace: self.namespace.clone(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines in the form of kube-apiserver 1.36.
+    const LOG: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/configmaps/a?fieldManager=x","verb":"patch","user":{"username":"admin","groups":["system:masters"]},"impersonatedUser":{"username":"jane"},"objectRef":{"resource":"configmaps","namespace":"shop","name":"a","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"annotations":{"authorization.k8s.io/decision":"allow"}}
+{"stage":"ResponseStarted","requestURI":"/apis/example.com/v1/widgets?watch=true","verb":"watch","user":{"username":"jane"},"objectRef":{"resource":"widgets","apiGroup":"example.com","apiVersion":"v1"},"responseStatus":{"code":200}}
+{"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/secrets/s","verb":"get","user":{"username":"jane"},"objectRef":{"resource":"secrets","namespace":"shop","name":"s","apiVersion":"v1"},"responseStatus":{"status":"Failure","reason":"Forbidden","code":403},"annotations":{"authorization.k8s.io/decision":"forbid"}}
+{"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/pods","verb":"create","user":{"username":"jane"},"objectRef":{"resource":"pods","namespace":"shop","name":"p"},"responseStatus":{"reason":"Forbidden","code":403},"annotations":{"authorization.k8s.io/decision":"allow"}}
+{"stage":"ResponseComplete","requestURI":"/metrics?x=1","verb":"get","user":{"username":"jane"},"responseStatus":{"code":200}}
+{"stage":"ResponseComplete","requestURI":"/api/v1/nodes","verb":"list","user":{"username":"john"},"objectRef":{"resource":"nodes"},"responseStatus":{"code":200}}
+{"stage":"Respon"#;
+
+    #[test]
+    fn actions_of_a_user_are_read_with_those_that_the_log_does_not_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = AuditFiles::write(folder.path(), &["--v=2".to_owned()]).unwrap().unwrap();
+        assert_eq!(files.requests_of("jane").unwrap(), []);
+        fs::write(&files.log, LOG).unwrap();
+        let shown: Vec<String> = files
+            .requests_of("jane")
+            .unwrap()
+            .iter()
+            .map(|request| {
+                format!("{}{:?}", if request.is_refused { "refused " } else { "" }, words(&request.actions))
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                r#"["patch /configmaps/ shop/a", "create /configmaps/ shop/"]"#,
+                r#"["watch example.com/widgets/ /"]"#,
+                r#"refused ["get /secrets/ shop/s"]"#,
+                // Admission refused it: no right is missing.
+                r#"["create /pods/ shop/"]"#,
+                r#"["get /metrics"]"#,
+            ]
+        );
+        let own = ["--audit-log-path=-".to_owned()];
+        assert_eq!(AuditFiles::write(folder.path(), &own).unwrap(), None);
+    }
+
+    fn words(actions: &[OwnedAction]) -> Vec<String> {
+        let words = actions.iter().map(|action| match action {
+            OwnedAction::Path { verb, path } => format!("{verb} {path}"),
+            OwnedAction::Resource { verb, group, resource, subresource, namespace, name } => {
+                format!("{verb} {group}/{resource}/{subresource} {namespace}/{name}")
+            }
+        });
+        words.collect()
+    }
+}
