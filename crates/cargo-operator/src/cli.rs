@@ -48,12 +48,14 @@ enum Command {
     New(new::New),
     /// Add a kind and its controller
     Api(api::Api),
-    /// Add webhooks to a kind: defaults and validation
+    /// Add webhooks to a kind: defaults, validation, conversion between versions
     Webhook(webhook::Webhook),
     /// Run the operator on an API server of its own, and again after each change, until Ctrl-C
     Dev(dev::Dev),
     /// Print why an object is not reconciled, or the state of the operator
     Explain(explain::Explain),
+    /// Let the operator reconcile an object now, whatever it waits for
+    Retry(explain::retry::Retry),
     /// Build the operator and print the objects that deploy it
     Manifests(ask::Ask),
     /// Build the operator and print its CustomResourceDefinitions
@@ -111,6 +113,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         | Command::Api(_)
         | Command::Webhook(_)
         | Command::Explain(_)
+        | Command::Retry(_)
         | Command::Image(_)
         | Command::Upgrade(_)
         | Command::Completions { .. }
@@ -125,6 +128,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
             let flags = flags.iter().map(|flag| flag.to_string_lossy().into_owned()).collect::<Vec<_>>();
             dev::run(arguments, &flags, &here, shell)
         }
+        Command::Retry(arguments) => explain::retry::run(arguments, &here, shell),
         Command::Explain(arguments) => explain::run(arguments, &here, shell),
         Command::Manifests(arguments) => ask::run("manifests", arguments, flags, &here, shell),
         Command::Crds(arguments) => ask::run("crds", arguments, flags, &here, shell),

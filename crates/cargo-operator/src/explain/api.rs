@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use http::{
-    Request, StatusCode, Uri,
+    Method, Request, StatusCode, Uri,
     header::{AUTHORIZATION, HeaderValue},
 };
 use http_body_util::BodyExt;
@@ -64,13 +64,31 @@ impl Api {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<T, ApiError> {
+        self.ask(Method::GET, path, query).await
+    }
+
+    /// Sends a request that changes something.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, ApiError> {
+        self.ask(Method::POST, path, query).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, ApiError> {
         let path: Vec<String> = path.iter().map(|part| encoded(part)).collect();
         let query: Vec<String> =
             query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         let path = format!("/explain/v1/{}?{}", path.join("/"), query.join("&"));
         let unknown = |error: &dyn fmt::Display| ApiError::Unknown(error.to_string());
-        let mut request =
-            Request::get(path.trim_end_matches('?')).body(Body::empty()).map_err(|error| unknown(&error))?;
+        let request = Request::builder().method(method).uri(path.trim_end_matches('?'));
+        let mut request = request.body(Body::empty()).map_err(|error| unknown(&error))?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }

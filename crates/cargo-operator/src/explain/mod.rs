@@ -1,12 +1,14 @@
 //! `cargo operator explain`: why an object is not reconciled, and the state of an operator.
 //!
-//! The operator answers; this command finds it and shows its answers: [`place`] finds it, [`api`] asks, [`shapes`] are the answers, and
-//! [`text`] makes lines of them.
+//! The operator answers; this command finds it and shows its answers: [`place`] finds it, [`api`] asks, [`shapes`] are the answers,
+//! [`text`] makes lines of them, [`mod@watch`] asks again, and [`retry`] lets a request run.
 
 pub(crate) mod api;
 mod place;
+pub(crate) mod retry;
 mod shapes;
 mod text;
+mod watch;
 
 use std::path::Path;
 
@@ -40,6 +42,9 @@ pub struct Explain {
     /// Open the page of explanations in the browser
     #[arg(long)]
     open: bool,
+    /// Print the answer again whenever it changes, until Ctrl-C. An object that does not exist yet is waited for
+    #[arg(short, long, conflicts_with = "open")]
+    watch: bool,
     #[command(flatten)]
     place: place::Arguments,
     #[command(flatten)]
@@ -64,7 +69,7 @@ struct Wanted {
 ///
 /// # Errors
 ///
-/// No operator runs or answers, or it knows neither the kind nor the object.
+/// No operator runs or answers, it does not reconcile the kind, or it knows no such object.
 pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let wanted = wanted(&arguments.object, &arguments.namespace)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -75,13 +80,26 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
         if arguments.open {
             return show(&place, &api, wanted.as_ref(), shell).await;
         }
+        if arguments.watch {
+            return watch::run(place, api, wanted.as_ref(), arguments.format, shell).await;
+        }
         let answer = answer(&api, wanted.as_ref()).await.map_err(|error| place.failure(error))?;
-        shell.result(match arguments.format {
-            Format::Text => answer.to_string().trim_end().to_owned(),
-            Format::Json => json_of(&answer),
-        });
-        Ok(())
+        let unknown = answer.unknown();
+        // Text would say the same as the error. Programs read the rest of the answer.
+        if unknown.is_none() || arguments.format == Format::Json {
+            shell.result(arguments.format.show(&answer));
+        }
+        unknown.map_or(Ok(()), Err)
     })
+}
+
+impl Format {
+    fn show(self, answer: &Answer) -> String {
+        match self {
+            Self::Text => answer.to_string().trim_end().to_owned(),
+            Self::Json => json_of(answer),
+        }
+    }
 }
 
 /// The answer in JSON, which begins with its schema.

@@ -1,6 +1,9 @@
 //! Address of an operator, and the token for it.
 
-use std::{env, fs, io, path::Path};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use serde::Deserialize;
@@ -34,7 +37,7 @@ pub(super) struct Arguments {
     account: Option<Deployment>,
     /// File with the bearer token; by default the token is in $OPERATOR_TOKEN
     #[arg(long, value_name = "FILE", conflicts_with = "account")]
-    token_file: Option<std::path::PathBuf>,
+    token_file: Option<PathBuf>,
     /// Accept any certificate of the address. Those of loopback are accepted always
     #[arg(long, requires = "address")]
     insecure: bool,
@@ -49,7 +52,18 @@ pub(crate) struct Place {
     pub(super) accepts_any_certificate: bool,
     /// Step that helps if the operator does not answer.
     cure: String,
-    forwarded: Option<Forwarded>,
+    origin: Origin,
+}
+
+/// Source of an address.
+#[derive(Debug)]
+enum Origin {
+    /// The file of a session of `dev` in this folder.
+    Session(PathBuf),
+    /// The user.
+    Given,
+    /// A port that kubectl forwards until this is dropped.
+    Forwarded(#[expect(dead_code, reason = "it ends the process when it is dropped")] Forwarded),
 }
 
 /// The file that a session of `dev` writes.
@@ -102,7 +116,7 @@ impl Place {
                 "kubectl --context {context} logs -n {} deployment/{} shows more",
                 deployment.namespace, deployment.name
             ),
-            forwarded: Some(forwarded),
+            origin: Origin::Forwarded(forwarded),
         })
     }
 
@@ -132,7 +146,7 @@ impl Place {
             cure: format!(
                 "check that {address} is the address of --metrics-bind-address, or of a forwarded port"
             ),
-            forwarded: None,
+            origin: Origin::Given,
         })
     }
 
@@ -166,8 +180,23 @@ impl Place {
             cure:
                 "if cargo operator dev has ended, start it again; if the operator has ended, its log says why"
                     .to_owned(),
-            forwarded: None,
+            origin: Origin::Session(folder.to_owned()),
         })
+    }
+
+    /// Prepares to ask again after there was no answer, and returns whether that can help. A session of `dev` that was started again has
+    /// another address.
+    ///
+    /// # Errors
+    ///
+    /// The session has ended.
+    pub(super) fn refresh(&mut self) -> Result<bool, Failure> {
+        match &self.origin {
+            Origin::Session(folder) => *self = Self::of_session(&folder.clone())?,
+            Origin::Given => {}
+            Origin::Forwarded(_) => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Address of the page, with the token.
@@ -178,7 +207,7 @@ impl Place {
 
     /// Whether the address is gone when this process ends.
     pub(super) fn ends_with_this_process(&self) -> bool {
-        self.forwarded.is_some()
+        matches!(self.origin, Origin::Forwarded(_))
     }
 
     /// The failure to report for an error of the API.

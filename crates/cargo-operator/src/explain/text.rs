@@ -5,6 +5,7 @@ use std::fmt;
 use super::shapes::{
     Calls, Causes, Cluster, Finding, ObjectAnswer, Outcome, Overview, Request, Run, Standing, Write,
 };
+use crate::failure::Failure;
 
 /// Runs that are listed, the latest first; more are counted.
 const RUNS: usize = 4;
@@ -32,6 +33,34 @@ impl Answer {
     /// Says which object was asked for.
     pub(super) fn about(&mut self, kind: &str, place: &str, resource: &str) {
         self.asked = Some((format!("{kind} {place}"), resource.to_owned()));
+    }
+
+    /// The failure to report if the operator knows no object of this name.
+    pub(super) fn unknown(&self) -> Option<Failure> {
+        match (&self.asked, &self.requests[..], &self.object) {
+            (Some((asked, resource)), [], None) => Some(
+                Failure::new(format!("{asked}: the operator sees no such object among {resource}"))
+                    .hint(format!("check its name and namespace: kubectl get {resource} -A")),
+            ),
+            _ => None,
+        }
+    }
+
+    /// The lease of another replica, if that one reconciles and not this one.
+    pub(super) fn standing_by(&self) -> Option<&str> {
+        let leader = &self.overview.leader;
+        leader.lease.as_deref().filter(|_| !leader.leads)
+    }
+
+    /// The answer without the time that is left to wait, which is different at each look.
+    pub(super) fn without_countdown(&self) -> Self {
+        let mut answer = self.clone();
+        for request in &mut answer.requests {
+            if let Standing::Waiting { left, .. } = &mut request.standing {
+                *left = 0.0;
+            }
+        }
+        answer
     }
 
     fn general_findings(&self) -> impl Iterator<Item = &Finding> {
@@ -314,7 +343,11 @@ fn causes_of(causes: &Causes) -> String {
     }
     let cause = |cause: &super::shapes::Cause| {
         let object = cause.object.as_ref().map_or_else(String::new, |object| format!(" {object}"));
-        format!("{}{object} {}", cause.source, cause.change)
+        match &*cause.change {
+            // It is no change of an object, such as a retry or a message of another system.
+            "generic" => format!("{}{object}", cause.source),
+            change => format!("{}{object} {change}", cause.source),
+        }
     };
     let first: Vec<_> = causes.first.iter().map(cause).collect();
     match causes.events - causes.first.len().min(causes.events as usize) as u64 {
@@ -454,7 +487,13 @@ mod tests {
             "kind": "Guestbook", "name": "web", "namespace": "shop", "version": "7", "generation": 2, "deleted": "2026-01-01T12:05:59Z",
             "finalizers": [{ "name": "example.com/hold", "addedBy": "other" }],
         });
+        let failure = none.unknown().expect("no such object");
+        assert_eq!(
+            failure.message,
+            "guestbook shop/web: the operator sees no such object among guestbooks.example.com"
+        );
         none.object = Some(serde_json::from_value(object).expect("an object"));
+        assert_eq!(none.unknown(), None);
         check(
             &none,
             &[

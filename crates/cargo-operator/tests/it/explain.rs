@@ -2,19 +2,36 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
 };
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{answer, errors, script};
 
 fn explain(words: &str, folder: &Path, path: &str) -> Output {
+    command(words, folder, path).output().expect("the program runs")
+}
+
+fn command(words: &str, folder: &Path, path: &str) -> Command {
+    let words = format!("explain {words}");
+    asking(&words, folder, path)
+}
+
+/// The command of cargo operator with these words.
+fn asking(words: &str, folder: &Path, path: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-operator"));
-    command.arg("operator").arg("explain").args(words.split_whitespace()).current_dir(folder);
-    command.env("PATH", path).env_remove("OPERATOR_TOKEN").output().expect("the program runs")
+    command.arg("operator").args(words.split_whitespace()).current_dir(folder);
+    command.env("PATH", path).env_remove("OPERATOR_TOKEN");
+    command
 }
 
 /// A package without code.
@@ -31,14 +48,16 @@ fn usual_path() -> String {
     std::env::var("PATH").expect("a path")
 }
 
-/// Answers requests to an operator, if they have the token `good`.
+/// Answers requests to an operator, if they have the token `good`. Request `shop/moving` changes once, and is once not answered.
 fn serve(listener: &TcpListener) {
     let overview = r#"{"name":"album","library":"0.1.0","state":"Ready","leader":{"lease":"album.example.com","leads":true},
         "findings":[],"controllers":[{"name":"album","kind":"Album.example.com","queued":0,"waiting":1}]}"#;
     let controller = r#"{"name":"album","kind":"Album.example.com","sources":["albums.example.com"]}"#;
     let request =
         r#"{"controller":"album","request":"Album shop/a","standing":"idle","attempt":0,"runs":[]}"#;
+    let looks = Arc::new(AtomicU32::new(0));
     let handle = move |stream: TcpStream| {
+        let mut moving;
         let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
         loop {
             let mut lines = Vec::new();
@@ -55,9 +74,24 @@ fn serve(listener: &TcpListener) {
             let path = lines[0].split(' ').nth(1).unwrap_or_default();
             let (code, body) = match path {
                 _ if !lines.contains(&"authorization: bearer good".to_owned()) => (401, "no"),
+                _ if lines[0].starts_with("post ") => (403, "Authorization denied for user reader"),
                 "/explain/v1/overview" => (200, overview),
                 "/explain/v1/controllers/album" => (200, controller),
                 "/explain/v1/controllers/album/requests/shop/a" => (200, request),
+                "/explain/v1/controllers/album/requests/shop/moving" => {
+                    let look = looks.fetch_add(1, Ordering::Relaxed);
+                    if look == 3 {
+                        return;
+                    }
+                    // The time that is left is no change.
+                    moving = format!(
+                        r#"{{"controller":"album","request":"Album shop/moving","attempt":{},"standing":
+                            {{"waiting":{{"until":"2026-01-01T12:00:00Z","left":{},"rule":"rateLimiter"}}}}}}"#,
+                        (look / 2).min(1) + 2,
+                        100 - look
+                    );
+                    (200, &*moving)
+                }
                 _ => (404, "nothing"),
             };
             let length = body.len();
@@ -67,6 +101,7 @@ fn serve(listener: &TcpListener) {
         }
     };
     while let Ok((stream, _)) = listener.accept() {
+        let handle = handle.clone();
         thread::spawn(move || handle(stream));
     }
 }
@@ -128,6 +163,24 @@ fn an_operator_is_asked_by_its_address_and_token() {
 }
 
 #[test]
+fn a_retry_needs_a_right_of_its_own() {
+    let folder = package();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || serve(&listener));
+    let words = format!("retry album shop/a --address http://{address}");
+    let refused = asking(&words, folder.path(), &usual_path()).env("OPERATOR_TOKEN", "good").output();
+    let refused = refused.expect("the program runs");
+    let text = errors(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("refused: Authorization denied for user reader\n"), "{text}");
+    assert!(
+        text.contains("Hint its user needs the verb post on the nonResourceURL /explain/v1/retry"),
+        "{text}"
+    );
+}
+
+#[test]
 fn kubectl_leads_to_the_pod_that_holds_the_lease() {
     let folder = package();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -157,4 +210,36 @@ fn kubectl_leads_to_the_pod_that_holds_the_lease() {
     let refused = explain("--context d --account shop/reader", folder.path(), &path);
     let text = errors(&refused);
     assert!(text.contains("error: kubectl create token reader -n shop: unexpected"), "{text}");
+}
+
+#[test]
+fn a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again() {
+    let folder = package();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || serve(&listener));
+    let words = format!("album shop/moving --watch --address http://{address}");
+    let mut watching = command(&words, folder.path(), &usual_path())
+        .env("OPERATOR_TOKEN", "good")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let output = BufReader::new(watching.stdout.take().expect("a pipe"));
+    let states = output.lines().map_while(Result::ok).filter(|line| line.starts_with("Album "));
+    let states: Vec<String> = states.take(3).collect();
+    let state = |left: &str, failures| {
+        format!(
+            "Album shop/moving waits {left} more, until 2026-01-01 12:00:00 UTC: back-off after {failures} failed runs (controller album)"
+        )
+    };
+    assert_eq!(states, [state("1 min 40 s", 2), state("1 min 38 s", 3), state("1 min 36 s", 3)]);
+    kill_process(Pid::from_child(&watching), Signal::INT).expect("the signal is sent");
+    let mut warnings = String::new();
+    watching.stderr.take().expect("a pipe").read_to_string(&mut warnings).expect("text");
+    assert!(watching.wait().expect("it ends").success(), "{warnings}");
+    assert!(
+        warnings.contains("does not answer: ") && warnings.contains("; it is asked again each second"),
+        "{warnings}"
+    );
 }

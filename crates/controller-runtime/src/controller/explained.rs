@@ -57,6 +57,10 @@ impl<R: Request> Explain for ExplainedController<R> {
         Box::pin(self.requests.explain_text(text))
     }
 
+    fn retry<'s>(&'s self, text: &'s str) -> BoxFuture<'s, Result<Explanation, Vec<String>>> {
+        Box::pin(self.requests.retry(text))
+    }
+
     fn explain_named(&self, text: &str) -> Result<Explanation, Vec<String>> {
         self.requests.explain_named(text)
     }

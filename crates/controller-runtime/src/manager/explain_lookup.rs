@@ -107,6 +107,17 @@ pub(super) async fn explain_in_steps(
     controller.explain_text(request).await.map_err(|near| unknown_request(name, request, near))
 }
 
+/// Lets a request run now, and explains it.
+pub(super) async fn retry(
+    registry: &Runnables,
+    name: &str,
+    request: &str,
+) -> Result<Explanation, ExplainError> {
+    let controllers = registry.controllers();
+    let controller = find_controller(&controllers, name)?;
+    controller.retry(request).await.map_err(|near| unknown_request(name, request, near))
+}
+
 /// The controller of this name.
 pub(super) fn find_controller<'c>(
     controllers: &'c [(Arc<str>, Arc<dyn Explain>)],

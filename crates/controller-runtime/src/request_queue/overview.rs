@@ -1,9 +1,9 @@
 //! Summary of a controller's requests, for code that does not know their type.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use kube_workqueue::{KeyState, Reason};
+use kube_workqueue::{AddOptions, KeyState, Reason};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -48,6 +48,9 @@ pub struct Overview {
 /// Largest number of failed events in an overview.
 pub(crate) const FAILED_EVENTS: usize = 100;
 
+/// Source of runs that a user asks for.
+const RETRY: &str = "retry by a user";
+
 /// Largest number of requests of a controller with findings of their own.
 const NAMED: usize = 16;
 
@@ -87,6 +90,10 @@ pub(crate) trait Explain: Send + Sync {
     /// Like [`explain_text`](Self::explain_text), but does not yield.
     fn explain_named(&self, text: &str) -> Result<Explanation, Vec<String>>;
 
+    /// Lets the request named by the text run now, whatever it waits for, and explains it. If there is no such request in the queue or
+    /// among those that ran last, returns some with similar names.
+    fn retry<'s>(&'s self, text: &'s str) -> BoxFuture<'s, Result<Explanation, Vec<String>>>;
+
     /// Names of the controller's sources: those of kinds have the name of the resource.
     fn sources(&self) -> Vec<String>;
 
@@ -125,18 +132,32 @@ impl<R: Request> RequestQueue<R> {
 
     /// See [`Explain::explain_text`].
     pub(crate) async fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
-        if self.parse.is_some() {
-            return self.explain_named(text);
+        let known = self.find(text).await;
+        self.explain_known(known, text)
+    }
+
+    /// See [`Explain::retry`].
+    pub(crate) async fn retry(&self, text: &str) -> Result<Explanation, Vec<String>> {
+        let known = self.find(text).await;
+        if let Some(request) = &known {
+            self.add(&Arc::from(RETRY), request.clone(), AddOptions::default().urgent());
         }
-        let (mut known, mut pace) = (None, Pace::begin());
+        self.explain_known(known, text)
+    }
+
+    /// The request named by the text, in the queue or among those that ran last.
+    async fn find(&self, text: &str) -> Option<R> {
+        if let Some(parse) = self.parse {
+            return parse(text).filter(|request| self.is_known(request, text));
+        }
+        let mut pace = Pace::begin();
         for request in self.queue.snapshot().map(|seen| seen.key).chain(self.tracker.ran()) {
             if is_named(&request, text) {
-                known = Some(request);
-                break;
+                return Some(request);
             }
             pace.step().await;
         }
-        self.explain_known(known, text)
+        None
     }
 
     fn is_known(&self, request: &R, text: &str) -> bool {

@@ -40,7 +40,7 @@ const MANAGER: &str = "operator-manifests";
 /// Address of the operator's webhooks: their default port.
 const WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
-/// User who may read metrics and explanations.
+/// User who may read metrics and explanations, and retry requests.
 const READER: &str = "explain-reader";
 
 /// Lifetime of the operator's token: longer than a day's work, for an operator that runs on while its code does not compile.
@@ -354,7 +354,10 @@ fn reader_rights() -> [Value; 2] {
     [
         json!({
             "apiVersion": version, "kind": "ClusterRole", "metadata": { "name": READER },
-            "rules": [{ "nonResourceURLs": ["/explain", "/explain/*", "/metrics"], "verbs": ["get"] }],
+            "rules": [
+                { "nonResourceURLs": ["/explain", "/explain/*", "/metrics"], "verbs": ["get"] },
+                { "nonResourceURLs": ["/explain/v1/retry"], "verbs": ["post"] },
+            ],
         }),
         json!({
             "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": { "name": READER },

@@ -11,8 +11,10 @@
 //! | `/caches` | caches, and the state of their lists and watches |
 //! | `/cluster` | calls to the API server, leadership and webhooks |
 //! | `/events?controller=&request=` | server-sent events: `overview`, and with both parameters `request`, each when it has changed |
+//! | `POST /retry?controller=&request=` | the request runs now; the answer is its explanation |
 //!
-//! Requests are read-only. Contents of objects are never shown, nor labels and annotations.
+//! All others are read with `GET`, and change nothing. Clients need the right to `post` `/explain/v1/retry`, which no rendered role
+//! grants. Contents of objects are never shown, nor labels and annotations.
 
 mod events;
 mod objects;
@@ -39,6 +41,8 @@ use crate::{
 
 /// Paths of the API begin with this.
 pub(super) const PREFIX: &str = "/explain/v1/";
+/// Path that lets a request run.
+const RETRY: &str = "/explain/v1/retry";
 /// Default and largest number of requests in an answer.
 const LIMIT: usize = 100;
 const MOST: usize = 1000;
@@ -70,13 +74,28 @@ impl From<ExplainError> for Refusal {
 
 /// Answers a request to a path that begins with [`PREFIX`].
 pub(super) async fn answer(explainer: Arc<Explainer>, request: HttpRequest) -> ServerResponse {
-    if request.method() != Method::GET {
-        return whole(text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n"));
-    }
-    match route(&explainer, &request).await {
+    let is_retry = request.uri().path() == RETRY;
+    let answer = match (is_retry, request.method()) {
+        (true, &Method::POST) => retry(&explainer, &request).await,
+        (false, &Method::GET) => route(&explainer, &request).await,
+        (is_retry, _) => {
+            let method = if is_retry { "POST" } else { "GET" };
+            return whole(text(StatusCode::METHOD_NOT_ALLOWED, format!("only {method} is allowed\n")));
+        }
+    };
+    match answer {
         Ok(response) => response,
         Err(refusal) => refusal.into(),
     }
+}
+
+async fn retry(explainer: &Explainer, request: &HttpRequest) -> Result<ServerResponse, Refusal> {
+    let query = QueryString(request.uri().query().unwrap_or_default());
+    let (Some(controller), Some(name)) = (query.get("controller"), query.get("request")) else {
+        return Err(Refusal::bad("a parameter is missing: give controller=NAME&request=REQUEST"));
+    };
+    let registry = explainer.registry.upgrade().ok_or_else(dropped)?;
+    Ok(whole(json(&explain_lookup::retry(&registry, &controller, &name).await?)))
 }
 
 async fn route(explainer: &Arc<Explainer>, request: &HttpRequest) -> Result<ServerResponse, Refusal> {

@@ -1,0 +1,69 @@
+//! `cargo operator retry`: lets the requests of an object run now.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::{Api, ApiError, Place, Request, answer, place, wanted};
+use crate::{failure::Failure, project::PackageSelection, shell::Shell};
+
+/// Arguments of `cargo operator retry`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Retry {
+    /// The object, such as `guestbook shop/wedding`
+    #[arg(value_name = "KIND [NAMESPACE/]NAME", num_args = 1..=2, required = true)]
+    object: Vec<String>,
+    /// Namespace of the object, if its name has none
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    namespace: String,
+    #[command(flatten)]
+    place: place::Arguments,
+    #[command(flatten)]
+    package: PackageSelection,
+}
+
+/// Asks the operator to reconcile the object now, in each controller that knows it.
+///
+/// # Errors
+///
+/// No operator runs or answers, it knows no such object, or the user may not.
+pub(crate) fn run(arguments: &Retry, here: &Path, shell: &Shell) -> Result<(), Failure> {
+    let Some(wanted) = wanted(&arguments.object, &arguments.namespace)? else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let place = Place::find(&arguments.place, &arguments.package, here, shell).await?;
+        let api = Api::new(&place)?;
+        let found = answer(&api, Some(&wanted)).await.map_err(|error| place.failure(error))?;
+        if let Some(unknown) = found.unknown() {
+            return Err(unknown);
+        }
+        if found.requests.is_empty() {
+            let hint = "check the predicates, namespaces and selectors with which its controller watches";
+            return Err(Failure::new(
+                "no event of the object has led to a request, so there is none to retry",
+            )
+            .hint(hint));
+        }
+        for request in &found.requests {
+            let query = [("controller", &*request.controller), ("request", &*request.request)];
+            let answer: Result<Request, ApiError> = api.post(&["retry"], &query).await;
+            answer.map_err(|error| refused(place.failure(error)))?;
+            shell.status("Retried", format_args!("{} (controller {})", request.request, request.controller));
+        }
+        let operator = found.standing_by();
+        if let Some(lease) = operator {
+            shell.warn(format_args!("another replica holds lease {lease} and reconciles: ask that one"));
+        }
+        Ok(())
+    })
+}
+
+/// The failure with the right that a retry needs.
+fn refused(failure: Failure) -> Failure {
+    if failure.message.contains(" refused: ") {
+        return Failure { hint: None, ..failure }
+            .hint("its user needs the verb post on the nonResourceURL /explain/v1/retry");
+    }
+    failure
+}
