@@ -1,9 +1,9 @@
-//! Insertions into Rust files: the place is found in the syntax tree, and the rest of the text stays as it is.
+//! Changes of Rust files: the place is found in the syntax tree, and the rest of the text stays as it is.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use syn::{
-    Expr, ExprMethodCall, File, Item,
+    Expr, ExprMethodCall, File, Item, UseTree,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -16,8 +16,25 @@ const OPERATOR_METHODS: [&str; 5] = ["crd", "definition", "options", "setup", "v
 pub struct RustFile {
     text: String,
     syntax: File,
-    /// Texts to insert, with their offsets.
-    insertions: Vec<(usize, String)>,
+    /// New texts, with the ranges that they replace; most are empty.
+    changes: Vec<(Range<usize>, String)>,
+}
+
+/// The declaration of a kind: the struct with its spec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindDeclaration {
+    /// Text of the struct, with its attributes and documentation.
+    pub text: String,
+    /// Name of the struct.
+    pub spec: String,
+    /// Version of the kind.
+    pub version: String,
+    /// Fields of the struct.
+    pub fields: Vec<String>,
+    /// Whether the kind has a status.
+    pub has_status: bool,
+    /// Place of the version, with its quotes.
+    version_range: Range<usize>,
 }
 
 /// Line of an insertion, from 1 on, with the insertions that were made before it.
@@ -33,7 +50,13 @@ impl RustFile {
         let text = text.into();
         let syntax =
             syn::parse_file(&text).map_err(|error| format!("line {}: {error}", error.span().start().line))?;
-        Ok(Self { text, syntax, insertions: Vec::new() })
+        Ok(Self { text, syntax, changes: Vec::new() })
+    }
+
+    /// The text without the changes.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Whether the file declares this module.
@@ -55,15 +78,96 @@ impl RustFile {
             let _ = attribute.parse_nested_meta(|entry| {
                 if entry.path.is_ident("group") {
                     groups.push(entry.value()?.parse::<syn::LitStr>()?.value());
-                } else if entry.input.peek(syn::Token![=]) {
-                    entry.value()?.parse::<Expr>()?;
-                } else if entry.input.peek(syn::token::Paren) {
-                    entry.input.parse::<proc_macro2::Group>()?;
+                    return Ok(());
                 }
-                Ok(())
+                skip(&entry)
             });
         }
         groups
+    }
+
+    /// Finds the struct with the attribute `#[kube(kind = "…", version = "…")]` of this kind, and named fields.
+    #[must_use]
+    pub fn kind(&self, kind: &str) -> Option<KindDeclaration> {
+        self.syntax.items.iter().find_map(|item| {
+            let Item::Struct(item) = item else { return None };
+            let (mut is_kind, mut version, mut has_status) = (false, None, false);
+            for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("kube")) {
+                let _ = attribute.parse_nested_meta(|entry| {
+                    if entry.path.is_ident("kind") {
+                        is_kind |= entry.value()?.parse::<syn::LitStr>()?.value() == kind;
+                    } else if entry.path.is_ident("version") {
+                        version = Some(entry.value()?.parse::<syn::LitStr>()?);
+                    } else {
+                        has_status |= entry.path.is_ident("status");
+                        skip(&entry)?;
+                    }
+                    Ok(())
+                });
+            }
+            let version = version.filter(|_| is_kind)?;
+            let fields = item.fields.iter().map(|field| Some(field.ident.as_ref()?.to_string()));
+            Some(KindDeclaration {
+                text: self.text[item.span().byte_range()].to_owned(),
+                spec: item.ident.to_string(),
+                version: version.value(),
+                fields: fields.collect::<Option<_>>()?,
+                has_status,
+                version_range: version.span().byte_range(),
+            })
+        })
+    }
+
+    /// Declarations of `use` and names of types that a piece of this file needs: those of which a name is a word of the piece.
+    #[must_use]
+    pub fn needed_by(&self, piece: &str) -> (Vec<String>, Vec<String>) {
+        let words: BTreeSet<&str> = piece.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let (mut uses, mut types) = (Vec::new(), Vec::new());
+        for item in &self.syntax.items {
+            let (name, text) = match item {
+                Item::Use(item) => {
+                    let mut names = Vec::new();
+                    names_of(&item.tree, &mut names);
+                    if names.iter().any(|name| words.contains(name.as_str())) {
+                        uses.push(self.text[item.span().byte_range()].to_owned());
+                    }
+                    continue;
+                }
+                Item::Struct(item) => (item.ident.to_string(), item.span()),
+                Item::Enum(item) => (item.ident.to_string(), item.span()),
+                Item::Type(item) => (item.ident.to_string(), item.span()),
+                _ => continue,
+            };
+            if words.contains(name.as_str()) && !piece.contains(&self.text[text.byte_range()]) {
+                types.push(name);
+            }
+        }
+        (uses, types)
+    }
+
+    /// Whether the file declares this function.
+    #[must_use]
+    pub fn has_function(&self, name: &str) -> bool {
+        self.syntax.items.iter().any(|item| matches!(item, Item::Fn(function) if function.sig.ident == name))
+    }
+
+    /// Gives a kind another version.
+    pub fn set_version(&mut self, kind: &KindDeclaration, version: &str) {
+        self.changes.push((kind.version_range.clone(), format!("{version:?}")));
+    }
+
+    /// Appends an item.
+    pub fn append(&mut self, item: &str) {
+        let end = self.text.len();
+        self.changes.push((end..end, format!("\n{item}")));
+    }
+
+    /// Replaces the call `crd::<kind>()`. `None` if there is not exactly one.
+    pub fn replace_crd(&mut self, kind: &str, call: &str) -> Option<Line> {
+        let range = self.only_chain(|found| is_call_for(found, "crd", kind))?;
+        let line = 1 + self.text[..range.start].matches('\n').count();
+        self.changes.push((range, format!(".{call}")));
+        Some(line)
     }
 
     /// Declares a module after the others, or else before the first item.
@@ -87,25 +191,18 @@ impl RustFile {
 
     /// Appends method calls to the call `for_kind::<kind>()`. `None` if there is not exactly one.
     pub fn extend_for_kind(&mut self, kind: &str, calls: &[String]) -> Option<Line> {
-        let chain = self.only_chain(|call| {
-            let types = call.turbofish.as_ref().map(|types| &types.args);
-            let first = types.and_then(|types| types.first());
-            let is_kind =
-                |path: &syn::TypePath| path.path.segments.last().is_some_and(|last| last.ident == kind);
-            call.method == "for_kind"
-                && matches!(first, Some(syn::GenericArgument::Type(syn::Type::Path(path))) if is_kind(path))
-        })?;
+        let chain = self.only_chain(|call| is_call_for(call, "for_kind", kind))?;
         Some(self.extend(&chain, calls))
     }
 
-    /// The text with all insertions.
+    /// The text with all changes.
     #[must_use]
     pub fn into_text(mut self) -> String {
         // From the end, so that offsets stay right. Insertions at one offset keep their order.
-        self.insertions.reverse();
-        self.insertions.sort_by_key(|(offset, _)| std::cmp::Reverse(*offset));
-        for (offset, inserted) in self.insertions {
-            self.text.insert_str(offset, &inserted);
+        self.changes.reverse();
+        self.changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+        for (range, text) in self.changes {
+            self.text.replace_range(range, &text);
         }
         self.text
     }
@@ -117,7 +214,7 @@ impl RustFile {
             (None, Some(first)) => (first.span().byte_range().start, format!("{declaration}\n\n")),
             (None, None) => (self.text.len(), format!("{declaration}\n")),
         };
-        self.insertions.push((offset, inserted));
+        self.changes.push((offset..offset, inserted));
     }
 
     /// Finds the calls that `matches` accepts. Of a chain with several the last counts.
@@ -140,9 +237,9 @@ impl RustFile {
         };
         let inserted: String = calls.iter().map(|call| format!("{separator}.{call}")).collect();
         let breaks = |text: &str| text.matches('\n').count();
-        let above = self.insertions.iter().filter(|(offset, _)| *offset < call.end);
+        let above = self.changes.iter().filter(|(range, _)| range.start < call.end);
         let above: usize = above.map(|(_, inserted)| breaks(inserted)).sum();
-        self.insertions.push((call.end, inserted));
+        self.changes.push((call.end..call.end, inserted));
         1 + breaks(&self.text[..call.end]) + above + breaks(&separator)
     }
 }
@@ -160,6 +257,36 @@ impl<'ast> Visit<'ast> for Calls<'_> {
         } else {
             visit::visit_expr_method_call(self, call);
         }
+    }
+}
+
+/// Skips an entry of an attribute, whatever its form.
+fn skip(entry: &syn::meta::ParseNestedMeta<'_>) -> syn::Result<()> {
+    if entry.input.peek(syn::Token![=]) {
+        entry.value()?.parse::<Expr>()?;
+    } else if entry.input.peek(syn::token::Paren) {
+        entry.input.parse::<proc_macro2::Group>()?;
+    }
+    Ok(())
+}
+
+/// Whether this is a call such as `for_kind::<kind>()`.
+fn is_call_for(call: &ExprMethodCall, method: &str, kind: &str) -> bool {
+    let types = call.turbofish.as_ref().map(|types| &types.args);
+    let first = types.and_then(|types| types.first());
+    let is_kind = |path: &syn::TypePath| path.path.segments.last().is_some_and(|last| last.ident == kind);
+    call.method == method
+        && matches!(first, Some(syn::GenericArgument::Type(syn::Type::Path(path))) if is_kind(path))
+}
+
+/// Names that a `use` brings into scope.
+fn names_of(tree: &UseTree, names: &mut Vec<String>) {
+    match tree {
+        UseTree::Path(path) => names_of(&path.tree, names),
+        UseTree::Name(name) => names.push(name.ident.to_string()),
+        UseTree::Rename(rename) => names.push(rename.rename.to_string()),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| names_of(tree, names)),
+        UseTree::Glob(_) => {}
     }
 }
 
@@ -244,6 +371,44 @@ mod tests {
         assert_eq!(file.extend_for_kind("Missing", &[]), None);
         let text = file.into_text();
         assert!(text.contains("Photo>()\n        .defaulted()\n        .owns"), "{text}");
+    }
+
+    const KIND: &str = "use kube::CustomResource;\nuse serde::{Deserialize, Serialize};\nuse other::Thing;\n\n\
+        /// A photo.\n#[derive(CustomResource, Deserialize, Serialize)]\n#[kube(group = \"a.b\", version = \"v1\", kind = \"Photo\", \
+        namespaced, printcolumn(name = \"x\"), status = \"PhotoStatus\")]\npub struct PhotoSpec {\n    pub size: u8,\n    pub frame: Frame,\n}\n\n\
+        pub struct Frame;\npub struct Other;\npub struct PhotoStatus {}\n";
+
+    #[test]
+    fn the_declaration_of_a_kind_is_found_with_what_it_needs() {
+        let mut file = RustFile::parse(KIND).expect("Rust");
+        assert_eq!(file.kind("Album"), None);
+        let kind = file.kind("Photo").expect("the kind");
+        assert_eq!((&*kind.spec, &*kind.version, kind.has_status), ("PhotoSpec", "v1", true));
+        assert_eq!(kind.fields, ["size", "frame"]);
+        assert!(
+            kind.text.starts_with("/// A photo.\n#[derive(") && kind.text.ends_with("Frame,\n}"),
+            "{}",
+            kind.text
+        );
+        let (uses, types) = file.needed_by(&kind.text);
+        assert_eq!(uses, ["use kube::CustomResource;", "use serde::{Deserialize, Serialize};"]);
+        assert_eq!(types, ["Frame", "PhotoStatus"]);
+        file.set_version(&kind, "v2");
+        file.append("fn f() {}\n");
+        let expected = format!("{}\nfn f() {{}}\n", KIND.replace("\"v1\"", "\"v2\""));
+        assert_eq!(file.into_text(), expected);
+    }
+
+    #[test]
+    fn a_definition_of_one_version_is_replaced() {
+        let mut file = RustFile::parse(
+            "fn f() {\n    o\n        .crd::<Other>()\n        .crd::<Photo>()\n        .setup(a);\n}\n",
+        )
+        .expect("Rust");
+        assert_eq!(file.replace_crd("Album", "x()"), None);
+        assert_eq!(file.replace_crd("Photo", "definition(photo::definition())"), Some(4));
+        let text = file.into_text();
+        assert!(text.contains(">()\n        .definition(photo::definition())\n        .setup(a);"), "{text}");
     }
 
     #[test]

@@ -187,7 +187,7 @@ fn check_group(group: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-fn check_version(version: &str) -> Result<(), BadName> {
+pub(crate) fn check_version(version: &str) -> Result<(), BadName> {
     let is_number = |text: &str| {
         !text.is_empty()
             && !text.starts_with('0')

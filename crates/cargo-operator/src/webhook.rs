@@ -1,14 +1,16 @@
-//! `cargo operator webhook`: defaults and validation of a kind.
+//! `cargo operator webhook`: defaults and validation of a kind, and conversion between its versions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::{
     api::{library, read_rust},
+    conversion,
+    edit::{KindDeclaration, RustFile},
     failure::Failure,
-    names::{KindName, OperatorName},
-    project::Selection,
+    names::{KindName, OperatorName, check_version},
+    project::{CrateRoot, Project, Selection},
     shell::Shell,
     template::{self, Webhooks},
     write::{self, Change},
@@ -20,11 +22,14 @@ pub struct Webhook {
     /// The kind, such as PhotoAlbum
     kind: String,
     /// Set fields that an object leaves out
-    #[arg(long, required_unless_present = "validation")]
+    #[arg(long, required_unless_present_any = ["validation", "conversion"])]
     defaulting: bool,
     /// Refuse invalid objects
     #[arg(long)]
     validation: bool,
+    /// Begin this version of the kind, such as v2. The version before stays served, and objects are converted
+    #[arg(long, value_name = "VERSION")]
+    conversion: Option<String>,
     #[command(flatten)]
     selection: Selection,
 }
@@ -33,56 +38,169 @@ pub struct Webhook {
 ///
 /// # Errors
 ///
-/// The kind or its controller is not found, the kind has webhooks already, or a file cannot be written. Then nothing is changed.
+/// The kind or its controller is not found, the kind has webhooks or a second version already, or a file cannot be written. Then nothing
+/// is changed.
 pub fn run(arguments: &Webhook, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let project = arguments.selection.project(here)?;
     let library = library(&project)?;
-    let folder = library.file.parent().unwrap_or(here);
     let kind = KindName::new("example.com", "v1", &arguments.kind, []).map_err(Failure::from)?;
-
-    let module = folder.join(format!("{}.rs", kind.module));
-    if !module.is_file() {
-        return Err(Failure::usage(format!("there is no kind {}: no file {}", kind.kind, module.display()))
-            .hint(format!("cargo operator api {} adds the kind", kind.kind)));
-    }
-    let mut declaring = read_rust(&module)?;
-    if declaring.has_module("webhooks") {
-        return Err(Failure::new(format!("{} has webhooks already", kind.kind))
-            .hint(format!("edit {}/webhooks.rs", kind.module)));
-    }
-    declaring.add_module("mod webhooks;");
-    let controller_path = folder.join(&kind.module).join("controller.rs");
-    let mut controller = read_rust(&controller_path)?;
+    let mut files = Files::read(library, &project, kind, here)?;
     let wanted = Webhooks { defaulting: arguments.defaulting, validation: arguments.validation };
-    let calls: Vec<String> = [(wanted.defaulting, "defaulted()"), (wanted.validation, "validated()")]
-        .iter()
-        .filter(|(wanted, _)| *wanted)
-        .map(|(_, call)| (*call).to_owned())
-        .collect();
-    let line = controller.extend_for_kind(&kind.kind, &calls).ok_or_else(|| {
-        let shown = controller_path.display();
-        Failure::new(format!(
-            "{shown} has no single .for_kind::<{}>(), at which webhooks would be added",
-            kind.kind
-        ))
-    })?;
+    if wanted.defaulting || wanted.validation {
+        files.add_webhooks(wanted, &OperatorName::of_package(&project.package, &library.name))?;
+    }
+    if let Some(version) = &arguments.conversion {
+        files.add_version(version, shell)?;
+    }
+    files.write(shell)
+}
 
-    let name = OperatorName::of_package(&project.package, &library.name);
-    let (path, text) = template::webhooks(&name, &kind, wanted);
-    let shown = |path: &Path| write::relative(path, &project.folder);
-    let changes = [
-        Change::new(shown(&folder.join(path)), text),
-        Change::edited(&shown(&module), declaring.into_text()),
-        Change::edited(&shown(&controller_path), controller.into_text()),
-    ];
-    let added = write::all(&project.folder, &changes)?;
-    shell.status("Added", added.join(", "));
-    let calls: String = calls.iter().map(|call| format!(".{call}")).collect();
-    shell.status(
-        "Edited",
-        format_args!("{} (mod webhooks), {}:{line} ({calls})", shown(&module), shown(&controller_path)),
-    );
-    shell.note("Next", "cargo test   # the server of the tests calls the webhooks");
-    write::remind_of_manifests(&project.folder, shell);
-    Ok(())
+/// The files of a kind, and what is changed in them.
+struct Files<'p> {
+    kind: KindName,
+    project: &'p Project,
+    /// Folder of the library's sources.
+    folder: PathBuf,
+    root: (PathBuf, RustFile),
+    module: (PathBuf, RustFile),
+    controller: (PathBuf, RustFile),
+    new: Vec<(PathBuf, String)>,
+    /// Notes on changes of existing files, for the user.
+    edited: Vec<String>,
+}
+
+impl<'p> Files<'p> {
+    fn read(library: &CrateRoot, project: &'p Project, kind: KindName, here: &Path) -> Result<Self, Failure> {
+        let folder = library.file.parent().unwrap_or(here).to_owned();
+        let module = folder.join(format!("{}.rs", kind.module));
+        if !module.is_file() {
+            return Err(Failure::usage(format!(
+                "there is no kind {}: no file {}",
+                kind.kind,
+                module.display()
+            ))
+            .hint(format!("cargo operator api {} adds the kind", kind.kind)));
+        }
+        let controller = folder.join(&kind.module).join("controller.rs");
+        let read = |path: PathBuf| read_rust(&path).map(|file| (path, file));
+        Ok(Self {
+            root: read(library.file.clone())?,
+            module: read(module)?,
+            controller: read(controller)?,
+            kind,
+            project,
+            folder,
+            new: Vec::new(),
+            edited: Vec::new(),
+        })
+    }
+
+    fn shown(&self, path: &Path) -> String {
+        write::relative(path, &self.project.folder)
+    }
+
+    fn add_webhooks(&mut self, wanted: Webhooks, name: &OperatorName) -> Result<(), Failure> {
+        let (_, module) = &mut self.module;
+        if module.has_module("webhooks") {
+            return Err(Failure::new(format!("{} has webhooks already", self.kind.kind))
+                .hint(format!("edit {}/webhooks.rs", self.kind.module)));
+        }
+        module.add_module("mod webhooks;");
+        self.edited.push(format!("{} (mod webhooks)", self.shown(&self.module.0)));
+        let calls = [(wanted.defaulting, "defaulted()"), (wanted.validation, "validated()")];
+        let calls = calls.iter().filter(|(wanted, _)| *wanted).map(|(_, call)| (*call).to_owned());
+        self.extend_controller(&calls.collect::<Vec<_>>())?;
+        let (path, text) = template::webhooks(name, &self.kind, wanted);
+        self.new.push((self.folder.join(path), text));
+        Ok(())
+    }
+
+    /// Adds calls to the registration of the kind.
+    fn extend_controller(&mut self, calls: &[String]) -> Result<(), Failure> {
+        let (path, controller) = &mut self.controller;
+        let kind = &self.kind.kind;
+        let line = controller.extend_for_kind(kind, calls).ok_or_else(|| {
+            let shown = path.display();
+            Failure::new(format!(
+                "{shown} has no single .for_kind::<{kind}>(), at which webhooks would be added"
+            ))
+        })?;
+        let calls: String = calls.iter().map(|call| format!(".{call}")).collect();
+        let path = self.shown(&self.controller.0);
+        self.edited.push(format!("{path}:{line} ({calls})"));
+        Ok(())
+    }
+
+    /// Makes `version` that of the kind's type, and a copy of the type that of the version before.
+    fn add_version(&mut self, version: &str, shell: &Shell) -> Result<(), Failure> {
+        let kind = self.kind.kind.clone();
+        check_version(version).map_err(Failure::from)?;
+        let shown = self.shown(&self.module.0);
+        let (_, module) = &mut self.module;
+        if module.has_function("definition") {
+            return Err(Failure::new(format!(
+                "{kind} has several versions already: {shown} has a function definition"
+            ))
+            .hint("add another version by hand, in the same way"));
+        }
+        let Some(before) = module.kind(&kind) else {
+            let what = format!(
+                "{shown} has no struct with #[kube(kind = {kind:?}, version = \"…\")] and named fields"
+            );
+            return Err(Failure::new(what).hint("the version before is made of that struct"));
+        };
+        let old = before.version.clone();
+        if old == version {
+            return Err(Failure::usage(format!("{kind} has version {version} already")));
+        }
+        if module.has_module(&old) {
+            return Err(Failure::new(format!("{shown} has a module {old} already")));
+        }
+        let (uses, types) = module.needed_by(&before.text);
+        let text = conversion::version_before(&self.kind, &before, &uses, &types, version);
+        module.set_version(&before, version);
+        module.add_module(&format!("pub mod {old};"));
+        conversion::USES.iter().for_each(|line| module.add_use(line));
+        module.append(&conversion::definition(&self.kind, &old, version));
+        self.edited.push(format!("{shown} (version {version}, definition of both)"));
+        self.new.push((self.folder.join(&self.kind.module).join(format!("{old}.rs")), text));
+        self.extend_controller(&[format!("converted::<(super::{old}::{kind},)>()")])?;
+        self.define_versions(&before, shell);
+        Ok(())
+    }
+
+    /// Replaces the definition of one version in the operator.
+    fn define_versions(&mut self, before: &KindDeclaration, shell: &Shell) {
+        let call = format!("definition({}::definition())", self.kind.module);
+        let (path, root) = &mut self.root;
+        let line = root.replace_crd(&self.kind.kind, &call);
+        let shown = write::relative(path, &self.project.folder);
+        match line {
+            Some(line) => self.edited.push(format!("{shown}:{line} (.{call})")),
+            None => shell.warn(format_args!(
+                "{shown} has no single .crd::<{}>(): give your Operator .{call} instead of the definition of {}",
+                self.kind.kind, before.version
+            )),
+        }
+    }
+
+    fn write(self, shell: &Shell) -> Result<(), Failure> {
+        let project = &self.project.folder;
+        let new = self.new.into_iter();
+        let mut changes: Vec<Change> =
+            new.map(|(path, text)| Change::new(write::relative(&path, project), text)).collect();
+        for (path, file) in [self.root, self.module, self.controller] {
+            let before = file.text().to_owned();
+            let text = write::as_formatted_as(&before, file.into_text(), project);
+            if text != before {
+                changes.push(Change::edited(&write::relative(&path, project), text));
+            }
+        }
+        let added = write::all(project, &changes)?;
+        shell.status("Added", added.join(", "));
+        shell.status("Edited", self.edited.join(", "));
+        shell.note("Next", "cargo test   # the server of the tests calls the webhooks");
+        write::remind_of_manifests(project, shell);
+        Ok(())
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -95,7 +96,7 @@ pub fn secret(path: &Path, text: &str) -> Result<(), Failure> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = path.parent().map_or(Ok(()), fs::create_dir_all);
-    let written = written.and_then(|()| std::io::Write::write_all(&mut options.open(path)?, text.as_bytes()));
+    let written = written.and_then(|()| Write::write_all(&mut options.open(path)?, text.as_bytes()));
     written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
@@ -110,6 +111,26 @@ pub fn format(folder: &Path, files: impl Iterator<Item = PathBuf>) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
+}
+
+/// Formats the new text of a Rust file if the old one was formatted.
+pub(crate) fn as_formatted_as(before: &str, after: String, folder: &Path) -> String {
+    match formatted(before, folder) {
+        Some(text) if text == before => formatted(&after, folder).unwrap_or(after),
+        _ => after,
+    }
+}
+
+/// A formatted Rust text. `None` without rustfmt, or if it cannot be formatted.
+fn formatted(text: &str, folder: &Path) -> Option<String> {
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition", "2024"]).current_dir(folder);
+    let mut child =
+        rustfmt.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    // It reads its whole input before it writes.
+    child.stdin.take()?.write_all(text.as_bytes()).ok()?;
+    let output = child.wait_with_output().ok()?;
+    output.status.success().then(|| String::from_utf8(output.stdout).ok())?
 }
 
 /// Notes that the manifests of a project, if it has any, are not those of the changed program.

@@ -99,6 +99,39 @@ fn webhooks_are_a_file_and_a_call_in_the_controller() {
 }
 
 #[test]
+fn a_conversion_is_a_copy_of_the_type_and_calls_in_three_files() {
+    let folder = album();
+    let project = folder.path().join("album");
+    let added = cargo_operator("webhook Album --conversion v2", &project);
+    let text = errors(&added);
+    assert!(added.status.success(), "{text}");
+    assert!(text.contains("Added src/album/v1.rs\n"), "{text}");
+    let edited = "Edited src/album.rs (version v2, definition of both), src/album/controller.rs:22 (.converted::<(super::v1::Album,)>()), \
+                  src/lib.rs:12 (.definition(album::definition()))\n";
+    assert!(text.contains(edited), "{text}");
+    let kind = read(&project, "src/album.rs");
+    assert!(kind.contains("version = \"v2\"") && !kind.contains("version = \"v1\""), "{kind}");
+    assert!(kind.contains("\nmod controller;\npub mod v1;\n"), "{kind}");
+    let before = read(&project, "src/album/v1.rs");
+    assert!(before.contains("version = \"v1\"") && before.contains("use super::AlbumStatus;"), "{before}");
+    for conversion in ["impl From<Album> for super::Album {", "impl From<super::Album> for Album {"] {
+        assert!(before.contains(conversion), "{before}");
+    }
+    let lib = read(&project, "src/lib.rs");
+    assert!(lib.contains("        .definition(album::definition())\n") && !lib.contains(".crd::<"), "{lib}");
+
+    for (words, code, reason) in [
+        ("webhook Album --conversion v3", 1, "Album has several versions already"),
+        ("webhook Album --conversion 3", 2, "\"3\" cannot be a version"),
+    ] {
+        let again = cargo_operator(words, &project);
+        assert_eq!(again.status.code(), Some(code), "{words}");
+        assert!(errors(&again).contains(reason), "{words}: {}", errors(&again));
+    }
+    assert_eq!(read(&project, "src/album.rs"), kind);
+}
+
+#[test]
 fn problems_are_named_and_change_nothing() {
     let folder = album();
     let project = folder.path().join("album");
@@ -116,6 +149,7 @@ fn problems_are_named_and_change_nothing() {
         ("api Album", 1, "src/lib.rs has a module album already"),
         ("webhook Photo --defaulting", 2, "there is no kind Photo: no file "),
         ("webhook Album", 2, "required arguments were not provided"),
+        ("webhook Album --conversion v1", 2, "Album has version v1 already"),
     ] {
         let refused = cargo_operator(words, &project);
         let text = errors(&refused);
