@@ -16,6 +16,9 @@ use crate::{
     shell::Shell,
 };
 
+/// Path of a kubeconfig that does not exist.
+const NO_FILE: &str = "/no-cluster-while-the-operator-is-asked";
+
 /// Arguments of a command that is passed on.
 #[derive(Debug, Clone, Args)]
 pub struct Ask {
@@ -24,6 +27,17 @@ pub struct Ask {
     /// Options of the operator's own command, such as --image; after `--` flags with which it runs, such as --leader-elect
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS [-- FLAGS]")]
     arguments: Vec<OsString>,
+}
+
+/// A program that finds no cluster. An `Operator` sends no requests for these commands; another program, which does not know them, might
+/// run on the user's cluster.
+pub(crate) fn offline(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("KUBECONFIG", NO_FILE)
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("KUBERNETES_SERVICE_PORT");
+    command
 }
 
 /// Builds the operator's program and lets it carry out `command`, with the options of the arguments and with `flags` after `--`.
@@ -42,7 +56,7 @@ pub fn run(
     let mut given = arguments.arguments.clone();
     let baseline = if command == "manifests" { baseline::take(&mut given, &project.folder)? } else { None };
     let program = arguments.selection.build(&project, shell)?;
-    let mut asked = Command::new(&program);
+    let mut asked = offline(&program);
     asked.arg(command).args(project.settings.options(command, &given)).args(&given);
     let flags = project.settings.flags(command, flags);
     if !flags.is_empty() {

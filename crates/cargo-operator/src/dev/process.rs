@@ -7,10 +7,13 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use crate::failure::Failure;
+use crate::{ask, failure::Failure};
 
 /// Time that the operator has to end its reconciles.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// Time that the program has to print its manifests, which takes it milliseconds. A program that is no `Operator` may run for ever.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// A running operator. It is killed when this is dropped.
 pub(super) struct Running {
@@ -71,11 +74,38 @@ fn ask_to_stop(_: &Child) {}
 
 /// Runs a command of the program and returns its output, or its error.
 pub(super) async fn answer(program: &Path, arguments: &[String]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).kill_on_drop(true).output().await;
+    answer_within(program, arguments, ANSWER).await
+}
+
+async fn answer_within(program: &Path, arguments: &[String], within: Duration) -> Result<String, String> {
+    let mut command = Command::from(ask::offline(program));
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    let Ok(output) = timeout(within, command.output()).await else {
+        return Err(format!(
+            "{} {} did not end within {} s: its main has to return operator().main().await",
+            program.display(),
+            arguments.first().map_or("", String::as_str),
+            within.as_secs()
+        ));
+    };
     let output = output.map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     if output.status.success() {
         return String::from_utf8(output.stdout).map_err(|_| "its output is not text".to_owned());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
     Err(errors.trim().trim_start_matches("error: ").to_owned())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_that_does_not_answer_is_ended_and_named() {
+        let arguments = ["1000".to_owned()];
+        let error = answer_within(Path::new("/bin/sleep"), &arguments, Duration::ZERO).await;
+        let expected =
+            "/bin/sleep 1000 did not end within 0 s: its main has to return operator().main().await";
+        assert_eq!(error, Err(expected.to_owned()));
+    }
 }

@@ -2,6 +2,7 @@
 
 mod api;
 mod ask;
+mod bad_input;
 mod dev;
 mod explain;
 mod new;

@@ -212,7 +212,8 @@ impl Rendered {
 /// Objects of an answer in JSON.
 fn objects(answer: &str) -> Result<Vec<Value>, String> {
     let invalid = |reason: String| DevError::Answer(reason).to_string();
-    let mut answer: Value = serde_json::from_str(answer).map_err(|error| invalid(error.to_string()))?;
+    let other = |error| invalid(format!("{error}; its main has to return operator().main().await"));
+    let mut answer: Value = serde_json::from_str(answer).map_err(other)?;
     if answer["schema"] != SCHEMA {
         let (schema, library) = (&answer["schema"], &answer["library"]);
         return Err(invalid(format!(

@@ -1,0 +1,38 @@
+//! Bad input: one clear line, the next step, a non-zero exit code, and files and stored objects as they were.
+//!
+//! | input | test |
+//! |---|---|
+//! | names that are no DNS label or identifier | `new::bad_names_are_refused_with_one_line_and_nothing_is_written` |
+//! | a folder that is not empty | `new::a_folder_that_is_not_empty_stays_as_it_is` |
+//! | a project without `add_to`, or without an `Operator` | `api::problems_are_named_and_change_nothing`, `api::a_library_without_an_operator_gets_the_kind_and_its_user_the_lines_to_add`, `a_program_that_is_no_operator_is_named_and_finds_no_cluster` |
+//! | a broken Cargo.toml | `ask::a_broken_manifest_is_quoted` |
+//! | a setup that asks the server | `setup_that_asks_the_server_is_named` in controller-runtime's `operator::tests` |
+//! | a kubeconfig of production | `dev::cluster::tests` |
+//! | a compile error during `dev` | `dev::the_operator_follows_its_sources` |
+//! | a cluster that goes away | `explain::problems_are_named_with_the_next_step`, `explain::a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again` |
+//! | tokens that the page refuses | `the_page_asks_for_a_token_and_then_follows_the_operator` in controller-runtime's `tests/browser`, `explain::an_operator_is_asked_by_its_address_and_token` |
+
+use std::fs;
+
+use crate::support::{answer, cargo_operator, errors};
+
+#[test]
+fn a_program_that_is_no_operator_is_named_and_finds_no_cluster() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("a file");
+    fs::create_dir(folder.path().join("src")).expect("a folder");
+    let code = "fn main() {\n    println!(\"{:?}\", std::env::var(\"KUBECONFIG\"));\n}\n";
+    fs::write(folder.path().join("src/main.rs"), code).expect("a file");
+
+    let asked = cargo_operator("rbac", folder.path());
+    assert_eq!(answer(&asked), "Ok(\"/no-cluster-while-the-operator-is-asked\")\n", "{}", errors(&asked));
+    let dev = cargo_operator("dev", folder.path());
+    let text = errors(&dev);
+    assert_eq!(dev.status.code(), Some(1), "{text}");
+    let reason = "error: the operator's program printed its manifests in an unknown form: ";
+    assert!(
+        text.contains(reason) && text.contains("its main has to return operator().main().await"),
+        "{text}"
+    );
+}
