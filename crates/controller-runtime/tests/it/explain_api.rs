@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     access::{Reviews, guarded_on},
-    servers::{anywhere, connect, get, serving},
+    servers::{anywhere, connect, get, send, serving},
     support::{Notes, Running, Widget, environment, widget},
 };
 
@@ -63,6 +63,40 @@ fn stable(mut value: Value, members: &[&str]) -> Value {
         assert!(object.remove(*member).is_some(), "{member}");
     }
     value
+}
+
+#[tokio::test]
+async fn a_retry_runs_a_request_at_once_whatever_it_waits_for() {
+    let env = environment().await;
+    let (_manager, _running, address) = operator(&env).await;
+    let retry = async |method: &str, query: &str| {
+        let path = format!("/explain/v1/retry?{query}");
+        send(connect(address).await, method, &path, "Authorization: Bearer good\r\n").await
+    };
+    for name in ["bad", "later"] {
+        let path = format!("controllers/widget/requests/default/{name}");
+        let before = fetch(address, &path).await.1["runs"].clone();
+        let (code, answer) = retry("POST", &format!("controller=widget&request=default/{name}")).await;
+        assert_eq!(code, 200, "{answer}");
+        let ran = eventually(LIMIT, async || {
+            let runs = fetch(address, &path).await.1["runs"].clone();
+            let (count, last) = (runs.as_array().map(Vec::len), runs[0]["causes"]["first"][0].clone());
+            match last["source"] == "retry by a user" && runs != before {
+                true => Ok(()),
+                false => Err(format!("{count:?} runs, the last because of {last}")),
+            }
+        });
+        ran.await.unwrap();
+    }
+    for (method, query, code, reason) in [
+        ("GET", "controller=widget&request=default/bad", 405, "only POST is allowed"),
+        ("POST", "controller=widget", 400, "a parameter is missing"),
+        ("POST", "controller=other&request=default/bad", 404, "there is no controller other"),
+        ("POST", "controller=widget&request=default/ba", 404, "it has default/bad"),
+    ] {
+        let (found, text) = retry(method, query).await;
+        assert!(found == code && text.contains(reason), "{query}: {found} {text}");
+    }
 }
 
 #[tokio::test]

@@ -37,11 +37,21 @@ pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16,
 
 /// Sends a request over this connection, and returns code and body.
 pub(crate) async fn ask(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
     headers: &str,
 ) -> (u16, String) {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
+    send(stream, "GET", path, headers).await
+}
+
+/// Sends a request with this method and no body.
+pub(crate) async fn send(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> (u16, String) {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
