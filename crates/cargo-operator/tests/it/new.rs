@@ -1,6 +1,7 @@
 //! `cargo operator new`.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader, Read},
     process::{Command, Stdio},
@@ -33,6 +34,7 @@ fn new_projects_pass_their_own_tests_and_run() {
     let tests = projects.succeed("test --offline");
     assert!(tests.matches("2 passed").count() == 3, "{tests}");
     projects.succeed("fmt --check");
+    run_and_test_share_their_libraries(&projects);
 
     crate::ask::programs_print_their_manifests(&projects);
     crate::dev::the_operator_follows_its_sources(&projects);
@@ -62,6 +64,20 @@ fn new_projects_pass_their_own_tests_and_run() {
         dev.stderr.take().expect("a pipe").read_to_string(&mut log).expect("the log is text");
         assert!(status.success(), "{status}: {log}");
     }
+}
+
+/// `cargo test` after `cargo run`, and the other way round, compiles the project alone.
+fn run_and_test_share_their_libraries(projects: &Projects) {
+    let libraries = |edges: &str| {
+        let tree =
+            projects.succeed(&format!("tree --offline -p album --prefix none -f {{p}}:{{f}} -e {edges}"));
+        // The rest are messages of cargo, such as that it waits for a lock.
+        let packages = tree.lines().filter(|line| line.contains(" v"));
+        packages.map(|line| line.trim_end_matches(" (*)").to_owned()).collect::<BTreeSet<_>>()
+    };
+    let (run, test) = (libraries("normal"), libraries("normal,dev"));
+    assert!(run.iter().any(|line| line.starts_with("tokio v")), "{run:?}");
+    assert_eq!(run.difference(&test).collect::<Vec<_>>(), Vec::<&String>::new(), "other features in tests");
 }
 
 #[test]
