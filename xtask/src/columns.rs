@@ -6,12 +6,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 /// Kinds with hand-written columns in the server, next to the functions that fill the cells.
-const IN_CODE: [&str; 14] = [
+const IN_CODE: [&str; 15] = [
     "ConfigMap",
     "ControllerRevision",
     "CronJob",
     "CustomResourceDefinition",
     "Deployment",
+    "Event",
     "Job",
     "LimitRange",
     "Namespace",

@@ -22,6 +22,8 @@ pub struct Rules {
     pub custom: bool,
     /// Whether finalizers are standard ones or qualified by a domain, which is so for most builtin kinds.
     pub qualified_finalizers: bool,
+    /// Whether an update validates the name and its prefix by the rule of the kind again. Some kinds compare them with the old state alone.
+    pub revalidated: bool,
 }
 
 /// Returns the `metadata` of an object, and adds it if missing.
@@ -146,7 +148,8 @@ pub fn validate_new_state(rules: Rules, old: &Value, new: &Value, subresource: &
         validate_finalizer_names(new, &mut errors);
     }
     if !rules.custom {
-        let name = if subresource.is_empty() { rules.name } else { NameRule::PathSegment };
+        let is_checked = subresource.is_empty() && rules.revalidated;
+        let name = if is_checked { rules.name } else { NameRule::PathSegment };
         errors.extend(validate_alone(Rules { name, ..rules }, new));
         if rules.qualified_finalizers {
             validate_finalizer_names(new, &mut errors);

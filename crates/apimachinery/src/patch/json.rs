@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::rejected;
 use crate::decode;
+use crate::go;
 use crate::status::ApiError;
 
 /// Maximum number of operations in a patch; each costs a traversal of the object.
@@ -35,7 +36,10 @@ pub fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch =
         decode::json(patch).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
     let found = match patch.value {
-        Value::Array(operations) => return apply(target, operations),
+        Value::Array(operations) => {
+            check_types(&operations)?;
+            return apply(target, operations);
+        }
         Value::Null => return Ok(target.clone()),
         Value::Bool(_) => "bool",
         Value::Number(_) => "number",
@@ -45,6 +49,27 @@ pub fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     Err(ApiError::bad_request(format!(
         "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
     )))
+}
+
+/// Checks the types of operations and of their texts, which kube-apiserver decodes before it applies the first one.
+fn check_types(operations: &[Value]) -> Result<(), ApiError> {
+    let refused = |found: &Value, into: &str| {
+        let found = go::json_type(found);
+        Err(ApiError::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go {into}"
+        )))
+    };
+    for operation in operations {
+        if !operation.is_object() && !operation.is_null() {
+            return refused(operation, "value of type handlers.jsonPatchOp");
+        }
+        for field in ["op", "path", "from"] {
+            if let Some(value) = operation.get(field).filter(|value| !value.is_string() && !value.is_null()) {
+                return refused(value, &format!("struct field jsonPatchOp.{field} of type string"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
@@ -72,6 +97,13 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
                 value: replace.value.clone(),
             });
         }
+        if let PatchOperation::Test(test) = &operation
+            && test.value.is_null()
+            && is_absent(&patched, &test.path)
+        {
+            // An absent member of an object equals null.
+            continue;
+        }
         bound.admit(&operation, &patched)?;
         shifted += shifts(&operation, &patched);
         if shifted > MAX_SHIFTED {
@@ -91,6 +123,12 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
         json_patch::patch(&mut patched, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
     }
     Ok(patched)
+}
+
+/// Whether an object lacks the member that a path names.
+fn is_absent(patched: &Value, path: &Pointer) -> bool {
+    let holder = path.parent().and_then(|parent| patched.pointer(parent.as_str()));
+    holder.is_some_and(Value::is_object) && patched.pointer(path.as_str()).is_none()
 }
 
 /// Upper bound of an object's depth, which makes most traversals unnecessary.
@@ -208,7 +246,8 @@ mod tests {
             r#"[{"op":"add","path":"/spec/none/deep","value":1}]"#,
             r#"[{"op":"bogus","path":"/spec/size"}]"#,
             r#"[{"path":"/spec/size"}]"#,
-            "[1]",
+            r#"[{"op":"test","path":"/spec/none/deep","value":null}]"#,
+            "[null]",
         ] {
             assert_eq!(
                 patched(patch).unwrap_err(),
@@ -219,7 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn an_absent_member_equals_null() {
+        let spec = json!({"size": 1, "list": ["x"], "map": {"k/1": "v"}});
+        check(r#"[{"op":"test","path":"/spec/none","value":null}]"#, &spec);
+    }
+
+    #[test]
     fn a_body_that_is_no_list_is_400() {
+        for (patch, why) in [
+            ("[1]", "number into Go value of type handlers.jsonPatchOp"),
+            ("[[]]", "array into Go value of type handlers.jsonPatchOp"),
+            (r#"[{"op":1}]"#, "number into Go struct field jsonPatchOp.op of type string"),
+        ] {
+            let expected = format!("400 error decoding patch: json: cannot unmarshal {why}");
+            assert_eq!(patched(patch).unwrap_err(), expected);
+        }
         assert_eq!(
             patched(r#"{"not":"a list"}"#).unwrap_err(),
             "400 error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"

@@ -9,6 +9,7 @@ use super::node::{Child, Definitions, Kind, Node, Type};
 use super::parse;
 use super::{Cursor, Schema};
 use crate::field_path::Path;
+use crate::go::Layout;
 
 /// `meta.v1.ObjectMeta`, for schemas without the builtin definitions.
 static OBJECT_META: LazyLock<Arc<Node>> = LazyLock::new(|| {
@@ -155,6 +156,11 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
         object.remove("metadata");
         return Ok(());
     };
+    for field in ["creationTimestamp", "deletionTimestamp"] {
+        whole_seconds(fields.get_mut(field));
+    }
+    let entries = fields.get_mut("managedFields").and_then(Value::as_array_mut);
+    entries.into_iter().flatten().for_each(|entry| whole_seconds(entry.get_mut("time")));
     fields.retain(|name, value| match value {
         Value::Null => false,
         Value::String(text) => !text.is_empty(),
@@ -166,4 +172,13 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
         Value::Bool(_) => true,
     });
     Ok(())
+}
+
+/// Formats a time in whole seconds, in UTC.
+fn whole_seconds(time: Option<&mut Value>) {
+    let Some(value) = time else { return };
+    let parsed = value.as_str().and_then(|text| crate::go::time(text, Layout::Seconds).ok());
+    if let Some(time) = parsed {
+        *value = json!(crate::go::format_seconds(time));
+    }
 }

@@ -212,6 +212,8 @@ impl ServedKind {
         if self.is_custom() {
             self.schema.prune(object);
             self.schema.default_applied(object);
+            // The result has the types of ObjectMeta, so this drops empty labels and the like, and does not fail.
+            let _ = schema::coerce_metadata(&self.schema, object);
         } else {
             self.conform(object);
         }

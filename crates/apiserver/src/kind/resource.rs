@@ -130,6 +130,8 @@ pub(crate) struct Rules {
     pub(crate) name: NameRule,
     /// Whether finalizers of a builtin kind need no domain.
     pub(crate) any_finalizer: bool,
+    /// Whether an update of a builtin object validates its name and `generateName` by the rule of the kind again.
+    pub(crate) revalidated: bool,
     /// Whether the kind is defined by a CustomResourceDefinition.
     pub(crate) custom: bool,
 }

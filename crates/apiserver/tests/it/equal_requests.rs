@@ -305,3 +305,81 @@ async fn rules_of_scaling_are_completed_once_there_is_one() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn updates_of_some_kinds_compare_names_with_the_old_state_alone() {
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let named = r#"{"metadata":{"name":"a","finalizers":["b"]}}"#;
+    let prefix = r#"{"metadata":{"generateName":"G"}}"#;
+    check(&[
+        ("POST", leases, named, 201, &[]),
+        ("merge", &format!("{leases}/a"), prefix, 200, &["\"generateName\":\"G\""]),
+        ("POST", MAPS, r#"{"metadata":{"name":"a"}}"#, 201, &[]),
+        ("merge", &format!("{MAPS}/a"), prefix, 422, &["metadata.generateName: Invalid value"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn fields_of_features_that_are_off_and_references_besides_names_are_dropped() {
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let lease = r#"{"metadata":{"name":"a"},"spec":{"holderIdentity":"h","preferredHolder":"p"}}"#;
+    let account = r#"{"metadata":{"name":"a"},"secrets":[{"kind":"Secret","name":"s","namespace":"n"}]}"#;
+    check(&[
+        ("POST", leases, lease, 201, &["\"holderIdentity\":\"h\"", "!\"preferredHolder\""]),
+        ("POST", accounts, account, 201, &["\"secrets\":[{\"name\":\"s\"}]"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_put_that_creates_keeps_the_fields_of_a_deletion() {
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let body = |name: &str| {
+        format!(r#"{{"metadata":{{"name":"{name}","deletionTimestamp":"2001-02-03T04:05:06Z"}}}}"#)
+    };
+    let kept = "\"deletionTimestamp\":\"2001-02-03T04:05:06Z\"";
+    check(&[
+        ("PUT", &format!("{roles}/a"), &body("a"), 201, &[kept]),
+        ("POST", roles, &body("b"), 201, &["!deletionTimestamp"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn metadata_of_custom_objects_is_decoded_like_object_meta() {
+    let with = |fields: &str| THING.replace("\"name\"", &format!("{fields},\"name\""));
+    let unknown = "unknown field \\\"metadata.nope\\\"";
+    let late = r#"{"metadata":{"deletionTimestamp":"2001-02-03T04:05:06.789Z"}}"#;
+    let cut = "metadata.deletionTimestamp: Invalid value: \\\"2001-02-03T04:05:06Z\\\"";
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("POST", THINGS, &with(r#""nope":null,"finalizers":["b/c","b/c"]"#), 201, &[unknown]),
+        ("merge", &format!("{THINGS}/a"), late, 422, &[cut]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn fields_of_storage_classes_are_immutable() {
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    let part = "field is immutable";
+    check(&[
+        ("POST", classes, r#"{"metadata":{"name":"a"},"provisioner":"p"}"#, 201, &[]),
+        (
+            "merge",
+            &format!("{classes}/a"),
+            r#"{"parameters":{"a":"b"}}"#,
+            422,
+            &["parameters: Invalid value", part],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_put_is_refused_for_its_namespace_before_its_name() {
+    let part = "the namespace of the provided object does not match";
+    check(&[("PUT", &format!("{MAPS}/a"), r#"{"metadata":{"namespace":"b"}}"#, 400, &[part])]).await;
+}

@@ -7,6 +7,8 @@ mod admission_plugins;
 mod answers;
 mod any_input;
 mod audit;
+#[cfg(feature = "tls")]
+mod bad_credentials;
 mod bootstrap;
 mod conversion;
 #[cfg(feature = "program")]

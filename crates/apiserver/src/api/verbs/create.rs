@@ -55,7 +55,11 @@ pub(crate) async fn create(
     if call.cluster.read(|store| has_terminating_definition(served, store)) {
         return Err(terminating_definition(call, &name));
     }
-    object_meta::wipe(&mut object);
+    // As in kube-apiserver, an object that a PUT or PATCH creates keeps the fields of a deletion.
+    let is_posted = call.path.name.is_empty();
+    if is_posted {
+        object_meta::wipe(&mut object);
+    }
     // Ownership is tracked before plugins and the kind set further fields, which have no owner.
     if ownership == update::Ownership::Tracked {
         update::track(call, None, &mut object, options, "").await;
@@ -64,8 +68,10 @@ pub(crate) async fn create(
         (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
     admission.mutate(&attributes.named(&name), Some(&mut object)).await?;
     update::deduplicate_owners(call, &mut object, OwnersFrom::Admission);
-    // A webhook may have set fields that only the server sets.
-    object_meta::wipe(&mut object);
+    if is_posted {
+        // A webhook may have set fields that only the server sets.
+        object_meta::wipe(&mut object);
+    }
     // Plugins may have changed what a role or binding grants.
     call.check_escalation(None, &object)?;
     // Plugins may change the name of the object, but not its namespace.

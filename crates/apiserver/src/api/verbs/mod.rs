@@ -206,11 +206,15 @@ impl Call {
         validation: FieldValidation,
     ) -> Result<(), ApiError> {
         let served = Arc::clone(&self.served);
+        // Searched first, because decoding drops nulls from the metadata of custom objects.
+        let unknown = match validation {
+            FieldValidation::Ignore => Vec::new(),
+            _ => served.schema.unknown_fields(object),
+        };
         if let Err(why) = served.decode_errors(object, bytes) {
             return Err(self.cannot_be_handled(&why));
         }
         if validation != FieldValidation::Ignore {
-            let unknown = served.schema.unknown_fields(object);
             if served.is_custom() {
                 // The decoder finds duplicate fields, then the schema unknown ones.
                 strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));

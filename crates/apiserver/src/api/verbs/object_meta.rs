@@ -117,7 +117,12 @@ pub(crate) fn validate_new_state(
 
 fn rules(served: &ServedKind) -> metadata::Rules {
     let (rules, custom) = (served.resource.rules, served.is_custom());
-    metadata::Rules { name: rules.name, custom, qualified_finalizers: !custom && !rules.any_finalizer }
+    metadata::Rules {
+        name: rules.name,
+        custom,
+        qualified_finalizers: !custom && !rules.any_finalizer,
+        revalidated: rules.revalidated,
+    }
 }
 
 #[cfg(test)]

@@ -204,14 +204,17 @@ pub(super) fn conform(
     {
         return Err(refuse(&why));
     }
+    // Searched first, because decoding drops nulls from the metadata of custom objects.
+    let unknown = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        _ => served.schema.unknown_fields(new),
+    };
     if let Err(why) = served.decode_errors(new, patch.sent()) {
         return Err(refuse(&why));
     }
     if validation != FieldValidation::Ignore {
         let mut strict = patch.strict();
-        strict.extend(
-            served.schema.unknown_fields(new).into_iter().map(|path| format!("unknown field \"{path}\"")),
-        );
+        strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
         if validation == FieldValidation::Strict && !strict.is_empty() {
             return Err(refuse(&format!("strict decoding error: {}", strict.join(", "))));
         }

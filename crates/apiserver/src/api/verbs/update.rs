@@ -74,9 +74,9 @@ pub(crate) trait Part: Sync {
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, Write::Update)?;
     let mut object = call.decode(body, options.field_validation)?;
-    check_name(call, &object)?;
     let served = &call.served;
     object_meta::reconcile_namespace(served, &call.path.namespace, &mut object)?;
+    check_name(call, &object)?;
     deduplicate_owners(call, &mut object, OwnersFrom::Request);
     let exists = call.cluster.read(|store| store.get(served.storage(), &call.key()).is_some());
     // `/status` has the rules of its kind, so that it creates objects too.

@@ -122,6 +122,7 @@ fn served_version(
             returns_deleted_object: false,
             name: NameRule::Subdomain,
             any_finalizer: true,
+            revalidated: true,
             custom: true,
         },
     };

@@ -38,6 +38,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             returns_deleted_object: false,
             name: NameRule::Subdomain,
             any_finalizer: true,
+            revalidated: true,
             custom: true,
         },
     })

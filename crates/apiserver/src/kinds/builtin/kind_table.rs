@@ -25,6 +25,7 @@ use super::flow_schema::FlowSchema;
 use super::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
 use super::ingress_class::IngressClass;
 use super::job::Job;
+use super::lease::Lease;
 use super::limit_range::LimitRange;
 use super::network_policy::NetworkPolicy;
 use super::node::Node;
@@ -42,6 +43,7 @@ use super::role_binding::RoleBinding;
 use super::runtime_class::RuntimeClass;
 use super::secret::Secret;
 use super::service::Service;
+use super::service_account::ServiceAccount;
 use super::stateful_set::StatefulSet;
 use super::storage_class::StorageClass;
 use super::webhook_configuration::WebhookConfiguration;
@@ -71,6 +73,7 @@ const RULES: Rules = Rules {
     returns_deleted_object: false,
     name: NameRule::Subdomain,
     any_finalizer: false,
+    revalidated: true,
     custom: false,
 };
 
@@ -82,6 +85,12 @@ const CONDITIONAL: Rules = Rules { unconditional_update: false, ..RULES };
 const RETURNED: Rules = Rules { returns_deleted_object: true, ..RULES };
 /// Kinds with updates that create missing objects.
 const PUT: Rules = Rules { create_on_update: true, ..RULES };
+/// Kinds with updates that do not validate names again.
+const NAMED_ONCE: Rules = Rules { revalidated: false, ..RULES };
+/// Kinds with a spec and with updates that do not validate names again.
+const SPEC_NAMED_ONCE: Rules = Rules { revalidated: false, ..SPEC };
+/// Events are validated by themselves, except for their metadata.
+const EVENT: Rules = Rules { revalidated: false, any_finalizer: true, ..PUT };
 /// Kinds with a generation that counts changes outside of metadata and status.
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
 const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
@@ -113,7 +122,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind("v1", "endpoints", PUT, &Endpoints),
     Kind {
         selectable: || event_fields("involvedObject", "reportingComponent"),
-        ..kind("v1", "events", PUT, &Event)
+        ..kind("v1", "events", EVENT, &Event)
     },
     kind("v1", "limitranges", PUT, &LimitRange),
     Kind {
@@ -144,14 +153,19 @@ pub(super) static KINDS: &[Kind] = &[
         ],
         ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC }, &Pod)
     },
-    kind("v1", "podtemplates", Rules { returns_deleted_object: true, ..CONTENTS }, &PodTemplate),
+    kind(
+        "v1",
+        "podtemplates",
+        Rules { returns_deleted_object: true, revalidated: false, ..CONTENTS },
+        &PodTemplate,
+    ),
     Kind {
         selectable: || vec![typed("status.replicas", "0")],
-        ..kind("v1", "replicationcontrollers", SPEC, &ReplicationController)
+        ..kind("v1", "replicationcontrollers", SPEC_NAMED_ONCE, &ReplicationController)
     },
-    kind("v1", "resourcequotas", RETURNED, &ResourceQuota),
+    kind("v1", "resourcequotas", Rules { revalidated: false, ..RETURNED }, &ResourceQuota),
     Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES, &Secret) },
-    Kind { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED, &Plain) },
+    Kind { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED, &ServiceAccount) },
     Kind {
         subresources: &["proxy"],
         selectable: || vec![field("spec.clusterIP"), field("spec.type")],
@@ -181,9 +195,9 @@ pub(super) static KINDS: &[Kind] = &[
     kind("authorization.k8s.io/v1", "subjectaccessreviews", RULES, &Plain),
     Kind {
         is_converted: true,
-        ..kind("autoscaling/v1", "horizontalpodautoscalers", RULES, &HorizontalPodAutoscaler)
+        ..kind("autoscaling/v1", "horizontalpodautoscalers", NAMED_ONCE, &HorizontalPodAutoscaler)
     },
-    kind("autoscaling/v2", "horizontalpodautoscalers", RULES, &HorizontalPodAutoscaler),
+    kind("autoscaling/v2", "horizontalpodautoscalers", NAMED_ONCE, &HorizontalPodAutoscaler),
     Kind {
         subresources: &["approval"],
         selectable: || vec![field("spec.signerName")],
@@ -193,15 +207,25 @@ pub(super) static KINDS: &[Kind] = &[
         storage_group: Some(""),
         is_converted: true,
         selectable: || event_fields("regarding", "reportingController"),
-        ..kind("events.k8s.io/v1", "events", PUT, &Event)
+        ..kind("events.k8s.io/v1", "events", Rules { any_finalizer: false, ..EVENT }, &Event)
     },
-    kind("coordination.k8s.io/v1", "leases", Rules { unconditional_update: false, ..PUT }, &Plain),
-    kind("apps/v1", "deployments", Rules { generation: Generation::SpecOrAnnotations, ..RULES }, &Deployment),
-    kind("apps/v1", "replicasets", SPEC, &ReplicaSet),
+    kind(
+        "coordination.k8s.io/v1",
+        "leases",
+        Rules { unconditional_update: false, any_finalizer: true, revalidated: false, ..PUT },
+        &Lease,
+    ),
+    kind(
+        "apps/v1",
+        "deployments",
+        Rules { generation: Generation::SpecOrAnnotations, ..NAMED_ONCE },
+        &Deployment,
+    ),
+    kind("apps/v1", "replicasets", SPEC_NAMED_ONCE, &ReplicaSet),
     kind("apps/v1", "statefulsets", SPEC, &StatefulSet),
-    kind("apps/v1", "daemonsets", SPEC, &DaemonSet),
+    kind("apps/v1", "daemonsets", SPEC_NAMED_ONCE, &DaemonSet),
     kind("apps/v1", "controllerrevisions", RULES, &ControllerRevision),
-    kind("batch/v1", "cronjobs", SPEC, &CronJob),
+    kind("batch/v1", "cronjobs", SPEC_NAMED_ONCE, &CronJob),
     Kind {
         selectable: || {
             vec![SelectableField { paths: vec![path("status.succeeded")], ..typed("status.successful", "0") }]
@@ -211,8 +235,8 @@ pub(super) static KINDS: &[Kind] = &[
     kind("networking.k8s.io/v1", "ingresses", SPEC, &Plain),
     kind("networking.k8s.io/v1", "ingressclasses", SPEC, &IngressClass),
     kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }, &Plain),
-    kind("networking.k8s.io/v1", "networkpolicies", SPEC, &NetworkPolicy),
-    kind("networking.k8s.io/v1", "servicecidrs", RULES, &Plain),
+    kind("networking.k8s.io/v1", "networkpolicies", SPEC_NAMED_ONCE, &NetworkPolicy),
+    kind("networking.k8s.io/v1", "servicecidrs", NAMED_ONCE, &Plain),
     kind("policy/v1", "poddisruptionbudgets", Rules { unconditional_update: false, ..SPEC }, &Plain),
     kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE, &RoleBinding),
     kind("rbac.authorization.k8s.io/v1", "clusterroles", ROLE, &Role),
@@ -221,7 +245,12 @@ pub(super) static KINDS: &[Kind] = &[
     kind(
         "storage.k8s.io/v1",
         "csidrivers",
-        Rules { generation: Generation::LateSpec, unconditional_update: false, ..RETURNED },
+        Rules {
+            generation: Generation::LateSpec,
+            unconditional_update: false,
+            revalidated: false,
+            ..RETURNED
+        },
         &CSIDriver,
     ),
     kind("storage.k8s.io/v1", "csinodes", Rules { unconditional_update: false, ..RETURNED }, &Plain),
@@ -258,7 +287,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind(
         "scheduling.k8s.io/v1",
         "priorityclasses",
-        Rules { generation: Generation::Fixed, ..RULES },
+        Rules { generation: Generation::Fixed, ..NAMED_ONCE },
         &PriorityClass,
     ),
     kind("node.k8s.io/v1", "runtimeclasses", Rules { unconditional_update: false, ..PUT }, &RuntimeClass),

@@ -23,14 +23,7 @@ impl BuiltinKind for StorageClass {
 }
 
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for field in ["parameters", "provisioner", "reclaimPolicy"] {
-        if old[field] != new[field] {
-            errors.push(FieldError::forbidden(field, &format!("updates to {field} are forbidden.")));
-        }
-    }
-    errors.extend(immutable("", old, new, &["volumeBindingMode"]));
-    errors
+    immutable("", old, new, &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"])
 }
 
 #[cfg(test)]
@@ -44,7 +37,7 @@ mod tests {
             "StorageClass",
             &json!({"provisioner": "a"}),
             &json!({"provisioner": "b"}),
-            &["provisioner: Forbidden: updates to provisioner are forbidden."],
+            &["provisioner: Invalid value: \"b\": field is immutable"],
         );
     }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use kube_apimachinery::table::Column;
 use kube_apimachinery::table::age::since_text;
+use kube_apimachinery::table::name_column;
 use serde_json::{Value, json};
 
 use super::{first_text, number, string, text, text_at, wide};
@@ -80,7 +81,7 @@ pub(super) fn event() -> Vec<Column> {
             };
             json!(count)
         }),
-        wide("Name", "", |event, _| text(event, "/metadata/name")),
+        Column { priority: 1, ..name_column() },
     ]
 }
 

@@ -28,8 +28,6 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
         "CronJob" => jobs::cron_job(),
         "DaemonSet" => workloads::daemon_set(),
         "Deployment" => workloads::deployment(),
-        "EndpointSlice" => network::endpoint_slice(),
-        "Endpoints" => network::endpoints(),
         "Event" => return event::event(),
         "Job" => jobs::job(),
         "Lease" => lease(),

@@ -1,21 +1,35 @@
-//! Columns of Endpoints and EndpointSlices. Their tables were not recorded: names and cells follow the known output of kubectl.
+//! Cells of Endpoints and EndpointSlices.
 
 use std::net::{IpAddr, SocketAddr};
 
-use kube_apimachinery::table::Column;
 use serde_json::{Value, json};
 
-use super::{age, string, text};
+use super::{CellFn, text};
 
 /// Maximum number of list items in a cell.
 const SHOWN: usize = 3;
 
-pub(super) fn endpoints() -> Vec<Column> {
-    let places = string("Endpoints", "The set of all endpoints is the union of all subsets.", |object, _| {
-        let places: Vec<String> = array(&object["subsets"]).flat_map(places).collect();
-        json!(if places.is_empty() { "<none>".to_owned() } else { shown(&places) })
-    });
-    vec![places, age()]
+pub(super) fn cell(kind: &str, name: &str) -> Option<CellFn> {
+    Some(match (kind, name) {
+        ("Endpoints", "Endpoints") => |object, _| {
+            let places: Vec<String> = array(&object["subsets"]).flat_map(places).collect();
+            json!(if places.is_empty() { "<none>".to_owned() } else { shown(&places) })
+        },
+        ("EndpointSlice", "AddressType") => |object, _| text(object, "/addressType"),
+        ("EndpointSlice", "Ports") => |object, _| {
+            let port = |port: &Value| match (&port["port"], &port["name"]) {
+                (Value::Number(number), _) => number.to_string(),
+                (_, Value::String(name)) => name.clone(),
+                _ => "*".to_owned(),
+            };
+            or_unset(&array(&object["ports"]).map(port).collect::<Vec<_>>())
+        },
+        ("EndpointSlice", "Endpoints") => |object, _| {
+            let addresses = array(&object["endpoints"]).flat_map(|endpoint| array(&endpoint["addresses"]));
+            or_unset(&addresses.filter_map(|address| Some(address.as_str()?.to_owned())).collect::<Vec<_>>())
+        },
+        _ => return None,
+    })
 }
 
 /// Returns the addresses of a subset with each of its ports.
@@ -33,33 +47,6 @@ fn places(subset: &Value) -> Vec<String> {
         Err(_) => format!("{address}:{port}"),
     };
     ports.iter().flat_map(|port| addresses.iter().map(move |address| place(address, *port))).collect()
-}
-
-pub(super) fn endpoint_slice() -> Vec<Column> {
-    vec![
-        string(
-            "AddressType",
-            "addressType specifies the type of address carried by this EndpointSlice.",
-            |object, _| text(object, "/addressType"),
-        ),
-        string(
-            "Ports",
-            "ports specifies the list of network ports exposed by each endpoint in this slice.",
-            |object, _| {
-                let port = |port: &Value| match (&port["port"], &port["name"]) {
-                    (Value::Number(number), _) => number.to_string(),
-                    (_, Value::String(name)) => name.clone(),
-                    _ => "*".to_owned(),
-                };
-                or_unset(&array(&object["ports"]).map(port).collect::<Vec<_>>())
-            },
-        ),
-        string("Endpoints", "endpoints is a list of unique endpoints in this slice.", |object, _| {
-            let addresses = array(&object["endpoints"]).flat_map(|endpoint| array(&endpoint["addresses"]));
-            or_unset(&addresses.filter_map(|address| Some(address.as_str()?.to_owned())).collect::<Vec<_>>())
-        }),
-        age(),
-    ]
 }
 
 fn or_unset(items: &[String]) -> Value {

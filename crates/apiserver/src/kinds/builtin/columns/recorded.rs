@@ -8,7 +8,7 @@ use kube_apimachinery::table::age::lasting;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CellFn, age, autoscaling, column, number, quota, text_at, workloads};
+use super::{CellFn, age, autoscaling, column, network, number, quota, text_at, workloads};
 use crate::kinds::builtin::data;
 
 const NONE: &str = "<none>";
@@ -24,7 +24,12 @@ pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
     let rows: Vec<Row> = serde_json::from_str(data::columns(kind)?).ok()?;
     let columns = rows.iter().map(|Row(name, kind_of_cell, priority, description)| match name.as_str() {
         "Age" => Some(age()),
-        name => Some(column(name, kind_of_cell, *priority, description, cell(kind, name)?)),
+        name => {
+            let column = column(name, kind_of_cell, *priority, description, cell(kind, name)?);
+            // The only column besides names of objects that has a format.
+            let is_name = (kind, name) == ("VolumeAttachment", "Attacher");
+            Some(Column { format: if is_name { "name".to_owned() } else { String::new() }, ..column })
+        }
     });
     columns.collect()
 }
@@ -62,6 +67,7 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
             |object, _| json!(object["spec"]["expirationSeconds"].as_i64().map_or(NONE.to_owned(), lasting))
         }
         ("CertificateSigningRequest", "Condition") => decision,
+        ("EndpointSlice" | "Endpoints", name) => network::cell(kind, name)?,
         ("FlowSchema", "PriorityLevel") => {
             |object, _| or(object, "/spec/priorityLevelConfiguration/name", NONE)
         }

@@ -1,5 +1,4 @@
 //! Clients whose credentials are missing, malformed, expired or foreign: they learn versions and health, and nothing else.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(clippy::disallowed_methods, reason = "sockets are the subject of these tests")]
 
 use std::sync::Arc;

@@ -1,0 +1,43 @@
+//! ServiceAccounts.
+
+use serde_json::{Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use crate::kind::WriteContext;
+
+#[derive(Debug)]
+pub(super) struct ServiceAccount;
+
+impl BuiltinKind for ServiceAccount {
+    fn prepare_create(&self, _context: &WriteContext<'_>, account: &mut Value) {
+        keep_names(account);
+    }
+
+    fn prepare_update(&self, _context: &WriteContext<'_>, _old: &Value, account: &mut Value) {
+        keep_names(account);
+    }
+}
+
+/// Reduces the references to secrets to their names.
+fn keep_names(account: &mut Value) {
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten() {
+        *secret = match secret.get("name").filter(|name| *name != "") {
+            Some(name) => json!({"name": name}),
+            None => json!({}),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_to_secrets_are_names() {
+        let mut account =
+            json!({"secrets": [{"kind": "Secret", "name": "a", "namespace": "b"}, {"uid": "u"}]});
+        keep_names(&mut account);
+        assert_eq!(account, json!({"secrets": [{"name": "a"}, {}]}));
+    }
+}
