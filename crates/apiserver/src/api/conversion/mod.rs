@@ -49,6 +49,11 @@ const CALLS: usize = 3;
 /// Maximum duration of a call, equal to the longest timeout of an admission webhook. kube-apiserver has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// An object with its position in a list.
+type Placed<'a> = (usize, &'a Arc<Stored>);
+/// Converted objects with their positions.
+type ConvertedBatch = Vec<(usize, Arc<Stored>)>;
+
 /// Whether a read accepts an object that was converted earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
@@ -93,7 +98,7 @@ impl Converter {
             self.find(served, objects, &mut converted);
         }
         let missing = (0..objects.len()).filter(|at| converted[*at].is_none());
-        let missing: Vec<(usize, &Arc<Stored>)> = missing.map(|at| (at, &objects[at])).collect();
+        let missing: Vec<Placed<'_>> = missing.map(|at| (at, &objects[at])).collect();
         if missing.is_empty() {
             return Ok(converted.into_iter().flatten().collect());
         }
@@ -117,8 +122,8 @@ impl Converter {
         cluster: &'a ClusterState,
         served: &'a ServedKind,
         webhook: &'a WebhookConversion,
-        batch: &'a [(usize, &'a Arc<Stored>)],
-    ) -> BoxFuture<'a, Result<Vec<(usize, Arc<Stored>)>, ApiError>> {
+        batch: &'a [Placed<'a>],
+    ) -> BoxFuture<'a, Result<ConvertedBatch, ApiError>> {
         let converted = async move {
             let objects: Vec<&Stored> = batch.iter().map(|(_, stored)| &***stored).collect();
             let results = self.convert(cluster, served, webhook, &objects).await?;
@@ -324,7 +329,7 @@ impl Converter {
 
     /// Records that this caller converts objects, until the result is dropped. Objects that another caller already converts stay recorded
     /// for that caller.
-    fn begin(&self, served: &ServedKind, objects: &[(usize, &Arc<Stored>)]) -> Underway<'_> {
+    fn begin(&self, served: &ServedKind, objects: &[Placed<'_>]) -> Underway<'_> {
         let (sender, receiver) = watch::channel(());
         let mut underway = self.underway.lock();
         let mut ids = Vec::new();
@@ -356,7 +361,7 @@ impl Drop for Underway<'_> {
 }
 
 /// Splits objects into batches for one review each.
-fn batches<'a, 'b>(objects: &'a [(usize, &'b Arc<Stored>)]) -> Vec<&'a [(usize, &'b Arc<Stored>)]> {
+fn batches<'a, 'b>(objects: &'a [Placed<'b>]) -> Vec<&'a [Placed<'b>]> {
     let mut batches = Vec::new();
     let (mut first, mut bytes) = (0, 0);
     for (at, (_, stored)) in objects.iter().enumerate() {
