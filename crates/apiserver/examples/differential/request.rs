@@ -1,7 +1,7 @@
 //! Requests with placeholders, and their responses.
 //!
 //! `{{ns}}` is the namespace of a story; `{{uid:Kind/name}}` and `{{rv:Kind/name}}` are the UID and the last seen
-//! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, and `{{continue}}` the last continue token.
+//! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, `{{ip:Kind/name}}` its cluster IP, and `{{continue}}` the last continue token.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,6 +132,9 @@ impl Bindings {
         let object = format!("{kind}/{short}");
         if let Some(uid) = metadata["uid"].as_str() {
             self.0.insert(format!("uid:{object}"), uid.to_owned());
+        }
+        if let Some(ip) = body["spec"]["clusterIP"].as_str() {
+            self.0.insert(format!("ip:{object}"), ip.to_owned());
         }
         if let Some(version) = metadata["resourceVersion"].as_str() {
             self.0.insert(format!("rv:{object}"), version.to_owned());

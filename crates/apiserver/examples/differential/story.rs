@@ -73,7 +73,14 @@ impl<'a> Story<'a> {
             self.objects.remove(&name);
             return;
         }
-        let text = answer.body.to_string().replace(&self.namespace, "{{ns}}");
+        let mut text = answer.body.to_string().replace(&self.namespace, "{{ns}}");
+        // Other fields can contain the values too: labels of a Job have its UID.
+        for (label, pointer) in [("uid", "/metadata/uid"), ("ip", "/spec/clusterIP")] {
+            let value = answer.body.pointer(pointer).and_then(Value::as_str);
+            if let Some(value) = value.filter(|value| value.len() > 6) {
+                text = text.replace(value, &format!("{{{{{label}:{}/{name}}}}}", self.resource.kind));
+            }
+        }
         let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
         if let Some(metadata) = object["metadata"].as_object_mut() {
             for field in
