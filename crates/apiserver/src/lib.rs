@@ -61,6 +61,7 @@
 //! - `tls`: TLS and HTTP/2 for [listeners](ApiServer::listen_with), and calls of webhooks over sockets.
 //! - `persistence`: [data files](ApiServer::open).
 //! - `gzip`: compressed responses.
+//! - `websocket`: watches over WebSocket. Without it the upgrade is ignored and the client gets an ordinary watch.
 //!
 //! None of them is needed in process: use `default-features = false`.
 //!
@@ -146,7 +147,7 @@
 //! the pod has no node or the service no endpoints, or with 501. ComponentStatuses show the scheduler and the controller manager as not
 //! probed.
 //!
-//! Watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
+//! With the feature `websocket` watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
 //!
 //! Admission webhooks are called over HTTPS, or within the process by a [`WebhookTransport`].
 //!

@@ -6,6 +6,7 @@ mod connection;
 mod kubeconfig;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+#[cfg_attr(not(feature = "websocket"), path = "no_websocket.rs")]
 mod websocket;
 mod write_timeout;
 

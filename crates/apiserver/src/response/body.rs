@@ -115,6 +115,7 @@ impl ResponseBody {
     }
 
     /// Whether the body is the stream of a watch.
+    #[cfg(feature = "websocket")]
     pub(crate) fn is_stream(&self) -> bool {
         match &self.inner {
             Inner::Stream(_) => true,

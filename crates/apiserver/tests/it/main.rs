@@ -43,4 +43,5 @@ mod rules;
 mod scales;
 #[cfg(feature = "tls")]
 mod webhooks;
+#[cfg(feature = "websocket")]
 mod websockets;
