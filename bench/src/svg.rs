@@ -28,7 +28,7 @@ pub(crate) fn chart(title: &str, bars: &[Bar]) -> String {
     let bottom = TOP + ROW * bars.len() as f64;
     let height = bottom + 40.0;
     let mut svg = format!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12"><rect width="{WIDTH}" height="{height}" fill="white"/>"#
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12"><!-- Written by bench: do not edit. --><rect width="{WIDTH}" height="{height}" fill="white"/>"#
     );
     let mut put = |text: std::fmt::Arguments<'_>| svg.write_fmt(text).expect("a String takes everything");
     put(format_args!(r#"<text x="20" y="26" font-size="16">{}</text>"#, escaped(title)));
