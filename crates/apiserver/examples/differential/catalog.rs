@@ -90,7 +90,7 @@ impl Catalog {
             let discovery = wait_for(genuine, &root).await?;
             schemas.add(wait_for(genuine, &format!("/openapi/v3{root}")).await?);
             add_resources(&version, &discovery, &mut samples, &mut resources);
-            // The embedded server serves what it has been given at once.
+            // The embedded server publishes the schemas of a definition at once.
             wait_for(ours, &root).await?;
         }
         match samples.keys().next() {

@@ -1,7 +1,7 @@
 //! Differences between two responses to one request.
 //!
-//! Both servers choose UIDs, resourceVersions, generated names, addresses, node ports and times: those are equal if each value of one server stands
-//! for one value of the other. Lists without a defined order are sorted first.
+//! Each server chooses its own UIDs, resourceVersions, generated names, addresses, node ports and times. Such values are equal if each
+//! value of one server always stands for the same value of the other. Lists without a defined order are sorted first.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,11 @@
-//! Differences that are known and accepted, with their reasons. `docs/api-server-differences.md` explains them to users.
+//! Differences that are known and accepted, with their reasons. `docs/book/src/reference/api-server-differences.md` explains them to users.
 
 use super::comparison::Difference;
 
 /// A known difference.
 struct Known {
     reason: &'static str,
-    /// Whether a difference is one, from the verb and resource of the request, such as `create pods`.
+    /// Whether it covers a difference in the response to a request, given by verb and resource (`create pods`).
     is: fn(&str, &Difference) -> bool,
 }
 
@@ -25,7 +25,7 @@ fn is_custom(subject: &str) -> bool {
     ["widgets", "gadgets", "customresourcedefinitions"].iter().any(|plural| subject.ends_with(plural))
 }
 
-/// Errors about metadata are not a matter of the kind.
+/// Whether a builtin kind lacks a validation. Errors in `metadata` come from rules that all kinds share: they are not accepted.
 fn is_validation(subject: &str, difference: &Difference) -> bool {
     let is_about_content = !difference.genuine.contains("metadata.") && difference.ours != "(absent)";
     let is_missing = difference.path == "status"

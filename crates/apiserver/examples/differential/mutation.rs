@@ -104,7 +104,7 @@ enum Change {
     Metadata,
 }
 
-/// Changes metadata in ways that clients do.
+/// Changes metadata as clients do.
 fn metadata(object: &mut Value, dice: &mut Dice) {
     let kind = object["kind"].clone();
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();

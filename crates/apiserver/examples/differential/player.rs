@@ -15,7 +15,7 @@ pub(crate) struct Twins {
     pub(crate) ours: Server,
 }
 
-/// A namespace on each server, and what is known of the objects there.
+/// A namespace on each server, and the values of placeholders for its objects.
 pub(crate) struct Stage<'a> {
     twins: &'a Twins,
     genuine: Bindings,
