@@ -2,7 +2,7 @@
 
 use tokio::time::{Duration, Instant};
 
-use super::{Rest, Run};
+use super::{Run, quiet::Rest};
 use crate::{
     names::{process_of, stream_of},
     plan::{Deviation, Until, What},

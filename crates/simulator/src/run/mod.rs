@@ -4,9 +4,10 @@
 //! out; the watch with the oldest unread line hands all its lines over; the API server's garbage collector acts; the user takes the
 //! next step, if the world is quiet; time jumps to the next timer. A plan deviates from that at the calls and lines that it names.
 //!
-//! Bounds: [`ACTIONS`] in a run, and [`Limits`] without time passing; [`LONGEST_UNREST`] of virtual time until the world is quiet, and
-//! [`LONGEST_STEP`] for a step. Those of attempts, holds and processes stand in the modules.
+//! Bounds stand in the modules: of actions and virtual time in `action_loop`, of attempts, holds and processes in the modules of these names,
+//! and of actions without time passing in [`Limits`].
 
+mod action_loop;
 mod actions;
 mod attempt;
 mod changes;
@@ -18,8 +19,6 @@ mod real_time;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::poll_fn,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -40,11 +39,8 @@ use tokio::{
 pub(crate) use self::outcome::{ArrivedLine, End, Limits, Outcome, Write};
 use self::{
     actions::{EarlyStep, PausedActor},
-    attempt::Attempt,
     holds::Hold,
     process::{Alive, Process},
-    quiet::Rest,
-    real_time::RealTime,
 };
 use crate::{
     definition::Definition,
@@ -52,7 +48,7 @@ use crate::{
     hub::Hub,
     idle::Idle,
     names::Actor,
-    plan::{Deviation, Plan, Restart, What},
+    plan::{Deviation, Plan, What},
     reconciles::Reconciles,
     remote::Remotes,
     similar::World,
@@ -61,21 +57,6 @@ use crate::{
     user::User,
     watchdog::Watched,
 };
-
-/// Virtual time within which the world must become quiet after a step or a crash.
-const LONGEST_UNREST: Duration = Duration::from_secs(3600);
-
-/// Virtual time that an attempt of a step may take: a user can wait for days.
-const LONGEST_STEP: Duration = Duration::from_secs(7 * 86_400);
-
-/// Maximum number of actions in a run.
-const ACTIONS: usize = 2_000_000;
-
-/// Maximum number of calls about one object without time passing: more is a loop.
-const SAME_CALLS_AT_ONCE: usize = 150;
-
-/// Real time for which the thread is blocked between two actions from which on it is noted.
-const BLOCKED: Duration = Duration::from_millis(20);
 
 /// Seed of a run, and with it its epoch: runs with equal seeds and plans are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,187 +302,6 @@ impl<'d> Run<'d> {
         }
         self.plan.retain(|deviation| deviation.what != What::Shuffle);
         Ok(())
-    }
-
-    async fn act_until_done(&mut self) -> Result<(), End> {
-        let steps = self.definition.steps.clone();
-        let mut step: Option<Attempt> = None;
-        loop {
-            self.settle(&mut step).await?;
-            self.take_news()?;
-            self.take_lines()?;
-            self.note_leads();
-            self.note_blocked();
-            if self.look_at_processes()? {
-                continue;
-            }
-            self.end_holds(Rest::No);
-            self.end_pauses();
-            if self.collect_early {
-                self.collect(&mut step).await?;
-                continue;
-            }
-            if let Some(Attempt { result: Some(result), name, .. }) = &step {
-                if let Err(reason) = result {
-                    return Err(End::StepFailed { step: name.clone(), reason: reason.clone() });
-                }
-                self.log(Action::StepDone(name.clone()));
-                self.unrest_since = Instant::now();
-                step = None;
-                self.early_step_ends();
-                self.restart_after_step()?;
-                continue;
-            }
-            let most_calls = self.calls_at_once.values().max().copied().unwrap_or_default();
-            self.most_at_once = self.most_at_once.max(self.at_once);
-            if self.at_once > self.limits.at_once()
-                || most_calls > SAME_CALLS_AT_ONCE
-                || self.trace.len() > ACTIONS
-            {
-                return Err(End::Loop { actions: self.last_actions() });
-            }
-            let next = steps.get(self.begun);
-            if let Some(next) = next.filter(|_| step.is_none() && self.is_early_step_due()) {
-                self.early_step_begins();
-                step = Some(self.begin_step(next));
-                continue;
-            }
-            self.limit_early_step();
-            if let Some(possible) = self.hub.next() {
-                self.at_once += 1;
-                self.take_action(possible).await?;
-                continue;
-            }
-            if self.collect_late {
-                self.collect(&mut step).await?;
-                continue;
-            }
-            let all_run = self.processes.iter().all(|process| process.state == Alive::Running);
-            if step.is_none() && (next.is_some() || all_run) && self.is_quiet() {
-                if self.end_holds(if next.is_none() { Rest::Forever } else { Rest::Quiet }) {
-                    continue;
-                }
-                self.note_quiet(all_run)?;
-                if self.crash_at_rest().await {
-                    continue;
-                }
-                let Some(next) = next else { return Ok(()) };
-                step = Some(self.begin_step(next));
-                continue;
-            }
-            if self.end_long_holds() {
-                continue;
-            }
-            let unrest = self.unrest_since.elapsed();
-            match &step {
-                Some(step) if unrest > LONGEST_STEP => return Err(step.took_too_long()),
-                None if unrest > LONGEST_UNREST => return Err(self.never_quiet()),
-                _ => {}
-            }
-            self.pass_time(&mut step).await;
-        }
-    }
-
-    fn begin_step(&mut self, step: &crate::user::Step) -> Attempt {
-        self.begun += 1;
-        self.log(Action::Step(step.name.to_string()));
-        self.unrest_since = Instant::now();
-        Attempt::begin(step, &self.user)
-    }
-
-    /// Waits until no task can run.
-    async fn settle(&mut self, step: &mut Option<Attempt>) -> Result<(), End> {
-        let before = if self.definition.looks_at_real_time { RealTime::now() } else { None };
-        {
-            let mut idle = pin!(self.idle.reached());
-            poll_fn(|context| {
-                // The step is part of this future, so an idle report may come before its next poll: poll it first.
-                if let Some(step) = step {
-                    step.poll(context);
-                }
-                idle.as_mut().poll(context)
-            })
-            .await;
-        }
-        self.blocked_now += before.map(RealTime::blocked).unwrap_or_default();
-        if self.idle.was_kicked() {
-            return Err(End::Stuck { actions: self.last_actions() });
-        }
-        if self.has_threads.load(Ordering::Relaxed) {
-            return Err(End::Threads);
-        }
-        Ok(())
-    }
-
-    /// Notes for how long the thread was blocked.
-    fn note_blocked(&mut self) {
-        let time = std::mem::take(&mut self.blocked_now);
-        if time >= BLOCKED {
-            self.blocked.insert(self.trace.len(), time);
-        }
-    }
-
-    fn last_actions(&self) -> Vec<String> {
-        let mut last: Vec<String> = self.trace.iter().rev().take(6).map(ToString::to_string).collect();
-        last.reverse();
-        last
-    }
-
-    /// Lets the garbage collector act.
-    async fn collect(&mut self, step: &mut Option<Attempt>) -> Result<(), End> {
-        (self.collect_early, self.collect_late) = (false, false);
-        let last = self.trace.len();
-        self.server.hold_controllers(false);
-        let settled = self.settle(step).await;
-        self.server.hold_controllers(true);
-        settled?;
-        self.take_news()?;
-        let is_collected = |entry: &Entry| matches!(&entry.action, Action::Committed(change) if change.actor == Actor::Server);
-        if self.trace[last..].iter().any(is_collected) {
-            self.collected.push(self.begun);
-        }
-        Ok(())
-    }
-
-    /// Crashes the operator if the plan says so.
-    async fn crash_at_rest(&mut self) -> bool {
-        let is_now = |deviation: &Deviation| {
-            deviation.what == What::CrashAtRest && usize::try_from(deviation.number) == Ok(self.begun)
-        };
-        let Some(place) = self.plan.iter().position(is_now) else { return false };
-        let Some(actor) = self.active_operator() else { return false };
-        self.plan.remove(place);
-        self.crash(actor, "while the world is quiet", Restart::AtOnce).await;
-        true
-    }
-
-    async fn pass_time(&mut self, step: &mut Option<Attempt>) {
-        let before = Instant::now();
-        let down = self.processes.iter().filter_map(|process| match process.state {
-            Alive::Down { until, .. } => Some(until),
-            Alive::Running => None,
-        });
-        let deadlines = down
-            .chain(self.holds.iter().map(Hold::deadline))
-            .chain(self.paused.iter().map(|paused| paused.until))
-            .chain(self.early_step_deadline())
-            .chain(self.hub.next_late());
-        let next = deadlines.filter(|deadline| *deadline > before).min();
-        let limit = next.map_or(Duration::MAX, |next| next.duration_since(before));
-        {
-            let mut passed = pin!(self.idle.time_passed(limit));
-            poll_fn(|context| {
-                if let Some(step) = step {
-                    step.poll(context);
-                }
-                passed.as_mut().poll(context)
-            })
-            .await;
-        }
-        if Instant::now() > before {
-            self.at_once = 0;
-            self.calls_at_once.clear();
-        }
     }
 
     fn log(&mut self, action: Action) {
