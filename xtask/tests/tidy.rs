@@ -2,10 +2,16 @@
 
 #[path = "tidy/book.rs"]
 mod book;
+#[path = "tidy/data.rs"]
+mod data;
 #[path = "tidy/imports.rs"]
 mod imports;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/packages.rs"]
 mod packages;
+#[path = "tidy/places.rs"]
+mod places;
 #[path = "tidy/sources.rs"]
 mod sources;
 

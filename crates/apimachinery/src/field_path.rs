@@ -4,13 +4,13 @@ use std::fmt;
 
 /// A path as a chain of borrowed steps, innermost first.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Path<'a> {
-    parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
+pub(crate) struct FieldPath<'a> {
+    parent: Option<&'a FieldPath<'a>>,
+    step: PathStep<'a>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Root,
     Field(&'a str),
     Entry(&'a str),
@@ -18,58 +18,58 @@ enum Step<'a> {
     Index(usize),
 }
 
-impl<'a> Path<'a> {
+impl<'a> FieldPath<'a> {
     /// The object itself.
     pub(crate) fn root() -> Self {
-        Self { parent: None, step: Step::Root }
+        Self { parent: None, step: PathStep::Root }
     }
 
     /// Appends a field: `path.name`.
     pub(crate) fn field(&'a self, name: &'a str) -> Self {
-        self.with(Step::Field(name))
+        self.with(PathStep::Field(name))
     }
 
     /// Appends an entry of a map: `path[key]`, as messages about schemas write it.
     pub(crate) fn key(&'a self, key: &'a str) -> Self {
-        self.with(Step::Key(key))
+        self.with(PathStep::Key(key))
     }
 
     /// Appends an entry of a map of values: like a field, but with a dot at the start of a path.
     pub(crate) fn entry(&'a self, name: &'a str) -> Self {
-        self.with(Step::Entry(name))
+        self.with(PathStep::Entry(name))
     }
 
     /// Appends an item of a list: `path[0]`.
     pub(crate) fn index(&'a self, index: usize) -> Self {
-        self.with(Step::Index(index))
+        self.with(PathStep::Index(index))
     }
 
     /// Whether the path is a field of the object itself.
     pub(crate) fn is_top_level(&self) -> bool {
-        self.parent.is_some_and(Path::is_root)
+        self.parent.is_some_and(FieldPath::is_root)
     }
 
     /// Whether the path is the object itself.
     pub(crate) fn is_root(&self) -> bool {
-        matches!(self.step, Step::Root)
+        matches!(self.step, PathStep::Root)
     }
 
-    fn with(&'a self, step: Step<'a>) -> Self {
+    fn with(&'a self, step: PathStep<'a>) -> Self {
         Self { parent: Some(self), step }
     }
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if self.is_top_level() => f.write_str(name),
-            Step::Field(name) | Step::Entry(name) => write!(f, ".{name}"),
-            Step::Key(key) => write!(f, "[{key}]"),
-            Step::Index(index) => write!(f, "[{index}]"),
+            PathStep::Root => Ok(()),
+            PathStep::Field(name) if self.is_top_level() => f.write_str(name),
+            PathStep::Field(name) | PathStep::Entry(name) => write!(f, ".{name}"),
+            PathStep::Key(key) => write!(f, "[{key}]"),
+            PathStep::Index(index) => write!(f, "[{index}]"),
         }
     }
 }

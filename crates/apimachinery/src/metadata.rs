@@ -15,7 +15,7 @@ const QUOTED_OWNERS: usize = 10;
 
 /// Rules of a kind for the metadata of its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct MetadataRules {
     /// Syntax of names.
     pub name: NameRule,
     /// Whether a CustomResourceDefinition defines the kind.
@@ -80,7 +80,7 @@ pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
 
 /// Validates the `metadata` of a new object.
 #[must_use]
-pub fn validate(rules: Rules, object: &Value) -> Vec<FieldError> {
+pub fn validate(rules: MetadataRules, object: &Value) -> Vec<FieldError> {
     let mut errors = validate_alone(rules, object);
     if rules.qualified_finalizers {
         validate_finalizer_names(object, &mut errors);
@@ -104,7 +104,7 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
                 }
             }
             Some(kind) => {
-                let wrong = names::name(NameRule::Label1035, &kind.to_lowercase(), false);
+                let wrong = names::name(NameRule::Label1035, &kind.to_lowercase());
                 if !wrong.is_empty() {
                     let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
                     errors.push(FieldError::invalid(path, &quote(kind), &why));
@@ -113,16 +113,16 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
         }
     }
     let mut contents = Vec::new();
-    for (field, prefix) in [("generateName", true), ("name", false)] {
+    let checks: [(&str, fn(NameRule, &str) -> Vec<String>); 2] =
+        [("generateName", names::name_prefix), ("name", names::name)];
+    for (field, check) in checks {
         let name = text(object, field);
-        for why in if name.is_empty() { Vec::new() } else { names::name(NameRule::PathSegment, name, prefix) }
-        {
+        for why in if name.is_empty() { Vec::new() } else { check(NameRule::PathSegment, name) } {
             contents.push(FieldError::invalid(format!("metadata.{field}"), &quote(name), &why));
         }
     }
     let namespace = text(object, "namespace");
-    for why in if namespace.is_empty() { Vec::new() } else { names::name(NameRule::Label, namespace, false) }
-    {
+    for why in if namespace.is_empty() { Vec::new() } else { names::name(NameRule::Label, namespace) } {
         contents.push(FieldError::invalid("metadata.namespace", &quote(namespace), &why));
     }
     validate_contents(&object["metadata"], &mut contents);
@@ -140,8 +140,13 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
 /// the second. Each validation reports its errors, so an error may occur several times. The first one accepts names and prefixes of any
 /// kind; that of a builtin kind itself is not repeated for its subresources.
 #[must_use]
-pub fn validate_new_state(rules: Rules, old: &Value, new: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = validate_alone(Rules { name: NameRule::PathSegment, ..rules }, new);
+pub fn validate_new_state(
+    rules: MetadataRules,
+    old: &Value,
+    new: &Value,
+    subresource: &str,
+) -> Vec<FieldError> {
+    let mut errors = validate_alone(MetadataRules { name: NameRule::PathSegment, ..rules }, new);
     validate_against(old, new, &mut errors);
     validate_against(old, new, &mut errors);
     if rules.qualified_finalizers {
@@ -150,7 +155,7 @@ pub fn validate_new_state(rules: Rules, old: &Value, new: &Value, subresource: &
     if !rules.custom {
         let is_checked = subresource.is_empty() && rules.revalidated;
         let name = if is_checked { rules.name } else { NameRule::PathSegment };
-        errors.extend(validate_alone(Rules { name, ..rules }, new));
+        errors.extend(validate_alone(MetadataRules { name, ..rules }, new));
         if rules.qualified_finalizers {
             validate_finalizer_names(new, &mut errors);
         }
@@ -159,17 +164,17 @@ pub fn validate_new_state(rules: Rules, old: &Value, new: &Value, subresource: &
 }
 
 /// Validates without the old state.
-fn validate_alone(rules: Rules, object: &Value) -> Vec<FieldError> {
+fn validate_alone(rules: MetadataRules, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let generate = text(object, "generateName");
-    for error in if generate.is_empty() { Vec::new() } else { names::name(rules.name, generate, true) } {
+    for error in if generate.is_empty() { Vec::new() } else { names::name_prefix(rules.name, generate) } {
         errors.push(FieldError::invalid("metadata.generateName", &quote(generate), &error));
     }
     let name = text(object, "name");
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        for error in names::name(rules.name, name, false) {
+        for error in names::name(rules.name, name) {
             errors.push(FieldError::invalid("metadata.name", &quote(name), &error));
         }
     }

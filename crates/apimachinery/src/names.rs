@@ -29,21 +29,27 @@ pub enum NameRule {
     PathSegment,
 }
 
-/// Validates the name of an object. A prefix, from `generateName`, may end with a dash.
+/// Validates the name of an object.
 #[must_use]
-pub fn name(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
-    let masked = if prefix && name.len() > 1 && name.ends_with('-') {
-        format!("{}a", name.strip_suffix('-').unwrap_or_default())
-    } else {
-        name.to_owned()
-    };
+pub fn name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
-        NameRule::Subdomain => subdomain(&masked),
-        NameRule::Label => label(&masked),
-        NameRule::Label1035 => checked(&masked, 63, LABEL_1035, |name| {
+        NameRule::Subdomain => subdomain(name),
+        NameRule::Label => label(name),
+        NameRule::Label1035 => checked(name, 63, LABEL_1035, |name| {
             is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
         }),
-        NameRule::PathSegment => path_segment(name, prefix),
+        NameRule::PathSegment if name == "." || name == ".." => vec![format!("may not be '{name}'")],
+        NameRule::PathSegment => path_segment(name),
+    }
+}
+
+/// Validates the prefix of a generated name (`generateName`). Unlike a name, it may end with a dash.
+#[must_use]
+pub fn name_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
+    match (rule, prefix.strip_suffix('-')) {
+        (NameRule::PathSegment, _) => path_segment(prefix),
+        (rule, Some(start)) if !start.is_empty() => name(rule, &format!("{start}a")),
+        _ => name(rule, prefix),
     }
 }
 
@@ -72,11 +78,8 @@ pub fn label(name: &str) -> Vec<String> {
     checked(name, 63, message, is_label)
 }
 
-fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+fn path_segment(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
-    if !prefix && (name == "." || name == "..") {
-        return vec![format!("may not be '{name}'")];
-    }
     for forbidden in ["/", "%"] {
         if name.contains(forbidden) {
             errors.push(format!("may not contain '{forbidden}'"));
@@ -163,13 +166,13 @@ mod tests {
 
     #[test]
     fn names_are_checked_by_their_rule() {
-        assert!(name(NameRule::Subdomain, "a.b-c.0", false).is_empty());
-        assert_eq!(name(NameRule::Subdomain, "a..b", false).len(), 1);
-        assert_eq!(name(NameRule::Label, "a.b", false).len(), 1);
-        assert_eq!(name(NameRule::Label1035, "0a", false).len(), 1);
-        assert_eq!(name(NameRule::PathSegment, "a%/", false).len(), 2);
-        assert!(name(NameRule::PathSegment, "system:x", false).is_empty());
-        assert!(name(NameRule::Subdomain, "web-", true).is_empty());
+        assert!(name(NameRule::Subdomain, "a.b-c.0").is_empty());
+        assert_eq!(name(NameRule::Subdomain, "a..b").len(), 1);
+        assert_eq!(name(NameRule::Label, "a.b").len(), 1);
+        assert_eq!(name(NameRule::Label1035, "0a").len(), 1);
+        assert_eq!(name(NameRule::PathSegment, "a%/").len(), 2);
+        assert!(name(NameRule::PathSegment, "system:x").is_empty());
+        assert!(name_prefix(NameRule::Subdomain, "web-").is_empty());
     }
 
     #[test]

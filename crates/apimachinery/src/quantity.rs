@@ -26,7 +26,7 @@ const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 /// Returns Go's message if `text` is not a quantity, otherwise `None`.
 #[must_use]
 pub fn refusal(text: &str) -> Option<&'static str> {
-    Written::read(text).err()
+    Notation::read(text).err()
 }
 
 /// Returns the amount in billionths, for comparisons. `None` if the value is not a quantity, or too large.
@@ -119,7 +119,7 @@ impl Quantity {
     /// Parses an amount; `None` if the text is not a quantity.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
-        let written = Written::read(text).ok()?;
+        let written = Notation::read(text).ok()?;
         let is_zero = !format!("{}{}", written.whole, written.fraction).contains(|digit| digit != '0');
         // The number has more digits, or a larger exponent, than an amount within the limit.
         let beyond = match written.scale {
@@ -208,7 +208,7 @@ impl fmt::Display for Quantity {
 
 /// Parts of a quantity as written.
 #[derive(Clone, Copy)]
-struct Written<'a> {
+struct Notation<'a> {
     negative: bool,
     whole: &'a str,
     fraction: &'a str,
@@ -226,7 +226,7 @@ enum Scale {
     Exponent(i64),
 }
 
-impl<'a> Written<'a> {
+impl<'a> Notation<'a> {
     fn read(text: &'a str) -> Result<Self, &'static str> {
         if text.is_empty() {
             return Err(WRONG_FORMAT);
@@ -273,12 +273,12 @@ struct Amount {
 
 /// Parses an amount; `None` if the text is not a quantity, or has more than 18 digits.
 fn parse(text: &str) -> Option<Amount> {
-    amount(Written::read(text).ok()?, 18)
+    amount(Notation::read(text).ok()?, 18)
 }
 
 /// Returns the value of a quantity; `None` if it has more than `longest` digits, or is too large.
-fn amount(written: Written<'_>, longest: usize) -> Option<Amount> {
-    let Written { negative, whole, fraction, scale } = written;
+fn amount(written: Notation<'_>, longest: usize) -> Option<Amount> {
+    let Notation { negative, whole, fraction, scale } = written;
     let digits = format!("{whole}{fraction}");
     if digits.len() > longest {
         return None;

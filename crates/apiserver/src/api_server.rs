@@ -28,8 +28,8 @@ use crate::kinds::builtin::service::pool::ServiceRange;
 use crate::listener::{ListenError, ListenOptions, Listener};
 use crate::state::clock::Clock;
 #[cfg(feature = "persistence")]
-use crate::state::persistence::{DataFile, DataFileError, Journal};
-use crate::state::{ClusterState, Commit, CommitObserver, Contents, Services};
+use crate::state::persistence::{CommitJournal, DataFile, DataFileError};
+use crate::state::{ClusterState, Commit, CommitObserver, InitialState, Services};
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
 use crate::user::UserInfo;
 use crate::webhook_client::{WebhookClient, WebhookTransport};
@@ -281,7 +281,7 @@ impl ApiServer {
     #[must_use]
     pub fn start(options: Options) -> Self {
         let (limits, admission) = (options.history_limits(), options.admission());
-        Self::begin(options, Contents { store: Store::new(limits), journal: None }, admission)
+        Self::begin(options, InitialState { store: Store::new(limits), journal: None }, admission)
     }
 
     /// Starts a server that keeps its objects in a data file.
@@ -298,24 +298,24 @@ impl ApiServer {
     /// Outside of a tokio runtime with timers.
     #[cfg(feature = "persistence")]
     pub fn open(options: Options, file: &DataFile) -> Result<Self, DataFileError> {
-        let (journal, contents) = Journal::open(file)?;
+        let (journal, contents) = CommitJournal::open(file)?;
         let limits = options.history_limits();
         let store = match contents.revision {
             Some(revision) => Store::restored(limits, revision, contents.objects),
             None => Store::new(limits),
         };
         let admission = options.admission();
-        Ok(Self::begin(options, Contents { store, journal: Some(journal) }, admission))
+        Ok(Self::begin(options, InitialState { store, journal: Some(journal) }, admission))
     }
 
     /// Starts a server with a custom admission chain.
     #[cfg(test)]
     pub(crate) fn start_with(options: Options, admission: Admission) -> Self {
         let limits = options.history_limits();
-        Self::begin(options, Contents { store: Store::new(limits), journal: None }, admission)
+        Self::begin(options, InitialState { store: Store::new(limits), journal: None }, admission)
     }
 
-    fn begin(options: Options, contents: Contents, admission: Admission) -> Self {
+    fn begin(options: Options, contents: InitialState, admission: Admission) -> Self {
         let clock = Clock::new(options.epoch);
         #[cfg(feature = "tls")]
         let (client_authority, account_keys) = (options.client_authority, options.service_account_keys);
@@ -360,7 +360,7 @@ impl ApiServer {
             controllers.spawn(controllers::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
             controllers.spawn(controllers::volume_protection::run(Arc::clone(&cluster)));
             controllers.spawn(controllers::role_aggregation::run(Arc::clone(&cluster)));
-            controllers.spawn(controllers::resource_quota::run(Arc::clone(&cluster)));
+            controllers.spawn(controllers::quota_usage::run(Arc::clone(&cluster)));
         }
         let flow_control = FlowControl::new(|table| cluster.changes(&table));
         let injector = Arc::new(Injector::new(options.seed));

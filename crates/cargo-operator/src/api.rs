@@ -11,7 +11,7 @@ use crate::{
     project::{CrateRoot, Project, Selection},
     shell::Shell,
     template::{self, KindScope},
-    write::{self, Change},
+    write::{self, FileChange},
 };
 
 /// Arguments of `cargo operator api`.
@@ -62,10 +62,10 @@ pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let calls = [format!("crd::<{}>()", kind.kind), format!("setup({}::add_to)", kind.module)];
     let line = root.extend_operator(&calls);
 
-    let mut changes: Vec<Change> = Vec::new();
-    changes.extend(files.into_iter().chain(shared).map(|(path, text)| Change::new(path, text)));
+    let mut changes: Vec<FileChange> = Vec::new();
+    changes.extend(files.into_iter().chain(shared).map(|(path, text)| FileChange::new(path, text)));
     let shown = write::relative(&library.file, &project.folder);
-    changes.push(Change::edited(&shown, root.into_text()));
+    changes.push(FileChange::edited(&shown, root.into_text()));
     let added = write::all(&project.folder, &changes)?;
     shell.status("Added", added.join(", "));
     let calls = calls.map(|call| format!(".{call}")).concat();

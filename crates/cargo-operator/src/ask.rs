@@ -66,7 +66,7 @@ pub fn run(
     shell.running(display(&asked));
     let status = asked.spawn().and_then(|mut child| {
         if let (Some(text), Some(mut input)) = (baseline, child.stdin.take()) {
-            // A program that reads none of it says why.
+            // If a program does not read its input, its own error says why.
             let _ = input.write_all(text.as_bytes());
         }
         child.wait()

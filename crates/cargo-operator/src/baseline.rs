@@ -10,7 +10,8 @@ use crate::failure::Failure;
 
 const OPTION: &str = "--baseline";
 
-/// Replaces a baseline that names no file by `-`, and returns the definitions that the revision of this name has in the folder of `--out`.
+/// If `--baseline` is a git revision, not a file, replaces it by `-` (standard input) and returns the CustomResourceDefinitions that
+/// the revision has in the folder of `--out`.
 pub(crate) fn take(words: &mut [OsString], folder: &Path) -> Result<Option<String>, Failure> {
     let Some((index, name)) = value_of(words, OPTION) else { return Ok(None) };
     if name == "-" || folder.join(&name).exists() {
@@ -44,7 +45,7 @@ pub(crate) fn take(words: &mut [OsString], folder: &Path) -> Result<Option<Strin
     Ok(Some(text))
 }
 
-/// The value of an option, and the index of the word that holds it.
+/// The value of an option, and the index of the argument that contains it.
 fn value_of(words: &[OsString], option: &str) -> Option<(usize, String)> {
     words.iter().enumerate().find_map(|(index, word)| {
         let rest = word.to_str()?.strip_prefix(option)?;

@@ -217,9 +217,9 @@ impl RustFile {
         self.changes.push((offset..offset, inserted));
     }
 
-    /// Finds the calls that `matches` accepts. Of a chain with several the last counts.
+    /// Finds the calls that `matches` accepts. In a chain with several, the last one counts.
     fn only_chain(&self, matches: impl Fn(&ExprMethodCall) -> bool) -> Option<Range<usize>> {
-        let mut calls = Calls { matches: &matches, found: Vec::new() };
+        let mut calls = MethodCalls { matches: &matches, found: Vec::new() };
         calls.visit_file(&self.syntax);
         match &*calls.found {
             [only] => Some(only.clone()),
@@ -245,12 +245,12 @@ impl RustFile {
 }
 
 /// Collects method calls, each from its dot to its end. Receivers of a collected call are not visited.
-struct Calls<'m> {
+struct MethodCalls<'m> {
     matches: &'m dyn Fn(&ExprMethodCall) -> bool,
     found: Vec<Range<usize>>,
 }
 
-impl<'ast> Visit<'ast> for Calls<'_> {
+impl<'ast> Visit<'ast> for MethodCalls<'_> {
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         if (self.matches)(call) {
             self.found.push(call.dot_token.span().byte_range().start..call.span().byte_range().end);

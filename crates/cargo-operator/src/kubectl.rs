@@ -21,7 +21,7 @@ pub(crate) struct Deployment {
     pub(crate) name: String,
 }
 
-/// A port of this host that leads to an operator, for as long as this exists.
+/// A local port that kubectl forwards to an operator. Dropping it ends kubectl.
 #[derive(Debug)]
 pub(crate) struct Forwarded {
     pub(crate) address: String,
@@ -100,7 +100,7 @@ pub(crate) async fn forward(
         Ok(None) => {
             let mut reason = String::new();
             if let Some(mut errors) = child.stderr.take() {
-                // Without a text the failure says what was tried.
+                // If this fails, the error below has no reason, but still names the port and the target.
                 let _ = errors.read_to_string(&mut reason).await;
             }
             Err(Failure::new(format!(
@@ -148,7 +148,7 @@ fn forwarded_port(line: &str) -> Option<u16> {
     line.strip_prefix("Forwarding from 127.0.0.1:")?.split(' ').next()?.parse().ok()
 }
 
-/// Runs kubectl with these words and this standard input, and returns its output.
+/// Runs kubectl with these arguments and this standard input, and returns its output.
 pub(crate) async fn answer(
     context: &str,
     words: &[&str],
@@ -164,7 +164,7 @@ pub(crate) async fn answer(
     let feed = child.stdin.take().zip(input);
     let output = async {
         if let Some((mut pipe, input)) = feed {
-            // A program that reads none of it says why.
+            // If a program does not read its input, its own error says why.
             let _ = pipe.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await

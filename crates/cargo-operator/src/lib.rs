@@ -1,4 +1,4 @@
-//! `cargo operator`: makes and runs Kubernetes operators.
+//! `cargo operator`: creates and runs Kubernetes operators.
 //!
 //! The program is this library behind arguments, so that its parts can be tested. It holds no logic that an operator needs: an
 //! operator's own program knows its kinds, rights and manifests.

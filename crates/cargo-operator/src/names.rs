@@ -36,12 +36,12 @@ pub struct OperatorName {
 }
 
 impl OperatorName {
-    /// Checks a name: a DNS label that begins with a letter and is at most 40 characters long, and that cargo accepts for a
+    /// Checks a name: it must be a DNS label of at most 40 characters that begins with a letter, and cargo must accept it for a
     /// package. `taken` are names of packages that the operator depends on.
     ///
     /// # Errors
     ///
-    /// The name is none of that; the text says why.
+    /// The name breaks one of these rules; the error names the rule.
     pub fn new<'a>(name: &str, taken: impl IntoIterator<Item = &'a str>) -> Result<Self, BadName> {
         let bad = |reason: &str| Err(BadName(format!("{name:?} cannot name an operator: {reason}")));
         let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

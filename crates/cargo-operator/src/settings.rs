@@ -62,7 +62,7 @@ impl Settings {
         }
     }
 
-    /// Options that the command of the operator's program gets before those of the user, without the ones that the user gives.
+    /// Options from the settings for a command of the operator's program, without those that the user gives on the command line.
     pub(crate) fn options(&self, command: &str, given: &[OsString]) -> Vec<OsString> {
         if command != "manifests" {
             return Vec::new();

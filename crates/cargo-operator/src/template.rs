@@ -97,7 +97,7 @@ pub fn dependencies() -> Vec<String> {
         .map_or_else(Vec::new, |table| table.iter().map(|(name, _)| name.to_owned()).collect())
 }
 
-/// Names that the template's code gives to other things than its kind, which a kind must not have.
+/// Names in the template's code that do not come from its kind. A kind must not have them.
 #[must_use]
 pub fn used_names() -> BTreeSet<String> {
     let mut used: BTreeSet<String> = PRELUDE.iter().map(|name| (*name).to_owned()).collect();

@@ -41,7 +41,7 @@ pub struct Upgrade {
 
 /// A dependency with another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Change {
+struct VersionChange {
     name: String,
     from: String,
     to: String,
@@ -56,7 +56,7 @@ struct Change {
 pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let manifests = arguments.package.manifests(here)?;
     let mut edits: Vec<(PathBuf, String, String)> = Vec::new();
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<VersionChange> = Vec::new();
     for path in manifests {
         let text = fs::read_to_string(&path)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
@@ -79,7 +79,7 @@ pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failur
         return Ok(());
     }
     let listed: Vec<_> =
-        changes.iter().map(|Change { name, from, to }| format!("{name} {from} → {to}")).collect();
+        changes.iter().map(|VersionChange { name, from, to }| format!("{name} {from} → {to}")).collect();
     let listed = listed.join(", ");
     if arguments.check {
         return Err(Failure::difference(format!(
@@ -148,7 +148,10 @@ fn change(
 }
 
 /// The manifest with the versions of the template where those are newer, and the changes.
-fn upgraded(text: &str, template: &DocumentMut) -> Result<(String, Vec<Change>), toml_edit::TomlError> {
+fn upgraded(
+    text: &str,
+    template: &DocumentMut,
+) -> Result<(String, Vec<VersionChange>), toml_edit::TomlError> {
     let mut manifest: DocumentMut = text.parse()?;
     let mut changes = Vec::new();
     for table in TABLES {
@@ -159,7 +162,7 @@ fn upgraded(text: &str, template: &DocumentMut) -> Result<(String, Vec<Change>),
     Ok((manifest.to_string(), changes))
 }
 
-fn change_table(table: Option<&mut Item>, template: &DocumentMut, changes: &mut Vec<Change>) {
+fn change_table(table: Option<&mut Item>, template: &DocumentMut, changes: &mut Vec<VersionChange>) {
     let Some(table) = table.and_then(Item::as_table_like_mut) else { return };
     for name in TOGETHER {
         let Some(to) = TABLES.iter().find_map(|table| version(template.get(table)?.get(name)?)) else {
@@ -171,7 +174,7 @@ fn change_table(table: Option<&mut Item>, template: &DocumentMut, changes: &mut 
         if let Some(feature) = kubernetes(template, name) {
             set_kubernetes(dependency, &feature);
         }
-        changes.push(Change { name: name.to_owned(), from, to });
+        changes.push(VersionChange { name: name.to_owned(), from, to });
     }
 }
 
@@ -216,7 +219,7 @@ fn set_kubernetes(dependency: &mut Item, feature: &str) {
     }
 }
 
-/// Whether a requirement such as `0.28` is for an older version than another, as far as both say.
+/// Whether a requirement such as `0.28` is older than another one, by the parts of the version that both contain.
 fn is_older(from: &str, to: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> {
         let text = text.trim_start_matches(['^', '~', '=', ' ']);

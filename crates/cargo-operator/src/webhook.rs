@@ -13,7 +13,7 @@ use crate::{
     project::{CrateRoot, Project, Selection},
     shell::Shell,
     template::{self, Webhooks},
-    write::{self, Change},
+    write::{self, FileChange},
 };
 
 /// Arguments of `cargo operator webhook`.
@@ -187,13 +187,13 @@ impl<'p> Files<'p> {
     fn write(self, shell: &Shell) -> Result<(), Failure> {
         let project = &self.project.folder;
         let new = self.new.into_iter();
-        let mut changes: Vec<Change> =
-            new.map(|(path, text)| Change::new(write::relative(&path, project), text)).collect();
+        let mut changes: Vec<FileChange> =
+            new.map(|(path, text)| FileChange::new(write::relative(&path, project), text)).collect();
         for (path, file) in [self.root, self.module, self.controller] {
             let before = file.text().to_owned();
             let text = write::as_formatted_as(&before, file.into_text(), project);
             if text != before {
-                changes.push(Change::edited(&write::relative(&path, project), text));
+                changes.push(FileChange::edited(&write::relative(&path, project), text));
             }
         }
         let added = write::all(project, &changes)?;

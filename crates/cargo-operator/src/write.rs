@@ -11,14 +11,14 @@ use crate::{failure::Failure, shell::Shell};
 
 /// A file to write.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct FileChange {
     /// Path below the folder of the project.
     path: String,
     text: String,
     is_new: bool,
 }
 
-impl Change {
+impl FileChange {
     /// A file that must not exist yet.
     #[must_use]
     pub fn new(path: impl Into<String>, text: String) -> Self {
@@ -37,7 +37,7 @@ impl Change {
 /// # Errors
 ///
 /// A new file exists, or one cannot be written. Then files that were written before it have their old text, or are removed again.
-pub fn all(folder: &Path, changes: &[Change]) -> Result<Vec<String>, Failure> {
+pub fn all(folder: &Path, changes: &[FileChange]) -> Result<Vec<String>, Failure> {
     let new = || changes.iter().filter(|change| change.is_new);
     if let Some(existing) = new().find(|change| folder.join(&change.path).exists()) {
         return Err(Failure::new(format!("{} exists, so nothing was changed", existing.path)));
@@ -133,7 +133,7 @@ fn formatted(text: &str, folder: &Path) -> Option<String> {
     output.status.success().then(|| String::from_utf8(output.stdout).ok())?
 }
 
-/// Notes that the manifests of a project, if it has any, are not those of the changed program.
+/// Prints a note that the manifests of the project, if it has any, must be rendered again.
 pub fn remind_of_manifests(folder: &Path, shell: &Shell) {
     if folder.join("deploy").is_dir() {
         shell.note("", "cargo operator manifests --out deploy   # renders the manifests again");

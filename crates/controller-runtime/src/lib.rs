@@ -181,7 +181,7 @@ pub use self::{
     },
     predicate::event_predicate::Predicate,
     reconcile::{
-        action::Action, context::Context, error::ReconcileError, object::ObjectReconciler,
+        action::Action, context::Context, error::ReconcileError, object_reconciler::ObjectReconciler,
         reconciler::Reconciler,
     },
     recorder::{EventReport, Recorder},

@@ -20,10 +20,10 @@ const LONGEST_JUMP: Duration = Duration::from_secs(3600);
 
 /// Reports to the driver that no task can run. Clones share the state.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Idle(Arc<Mutex<State>>);
+pub(crate) struct Idle(Arc<Mutex<IdleState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct IdleState {
     wait: Wait,
     /// Wakes the driver.
     waker: Option<Waker>,

@@ -29,10 +29,10 @@ pub(crate) enum Reconcile {
 
 /// Reconciles that no trace has taken yet. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reconciles(Arc<Mutex<State>>);
+pub(crate) struct Reconciles(Arc<Mutex<OpenReconciles>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct OpenReconciles {
     next: u64,
     /// Spans that are open, with the numbers of their handles.
     open: BTreeMap<u64, Open>,

@@ -33,12 +33,12 @@ struct Watchdog(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WatchdogState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchdogState {
     /// The run under way.
     idle: Option<Idle>,
     /// Last action of the run.
@@ -52,7 +52,7 @@ struct State {
     is_over: bool,
 }
 
-impl State {
+impl WatchdogState {
     fn progresses(&mut self) {
         (self.stuck_for, self.was_kicked) = (Duration::ZERO, false);
     }

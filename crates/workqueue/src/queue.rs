@@ -229,7 +229,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         reason = "after a final shutdown, keys that were not due are rarely needed"
     )]
     pub fn shut_down(&self) -> Vec<K> {
-        self.close(false)
+        self.shared.change(|inner, now| inner.core.shut_down(**now))
     }
 
     /// Shuts the queue down and waits until every ready key has been handed out and processed.
@@ -242,14 +242,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// drops the keys that it would have returned.
     #[doc(alias = "ShutDownWithDrain")]
     pub async fn shut_down_with_drain(&self) -> Vec<K> {
-        let given_up = self.close(true);
+        let given_up = self.shared.change(|inner, now| inner.core.drain(**now));
         let mut registration = Registration::of_drainer(&self.shared);
         poll_fn(|cx| registration.poll_drained(cx)).await;
         given_up
-    }
-
-    fn close(&self, drain: bool) -> Vec<K> {
-        self.shared.change(|inner, now| inner.core.shut_down(drain, **now))
     }
 }
 

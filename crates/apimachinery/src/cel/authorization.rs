@@ -25,7 +25,7 @@ pub struct AccessQuery {
 
 /// Answer of the authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Decision {
+pub struct AuthorizerDecision {
     /// Whether the action is allowed.
     pub allowed: bool,
     /// Reason of the authorizer; may be empty.

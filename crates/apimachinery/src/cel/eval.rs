@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::authorization::{AccessQuery, Decision};
-use super::functions;
+use super::authorization::{AccessQuery, AuthorizerDecision};
+use super::functions::{self, Evaluated};
 use super::operators::no_such_key;
-use super::parse::{Expr, Fold, FoldKind, Node};
+use super::parser::{Expr, Fold, FoldKind, SyntaxNode};
 use super::value::Val;
 
 /// Values of the variables of an expression.
@@ -19,7 +19,7 @@ pub struct Activation<'a> {
     pub variables: Vec<(&'static str, &'a Value)>,
     /// Answers of the authorizer that are known. An expression that needs another one ends with [`EvaluationError::Unanswered`]; the caller
     /// asks the authorizer and evaluates again with the answer.
-    pub decisions: BTreeMap<AccessQuery, Decision>,
+    pub decisions: BTreeMap<AccessQuery, AuthorizerDecision>,
     /// Query of `authorizer.requestResource`, without its verb.
     pub request_resource: AccessQuery,
 }
@@ -70,7 +70,7 @@ impl Cost<'_> {
 
 /// Evaluates a condition.
 pub(super) fn condition(
-    root: &Node,
+    root: &SyntaxNode,
     activation: &Activation<'_>,
     budget: &mut u64,
 ) -> Result<bool, EvaluationError> {
@@ -88,11 +88,9 @@ struct Evaluator<'a, 'b> {
     cost: Cost<'b>,
 }
 
-type Evaluated<'a> = Result<Val<'a>, EvaluationError>;
-
 impl<'a> Evaluator<'a, '_> {
     /// Recurses at most as deep as the parser allows.
-    fn value(&mut self, node: &'a Node) -> Evaluated<'a> {
+    fn value(&mut self, node: &'a SyntaxNode) -> Evaluated<'a> {
         self.cost.spend(1)?;
         match &node.expr {
             Expr::Literal(literal) => Ok(Val::literal(literal)),
@@ -129,7 +127,7 @@ impl<'a> Evaluator<'a, '_> {
             .ok_or_else(|| EvaluationError::Failed(format!("no such attribute(s): {name}")))
     }
 
-    fn select(&mut self, operand: &'a Node, field: &'a str, test: bool) -> Evaluated<'a> {
+    fn select(&mut self, operand: &'a SyntaxNode, field: &'a str, test: bool) -> Evaluated<'a> {
         let operand = self.value(operand)?;
         if matches!(operand, Val::Query(_)) && field == "requestResource" {
             return Ok(Val::Query(Rc::new(self.activation.request_resource.clone())));
@@ -143,7 +141,7 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     /// Evaluates `&&` or `||`: one term with the deciding value decides, even if others fail.
-    fn logical(&mut self, terms: &'a [Node], deciding: bool) -> Evaluated<'a> {
+    fn logical(&mut self, terms: &'a [SyntaxNode], deciding: bool) -> Evaluated<'a> {
         let mut failed = None;
         for term in terms {
             match self.value(term) {
@@ -162,7 +160,12 @@ impl<'a> Evaluator<'a, '_> {
         failed.map_or(Ok(Val::Bool(!deciding)), Err)
     }
 
-    fn call(&mut self, function: &'a str, target: Option<&'a Node>, arguments: &'a [Node]) -> Evaluated<'a> {
+    fn call(
+        &mut self,
+        function: &'a str,
+        target: Option<&'a SyntaxNode>,
+        arguments: &'a [SyntaxNode],
+    ) -> Evaluated<'a> {
         if function == "_?_:_" {
             let [condition, then, otherwise] = arguments else { return Err(no_overload()) };
             return match self.value(condition)? {

@@ -165,7 +165,8 @@ pub(super) fn signature(function: &str, target: Option<&Type>, arguments: &[Type
     }
 }
 
-type Evaluated<'a> = Result<Val<'a>, EvaluationError>;
+/// Result of an operation.
+pub(super) type Evaluated<'a> = Result<Val<'a>, EvaluationError>;
 
 /// Calls a function without a target.
 pub(super) fn global<'a>(function: &str, arguments: Vec<Val<'a>>, cost: &mut Cost<'_>) -> Evaluated<'a> {

@@ -8,23 +8,23 @@
 //! (quantities, addresses, URLs, versions, formats, sets) are refused with the name of the function when they are compiled.
 
 mod authorization;
-mod check;
 mod eval;
 mod functions;
 mod operators;
-mod parse;
+mod parser;
 mod token;
+mod type_checker;
 mod types;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::authorization::{AUTHORIZER, AccessQuery, Decision};
+pub use self::authorization::{AUTHORIZER, AccessQuery, AuthorizerDecision};
 pub use self::eval::{Activation, EvaluationError};
 pub use self::types::{ObjectType, Type};
 
-use self::parse::Node;
+use self::parser::SyntaxNode;
 
 /// Maximum length of an expression in characters, as in cel-go.
 const LENGTH: usize = 100_000;
@@ -54,7 +54,7 @@ impl Environment {
 /// A compiled expression.
 #[derive(Debug)]
 pub struct Program {
-    root: Node,
+    root: SyntaxNode,
 }
 
 impl Program {
@@ -74,8 +74,8 @@ impl Program {
                  {LENGTH}"
             ));
         }
-        let root = parse::parse(text).map_err(failed)?;
-        match check::check(&root, environment).map_err(failed)? {
+        let root = parser::parse(text).map_err(failed)?;
+        match type_checker::check(&root, environment).map_err(failed)? {
             Type::Bool => Ok(Self { root }),
             other => Err(format!("must evaluate to bool but got {other}")),
         }

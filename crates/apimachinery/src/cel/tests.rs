@@ -41,7 +41,7 @@ fn evaluated(text: &str) -> String {
         verb: "get".to_owned(),
         ..AccessQuery::default()
     };
-    decisions.insert(query, Decision { allowed: true, reason: "why not".to_owned() });
+    decisions.insert(query, AuthorizerDecision { allowed: true, reason: "why not".to_owned() });
     let variables = vec![("object", &object), ("person", &person)];
     let activation = Activation { variables, decisions, request_resource: AccessQuery::default() };
     match program.holds(&activation, &mut MATCH_CONDITIONS_BUDGET.clone()) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::authorization::{AccessQuery, Decision};
+use super::authorization::{AccessQuery, AuthorizerDecision};
 
 /// A literal in the text of an expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub(super) enum Val<'a> {
     Type(&'static str),
     /// An incomplete query to the authorizer.
     Query(Rc<AccessQuery>),
-    Decision(Rc<Decision>),
+    Decision(Rc<AuthorizerDecision>),
 }
 
 impl<'a> Val<'a> {

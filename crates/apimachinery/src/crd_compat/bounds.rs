@@ -24,7 +24,7 @@ enum Side {
 
 /// A bound: the number, and whether the number itself is excluded.
 #[derive(Clone, Copy, PartialEq)]
-struct Bound {
+struct NumberBound {
     limit: f64,
     is_exclusive: bool,
 }
@@ -68,7 +68,7 @@ fn multiples(report: &mut Report, path: &str, old: &Value, new: &Value) {
 }
 
 /// Returns the bound of a keyword; `None` if it excludes nothing.
-fn bound(schema: &Value, keyword: &str, side: Side) -> Option<Bound> {
+fn bound(schema: &Value, keyword: &str, side: Side) -> Option<NumberBound> {
     let limit = schema[keyword].as_f64()?;
     let exclusive = match keyword {
         "maximum" => "exclusiveMaximum",
@@ -77,10 +77,10 @@ fn bound(schema: &Value, keyword: &str, side: Side) -> Option<Bound> {
         _ if side == Side::Lower && limit <= 0.0 => return None,
         _ => "",
     };
-    Some(Bound { limit, is_exclusive: schema[exclusive] == true })
+    Some(NumberBound { limit, is_exclusive: schema[exclusive] == true })
 }
 
-impl Bound {
+impl NumberBound {
     fn sign(self, side: Side) -> &'static str {
         match (side, self.is_exclusive) {
             (Side::Upper, false) => "at most",
@@ -92,7 +92,7 @@ impl Bound {
 }
 
 impl Side {
-    fn is_tighter(self, is: Bound, was: Bound) -> bool {
+    fn is_tighter(self, is: NumberBound, was: NumberBound) -> bool {
         let beyond = match self {
             Self::Upper => is.limit < was.limit,
             Self::Lower => is.limit > was.limit,

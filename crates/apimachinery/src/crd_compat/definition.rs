@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Report, Rule, schema};
+use super::{Report, Rule, schema_changes};
 
 /// Returns the name of a definition.
 pub(super) fn name(definition: &Value) -> &str {
@@ -105,7 +105,7 @@ fn version(report: &mut Report, old: &Value, new: &Value) {
             }
         }
     }
-    schema::compare(report, schema_of(old), schema_of(new));
+    schema_changes::compare(report, schema_of(old), schema_of(new));
 }
 
 fn subresources(report: &mut Report, old: &Value, new: &Value) {

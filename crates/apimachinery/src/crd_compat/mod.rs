@@ -47,7 +47,7 @@ mod bounds;
 mod definition;
 mod exceptions;
 mod rule;
-mod schema;
+mod schema_changes;
 mod style;
 #[cfg(test)]
 mod tests;

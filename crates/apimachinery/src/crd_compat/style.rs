@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     Report, Rule,
     definition::{list, schema_of, versions},
-    schema::{additional, field, properties, type_of},
+    schema_changes::{additional, field, properties, type_of},
 };
 
 /// Examines the fields of `new` that `old` lacks.

@@ -46,7 +46,7 @@ fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 fn read(text: &str) -> Option<Decoded> {
     let found = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_str(text);
-    let seed = Strict { path: Path::Root, found: &found };
+    let seed = Strict { path: DocumentPath::Root, found: &found };
     let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value)).ok()?;
     Some(Decoded { value, strict: found.into_inner() })
 }
@@ -55,11 +55,11 @@ fn read(text: &str) -> Option<Decoded> {
 /// duplicate field at its second. Unknown fields, and fields inside them, are not reported as duplicates. In YAML, duplicates come first,
 /// because Go finds them while it parses the text.
 pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -> Vec<String> {
-    let mut places: BTreeMap<String, Place> =
-        unknown.iter().map(|path| (path.clone(), Place::unknown())).collect();
+    let mut places: BTreeMap<String, ErrorPosition> =
+        unknown.iter().map(|path| (path.clone(), ErrorPosition::unknown())).collect();
     let path_of = |text: &str| text.strip_prefix(DUPLICATE)?.strip_suffix('"').map(str::to_owned);
     for path in duplicates.iter().filter_map(|text| path_of(text)) {
-        places.entry(path).or_insert_with(Place::duplicate);
+        places.entry(path).or_insert_with(ErrorPosition::duplicate);
     }
     if places.is_empty() {
         // The usual case: no second pass over the document is needed.
@@ -68,7 +68,7 @@ pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -
     let found = RefCell::new((places, 0));
     let text = text_of(bytes);
     let mut reader = serde_json::Deserializer::from_str(&text);
-    let is_json = Order { path: Path::Root, found: &found }.deserialize(&mut reader).is_ok();
+    let is_json = Order { path: DocumentPath::Root, found: &found }.deserialize(&mut reader).is_ok();
     let unknown = unknown.into_iter().map(|path| format!("unknown field \"{path}\""));
     if !is_json {
         return duplicates.into_iter().chain(unknown).collect();
@@ -92,7 +92,7 @@ const DUPLICATE: &str = "duplicate field \"";
 
 /// Position of an error in the document.
 #[derive(Debug)]
-struct Place {
+struct ErrorPosition {
     is_unknown: bool,
     /// Number of occurrences of the path that come before the error.
     left: usize,
@@ -100,7 +100,7 @@ struct Place {
     at: usize,
 }
 
-impl Place {
+impl ErrorPosition {
     fn unknown() -> Self {
         Self { is_unknown: true, left: 1, at: usize::MAX }
     }
@@ -151,13 +151,13 @@ pub fn excerpt(bytes: &[u8]) -> String {
 
 /// Path of a value in the document.
 #[derive(Clone, Copy)]
-enum Path<'a> {
+enum DocumentPath<'a> {
     Root,
-    Field(&'a Path<'a>, &'a str),
-    Item(&'a Path<'a>, usize),
+    Field(&'a DocumentPath<'a>, &'a str),
+    Item(&'a DocumentPath<'a>, usize),
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for DocumentPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -171,7 +171,7 @@ impl fmt::Display for Path<'_> {
 /// Deserializes a value and records its duplicate fields. The last of several equal fields wins.
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    path: Path<'a>,
+    path: DocumentPath<'a>,
     found: &'a RefCell<Vec<String>>,
 }
 
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = {
-            let path = Path::Item(&self.path, list.len());
+            let path = DocumentPath::Item(&self.path, list.len());
             items.next_element_seed(Strict { path, found: self.found })?
         } {
             list.push(item);
@@ -232,7 +232,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let path = Path::Field(&self.path, &name);
+            let path = DocumentPath::Field(&self.path, &name);
             if object.contains_key(&name) {
                 let text = format!("{DUPLICATE}{path}\"");
                 let mut found = self.found.borrow_mut();
@@ -250,9 +250,9 @@ impl<'de> Visitor<'de> for Strict<'_> {
 /// Numbers the errors in the order of the document.
 #[derive(Clone, Copy)]
 struct Order<'a> {
-    path: Path<'a>,
+    path: DocumentPath<'a>,
     /// Errors by path, and the position for the next one.
-    found: &'a RefCell<(BTreeMap<String, Place>, usize)>,
+    found: &'a RefCell<(BTreeMap<String, ErrorPosition>, usize)>,
 }
 
 impl Order<'_> {
@@ -315,7 +315,10 @@ impl<'de> Visitor<'de> for Order<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while items.next_element_seed(Order { path: Path::Item(&self.path, index), ..self })?.is_some() {
+        while items
+            .next_element_seed(Order { path: DocumentPath::Item(&self.path, index), ..self })?
+            .is_some()
+        {
             index += 1;
         }
         Ok(())
@@ -323,7 +326,7 @@ impl<'de> Visitor<'de> for Order<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(name) = fields.next_key::<String>()? {
-            let path = Path::Field(&self.path, &name);
+            let path = DocumentPath::Field(&self.path, &name);
             if self.enter(&path.to_string()) {
                 fields.next_value_seed(Order { path, ..self })?;
             } else {

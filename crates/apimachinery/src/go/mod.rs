@@ -2,7 +2,7 @@
 
 #[cfg(feature = "time")]
 mod duration;
-mod json;
+mod encoding_json;
 #[cfg(feature = "time")]
 mod time;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 #[cfg(feature = "time")]
 pub use duration::duration;
-pub use json::{json, write_json};
+pub use encoding_json::{json, write_json};
 #[cfg(feature = "time")]
 pub use time::{Layout, format_seconds, time};
 

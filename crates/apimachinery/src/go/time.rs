@@ -32,7 +32,7 @@ impl Layout {
 /// Go's message, which names the part of the layout that the rest of `text` does not match, or the part that is out of range. Unlike in Go,
 /// a time is out of range if its offset moves it to a year that has not four digits.
 pub fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {
-    let mut reader = Reader { text, layout, rest: text.as_bytes() };
+    let mut reader = TimeParser { text, layout, rest: text.as_bytes() };
     let year = reader.year()?;
     reader.skip("-")?;
     let month = reader.number("01", "month", 1..=12)?;
@@ -60,13 +60,13 @@ pub fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {
 }
 
 /// Rest of the text to parse.
-struct Reader<'a> {
+struct TimeParser<'a> {
     text: &'a str,
     layout: Layout,
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
+impl TimeParser<'_> {
     fn year(&mut self) -> Result<i16, String> {
         let Some((digits, rest)) = self.rest.split_at_checked(4) else {
             return Err(self.no("2006"));

@@ -38,7 +38,7 @@ pub struct Field {
     /// Whether the field is a single value, a list or a map.
     pub count: Count,
     /// Type of the value, or of each element.
-    pub kind: Type,
+    pub kind: GoType,
     /// Whether JSON contains the field even if it is empty (Go: no `omitempty`).
     pub always: bool,
     /// Whether Go distinguishes an absent value from a zero; only relevant for single values.
@@ -58,7 +58,7 @@ pub enum Count {
 
 /// Type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
+pub enum GoType {
     /// Text.
     String,
     /// Base64 in JSON.
@@ -168,7 +168,7 @@ impl Field {
     #[must_use]
     pub fn embedded(&self) -> Option<&'static Message> {
         match self.kind {
-            Type::Message(message) if self.name.is_empty() => Some(message),
+            GoType::Message(message) if self.name.is_empty() => Some(message),
             _ => None,
         }
     }
@@ -202,25 +202,25 @@ fn parse(source: &'static str) -> Vec<Field> {
     fields
 }
 
-fn kind(element: &str) -> Option<Type> {
-    let one_of = |other| Some(Type::OneOf(other, message("apiextensions.v1.JSONSchemaProps")?));
+fn kind(element: &str) -> Option<GoType> {
+    let one_of = |other| Some(GoType::OneOf(other, message("apiextensions.v1.JSONSchemaProps")?));
     Some(match element {
-        "string" => Type::String,
-        "bytes" => Type::Bytes,
-        "bool" => Type::Bool,
-        "double" => Type::Double,
-        "meta.v1.Time" => Type::Time,
-        "meta.v1.MicroTime" => Type::MicroTime,
-        "resource.Quantity" => Type::Quantity,
-        "util.intstr.IntOrString" => Type::IntOrString,
-        "runtime.RawExtension" | "apiextensions.v1.JSON" | "meta.v1.FieldsV1" => Type::Json,
+        "string" => GoType::String,
+        "bytes" => GoType::Bytes,
+        "bool" => GoType::Bool,
+        "double" => GoType::Double,
+        "meta.v1.Time" => GoType::Time,
+        "meta.v1.MicroTime" => GoType::MicroTime,
+        "resource.Quantity" => GoType::Quantity,
+        "util.intstr.IntOrString" => GoType::IntOrString,
+        "runtime.RawExtension" | "apiextensions.v1.JSON" | "meta.v1.FieldsV1" => GoType::Json,
         "apiextensions.v1.JSONSchemaPropsOrArray" => one_of(Alternative::Schemas)?,
         "apiextensions.v1.JSONSchemaPropsOrBool" => one_of(Alternative::Bool)?,
         "apiextensions.v1.JSONSchemaPropsOrStringArray" => one_of(Alternative::Strings)?,
-        _ if element.starts_with("int32") => Type::Int32,
-        _ if element.starts_with("int64") => Type::Int64,
-        _ if element.ends_with(".ExtraValue") || element == "meta.v1.Verbs" => Type::Strings,
-        _ => Type::Message(message(element)?),
+        _ if element.starts_with("int32") => GoType::Int32,
+        _ if element.starts_with("int64") => GoType::Int64,
+        _ if element.ends_with(".ExtraValue") || element == "meta.v1.Verbs" => GoType::Strings,
+        _ => GoType::Message(message(element)?),
     })
 }
 

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::scalar;
-use super::{Count, Field, Message, Type};
+use super::{Count, Field, GoType, Message};
 
 /// Completes an object of a builtin kind in place.
 pub fn complete(message: &Message, object: &mut Value) {
@@ -18,7 +18,7 @@ pub fn complete(message: &Message, object: &mut Value) {
 fn complete_fields(message: &Message, object: &mut Map<String, Value>) {
     for field in message.fields() {
         match (field.count, field.kind) {
-            (Count::One, Type::Message(inner)) if field.name.is_empty() => complete_fields(inner, object),
+            (Count::One, GoType::Message(inner)) if field.name.is_empty() => complete_fields(inner, object),
             _ => complete_field(field, object),
         }
     }
@@ -52,14 +52,17 @@ fn absent(field: &Field) -> Option<Value> {
         return Some(Value::Null);
     }
     Some(match field.kind {
-        Type::String => json!(""),
-        Type::Bool => json!(false),
-        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => json!(0),
-        Type::Quantity => json!("0"),
-        Type::Time | Type::MicroTime | Type::Json | Type::Bytes | Type::Strings | Type::OneOf(..) => {
-            Value::Null
-        }
-        Type::Message(message) => {
+        GoType::String => json!(""),
+        GoType::Bool => json!(false),
+        GoType::Int32 | GoType::Int64 | GoType::Double | GoType::IntOrString => json!(0),
+        GoType::Quantity => json!("0"),
+        GoType::Time
+        | GoType::MicroTime
+        | GoType::Json
+        | GoType::Bytes
+        | GoType::Strings
+        | GoType::OneOf(..) => Value::Null,
+        GoType::Message(message) => {
             let mut empty = Map::new();
             complete_fields(message, &mut empty);
             Value::Object(empty)
@@ -73,48 +76,49 @@ fn is_left_out(field: &Field, value: &Value) -> bool {
         // An empty list of managed fields is a request to discard all entries, which the tracking of owners must see.
         Value::Array(list) => list.is_empty() && field.name != "managedFields",
         Value::Object(map) => {
-            map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != Type::Json))
+            map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != GoType::Json))
         }
         _ if field.pointer => false,
-        Value::String(text) => text.is_empty() && field.kind == Type::String,
-        Value::Bool(on) => !on && field.kind == Type::Bool,
+        Value::String(text) => text.is_empty() && field.kind == GoType::String,
+        Value::Bool(on) => !on && field.kind == GoType::Bool,
         Value::Number(number) => {
-            matches!(field.kind, Type::Int32 | Type::Int64 | Type::Double) && number.as_f64() == Some(0.0)
+            matches!(field.kind, GoType::Int32 | GoType::Int64 | GoType::Double)
+                && number.as_f64() == Some(0.0)
         }
         Value::Null => true,
     }
 }
 
-fn single(kind: Type, value: &mut Value) {
+fn single(kind: GoType, value: &mut Value) {
     match kind {
-        Type::Message(message) => complete(message, value),
-        Type::OneOf(_, schema) => match value {
+        GoType::Message(message) => complete(message, value),
+        GoType::OneOf(_, schema) => match value {
             Value::Array(list) => list.iter_mut().for_each(|value| complete(schema, value)),
             value => complete(schema, value),
         },
-        Type::Int32 | Type::Int64 => scalar::whole_number(value),
-        Type::Time => scalar::time(value),
-        Type::MicroTime => scalar::micro_time(value),
-        Type::Quantity => scalar::quantity(value),
-        Type::String
-        | Type::Bytes
-        | Type::Bool
-        | Type::Double
-        | Type::IntOrString
-        | Type::Json
-        | Type::Strings => {}
+        GoType::Int32 | GoType::Int64 => scalar::whole_number(value),
+        GoType::Time => scalar::time(value),
+        GoType::MicroTime => scalar::micro_time(value),
+        GoType::Quantity => scalar::quantity(value),
+        GoType::String
+        | GoType::Bytes
+        | GoType::Bool
+        | GoType::Double
+        | GoType::IntOrString
+        | GoType::Json
+        | GoType::Strings => {}
     }
 }
 
 /// Completes an element of a list or map, where null is the zero value.
-fn element(kind: Type, value: &mut Value) {
+fn element(kind: GoType, value: &mut Value) {
     if value.is_null() {
         *value = match kind {
-            Type::String => json!(""),
-            Type::Bool => json!(false),
-            Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => json!(0),
-            Type::Quantity => json!("0"),
-            Type::Message(_) => json!({}),
+            GoType::String => json!(""),
+            GoType::Bool => json!(false),
+            GoType::Int32 | GoType::Int64 | GoType::Double | GoType::IntOrString => json!(0),
+            GoType::Quantity => json!("0"),
+            GoType::Message(_) => json!({}),
             _ => return,
         };
     }
@@ -127,7 +131,7 @@ pub fn forget_empty(message: &Message, object: &mut Value) {
         return;
     };
     for field in message.fields() {
-        let inner = if let Type::Message(message) = field.kind { Some(message) } else { None };
+        let inner = if let GoType::Message(message) = field.kind { Some(message) } else { None };
         if field.name.is_empty() {
             continue;
         }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Writer;
-use super::check::check;
 use super::extract::fields_of;
 use super::last_applied;
 use super::managers::{Id, Managers, Operation, Owned};
-use super::merge::merge;
-use super::prune::{prune, prune_across};
+use super::merge_applied::merge;
 use super::remove::reconcile;
+use super::schema_check::check;
 use super::set::FieldSet;
 use super::typed::Ty;
+use super::unapplied::{prune, prune_across};
 use super::update::{record, remove_entries, strip, take};
 use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
@@ -22,22 +22,31 @@ use crate::status::{ApiError, Cause};
 /// Manager that owns the existing fields of an object without entries, after the first apply to it.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
+/// Treatment of applied fields that other managers own with another value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// The apply fails with 409, which lists the fields and their owners.
+    Refuse,
+    /// The applier becomes the owner, and the other managers lose the fields.
+    Force,
+}
+
 /// Merges `applied` into `live` (`None`: a new object) and returns the result with its `managedFields`.
 ///
 /// The result equals `live` if nothing changes. See [`track_update`](super::track_update) for `reset`.
 ///
 /// # Errors
-/// 400 if `applied` has `managedFields`. 409 if it changes fields that other managers own, unless `force`. 500 if it does not fit the
+/// 400 if `applied` has `managedFields`. 409 if it changes fields that other managers own, unless `on_conflict` is [`OnConflict::Force`]. 500 if it does not fit the
 /// schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
 pub fn apply(
     schema: &Schema,
     live: Option<&Value>,
     applied: &Value,
     writer: &Writer<'_>,
-    force: bool,
+    on_conflict: OnConflict,
     reset: &[&str],
 ) -> Result<Value, ApiError> {
-    apply_and(schema, live, applied, writer, force, reset, |object| restore(schema, applied, object))
+    apply_and(schema, live, applied, writer, on_conflict, reset, |object| restore(schema, applied, object))
 }
 
 /// Like [`apply`], for a kind with different fields in its versions.
@@ -49,10 +58,12 @@ pub fn apply_across(
     live: Option<&Value>,
     applied: &Value,
     writer: &Writer<'_>,
-    force: bool,
+    on_conflict: OnConflict,
     reset: &[&str],
 ) -> Result<Value, ApiError> {
-    apply_in(schemas, live, applied, writer, force, reset, |object| restore(schemas.own, applied, object))
+    apply_in(schemas, live, applied, writer, on_conflict, reset, |object| {
+        restore(schemas.own, applied, object)
+    })
 }
 
 /// Like [`apply`]; `convert` turns the merged value, still without `managedFields`, into an object of the kind.
@@ -64,11 +75,11 @@ pub fn apply_and(
     live: Option<&Value>,
     applied: &Value,
     writer: &Writer<'_>,
-    force: bool,
+    on_conflict: OnConflict,
     reset: &[&str],
     convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
 ) -> Result<Value, ApiError> {
-    apply_in(Schemas::alike(schema), live, applied, writer, force, reset, convert)
+    apply_in(Schemas::alike(schema), live, applied, writer, on_conflict, reset, convert)
 }
 
 fn apply_in(
@@ -76,7 +87,7 @@ fn apply_in(
     live: Option<&Value>,
     applied: &Value,
     writer: &Writer<'_>,
-    force: bool,
+    on_conflict: OnConflict,
     reset: &[&str],
     convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
 ) -> Result<Value, ApiError> {
@@ -98,7 +109,7 @@ fn apply_in(
     let attempt = Attempt { schemas, base: &base, applied, id, writer, reset };
     // Only `kubectl` may get a second attempt, with force (see `last_applied`).
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
-    let outcome = match (attempt.run(managers, force)?, again) {
+    let outcome = match (attempt.run(managers, on_conflict)?, again) {
         (Err(mut conflicts), Some(managers)) => {
             let allowed = last_applied::agreed_fields(ty, &base, writer.api_version);
             let disputed = conflicts.values().any(|set| {
@@ -113,7 +124,7 @@ fn apply_in(
                 });
                 Err(conflicts)
             } else {
-                attempt.run(managers, true)?
+                attempt.run(managers, OnConflict::Force)?
             }
         }
         (outcome, _) => outcome,
@@ -167,7 +178,7 @@ impl Attempt<'_> {
     fn run(
         &self,
         mut managers: Managers,
-        force: bool,
+        on_conflict: OnConflict,
     ) -> Result<Result<(Value, Managers), Conflicts>, ApiError> {
         let ty = self.schemas.ty();
         // Entries may have been written under another schema.
@@ -212,10 +223,10 @@ impl Attempt<'_> {
             .map(|(id, owned)| (id.clone(), disputed(owned)))
             .filter(|(_, set)| !set.is_empty())
             .collect();
-        if !force && !conflicts.is_empty() {
+        if on_conflict == OnConflict::Refuse && !conflicts.is_empty() {
             return Ok(Err(conflicts));
         }
-        // With `force`, the other managers lose the changed fields.
+        // If the apply is forced, the other managers lose the changed fields.
         take(&mut managers, &comparisons, Some(&self.id));
         if let Some(owned) = managers.get_mut(&self.id) {
             strip(&mut owned.set);

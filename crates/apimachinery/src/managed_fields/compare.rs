@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::set::{FieldSet, Node, PathElement};
+use super::set::{FieldSet, PathElement, SetNode};
 use super::typed::{Elements, Fields, Shape, Ty};
 
 /// Changed fields of an object, by kind of change. A structure that was added or removed is a member itself, besides its leaves.
@@ -43,22 +43,22 @@ impl Comparison {
 
 /// Compares two objects.
 pub(super) fn compare(ty: Ty<'_>, old: &Value, new: &Value) -> Comparison {
-    let Place { added, removed, modified, .. } = place(ty, Some(old), Some(new));
+    let ComparedField { added, removed, modified, .. } = place(ty, Some(old), Some(new));
     Comparison { added: added.below, removed: removed.below, modified: modified.below }
 }
 
 /// Comparison of one place.
 #[derive(Default)]
-struct Place {
-    added: Node,
-    removed: Node,
-    modified: Node,
+struct ComparedField {
+    added: SetNode,
+    removed: SetNode,
+    modified: SetNode,
     /// Whether the place was compared as a whole.
     leaf: bool,
 }
 
-fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> Place {
-    let mut place = Place::default();
+fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> ComparedField {
+    let mut place = ComparedField::default();
     if old == new {
         return place;
     }
@@ -82,7 +82,7 @@ fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> Place {
     place
 }
 
-impl Place {
+impl ComparedField {
     fn visit(&mut self, shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) {
         match shape {
             Shape::Scalar(_) | Shape::Atomic(_) => self.whole(old, new),
@@ -156,9 +156,10 @@ impl Place {
                 ([] | [_], [] | [_]) => place(ty, old.first().copied(), new.first().copied()),
                 // Elements with one identity count as one element. Such a group is modified, or a single element replaces it, or it
                 // replaces a single element.
-                ([_, _, ..], [_, _, ..]) => {
-                    Place { modified: Node { member: old != new, ..Node::default() }, ..Place::default() }
-                }
+                ([_, _, ..], [_, _, ..]) => ComparedField {
+                    modified: SetNode { member: old != new, ..SetNode::default() },
+                    ..ComparedField::default()
+                },
                 ([_, _, ..], _) => {
                     let mut compared = new.first().map(|new| place(ty, None, Some(new))).unwrap_or_default();
                     compared.removed.member = true;
@@ -174,8 +175,8 @@ impl Place {
         }
     }
 
-    fn attach(&mut self, element: impl FnOnce() -> PathElement, place: Place) {
-        let Place { added, removed, modified, .. } = place;
+    fn attach(&mut self, element: impl FnOnce() -> PathElement, place: ComparedField) {
+        let ComparedField { added, removed, modified, .. } = place;
         let parts = [(&mut self.added, added), (&mut self.removed, removed), (&mut self.modified, modified)];
         let mut filled = parts.into_iter().filter(|(_, node)| !node.is_empty());
         let Some((last, last_node)) = filled.next_back() else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::set::{FieldSet, Node, PathElement};
+use super::set::{FieldSet, PathElement, SetNode};
 use super::typed::{Elements, Fields, Shape, Ty};
 
 /// Returns every leaf of `value`. Elements of lists, entries of maps, nulls and empty objects are members
@@ -13,17 +13,17 @@ pub(super) fn fields_of(ty: Ty<'_>, value: &Value) -> FieldSet {
     node(ty, value).below
 }
 
-fn node(ty: Ty<'_>, value: &Value) -> Node {
+fn node(ty: Ty<'_>, value: &Value) -> SetNode {
     match (ty.shape(value), value) {
-        (Shape::Scalar(_) | Shape::Atomic(_), _) => Node::member(),
+        (Shape::Scalar(_) | Shape::Atomic(_), _) => SetNode::member(),
         (Shape::Map(fields), Value::Object(entries)) => map(fields, entries),
         (Shape::List(elements), Value::Array(items)) => list(elements, items),
-        (Shape::Map(_) | Shape::List(_), _) => Node::default(),
+        (Shape::Map(_) | Shape::List(_), _) => SetNode::default(),
     }
 }
 
-fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>) -> Node {
-    let mut all = Node::default();
+fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>) -> SetNode {
+    let mut all = SetNode::default();
     for (name, value) in entries {
         let Some(ty) = fields.field(name) else {
             continue;
@@ -36,7 +36,7 @@ fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>) -> Node {
     all
 }
 
-fn list(elements: Elements<'_>, items: &[Value]) -> Node {
+fn list(elements: Elements<'_>, items: &[Value]) -> SetNode {
     // Elements with one identity are owned as one element, because it is undefined to which of them a field belongs.
     let mut found: BTreeMap<PathElement, Option<&Value>> = BTreeMap::new();
     for item in items {
@@ -44,7 +44,7 @@ fn list(elements: Elements<'_>, items: &[Value]) -> Node {
             found.entry(identity).and_modify(|first| *first = None).or_insert(Some(item));
         }
     }
-    let mut all = Node::default();
+    let mut all = SetNode::default();
     for (identity, item) in found {
         let mut child = item.map(|item| node(elements.ty(), item)).unwrap_or_default();
         child.member = true;

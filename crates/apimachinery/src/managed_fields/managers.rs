@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::Writer;
-use super::encode;
+use super::fields_v1;
 use super::set::FieldSet;
 use crate::go::{self, quote};
 
@@ -236,7 +236,7 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(Id, Owned), String> {
     }
     let set = match &entry["fieldsV1"] {
         Value::Null => FieldSet::default(),
-        fields => encode::decode(fields)
+        fields => fields_v1::decode(fields)
             .ok_or_else(|| format!("error decoding the fieldsV1 of managed fields entry {index}"))?,
     };
     let time = match &entry["time"] {
@@ -264,7 +264,7 @@ fn encode_entry((id, owned): (Id, Owned)) -> Value {
     let mut fields = vec![
         ("apiVersion", Value::String(owned.api_version)),
         ("fieldsType", Value::from("FieldsV1")),
-        ("fieldsV1", encode::encode(&owned.set)),
+        ("fieldsV1", fields_v1::encode(&owned.set)),
         ("manager", Value::String(id.manager)),
         ("operation", Value::from(id.operation.name())),
     ];

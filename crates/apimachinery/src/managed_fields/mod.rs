@@ -10,24 +10,24 @@
 //! compare objects in the version of each entry; [`track_update()`] and [`apply()`] assume that all versions have the same fields.
 
 mod apply;
-mod check;
 mod compare;
-mod encode;
 mod extract;
+mod fields_v1;
 mod last_applied;
 mod managers;
-mod merge;
-mod prune;
+mod merge_applied;
 mod remove;
 pub mod scale;
+mod schema_check;
 mod set;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod unapplied;
 mod update;
 mod versions;
 
-pub use apply::{apply, apply_across, apply_and, describe};
+pub use apply::{OnConflict, apply, apply_across, apply_and, describe};
 pub use update::{keep_times_of_no_op, track_update, track_update_across, validate};
 pub use versions::{Schemas, Versions};
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::set::{FieldSet, Node, PathElement};
+use super::set::{FieldSet, PathElement, SetNode};
 use super::typed::{Shape, Ty};
 
 /// Removes the members of `set` from `value`. An object or list that loses its last entry becomes null.
@@ -55,7 +55,7 @@ pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
         };
         let declared = matches!(element, PathElement::Field(name) if ty.declares(name));
         let member = node.member || declared && !node.below.is_empty();
-        all.insert(element.clone(), Node { member, below });
+        all.insert(element.clone(), SetNode { member, below });
     }
     all
 }
@@ -68,7 +68,7 @@ pub(super) fn reconcile(ty: Ty<'_>, set: &mut FieldSet) {
         };
         if ty.is_atomic() {
             if !node.below.is_empty() {
-                *node = Node::member();
+                *node = SetNode::member();
             }
         } else {
             reconcile(ty, &mut node.below);

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::managers::{Managers, Owned, encode};
-use super::set::{FieldSet, Node, PathElement};
+use super::set::{FieldSet, PathElement, SetNode};
 
 /// Version of `Scale`.
 pub const API_VERSION: &str = "autoscaling/v1";
@@ -59,7 +59,7 @@ fn has(set: &FieldSet, path: &[impl AsRef<str>]) -> bool {
 fn only(path: &[impl AsRef<str>]) -> FieldSet {
     let mut set = FieldSet::default();
     let Some((first, rest)) = path.split_first() else { return set };
-    let node = if rest.is_empty() { Node::member() } else { Node { member: false, below: only(rest) } };
+    let node = if rest.is_empty() { SetNode::member() } else { SetNode { member: false, below: only(rest) } };
     set.insert(PathElement::Field(first.as_ref().to_owned()), node);
     set
 }

@@ -109,16 +109,16 @@ impl fmt::Display for PathElement {
 
 /// Fields below a place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FieldSet(BTreeMap<PathElement, Node>);
+pub(super) struct FieldSet(BTreeMap<PathElement, SetNode>);
 
 /// A place: whether it is in the set, and the members below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct SetNode {
     pub member: bool,
     pub below: FieldSet,
 }
 
-impl Node {
+impl SetNode {
     /// Returns a place that is in the set.
     pub(super) fn member() -> Self {
         Self { member: true, below: FieldSet::default() }
@@ -135,7 +135,7 @@ impl FieldSet {
     }
 
     /// Adds `node`; an empty node is ignored.
-    pub(super) fn insert(&mut self, element: PathElement, node: Node) {
+    pub(super) fn insert(&mut self, element: PathElement, node: SetNode) {
         if node.is_empty() {
             return;
         }
@@ -151,11 +151,11 @@ impl FieldSet {
         }
     }
 
-    pub(super) fn get(&self, element: &PathElement) -> Option<&Node> {
+    pub(super) fn get(&self, element: &PathElement) -> Option<&SetNode> {
         self.0.get(element)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&PathElement, &Node)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PathElement, &SetNode)> {
         self.0.iter()
     }
 
@@ -175,7 +175,7 @@ impl FieldSet {
         let mut both = Self::default();
         for (element, node) in &self.0 {
             if let Some(theirs) = other.get(element) {
-                let node = Node {
+                let node = SetNode {
                     member: node.member && theirs.member,
                     below: node.below.intersection(&theirs.below),
                 };
@@ -216,7 +216,7 @@ impl FieldSet {
     }
 
     /// Lets `f` change each place, and removes those that become empty.
-    pub(super) fn retain(&mut self, mut f: impl FnMut(&PathElement, &mut Node)) {
+    pub(super) fn retain(&mut self, mut f: impl FnMut(&PathElement, &mut SetNode)) {
         self.0.retain(|element, node| {
             f(element, node);
             !node.is_empty()

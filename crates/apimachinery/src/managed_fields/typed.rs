@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::set::PathElement;
-use crate::schema::{Cursor, Kind, ListType, Type};
+use crate::schema::{Cursor, JsonType, ListType, ValueKind};
 
 /// Type of a place.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub(super) enum Shape<'a> {
     List(Elements<'a>),
     /// An object or list that has one owner.
     Atomic(Composite),
-    Scalar(Scalar),
+    Scalar(ScalarType),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) enum Composite {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scalar {
+pub(super) enum ScalarType {
     Numeric,
     String,
     Boolean,
@@ -55,25 +55,27 @@ impl<'a> Ty<'a> {
             return deduced(value);
         };
         match schema.kind() {
-            Kind::Any => deduced(value),
-            Kind::Opaque => match value {
+            ValueKind::Any => deduced(value),
+            ValueKind::Opaque => match value {
                 Value::Array(_) | Value::Object(_) | Value::Null => Shape::Atomic(Composite::Any),
-                _ => Shape::Scalar(Scalar::Untyped),
+                _ => Shape::Scalar(ScalarType::Untyped),
             },
-            Kind::IntOrString => Shape::Scalar(Scalar::Untyped),
-            Kind::Of(Type::Object) if schema.is_atomic_map() => Shape::Atomic(Composite::Map),
-            Kind::Of(Type::Object) => Shape::Map(Fields(Some(schema))),
-            Kind::Of(Type::Array) => match schema.list_type() {
+            ValueKind::IntOrString => Shape::Scalar(ScalarType::Untyped),
+            ValueKind::Of(JsonType::Object) if schema.is_atomic_map() => Shape::Atomic(Composite::Map),
+            ValueKind::Of(JsonType::Object) => Shape::Map(Fields(Some(schema))),
+            ValueKind::Of(JsonType::Array) => match schema.list_type() {
                 ListType::Atomic => Shape::Atomic(Composite::List),
                 ListType::Set | ListType::Map(_) => Shape::List(Elements(schema)),
             },
             // Bytes are strings in JSON. Strings of any other format are untyped.
-            Kind::Of(Type::String) if schema.format().is_none_or(|format| ["", "byte"].contains(&format)) => {
-                Shape::Scalar(Scalar::String)
+            ValueKind::Of(JsonType::String)
+                if schema.format().is_none_or(|format| ["", "byte"].contains(&format)) =>
+            {
+                Shape::Scalar(ScalarType::String)
             }
-            Kind::Of(Type::String) => Shape::Scalar(Scalar::Untyped),
-            Kind::Of(Type::Integer | Type::Number) => Shape::Scalar(Scalar::Numeric),
-            Kind::Of(Type::Boolean) => Shape::Scalar(Scalar::Boolean),
+            ValueKind::Of(JsonType::String) => Shape::Scalar(ScalarType::Untyped),
+            ValueKind::Of(JsonType::Integer | JsonType::Number) => Shape::Scalar(ScalarType::Numeric),
+            ValueKind::Of(JsonType::Boolean) => Shape::Scalar(ScalarType::Boolean),
         }
     }
 
@@ -108,8 +110,8 @@ impl<'a> Ty<'a> {
         match self {
             Ty::Deduced => false,
             Ty::Schema(schema) => match schema.kind() {
-                Kind::Of(Type::Object) => schema.is_atomic_map(),
-                Kind::Of(Type::Array) => *schema.list_type() == ListType::Atomic,
+                ValueKind::Of(JsonType::Object) => schema.is_atomic_map(),
+                ValueKind::Of(JsonType::Array) => *schema.list_type() == ListType::Atomic,
                 _ => false,
             },
         }
@@ -120,7 +122,7 @@ fn deduced(value: &Value) -> Shape<'static> {
     match value {
         Value::Object(_) | Value::Null => Shape::Map(Fields(None)),
         Value::Array(_) => Shape::Atomic(Composite::List),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => Shape::Scalar(Scalar::Untyped),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => Shape::Scalar(ScalarType::Untyped),
     }
 }
 

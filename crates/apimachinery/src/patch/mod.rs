@@ -3,13 +3,13 @@
 //! Server-side apply is in [`crate::managed_fields`].
 
 mod admission;
-mod json;
-mod merge;
+mod json_patch;
+mod merge_patch;
 mod strategic;
 
+pub use self::json_patch::json;
 pub use admission::{AdmissionPatchError, admission};
-pub use json::json;
-pub use merge::merge;
+pub use merge_patch::merge;
 pub use strategic::strategic;
 
 use crate::status::ApiError;

@@ -8,9 +8,9 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use super::MAGIC;
-use super::object::{ValueSeed, Writer};
+use super::object::{MessageWriter, ValueSeed};
 use super::output::{put_bytes, put_nested, put_tag, put_varint};
-use crate::go_struct::{Field, Type, message_of_kind};
+use crate::go_struct::{Field, GoType, message_of_kind};
 
 /// Encodes an object with `apiVersion` and `kind`: the prefix `k8s\0`, then a `runtime.Unknown` that contains its message. Returns `None`
 /// if the kind has no message, like custom kinds and tables.
@@ -20,7 +20,7 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let message = message_of_kind(api_version, kind)?;
     let mut writer = envelope(api_version, kind, 512);
     // Deserializing from a `Value` cannot fail: the seeds accept every type.
-    let _ = ValueSeed::new(&mut writer, OBJECT, Type::Message(message)).deserialize(object);
+    let _ = ValueSeed::new(&mut writer, OBJECT, GoType::Message(message)).deserialize(object);
     Some(finish(writer))
 }
 
@@ -29,7 +29,7 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 pub fn encode_text(api_version: &str, kind: &str, text: &[u8]) -> Option<Vec<u8>> {
     let message = message_of_kind(api_version, kind)?;
     let mut writer = envelope(api_version, kind, text.len() + 64);
-    read(text, ValueSeed::new(&mut writer, OBJECT, Type::Message(message)))?;
+    read(text, ValueSeed::new(&mut writer, OBJECT, GoType::Message(message)))?;
     Some(finish(writer))
 }
 
@@ -57,7 +57,7 @@ impl ListMessage {
 
     /// Appends an item given as JSON text.
     pub fn write_item(&self, out: &mut Vec<u8>, text: &[u8]) {
-        let mut writer = Writer::new(std::mem::take(out));
+        let mut writer = MessageWriter::new(std::mem::take(out));
         // Stored text was serialized from a tree, so it parses.
         let _ = read(text, ValueSeed::new(&mut writer, self.items.number, self.items.kind));
         *out = writer.into_bytes();
@@ -66,7 +66,7 @@ impl ListMessage {
     /// Returns the bytes before and after the items, which take `size` bytes.
     #[must_use]
     pub fn frame(&self, metadata: &Value, size: usize) -> (Vec<u8>, Vec<u8>) {
-        let mut fields = Writer::new(Vec::new());
+        let mut fields = MessageWriter::new(Vec::new());
         // Deserializing from a `Value` cannot fail: the seeds accept every type.
         let _ = ValueSeed::new(&mut fields, self.metadata.number, self.metadata.kind).deserialize(metadata);
         let fields = fields.into_bytes();
@@ -74,7 +74,7 @@ impl ListMessage {
         put_tag(&mut head, OBJECT);
         put_varint(&mut head, (fields.len() + size) as u64);
         head.extend_from_slice(&fields);
-        (head, finish(Writer::new(Vec::new())))
+        (head, finish(MessageWriter::new(Vec::new())))
     }
 }
 
@@ -96,18 +96,18 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
 const OBJECT: u64 = 2;
 
 /// Begins a `runtime.Unknown` with its type meta. The object must follow, then the fields that [`finish`] adds.
-fn envelope(api_version: &str, kind: &str, size: usize) -> Writer {
+fn envelope(api_version: &str, kind: &str, size: usize) -> MessageWriter {
     let mut out = Vec::with_capacity(size);
     out.extend_from_slice(MAGIC);
     put_nested(&mut out, 1, |out| {
         put_bytes(out, 1, api_version.as_bytes());
         put_bytes(out, 2, kind.as_bytes());
     });
-    Writer::new(out)
+    MessageWriter::new(out)
 }
 
 /// Ends a `runtime.Unknown` with an empty content encoding and an empty content type.
-fn finish(writer: Writer) -> Vec<u8> {
+fn finish(writer: MessageWriter) -> Vec<u8> {
     let mut out = writer.into_bytes();
     put_bytes(&mut out, 3, b"");
     put_bytes(&mut out, 4, b"");

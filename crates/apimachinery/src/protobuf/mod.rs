@@ -11,17 +11,17 @@
 mod encode;
 mod object;
 mod output;
-mod value;
 mod wire;
+mod wire_value;
 
 use serde_json::{Map, Value};
 
-use crate::go_struct::{Count, Field, Message, Type, message_of_kind};
+use crate::go_struct::{Count, Field, GoType, Message, message_of_kind};
 use crate::status::ApiError;
 pub use encode::{ListMessage, encode, encode_text, watch_frame};
 pub use output::{put_bytes, put_nested, put_number, put_varint};
-use value::default_value;
-use wire::{Reader, Result, Wire};
+use wire::{Wire, WireReader, WireResult};
+use wire_value::default_value;
 
 /// Prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
@@ -37,11 +37,11 @@ const OPTIONS: [&str; 6] =
 ///
 /// # Errors
 /// 400 if the body is not a Kubernetes protobuf body, or its kind is unknown.
-pub fn decode(body: &[u8]) -> std::result::Result<Value, ApiError> {
+pub fn decode(body: &[u8]) -> Result<Value, ApiError> {
     decode_body(body).map_err(|error| ApiError::bad_request(format!("invalid protobuf body: {error}")))
 }
 
-fn decode_body(body: &[u8]) -> Result<Value> {
+fn decode_body(body: &[u8]) -> WireResult<Value> {
     let Some(envelope) = body.strip_prefix(MAGIC) else {
         return Err("it does not start with the bytes 6b 38 73 00".into());
     };
@@ -69,13 +69,13 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    fn read(buffer: &'a [u8]) -> Result<Self> {
+    fn read(buffer: &'a [u8]) -> WireResult<Self> {
         let mut envelope = Self::default();
-        let mut fields = Reader::new(buffer);
+        let mut fields = WireReader::new(buffer);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Wire::Bytes(type_meta)) => {
-                    let mut fields = Reader::new(type_meta);
+                    let mut fields = WireReader::new(type_meta);
                     while let Some(field) = fields.next()? {
                         match field {
                             (1, Wire::Bytes(text)) => envelope.api_version = utf8(text)?,
@@ -101,11 +101,11 @@ fn decode_message(
     buffer: &[u8],
     object: &mut Map<String, Value>,
     depth: usize,
-) -> Result<()> {
+) -> WireResult<()> {
     if depth > MAX_DEPTH {
         return Err(format!("messages are nested more than {MAX_DEPTH} levels deep").into());
     }
-    let mut wires = Reader::new(buffer);
+    let mut wires = WireReader::new(buffer);
     while let Some((number, wire)) = wires.next()? {
         if let Some(field) = message.field(number) {
             decode_field(field, wire, object, depth).map_err(|mut error| {
@@ -120,14 +120,19 @@ fn decode_message(
     Ok(())
 }
 
-fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, depth: usize) -> Result<()> {
+fn decode_field(
+    field: &Field,
+    wire: Wire<'_>,
+    object: &mut Map<String, Value>,
+    depth: usize,
+) -> WireResult<()> {
     match (field.count, field.kind) {
         // A struct embedded in Go: its fields are members of the object itself.
-        (Count::One, Type::Message(embedded)) if field.name.is_empty() => {
+        (Count::One, GoType::Message(embedded)) if field.name.is_empty() => {
             decode_message(embedded, bytes(wire)?, object, depth + 1)
         }
         (Count::One, kind) => {
-            match value::decode(kind, wire, depth)? {
+            match wire_value::decode(kind, wire, depth)? {
                 Some(value) if field.pointer || field.always || !is_zero(&value) => {
                     insert_or_merge(object, field.name, value);
                 }
@@ -145,22 +150,22 @@ fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, 
             };
             match (kind, wire) {
                 // Encoders may pack all numbers of a list into one field.
-                (Type::Bool | Type::Int32 | Type::Int64, Wire::Bytes(packed)) => {
-                    for varint in Reader::new(packed).packed()? {
-                        list.extend(value::decode(kind, Wire::Varint(varint), depth)?);
+                (GoType::Bool | GoType::Int32 | GoType::Int64, Wire::Bytes(packed)) => {
+                    for varint in WireReader::new(packed).packed()? {
+                        list.extend(wire_value::decode(kind, Wire::Varint(varint), depth)?);
                     }
                 }
-                _ => list.push(value::decode(kind, wire, depth)?.unwrap_or(Value::Null)),
+                _ => list.push(wire_value::decode(kind, wire, depth)?.unwrap_or(Value::Null)),
             }
             Ok(())
         }
         (Count::Map, kind) => {
             let (mut key, mut value) = (String::new(), default_value(kind));
-            let mut entry = Reader::new(bytes(wire)?);
+            let mut entry = WireReader::new(bytes(wire)?);
             while let Some(part) = entry.next()? {
                 match part {
                     (1, Wire::Bytes(text)) => utf8(text)?.clone_into(&mut key),
-                    (2, wire) => value = value::decode(kind, wire, depth)?.unwrap_or(Value::Null),
+                    (2, wire) => value = wire_value::decode(kind, wire, depth)?.unwrap_or(Value::Null),
                     _ => {}
                 }
             }
@@ -195,14 +200,14 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn bytes(wire: Wire<'_>) -> Result<&[u8]> {
+fn bytes(wire: Wire<'_>) -> WireResult<&[u8]> {
     match wire {
         Wire::Bytes(bytes) => Ok(bytes),
         _ => Err("not length-delimited".into()),
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str> {
+fn utf8(bytes: &[u8]) -> WireResult<&str> {
     std::str::from_utf8(bytes).map_err(|_| "not UTF-8".into())
 }
 

@@ -10,28 +10,30 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Number;
 use serde_json::value::RawValue;
 
-use super::output::{Scalar, put_absent, put_bytes, put_nested, put_number, put_scalar, put_tag, put_varint};
-use crate::go_struct::{Alternative, Count, Field, Message, Slot, Type};
+use super::output::{
+    JsonScalar, put_absent, put_bytes, put_nested, put_number, put_scalar, put_tag, put_varint,
+};
+use crate::go_struct::{Alternative, Count, Field, GoType, Message, Slot};
 
 /// Maximum size of an encoded length, in bytes.
 const LENGTH: usize = 10;
 
 /// Output, and the positions of the fields of messages that are not complete.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct MessageWriter {
     out: Vec<u8>,
-    fields: Vec<Written>,
+    fields: Vec<OpenField>,
 }
 
 /// A field of an incomplete message.
 #[derive(Debug)]
-struct Written {
+struct OpenField {
     /// The field's [place](Slot::place) in the message.
     place: usize,
     bytes: Range<usize>,
 }
 
-impl Writer {
+impl MessageWriter {
     pub(super) fn new(out: Vec<u8>) -> Self {
         Self { out, fields: Vec::new() }
     }
@@ -83,7 +85,7 @@ impl Writer {
             };
             let from = self.out.len();
             if members.next_value_seed(FieldSeed { writer: self, field })? {
-                self.fields.push(Written { place, bytes: from..self.out.len() });
+                self.fields.push(OpenField { place, bytes: from..self.out.len() });
             }
         }
         // The fields are appended once more, in order; `end` then moves the copy over the originals, from `body` on.
@@ -102,7 +104,7 @@ fn in_order(
     out: &mut Vec<u8>,
     message: &'static Message,
     place: &mut usize,
-    written: &mut Peekable<slice::Iter<'_, Written>>,
+    written: &mut Peekable<slice::Iter<'_, OpenField>>,
 ) {
     for field in message.fields() {
         if let Some(message) = field.embedded() {
@@ -110,7 +112,7 @@ fn in_order(
             continue;
         }
         let mut absent = true;
-        while let Some(Written { bytes, .. }) = written.next_if(|written| written.place == *place) {
+        while let Some(OpenField { bytes, .. }) = written.next_if(|written| written.place == *place) {
             out.extend_from_within(bytes.clone());
             absent = false;
         }
@@ -146,13 +148,13 @@ impl Visitor<'_> for Name {
 
 /// Converts the value of a field; returns whether it has a value. A null counts as none.
 struct FieldSeed<'w> {
-    writer: &'w mut Writer,
+    writer: &'w mut MessageWriter,
     field: &'static Field,
 }
 
 impl<'w> FieldSeed<'w> {
     /// Writes a value that is neither a list nor an object; returns whether the field takes one.
-    fn scalar(self, value: &Scalar<'_>) -> bool {
+    fn scalar(self, value: &JsonScalar<'_>) -> bool {
         let single = self.field.count == Count::One;
         if single {
             put_scalar(&mut self.writer.out, self.field.number, self.field.kind, value);
@@ -173,7 +175,7 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        if (self.field.count, self.field.kind) != (Count::One, Type::Json) {
+        if (self.field.count, self.field.kind) != (Count::One, GoType::Json) {
             return deserializer.deserialize_any(self);
         }
         let text: Box<RawValue> = serde::Deserialize::deserialize(deserializer)?;
@@ -198,15 +200,15 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<bool, E> {
-        Ok(self.scalar(&Scalar::Bool(value)))
+        Ok(self.scalar(&JsonScalar::Bool(value)))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<bool, E> {
-        Ok(self.scalar(&Scalar::Number(value.into())))
+        Ok(self.scalar(&JsonScalar::Number(value.into())))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<bool, E> {
-        Ok(self.scalar(&Scalar::Number(value.into())))
+        Ok(self.scalar(&JsonScalar::Number(value.into())))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<bool, E> {
@@ -214,7 +216,7 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<bool, E> {
-        Ok(self.scalar(&Scalar::Text(value)))
+        Ok(self.scalar(&JsonScalar::Text(value)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<bool, A::Error> {
@@ -246,13 +248,13 @@ impl FieldSeed<'_> {
     fn entry<'de, A: MapAccess<'de>>(
         &mut self,
         number: u64,
-        kind: Type,
+        kind: GoType,
         members: &mut A,
     ) -> Result<bool, A::Error> {
         let before = self.writer.out.len();
         let start = self.writer.begin(number);
         let body = self.writer.out.len();
-        let key = ValueSeed::new(self.writer, 1, Type::String);
+        let key = ValueSeed::new(self.writer, 1, GoType::String);
         if members.next_key_seed(key)?.is_none() {
             self.writer.out.truncate(before);
             return Ok(false);
@@ -265,17 +267,17 @@ impl FieldSeed<'_> {
 
 /// Converts a single value. A null becomes the zero of the type, as in Go's lists.
 pub(super) struct ValueSeed<'w> {
-    writer: &'w mut Writer,
+    writer: &'w mut MessageWriter,
     number: u64,
-    kind: Type,
+    kind: GoType,
 }
 
 impl<'w> ValueSeed<'w> {
-    pub(super) fn new(writer: &'w mut Writer, number: u64, kind: Type) -> Self {
+    pub(super) fn new(writer: &'w mut MessageWriter, number: u64, kind: GoType) -> Self {
         Self { writer, number, kind }
     }
 
-    fn scalar(self, value: &Scalar<'_>) {
+    fn scalar(self, value: &JsonScalar<'_>) {
         put_scalar(&mut self.writer.out, self.number, self.kind, value);
     }
 }
@@ -284,7 +286,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if self.kind != Type::Json {
+        if self.kind != GoType::Json {
             return deserializer.deserialize_any(self);
         }
         let text: Box<RawValue> = serde::Deserialize::deserialize(deserializer)?;
@@ -301,22 +303,22 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.scalar(&Scalar::Null);
+        self.scalar(&JsonScalar::Null);
         Ok(())
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.scalar(&Scalar::Bool(value));
+        self.scalar(&JsonScalar::Bool(value));
         Ok(())
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.scalar(&Scalar::Number(value.into()));
+        self.scalar(&JsonScalar::Number(value.into()));
         Ok(())
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.scalar(&Scalar::Number(value.into()));
+        self.scalar(&JsonScalar::Number(value.into()));
         Ok(())
     }
 
@@ -326,17 +328,17 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        self.scalar(&Scalar::Text(value));
+        self.scalar(&JsonScalar::Text(value));
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let (number, kind) = match self.kind {
-            Type::Strings => (1, Type::String),
-            Type::OneOf(Alternative::Strings, _) => (2, Type::String),
-            Type::OneOf(Alternative::Schemas, schema) => (2, Type::Message(schema)),
+            GoType::Strings => (1, GoType::String),
+            GoType::OneOf(Alternative::Strings, _) => (2, GoType::String),
+            GoType::OneOf(Alternative::Schemas, schema) => (2, GoType::Message(schema)),
             _ => {
-                self.scalar(&Scalar::Null);
+                self.scalar(&JsonScalar::Null);
                 return skip_items(items);
             }
         };
@@ -348,8 +350,8 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
         match self.kind {
-            Type::Message(message) => self.writer.object(self.number, message, members),
-            Type::OneOf(other, schema) => self.writer.message(self.number, |writer| {
+            GoType::Message(message) => self.writer.object(self.number, message, members),
+            GoType::OneOf(other, schema) => self.writer.message(self.number, |writer| {
                 if other != Alternative::Bool {
                     return writer.object(1, schema, members);
                 }
@@ -358,15 +360,15 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                 writer.object(2, schema, members)
             }),
             _ => {
-                self.scalar(&Scalar::Null);
+                self.scalar(&JsonScalar::Null);
                 skip_members(members)
             }
         }
     }
 }
 
-fn float(value: f64) -> Scalar<'static> {
-    Number::from_f64(value).map_or(Scalar::Null, Scalar::Number)
+fn float(value: f64) -> JsonScalar<'static> {
+    Number::from_f64(value).map_or(JsonScalar::Null, JsonScalar::Number)
 }
 
 /// Writes arbitrary JSON, which protobuf carries as text.

@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use jiff::Timestamp;
 use serde_json::Number;
 
-use crate::go_struct::{Alternative, Count, Field, Message, Type};
+use crate::go_struct::{Alternative, Count, Field, GoType, Message};
 
 /// Accepts any padding: stored data can no longer be refused.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -21,14 +21,14 @@ const MICROS: i64 = 1_000_000;
 
 /// A JSON value that is neither a list nor an object.
 #[derive(Debug, Clone)]
-pub(super) enum Scalar<'a> {
+pub(super) enum JsonScalar<'a> {
     Null,
     Bool(bool),
     Number(Number),
     Text(&'a str),
 }
 
-impl<'a> Scalar<'a> {
+impl<'a> JsonScalar<'a> {
     fn text(&self) -> &'a str {
         if let Self::Text(text) = *self { text } else { "" }
     }
@@ -57,47 +57,47 @@ impl<'a> Scalar<'a> {
 }
 
 /// Writes a value. A value of another type is written as the zero of the field's type.
-pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Scalar<'_>) {
+pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: GoType, value: &JsonScalar<'_>) {
     let text = value.text();
     match kind {
-        Type::String => put_bytes(out, number, text.as_bytes()),
-        Type::Bytes => put_bytes(out, number, &base64(text)),
-        Type::Bool => put_number(out, number, i64::from(value.bool().unwrap_or_default())),
-        Type::Int32 | Type::Int64 => put_number(out, number, value.integer()),
-        Type::Double => {
+        GoType::String => put_bytes(out, number, text.as_bytes()),
+        GoType::Bytes => put_bytes(out, number, &base64(text)),
+        GoType::Bool => put_number(out, number, i64::from(value.bool().unwrap_or_default())),
+        GoType::Int32 | GoType::Int64 => put_number(out, number, value.integer()),
+        GoType::Double => {
             put_varint(out, number << 3 | 1);
             out.extend_from_slice(&value.float().to_bits().to_le_bytes());
         }
-        Type::Time => put_nested(out, number, |out| {
+        GoType::Time => put_nested(out, number, |out| {
             if let Ok(time) = text.parse::<Timestamp>() {
                 put_number(out, 1, time.as_microsecond().div_euclid(MICROS));
                 put_number(out, 2, 0);
             }
         }),
-        Type::MicroTime => put_nested(out, number, |out| {
+        GoType::MicroTime => put_nested(out, number, |out| {
             if let Ok(time) = text.parse::<Timestamp>() {
                 put_number(out, 1, time.as_microsecond().div_euclid(MICROS));
                 put_number(out, 2, time.as_microsecond().rem_euclid(MICROS) * 1000);
             }
         }),
-        Type::Quantity => put_nested(out, number, |out| {
+        GoType::Quantity => put_nested(out, number, |out| {
             put_bytes(out, 1, if text.is_empty() { b"0" } else { text.as_bytes() });
         }),
-        Type::IntOrString => put_nested(out, number, |out| {
-            put_number(out, 1, i64::from(matches!(value, Scalar::Text(_))));
+        GoType::IntOrString => put_nested(out, number, |out| {
+            put_number(out, 1, i64::from(matches!(value, JsonScalar::Text(_))));
             put_number(out, 2, value.integer());
             put_bytes(out, 3, text.as_bytes());
         }),
-        Type::Json => put_nested(out, number, |out| put_bytes(out, 1, value.json().as_bytes())),
-        Type::Strings => put_nested(out, number, |_| {}),
-        Type::OneOf(Alternative::Bool, _) => put_nested(out, number, |out| {
+        GoType::Json => put_nested(out, number, |out| put_bytes(out, 1, value.json().as_bytes())),
+        GoType::Strings => put_nested(out, number, |_| {}),
+        GoType::OneOf(Alternative::Bool, _) => put_nested(out, number, |out| {
             // Without a boolean the value is a schema, which means "allowed".
             put_number(out, 1, i64::from(value.bool().unwrap_or(true)));
         }),
-        Type::OneOf(_, schema) => put_nested(out, number, |out| {
+        GoType::OneOf(_, schema) => put_nested(out, number, |out| {
             put_nested(out, 1, |out| put_empty(out, schema));
         }),
-        Type::Message(message) => put_nested(out, number, |out| put_empty(out, message)),
+        GoType::Message(message) => put_nested(out, number, |out| put_empty(out, message)),
     }
 }
 
@@ -116,10 +116,10 @@ pub(super) fn put_absent(out: &mut Vec<u8>, field: &Field) {
     match field.kind {
         _ if field.pointer || field.count != Count::One => {}
         // Go's byte slices and string lists can be nil without being pointers.
-        Type::Bytes | Type::Strings | Type::OneOf(..) => {}
+        GoType::Bytes | GoType::Strings | GoType::OneOf(..) => {}
         // Unset, as opposed to the JSON value null.
-        Type::Json => put_bytes(out, field.number, b""),
-        kind => put_scalar(out, field.number, kind, &Scalar::Null),
+        GoType::Json => put_bytes(out, field.number, b""),
+        kind => put_scalar(out, field.number, kind, &JsonScalar::Null),
     }
 }
 

@@ -40,11 +40,11 @@ fn check(object: &Value) {
 
 /// Encodes a message; its fields have the order of the JSON text.
 fn encode_message(message: &'static Message, text: &str) -> Vec<u8> {
-    let mut writer = object::Writer::new(Vec::new());
-    let seed = object::ValueSeed::new(&mut writer, 1, Type::Message(message));
+    let mut writer = object::MessageWriter::new(Vec::new());
+    let seed = object::ValueSeed::new(&mut writer, 1, GoType::Message(message));
     seed.deserialize(&mut serde_json::Deserializer::from_str(text)).unwrap();
     let written = writer.into_bytes();
-    match Reader::new(&written).next() {
+    match WireReader::new(&written).next() {
         Ok(Some((1, Wire::Bytes(message)))) => message.to_vec(),
         other => panic!("{other:?}"),
     }
@@ -253,7 +253,7 @@ fn fields_are_written_in_the_order_of_their_numbers() {
         let back: Vec<String> = texts.into_iter().rev().collect();
         assert_eq!(encode_message(message, &format!("{{{}}}", back.join(","))), there, "{name}");
         let mut numbers = Vec::new();
-        let mut fields = Reader::new(&there);
+        let mut fields = WireReader::new(&there);
         while let Some((number, _)) = fields.next().unwrap() {
             numbers.push(number);
         }
@@ -282,24 +282,24 @@ impl Choices<'_> {
     fn value(&mut self, field: &Field, depth: usize) -> Value {
         let zeros = field.always || field.pointer || field.count != Count::One;
         match field.kind {
-            Type::String => {
+            GoType::String => {
                 Some(self.text()).filter(|text| zeros || !text.is_empty()).unwrap_or("t".into()).into()
             }
-            Type::Bytes => json!(BASE64.encode(format!("{}\u{1}", self.text()))),
-            Type::Bool => json!(!zeros || self.below(2) == 1),
-            Type::Int32 => json!((self.number() >> 32) | i64::from(!zeros)),
-            Type::Int64 => json!(self.number() | i64::from(!zeros)),
-            Type::Double => json!(f64::from(self.below(9)) + 0.5),
-            Type::Time => json!(crate::go::format_seconds(self.time())),
-            Type::MicroTime => json!(self.time().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()),
-            Type::Quantity => json!(format!("{}Mi", self.below(99))),
-            Type::IntOrString if self.below(2) == 0 => json!("25%"),
-            Type::IntOrString => json!(self.number() >> 32),
-            Type::Json => [json!({"f:a": {".": {}}}), json!([1, null])][usize::from(self.below(2))].clone(),
-            Type::OneOf(Alternative::Bool, _) => json!(self.below(2) == 1),
-            Type::OneOf(Alternative::Schemas, _) => json!([{"type": "string"}, {}]),
-            Type::Strings | Type::OneOf(..) => json!([self.text(), "b"]),
-            Type::Message(message) => Value::Object(self.object(message, depth + 1)),
+            GoType::Bytes => json!(BASE64.encode(format!("{}\u{1}", self.text()))),
+            GoType::Bool => json!(!zeros || self.below(2) == 1),
+            GoType::Int32 => json!((self.number() >> 32) | i64::from(!zeros)),
+            GoType::Int64 => json!(self.number() | i64::from(!zeros)),
+            GoType::Double => json!(f64::from(self.below(9)) + 0.5),
+            GoType::Time => json!(crate::go::format_seconds(self.time())),
+            GoType::MicroTime => json!(self.time().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()),
+            GoType::Quantity => json!(format!("{}Mi", self.below(99))),
+            GoType::IntOrString if self.below(2) == 0 => json!("25%"),
+            GoType::IntOrString => json!(self.number() >> 32),
+            GoType::Json => [json!({"f:a": {".": {}}}), json!([1, null])][usize::from(self.below(2))].clone(),
+            GoType::OneOf(Alternative::Bool, _) => json!(self.below(2) == 1),
+            GoType::OneOf(Alternative::Schemas, _) => json!([{"type": "string"}, {}]),
+            GoType::Strings | GoType::OneOf(..) => json!([self.text(), "b"]),
+            GoType::Message(message) => Value::Object(self.object(message, depth + 1)),
         }
     }
 
@@ -312,7 +312,7 @@ impl Choices<'_> {
     fn object(&mut self, message: &Message, depth: usize) -> Map<String, Value> {
         let mut object = Map::new();
         for field in message.fields() {
-            let time = matches!(field.kind, Type::Time | Type::MicroTime | Type::Bytes | Type::Json);
+            let time = matches!(field.kind, GoType::Time | GoType::MicroTime | GoType::Bytes | GoType::Json);
             let plain = !field.pointer && field.count == Count::One && !time;
             let always = plain && (field.always || field.name.is_empty());
             if !always && (self.below(6) != 1 || depth > 12) {

@@ -1,6 +1,6 @@
 //! Decoder for protobuf's wire format: reads a buffer as a sequence of (number, value).
 
-pub(super) type Result<T> = std::result::Result<T, Malformed>;
+pub(super) type WireResult<T> = Result<T, Malformed>;
 
 /// A decoding error, with a message for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,17 +36,17 @@ pub(super) enum Wire<'a> {
 
 /// Reads fields from the front of a buffer. Each read consumes at least one byte, so reading terminates.
 #[derive(Debug, Clone)]
-pub(super) struct Reader<'a> {
+pub(super) struct WireReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     pub(super) fn new(buffer: &'a [u8]) -> Self {
         Self { rest: buffer }
     }
 
     /// Returns the next field, or `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Wire<'a>)>> {
+    pub(super) fn next(&mut self) -> WireResult<Option<(u64, Wire<'a>)>> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads all bytes as varints: the encoding of packed lists.
-    pub(super) fn packed(mut self) -> Result<Vec<u64>> {
+    pub(super) fn packed(mut self) -> WireResult<Vec<u64>> {
         let mut values = Vec::new();
         while !self.rest.is_empty() {
             values.push(self.varint()?);
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    fn varint(&mut self) -> Result<u64> {
+    fn varint(&mut self) -> WireResult<u64> {
         let mut value = 0u64;
         for (index, byte) in self.rest.iter().enumerate() {
             // Nine bytes hold 63 bits; only the lowest bit of the tenth fits into 64.
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         Err("unexpected end of the body in a varint".into())
     }
 
-    fn take(&mut self, length: u64) -> Result<&'a [u8]> {
+    fn take(&mut self, length: u64) -> WireResult<&'a [u8]> {
         let taken = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
         let Some((taken, rest)) = taken else {
             let left = self.rest.len();
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> WireResult<[u8; N]> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(format!(
                 "unexpected end of the body: a value of {N} bytes, {} bytes left",
@@ -122,8 +122,8 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn check(buffer: &[u8]) -> Result<Vec<(u64, Wire<'_>)>> {
-        let mut reader = Reader::new(buffer);
+    fn check(buffer: &[u8]) -> WireResult<Vec<(u64, Wire<'_>)>> {
+        let mut reader = WireReader::new(buffer);
         std::iter::from_fn(|| reader.next().transpose()).collect()
     }
 

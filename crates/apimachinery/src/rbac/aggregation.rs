@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::rule::PolicyRule;
+use super::policy_rule::PolicyRule;
 use crate::metadata;
 use crate::selector::LabelSelector;
 

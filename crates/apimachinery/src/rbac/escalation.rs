@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::policy_rule::{PolicyRule, contains, quoted, url_covers};
 use super::role::{Identity, Unresolved};
-use super::rule::{PolicyRule, contains, quoted, url_covers};
 use crate::go::{join_errors, quote};
 
 /// Maximum number of single permissions (a verb on a resource of a group, with a name) into which the granted rules are divided.

@@ -38,16 +38,16 @@ mod action;
 mod aggregation;
 pub mod escalation;
 mod policy;
+mod policy_rule;
 mod role;
-mod rule;
 #[cfg(test)]
 mod tests;
 
 pub use self::action::{Action, OwnedAction, ResourceAction};
 pub use self::aggregation::aggregate;
 pub use self::policy::{Decision, Grant, Policy};
+pub use self::policy_rule::PolicyRule;
 pub use self::role::{Binding, Identity, Kind, Role, RoleRef, Subject, Unresolved, service_account_name};
-pub use self::rule::PolicyRule;
 
 /// API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::action::Action;
+use super::policy_rule::PolicyRule;
 use super::role::{Binding, Identity, Kind, Principal, Role, RoleRef, Unresolved};
-use super::rule::PolicyRule;
 use crate::go;
 
 /// Roles and bindings, found by name and by subject.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::GROUP;
-use super::rule::PolicyRule;
+use super::policy_rule::PolicyRule;
 use crate::go::quote;
 use crate::metadata;
 use crate::status::ApiError;

@@ -389,13 +389,13 @@ fn naive_allows(rule: &PolicyRule, action: &Action<'_>) -> bool {
 }
 
 #[derive(Debug, Clone)]
-enum Change {
+enum PolicyChange {
     Role(Role),
     Binding(Binding),
     Remove(Kind, String, String),
 }
 
-fn any_change() -> impl Strategy<Value = Change> {
+fn any_change() -> impl Strategy<Value = PolicyChange> {
     let place = || prop::sample::select(&["", "a", "b"][..]);
     let name = || prop::sample::select(&["r", "s", "t"][..]);
     let subject = prop::sample::select(
@@ -413,13 +413,20 @@ fn any_change() -> impl Strategy<Value = Change> {
         prop::sample::select(&["Role r", "Role s", "ClusterRole r", "ClusterRole t", "Robot r"][..]);
     prop_oneof![
         (place(), name(), prop::collection::vec(any_rule(), 0..3)).prop_map(|(namespace, name, rules)| {
-            Change::Role(Role { namespace: namespace.to_owned(), name: name.to_owned(), rules: rules.into() })
+            PolicyChange::Role(Role {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                rules: rules.into(),
+            })
         }),
         (place(), name(), role_ref, prop::collection::vec(subject, 0..3)).prop_map(
-            |(namespace, name, role, subjects)| Change::Binding(binding(namespace, name, role, &subjects))
+            |(namespace, name, role, subjects)| PolicyChange::Binding(binding(
+                namespace, name, role, &subjects
+            ))
         ),
-        (prop::sample::select(&Kind::ALL[..]), place(), name())
-            .prop_map(|(kind, namespace, name)| Change::Remove(kind, namespace.to_owned(), name.to_owned())),
+        (prop::sample::select(&Kind::ALL[..]), place(), name()).prop_map(|(kind, namespace, name)| {
+            PolicyChange::Remove(kind, namespace.to_owned(), name.to_owned())
+        }),
     ]
 }
 
@@ -431,18 +438,18 @@ struct Naive {
 }
 
 impl Naive {
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &PolicyChange) {
         match change {
-            Change::Role(role) => {
+            PolicyChange::Role(role) => {
                 self.roles.insert((role.namespace.clone(), role.name.clone()), role.clone());
             }
-            Change::Binding(binding) => {
+            PolicyChange::Binding(binding) => {
                 self.bindings.insert((binding.namespace.clone(), binding.name.clone()), binding.clone());
             }
-            Change::Remove(Kind::Role | Kind::ClusterRole, namespace, name) => {
+            PolicyChange::Remove(Kind::Role | Kind::ClusterRole, namespace, name) => {
                 self.roles.remove(&(namespace.clone(), name.clone()));
             }
-            Change::Remove(_, namespace, name) => {
+            PolicyChange::Remove(_, namespace, name) => {
                 self.bindings.remove(&(namespace.clone(), name.clone()));
             }
         }
@@ -505,9 +512,9 @@ proptest! {
         for change in &changes {
             naive.apply(change);
             match change.clone() {
-                Change::Role(role) => policy.put_role(role),
-                Change::Binding(binding) => policy.put_binding(binding),
-                Change::Remove(kind, namespace, name) => policy.remove(kind, &namespace, &name),
+                PolicyChange::Role(role) => policy.put_role(role),
+                PolicyChange::Binding(binding) => policy.put_binding(binding),
+                PolicyChange::Remove(kind, namespace, name) => policy.remove(kind, &namespace, &name),
             }
         }
         let groups = [Vec::new(), vec!["g".to_owned(), "h".to_owned()]];

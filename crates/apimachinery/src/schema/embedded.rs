@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::Cursor;
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 
 /// Collects the embedded objects of `value` with their paths, outer ones first.
 pub(super) fn find<'a>(
     schema: Cursor<'_>,
     value: &'a Value,
-    path: &Path<'_>,
+    path: &FieldPath<'_>,
     found: &mut Vec<(String, &'a Value)>,
 ) {
     match value {

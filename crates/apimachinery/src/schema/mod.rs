@@ -9,13 +9,13 @@
 mod builtin;
 mod default;
 mod embedded;
-mod go;
-mod metadata;
+mod go_decoding;
 mod node;
-mod parse;
+mod object_meta;
 mod pattern;
 mod prune;
 mod restore;
+mod schema_parser;
 mod structural;
 mod validate;
 
@@ -24,9 +24,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 pub use builtin::{builtin, definition, definitions, schema_of_kind};
-pub use metadata::coerce_metadata;
-use node::{Child, Node};
-pub use node::{Definitions, Kind, ListType, PatchStrategy, Type};
+use node::{Child, SchemaNode};
+pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
+pub use object_meta::coerce_metadata;
 pub use structural::{Brackets, RootKeyword, find_field};
 
 use crate::status::FieldError;
@@ -54,7 +54,7 @@ impl Schema {
     #[must_use]
     pub fn of_crd(open_api_v3_schema: &Value) -> Arc<Self> {
         let definitions = Arc::new(Definitions::none());
-        let root = Child::inline(Arc::new(parse::custom_root(open_api_v3_schema)));
+        let root = Child::inline(Arc::new(schema_parser::custom_root(open_api_v3_schema)));
         Arc::new(Self { definitions, root, custom: true, has_rules: mentions_rules(open_api_v3_schema) })
     }
 
@@ -147,7 +147,7 @@ impl Schema {
     #[must_use]
     pub fn embedded<'a>(&self, object: &'a Value) -> Vec<(String, &'a Value)> {
         let mut found = Vec::new();
-        embedded::find(self.root(), object, &crate::field_path::Path::root(), &mut found);
+        embedded::find(self.root(), object, &crate::field_path::FieldPath::root(), &mut found);
         found
     }
 
@@ -180,7 +180,7 @@ impl Schema {
     /// in the text `sent`, or in their JSON form if `sent` does not contain them.
     #[must_use]
     pub fn decode_error(&self, object: &Value, sent: &[u8]) -> Option<String> {
-        go::decode_error(self.root(), object, sent)
+        go_decoding::decode_error(self.root(), object, sent)
     }
 
     /// Converts `object` as Go does when it restores a builtin kind's struct after a strategic merge or an apply.
@@ -194,7 +194,7 @@ impl Schema {
     /// Returns an empty object, with which the object of a create is compared. For a builtin kind it is the JSON of Go's empty struct.
     #[must_use]
     pub fn empty_object(&self) -> Value {
-        if self.custom { Value::Object(Map::new()) } else { go::empty(self.root()) }
+        if self.custom { Value::Object(Map::new()) } else { go_decoding::empty(self.root()) }
     }
 }
 
@@ -213,7 +213,7 @@ fn mentions_rules(schema: &Value) -> bool {
 pub struct Cursor<'a> {
     definitions: &'a Definitions,
     child: &'a Child,
-    node: &'a Node,
+    node: &'a SchemaNode,
 }
 
 impl<'a> Cursor<'a> {
@@ -285,7 +285,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns the values that the schema admits.
     #[must_use]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> ValueKind {
         self.node.kind
     }
 
@@ -303,7 +303,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns the name of the type for messages, such as `PodSpec`; empty if the type has no name.
     pub fn type_name(self) -> &'a str {
-        self.definition_name().map_or("", go::type_name)
+        self.definition_name().map_or("", go_decoding::type_name)
     }
 
     /// Whether undeclared fields are kept.

@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::parse;
-use super::validate::Rules;
+use super::schema_parser;
+use super::validate::ValueRules;
 
 /// A JSON type as OpenAPI names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
+pub enum JsonType {
     /// An object: a map with text keys.
     Object,
     /// A list.
@@ -25,7 +25,7 @@ pub enum Type {
     Boolean,
 }
 
-impl Type {
+impl JsonType {
     pub(super) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "object" => Self::Object,
@@ -52,12 +52,12 @@ impl Type {
 
 /// Values that a node admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum ValueKind {
     /// Any value: no type is declared.
     #[default]
     Any,
     /// Values of one JSON type.
-    Of(Type),
+    Of(JsonType),
     /// A number or a string: `IntOrString`, `Quantity`, `x-kubernetes-int-or-string`.
     IntOrString,
     /// JSON of unknown shape that is merged and tracked as one value, such as `RawExtension`.
@@ -97,8 +97,8 @@ impl PatchStrategy {
 
 /// A schema.
 #[derive(Debug, Default)]
-pub(super) struct Node {
-    pub(super) kind: Kind,
+pub(super) struct SchemaNode {
+    pub(super) kind: ValueKind,
     /// `format`, which refines strings and numbers.
     pub(super) format: Option<String>,
     pub(super) nullable: bool,
@@ -117,7 +117,7 @@ pub(super) struct Node {
     /// For a node with `metadata` of type `ObjectMeta`: the node's own schema of `metadata`, used for validation only.
     pub(super) metadata_rules: Option<Option<Child>>,
     /// Boxed because most nodes have none.
-    pub(super) rules: Option<Box<Rules>>,
+    pub(super) rules: Option<Box<ValueRules>>,
 }
 
 /// A reference to a schema, and the attributes that the referring place adds.
@@ -131,12 +131,12 @@ pub(super) struct Child {
 
 #[derive(Debug, Clone)]
 enum Target {
-    Inline(Arc<Node>),
+    Inline(Arc<SchemaNode>),
     Definition(usize),
 }
 
 impl Child {
-    pub(super) fn inline(node: Arc<Node>) -> Self {
+    pub(super) fn inline(node: Arc<SchemaNode>) -> Self {
         Self::new(Target::Inline(node))
     }
 
@@ -168,7 +168,7 @@ pub struct Definitions {
 struct Definition {
     name: &'static str,
     source: &'static str,
-    node: OnceLock<Node>,
+    node: OnceLock<SchemaNode>,
 }
 
 impl Definitions {
@@ -198,12 +198,12 @@ impl Definitions {
         self.entries[index].name
     }
 
-    pub(super) fn resolve<'a>(&'a self, child: &'a Child) -> &'a Node {
+    pub(super) fn resolve<'a>(&'a self, child: &'a Child) -> &'a SchemaNode {
         match &child.target {
             Target::Inline(node) => node,
             Target::Definition(index) => {
                 let entry = &self.entries[*index];
-                entry.node.get_or_init(|| parse::definition(entry.name, self))
+                entry.node.get_or_init(|| schema_parser::definition(entry.name, self))
             }
         }
     }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::Cursor;
-use super::metadata::is_type_meta;
-use crate::field_path::Path;
+use super::object_meta::is_type_meta;
+use crate::field_path::FieldPath;
 
 /// Removes undeclared fields.
 pub(super) fn prune(schema: Cursor<'_>, object: &mut Value) {
@@ -24,12 +24,12 @@ fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
                 return;
             };
             fields.retain(|name, value| match step(schema, name, root) {
-                Step::Into(schema) => {
+                FieldMeaning::Into(schema) => {
                     walk(schema, value, false);
                     true
                 }
-                Step::Keep => true,
-                Step::Unknown => false,
+                FieldMeaning::Keep => true,
+                FieldMeaning::Unknown => false,
             });
         }
         Value::Array(items) => {
@@ -48,20 +48,20 @@ fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
 /// Returns the paths of undeclared fields, sorted.
 pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    find(Some(schema), object, &Path::root(), &mut found);
+    find(Some(schema), object, &FieldPath::root(), &mut found);
     found.sort();
     found
 }
 
-fn find(schema: Option<Cursor<'_>>, value: &Value, path: &Path<'_>, found: &mut Vec<String>) {
+fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = path.field(name);
-                match schema.map_or(Step::Unknown, |schema| step(schema, name, path.is_top_level())) {
-                    Step::Into(schema) => find(schema, value, &path, found),
-                    Step::Keep => {}
-                    Step::Unknown => found.push(path.to_string()),
+                match schema.map_or(FieldMeaning::Unknown, |schema| step(schema, name, path.is_top_level())) {
+                    FieldMeaning::Into(schema) => find(schema, value, &path, found),
+                    FieldMeaning::Keep => {}
+                    FieldMeaning::Unknown => found.push(path.to_string()),
                 }
             }
         }
@@ -77,7 +77,7 @@ fn find(schema: Option<Cursor<'_>>, value: &Value, path: &Path<'_>, found: &mut 
 }
 
 /// Meaning of a field name in an object.
-enum Step<'a> {
+enum FieldMeaning<'a> {
     /// A declared field: continue with its schema. With `None`, all objects inside are pruned.
     Into(Option<Cursor<'a>>),
     /// An undeclared field that is kept unchanged.
@@ -85,17 +85,17 @@ enum Step<'a> {
     Unknown,
 }
 
-fn step<'a>(schema: Cursor<'a>, name: &str, root: bool) -> Step<'a> {
+fn step<'a>(schema: Cursor<'a>, name: &str, root: bool) -> FieldMeaning<'a> {
     if let Some(property) = schema.property(name) {
-        Step::Into(Some(property))
+        FieldMeaning::Into(Some(property))
     } else if let Some(additional) = schema.additional() {
-        Step::Into(Some(additional))
+        FieldMeaning::Into(Some(additional))
     } else if schema.preserves_unknown_fields() || root && is_type_meta(name) {
-        Step::Keep
+        FieldMeaning::Keep
     } else if schema.additional_any() {
-        Step::Into(None)
+        FieldMeaning::Into(None)
     } else {
-        Step::Unknown
+        FieldMeaning::Unknown
     }
 }
 

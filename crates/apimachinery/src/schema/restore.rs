@@ -5,8 +5,8 @@
 
 use serde_json::{Number, Value};
 
-use super::go::{fits, go_type, illegal_base64, layout, quantity_refusal};
-use super::{Cursor, Kind, Type};
+use super::go_decoding::{fits, go_type, illegal_base64, layout, quantity_refusal};
+use super::{Cursor, JsonType, ValueKind};
 use crate::go;
 
 /// Converts `value` to the form of its Go struct.
@@ -15,40 +15,40 @@ use crate::go;
 /// Go's message for the first value that does not fit its type.
 pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), String> {
     let expected = match schema.kind() {
-        Kind::Of(expected) => expected,
-        Kind::IntOrString if schema.format() == Some("int-or-string") => return int_or_string(value),
-        Kind::IntOrString => return quantity_refusal(value).map_or(Ok(()), |why| Err(why.to_owned())),
-        Kind::Any | Kind::Opaque => return Ok(()),
+        ValueKind::Of(expected) => expected,
+        ValueKind::IntOrString if schema.format() == Some("int-or-string") => return int_or_string(value),
+        ValueKind::IntOrString => return quantity_refusal(value).map_or(Ok(()), |why| Err(why.to_owned())),
+        ValueKind::Any | ValueKind::Opaque => return Ok(()),
     };
     match (expected, &mut *value) {
         (_, Value::Null) => Ok(()),
-        (Type::Object, Value::Object(fields)) => fields.iter_mut().try_for_each(|(name, value)| {
+        (JsonType::Object, Value::Object(fields)) => fields.iter_mut().try_for_each(|(name, value)| {
             let schema = schema.property(name).or_else(|| schema.additional());
             schema.map_or(Ok(()), |schema| restore(schema, value))
         }),
-        (Type::Array, Value::Array(items)) => {
+        (JsonType::Array, Value::Array(items)) => {
             let Some(schema) = schema.items() else { return Ok(()) };
             items.iter_mut().try_for_each(|item| restore(schema, item))
         }
-        (Type::String, Value::String(text)) if schema.format() == Some("date-time") => {
+        (JsonType::String, Value::String(text)) if schema.format() == Some("date-time") => {
             go::time(text, layout(schema)).map(drop)
         }
-        (Type::String, value) if schema.format() == Some("date-time") => {
+        (JsonType::String, value) if schema.format() == Some("date-time") => {
             Err(format!("json: cannot unmarshal {} into Go value of type string", go::json_type(value)))
         }
-        (Type::String, value) if schema.is_bytes() => bytes(value),
-        (Type::Integer, Value::Number(number)) => integer(schema, number),
-        (Type::Boolean, Value::Bool(_))
-        | (Type::String, Value::String(_))
-        | (Type::Number, Value::Number(_)) => Ok(()),
-        (Type::Array, value) => Err(format!("cannot restore slice from {}", name(value))),
-        (Type::Object, value) if schema.definition_name().is_some() => {
+        (JsonType::String, value) if schema.is_bytes() => bytes(value),
+        (JsonType::Integer, Value::Number(number)) => integer(schema, number),
+        (JsonType::Boolean, Value::Bool(_))
+        | (JsonType::String, Value::String(_))
+        | (JsonType::Number, Value::Number(_)) => Ok(()),
+        (JsonType::Array, value) => Err(format!("cannot restore slice from {}", name(value))),
+        (JsonType::Object, value) if schema.definition_name().is_some() => {
             Err(format!("cannot restore struct from: {}", name(value)))
         }
-        (Type::Object, value) => Err(format!("cannot restore map from {}", name(value))),
+        (JsonType::Object, value) => Err(format!("cannot restore map from {}", name(value))),
         // These formats have decoders of their own.
-        (Type::String, _) if schema.format().is_some() => Ok(()),
-        (Type::Boolean | Type::String | Type::Number | Type::Integer, _) => {
+        (JsonType::String, _) if schema.format().is_some() => Ok(()),
+        (JsonType::Boolean | JsonType::String | JsonType::Number | JsonType::Integer, _) => {
             Err(format!("unrecognized type: {}", go_type(schema)))
         }
     }

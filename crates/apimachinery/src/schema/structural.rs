@@ -4,10 +4,10 @@
 //! Rules, their order and their messages are those of `k8s.io/apiextensions-apiserver`. CEL rules are not compiled.
 
 mod defaults;
-mod field_path;
-mod go_struct;
+mod go_notation;
 mod invariants;
 mod open_api;
+mod schema_path;
 mod source;
 
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 
 use super::Cursor;
 use super::node::{Child, Definitions};
-use super::parse::Parser;
+use super::schema_parser::SchemaParser;
 use super::validate::shown;
 use source::is_convertible;
 
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 use crate::status::FieldError;
 
-pub use field_path::{Brackets, find as find_field};
-pub(super) use go_struct::show as go_struct;
+pub(super) use go_notation::show as go_struct;
+pub use schema_path::{Brackets, find as find_field};
 
 /// Maximum size of all errors of one schema, in bytes. Further errors are omitted. Without a maximum, a single long name could make them
 /// huge, because each error contains the path of its schema.
@@ -32,11 +32,11 @@ const ERRORS: usize = 1 << 20;
 
 /// Returns the errors of `schema`, which is at `path`.
 pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
-    let parser = Parser::new();
+    let parser = SchemaParser::new();
     let mut errors = Vec::new();
-    let mut checker = Checker { prefix: path, errors: &mut errors, parser: &parser, room: ERRORS };
+    let mut checker = StructuralChecker { prefix: path, errors: &mut errors, parser: &parser, room: ERRORS };
     if source::flag(schema, "nullable") {
-        checker.forbidden(&Path::root().field("nullable"), "nullable cannot be true at the root");
+        checker.forbidden(&FieldPath::root().field("nullable"), "nullable cannot be true at the root");
     }
     let convertible = is_convertible(schema);
     if convertible {
@@ -50,10 +50,10 @@ pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
             defaults::check(&mut checker, schema, cursor);
         }
     }
-    open_api::check(&mut checker, schema, open_api::Place::root(), &Path::root());
+    open_api::check(&mut checker, schema, open_api::InheritedRules::root(), &FieldPath::root());
     // Other keywords that make a schema inconvertible have errors of their own.
     if !convertible && checker.errors.is_empty() {
-        checker.invalid(&Path::root(), &json!(""), "OpenAPIV3Schema 'schema' is not supported");
+        checker.invalid(&FieldPath::root(), &json!(""), "OpenAPIV3Schema 'schema' is not supported");
     }
     errors
 }
@@ -69,7 +69,7 @@ pub enum RootKeyword {
 
 /// Returns the kind of the first keyword at the root that is forbidden if `status` is a subresource.
 pub(super) fn forbidden_with_status(schema: &Value) -> Option<RootKeyword> {
-    go_struct::keys().find_map(|key| match key {
+    go_notation::keys().find_map(|key| match key {
         "type" => (!matches!(source::text(schema, key), "" | "object")).then_some(RootKeyword::Type),
         _ if AT_ROOT.contains(&key) => None,
         _ => {
@@ -107,7 +107,7 @@ const AT_ROOT: [&str; 22] = [
 
 /// Returns a pattern in `schema` that is too large to be checked, if there is one.
 pub(super) fn unchecked_pattern(schema: &Value) -> Option<String> {
-    let parser = Parser::new();
+    let parser = SchemaParser::new();
     for_each(schema, &mut |schema| {
         // Invalid patterns were refused before.
         let _ = parser.pattern(source::text(schema, "pattern"));
@@ -150,17 +150,17 @@ fn for_each(schema: &Value, f: &mut dyn FnMut(&Value)) {
 }
 
 /// Collects the errors of one schema.
-struct Checker<'a> {
+struct StructuralChecker<'a> {
     prefix: &'a str,
     errors: &'a mut Vec<FieldError>,
-    parser: &'a Parser<'a>,
+    parser: &'a SchemaParser<'a>,
     /// Bytes that are left for further errors.
     room: usize,
 }
 
-impl Checker<'_> {
+impl StructuralChecker<'_> {
     /// Returns a path with the prefix of the schema.
-    fn place(&self, path: &Path<'_>) -> String {
+    fn place(&self, path: &FieldPath<'_>) -> String {
         match path.to_string() {
             path if path.is_empty() => self.prefix.to_owned(),
             path => format!("{}.{path}", self.prefix),
@@ -174,33 +174,33 @@ impl Checker<'_> {
         }
     }
 
-    fn forbidden(&mut self, path: &Path<'_>, why: &str) {
+    fn forbidden(&mut self, path: &FieldPath<'_>, why: &str) {
         if self.room > 0 {
             self.push(FieldError::forbidden(self.place(path), why));
         }
     }
 
-    fn invalid(&mut self, path: &Path<'_>, value: &Value, why: &str) {
+    fn invalid(&mut self, path: &FieldPath<'_>, value: &Value, why: &str) {
         if self.room > 0 {
             self.push(FieldError::invalid(self.place(path), &shown(value), why));
         }
     }
 
     /// Like [`invalid`](Self::invalid), but `shown` is the value as kube-apiserver prints it.
-    fn invalid_shown(&mut self, path: &Path<'_>, shown: &str, why: &str) {
+    fn invalid_shown(&mut self, path: &FieldPath<'_>, shown: &str, why: &str) {
         if self.room > 0 {
             self.push(FieldError::invalid(self.place(path), shown, why));
         }
     }
 
-    fn required(&mut self, path: &Path<'_>, why: &str) {
+    fn required(&mut self, path: &FieldPath<'_>, why: &str) {
         if self.room > 0 {
             self.push(FieldError::required(self.place(path), why));
         }
     }
 
     /// Reports a wrong type; an empty one is reported as missing.
-    fn must_be(&mut self, path: &Path<'_>, kind: &str, why: &str) {
+    fn must_be(&mut self, path: &FieldPath<'_>, kind: &str, why: &str) {
         if kind.is_empty() {
             self.required(path, why);
         } else {
@@ -208,7 +208,7 @@ impl Checker<'_> {
         }
     }
 
-    fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+    fn not_supported(&mut self, path: &FieldPath<'_>, value: &str, supported: &[&str]) {
         if self.room > 0 {
             self.push(FieldError::not_supported(self.place(path), value, supported));
         }

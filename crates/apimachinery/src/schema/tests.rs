@@ -466,7 +466,7 @@ fn every_builtin_definition_parses_and_starts_empty() {
     let definitions = Arc::new(Definitions::new(sources));
     for (name, _) in sources {
         let schema = Schema::builtin(&definitions, name).unwrap();
-        if schema.root().kind() != Kind::Of(Type::Object) {
+        if schema.root().kind() != ValueKind::Of(JsonType::Object) {
             continue;
         }
         let mut empty = schema.empty_object();

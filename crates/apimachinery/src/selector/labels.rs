@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::parse;
+use super::grammar;
 use crate::status::ApiError;
 
 /// A conjunction of requirements; an empty selector matches everything.
@@ -42,7 +42,7 @@ impl LabelSelector {
     /// # Errors
     /// 400 with kube-apiserver's message for a syntax error.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
-        parse::requirements(text).map(|requirements| Self { requirements }).map_err(ApiError::bad_request)
+        grammar::requirements(text).map(|requirements| Self { requirements }).map_err(ApiError::bad_request)
     }
 
     /// Reads a `LabelSelector` object of a builtin kind. Returns `None` if an operator is unknown or has the wrong number of values; such a

@@ -3,8 +3,8 @@
 //! Grammars and messages are those of `k8s.io/apimachinery/pkg/{labels,fields}`.
 
 mod fields;
+mod grammar;
 mod labels;
-mod parse;
 
 pub use fields::{
     FieldSelector, FieldTerm, Selectable, SelectableField, field_terms, values as field_values,

@@ -23,18 +23,18 @@ const VISITS: u32 = 10_000;
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonPath {
-    steps: Vec<Step>,
+    steps: Vec<JsonPathStep>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Step {
+enum JsonPathStep {
     Field(String),
     /// `.*` and `[*]`.
     Wildcard,
     /// `..`: the value and everything below it.
     Recursive,
     /// Alternatives: `[0,2]`, `['a','b']`.
-    Union(Vec<Step>),
+    Union(Vec<JsonPathStep>),
     Slice {
         from: Option<i64>,
         to: Option<i64>,
@@ -76,7 +76,7 @@ impl JsonPath {
         if text.len() > LENGTH {
             return Err(format!("{} bytes are more than the {LENGTH} that a path may have", text.len()));
         }
-        let mut parser = Parser { text, rest: text.trim(), depth: 0 };
+        let mut parser = JsonPathParser { text, rest: text.trim(), depth: 0 };
         let steps = parser.steps()?;
         if !parser.rest.is_empty() {
             return Err(parser.error());
@@ -96,27 +96,27 @@ struct Visits(Cell<u32>);
 
 impl Visits {
     /// Searches depth first, in the order in which the values of a list are printed.
-    fn first<'a>(&self, steps: &[Step], value: &'a Value) -> Option<&'a Value> {
+    fn first<'a>(&self, steps: &[JsonPathStep], value: &'a Value) -> Option<&'a Value> {
         self.0.set(self.0.get().checked_sub(1)?);
         let Some((step, rest)) = steps.split_first() else {
             return Some(value);
         };
-        let any = |mut values: Box<dyn Iterator<Item = &'a Value> + '_>, steps: &[Step]| {
+        let any = |mut values: Box<dyn Iterator<Item = &'a Value> + '_>, steps: &[JsonPathStep]| {
             // The rest of a long list is not tried once the visits are used up.
             values.by_ref().take_while(|_| self.0.get() > 0).find_map(|value| self.first(steps, value))
         };
         match step {
-            Step::Field(name) => self.first(rest, value.get(name)?),
-            Step::Wildcard => any(children(value), rest),
-            Step::Recursive => self.first(rest, value).or_else(|| any(children(value), steps)),
-            Step::Union(parts) => parts.iter().find_map(|part| {
+            JsonPathStep::Field(name) => self.first(rest, value.get(name)?),
+            JsonPathStep::Wildcard => any(children(value), rest),
+            JsonPathStep::Recursive => self.first(rest, value).or_else(|| any(children(value), steps)),
+            JsonPathStep::Union(parts) => parts.iter().find_map(|part| {
                 let found = self.first(std::slice::from_ref(part), value)?;
                 self.first(rest, found)
             }),
-            Step::Slice { from, to, step } => {
+            JsonPathStep::Slice { from, to, step } => {
                 any(Box::new(slice(value.as_array()?, *from, *to, *step)), rest)
             }
-            Step::Filter(filter) => {
+            JsonPathStep::Filter(filter) => {
                 any(Box::new(value.as_array()?.iter().filter(|element| self.holds(filter, element))), rest)
             }
         }
@@ -185,23 +185,23 @@ fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-struct Parser<'a> {
+struct JsonPathParser<'a> {
     text: &'a str,
     rest: &'a str,
     /// Number of open filters.
     depth: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> JsonPathParser<'a> {
     /// Parses steps up to the first character that begins none.
-    fn steps(&mut self) -> Result<Vec<Step>, String> {
+    fn steps(&mut self) -> Result<Vec<JsonPathStep>, String> {
         let mut steps = Vec::new();
         if !self.eat("$") {
             self.eat("@");
         }
         loop {
             if self.eat("..") {
-                steps.push(Step::Recursive);
+                steps.push(JsonPathStep::Recursive);
                 if !self.rest.starts_with('[') {
                     steps.push(self.name_or_star()?);
                 }
@@ -218,9 +218,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn name_or_star(&mut self) -> Result<Step, String> {
+    fn name_or_star(&mut self) -> Result<JsonPathStep, String> {
         if self.eat("*") {
-            return Ok(Step::Wildcard);
+            return Ok(JsonPathStep::Wildcard);
         }
         let mut name = String::new();
         let mut characters = self.rest.char_indices();
@@ -243,13 +243,13 @@ impl<'a> Parser<'a> {
             return Err(self.error());
         }
         self.rest = &self.rest[end..];
-        Ok(Step::Field(name))
+        Ok(JsonPathStep::Field(name))
     }
 
     /// Parses the rest of a bracket expression, including the `]`.
-    fn bracket(&mut self) -> Result<Step, String> {
+    fn bracket(&mut self) -> Result<JsonPathStep, String> {
         if self.eat("*]") {
-            return Ok(Step::Wildcard);
+            return Ok(JsonPathStep::Wildcard);
         }
         if self.eat("?(") {
             self.depth += 1;
@@ -258,13 +258,16 @@ impl<'a> Parser<'a> {
             }
             let filter = self.filter()?;
             self.depth -= 1;
-            return Ok(Step::Filter(filter));
+            return Ok(JsonPathStep::Filter(filter));
         }
         let mut parts = Vec::new();
         loop {
             self.eat_spaces();
-            let part =
-                if self.rest.starts_with(['\'', '"']) { Step::Field(self.quoted()?) } else { self.slice()? };
+            let part = if self.rest.starts_with(['\'', '"']) {
+                JsonPathStep::Field(self.quoted()?)
+            } else {
+                self.slice()?
+            };
             parts.push(part);
             self.eat_spaces();
             if self.eat("]") {
@@ -276,25 +279,25 @@ impl<'a> Parser<'a> {
         }
         Ok(match parts.len() {
             1 => parts.swap_remove(0),
-            _ => Step::Union(parts),
+            _ => JsonPathStep::Union(parts),
         })
     }
 
     /// Parses `3`, `-1`, `1:5` or `::2`.
-    fn slice(&mut self) -> Result<Step, String> {
+    fn slice(&mut self) -> Result<JsonPathStep, String> {
         let from = self.integer();
         if !self.eat(":") {
             let from = from.ok_or_else(|| self.error())?;
             // -1 is the last element. Its end, 0, would be read as the first position.
             let to = (from != -1).then(|| from.saturating_add(1));
-            return Ok(Step::Slice { from: Some(from), to, step: 1 });
+            return Ok(JsonPathStep::Slice { from: Some(from), to, step: 1 });
         }
         let to = self.integer();
         let step = if self.eat(":") { self.integer().unwrap_or(1) } else { 1 };
         if step < 1 {
             return Err(self.error());
         }
-        Ok(Step::Slice { from, to, step })
+        Ok(JsonPathStep::Slice { from, to, step })
     }
 
     fn integer(&mut self) -> Option<i64> {

@@ -24,18 +24,18 @@ pub fn read(bytes: &[u8]) -> Result<Decoded, String> {
     }
     let text = String::from_utf8_lossy(bytes);
     let node = with_room(|| first_document(&text)).and_then(|node| node);
-    let Node { mut value, repeated } =
+    let ParsedValue { mut value, repeated } =
         node.map_err(|why| format!("error converting YAML to JSON: yaml: {why}"))?;
     normalize_numbers(&mut value);
     Ok(Decoded { value, strict: repeated })
 }
 
-fn first_document(text: &str) -> Result<Node, String> {
+fn first_document(text: &str) -> Result<ParsedValue, String> {
     let options =
         serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
     let mut bytes = text.as_bytes();
-    let first = serde_saphyr::read_with_options::<_, Node>(&mut bytes, options).next();
-    first.unwrap_or_else(|| Ok(Node::default())).map_err(|error| explain(&error, text))
+    let first = serde_saphyr::read_with_options::<_, ParsedValue>(&mut bytes, options).next();
+    first.unwrap_or_else(|| Ok(ParsedValue::default())).map_err(|error| explain(&error, text))
 }
 
 /// Runs the parser in a thread of its own. It recurses up to its limit of 64 levels, which overflows a stack of the default size in builds
@@ -86,84 +86,84 @@ fn problem(said: &str) -> &str {
 
 /// A value and the repeated keys in it.
 #[derive(Default)]
-struct Node {
+struct ParsedValue {
     value: Value,
     /// `line 7: key "size" already set in map`, in the order of the text.
     repeated: Vec<String>,
 }
 
-impl From<Value> for Node {
+impl From<Value> for ParsedValue {
     fn from(value: Value) -> Self {
         Self { value, repeated: Vec::new() }
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for ParsedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(ValueVisitor)
     }
 }
 
-struct Reader;
+struct ValueVisitor;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Node;
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = ParsedValue;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a YAML value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<ParsedValue, E> {
         Ok(Value::Bool(value).into())
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<ParsedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<ParsedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<ParsedValue, E> {
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number).into())
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+    fn visit_str<E>(self, value: &str) -> Result<ParsedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Node, E> {
+    fn visit_string<E>(self, value: String) -> Result<ParsedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::default())
+    fn visit_unit<E>(self) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::default())
     }
 
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::default())
+    fn visit_none<E>(self) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::default())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<ParsedValue, D::Error> {
+        ParsedValue::deserialize(deserializer)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ParsedValue, A::Error> {
         let mut list = Vec::new();
         let mut repeated = Vec::new();
-        while let Some(mut item) = items.next_element::<Node>()? {
+        while let Some(mut item) = items.next_element::<ParsedValue>()? {
             repeated.append(&mut item.repeated);
             list.push(item.value);
         }
-        Ok(Node { value: Value::Array(list), repeated })
+        Ok(ParsedValue { value: Value::Array(list), repeated })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<ParsedValue, A::Error> {
         let mut object = Map::new();
         let mut repeated = Vec::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let field: Spanned<Node> = fields.next_value()?;
+            let field: Spanned<ParsedValue> = fields.next_value()?;
             let line = field.referenced.line();
             let mut node = field.value;
             repeated.append(&mut node.repeated);
@@ -173,7 +173,7 @@ impl<'de> Visitor<'de> for Reader {
             }
             object.insert(name, node.value);
         }
-        Ok(Node { value: Value::Object(object), repeated })
+        Ok(ParsedValue { value: Value::Object(object), repeated })
     }
 }
 

@@ -98,7 +98,7 @@ impl Impersonation {
         let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
         let mut refusal = None;
         for mode in last.into_iter().chain(others).filter(|mode| mode.applies(&wanted, requestor)) {
-            match (Check { permissions, requestor, mode, wanted: &wanted }).user(action) {
+            match (ModeCheck { permissions, requestor, mode, wanted: &wanted }).user(action) {
                 Ok(user) => {
                     if last != Some(mode) {
                         self.remember(&requestor.name, mode);
@@ -198,14 +198,14 @@ fn account(user: &str) -> Option<(&str, &str)> {
 }
 
 /// The check of one mode.
-struct Check<'a> {
+struct ModeCheck<'a> {
     permissions: &'a Permissions,
     requestor: &'a UserInfo,
     mode: Mode,
     wanted: &'a UserInfo,
 }
 
-impl Check<'_> {
+impl ModeCheck<'_> {
     /// Returns the impersonated user with all its groups.
     fn user(&self, action: &Action<'_>) -> Result<UserInfo, ApiError> {
         let mut verb = "impersonate".to_owned();

@@ -5,7 +5,7 @@ use kube_apimachinery::status::ApiError;
 
 use crate::kind::registry::ServedKind;
 use crate::request::query::ListOptions;
-use crate::store::{Event, Key, State, Stored, Traits};
+use crate::store::{EventSide, Key, StoreEvent, Stored, Traits};
 
 /// Both selectors of a request.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Selection {
     pub(crate) fn matches_event(
         &self,
         served: &ServedKind,
-        event: &Event,
-        state: State,
+        event: &StoreEvent,
+        state: EventSide,
         stored: &Stored,
     ) -> bool {
         self.matches_place(&event.key)

@@ -5,10 +5,10 @@
 
 mod address;
 mod api_services;
-mod certificates;
-mod flow_control;
-mod namespaces;
+mod authority_config_maps;
+mod priority_levels;
 mod roles;
+mod system_namespaces;
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ use kube_apimachinery::metadata;
 use serde_json::{Value, json};
 
 pub(crate) use api_services::follow_definitions;
-pub(crate) use certificates::{ROOT, publish_root};
+pub(crate) use authority_config_maps::{ROOT, publish_root};
 
 use crate::state::ClusterState;
 use crate::state::writer;
@@ -27,15 +27,15 @@ const MANAGER: &str = "kube-apiserver";
 
 /// Creates the missing objects.
 pub(crate) fn create(cluster: &ClusterState) {
-    namespaces::create(cluster);
+    system_namespaces::create(cluster);
     for (name, value, description) in PRIORITIES {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
         put(cluster, "scheduling.k8s.io", "priorityclasses", class);
     }
-    for level in flow_control::priority_levels() {
+    for level in priority_levels::priority_levels() {
         put(cluster, "flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", level);
     }
-    for schema in flow_control::flow_schemas(&cluster.clock.now_seconds()) {
+    for schema in priority_levels::flow_schemas(&cluster.clock.now_seconds()) {
         put(cluster, "flowcontrol.apiserver.k8s.io", "flowschemas", schema);
     }
     roles::create(cluster);
@@ -71,7 +71,7 @@ pub(crate) fn advertise(
         cluster.set_authority(authority);
     }
     if let Some(authority) = client_authority {
-        certificates::publish_client_authority(cluster, authority);
+        authority_config_maps::publish_client_authority(cluster, authority);
     }
 }
 

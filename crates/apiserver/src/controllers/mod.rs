@@ -5,6 +5,6 @@ pub(crate) mod definitions;
 pub(crate) mod event_ttl;
 pub(crate) mod garbage_collection;
 pub(crate) mod namespaces;
-pub(crate) mod resource_quota;
+pub(crate) mod quota_usage;
 pub(crate) mod role_aggregation;
 pub(crate) mod volume_protection;

@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::rbac::{GROUP, Kind, PolicyRule, aggregate};
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ fn apply(
     let now = cluster.clock.now_seconds();
     let writer =
         Writer { manager: MANAGER, subresource: "", api_version: &served.kind.api_version, now: &now };
-    match managed_fields::apply(&served.schema, Some(role), &applied, &writer, true, &[]) {
+    match managed_fields::apply(&served.schema, Some(role), &applied, &writer, OnConflict::Force, &[]) {
         Ok(object) => {
             let change = Change::Put(served.document(&object));
             let _ =

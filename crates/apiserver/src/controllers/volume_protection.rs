@@ -54,7 +54,7 @@ fn release(cluster: &ClusterState, plural: &str, finalizer: &str, is_free: impl 
     for (key, stored) in leaving {
         let object = served.value(stored);
         if metadata::finalizers(&object).contains(&finalizer) && is_free(key, &object) {
-            gc::remove_finalizer(cluster, &gc::Read::new(&served, key, stored, object), finalizer);
+            gc::remove_finalizer(cluster, &gc::ReadObject::new(&served, key, stored, object), finalizer);
         }
     }
 }

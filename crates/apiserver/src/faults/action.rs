@@ -7,7 +7,7 @@ use kube_apimachinery::status::ApiError;
 use serde::{Deserialize, Serialize};
 use tokio::time::Duration;
 
-use super::{RequestInfo, When, text};
+use super::{RequestInfo, When, fault_json};
 
 /// Effect on a request that a rule picked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,9 +15,9 @@ use super::{RequestInfo, When, text};
 #[non_exhaustive]
 pub enum Action {
     /// Delays the request before it is processed. If the client gives up during the delay, the request has no effect.
-    DelayBefore(#[serde(with = "text::duration")] Duration),
+    DelayBefore(#[serde(with = "fault_json::duration")] Duration),
     /// Processes the request and delays its response. If the client gives up during the delay, the request has taken effect.
-    DelayAfter(#[serde(with = "text::duration")] Duration),
+    DelayAfter(#[serde(with = "fault_json::duration")] Duration),
     /// Fails the request without processing it.
     Fail(Failure),
     /// Sends this response without processing the request, as a proxy does.
@@ -113,7 +113,7 @@ pub enum Failure {
     /// 429 in plain text, with which an overloaded server answers before it reads the request. `Retry-After` has whole seconds, rounded up.
     TooManyRequests {
         /// Time that the client is asked to wait.
-        #[serde(with = "text::duration")]
+        #[serde(with = "fault_json::duration")]
         retry_after: Duration,
     },
     /// 429 `TooManyRequests` as a `Status`, with `Retry-After: 1`: the storage of the resource is being initialized, as for a moment after
@@ -142,7 +142,7 @@ impl Failure {
     }
 
     /// Builds the response to the client.
-    pub(crate) fn refusal(self, request: &RequestInfo) -> Refusal {
+    pub(crate) fn refusal(self, request: &RequestInfo) -> FailureResponse {
         let code = self.code();
         let error = match self {
             Self::Conflict => ApiError::conflict(
@@ -157,7 +157,10 @@ impl Failure {
             Self::TooManyRequests { retry_after } => {
                 let retry_after =
                     retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0));
-                return Refusal::Text { text: "Too many requests, please try again later.\n", retry_after };
+                return FailureResponse::Text {
+                    text: "Too many requests, please try again later.\n",
+                    retry_after,
+                };
             }
             Self::Initializing => {
                 ApiError::new(code, "TooManyRequests", "storage is (re)initializing").with_retry_after(1)
@@ -174,12 +177,12 @@ impl Failure {
                 "Timeout: request did not complete within the allotted timeout",
             ),
         };
-        Refusal::Status(error)
+        FailureResponse::Status(error)
     }
 }
 
 /// Response of a [`Failure`].
-pub(crate) enum Refusal {
+pub(crate) enum FailureResponse {
     Status(ApiError),
     Text {
         text: &'static str,
@@ -198,24 +201,24 @@ pub enum WatchFault {
     /// Ends after this many events, like a watch that reaches its deadline.
     CloseAfterEvents(u64),
     /// Ends this long after its start, without a last bookmark.
-    CloseAfter(#[serde(with = "text::duration")] Duration),
+    CloseAfter(#[serde(with = "fault_json::duration")] Duration),
     /// Reports error 410 after this many events and ends.
     ExpireAfterEvents(u64),
     /// Stays open without sending anything after this many events, even beyond its deadline.
     StallAfterEvents(u64),
     /// Stays open without sending anything from this time after its start on, even beyond its deadline: neither events nor bookmarks
     /// arrive.
-    StallAfter(#[serde(with = "text::duration")] Duration),
+    StallAfter(#[serde(with = "fault_json::duration")] Duration),
     /// Is silent for a while after this many events, then continues with the changes made meanwhile.
     HoldAfterEvents {
         /// Events before the silence.
         events: u64,
         /// Length of the silence.
-        #[serde(with = "text::duration")]
+        #[serde(with = "fault_json::duration")]
         time: Duration,
     },
     /// Delivers all events and bookmarks in order, each with this delay.
-    Late(#[serde(with = "text::duration")] Duration),
+    Late(#[serde(with = "fault_json::duration")] Duration),
     /// Sends no bookmarks, not even the one after the initial events.
     NoBookmarks,
     /// Omits the selected events.

@@ -5,7 +5,7 @@ use super::{WatchFault, When};
 /// Drops, duplicates or reorders selected events of one watch.
 #[derive(Debug)]
 pub(crate) struct Disorder<T> {
-    kind: Kind,
+    kind: DisorderKind,
     when: When,
     seen: u64,
     random: fastrand::Rng,
@@ -14,7 +14,7 @@ pub(crate) struct Disorder<T> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum DisorderKind {
     Drop,
     Duplicate,
     Reorder,
@@ -24,9 +24,9 @@ impl<T: Clone> Disorder<T> {
     /// Returns `None` for any other fault.
     pub(crate) fn of(fault: WatchFault, seed: u64) -> Option<Self> {
         let (kind, when) = match fault {
-            WatchFault::Drop(when) => (Kind::Drop, when),
-            WatchFault::Duplicate(when) => (Kind::Duplicate, when),
-            WatchFault::Reorder(when) => (Kind::Reorder, when),
+            WatchFault::Drop(when) => (DisorderKind::Drop, when),
+            WatchFault::Duplicate(when) => (DisorderKind::Duplicate, when),
+            WatchFault::Reorder(when) => (DisorderKind::Reorder, when),
             _ => return None,
         };
         Some(Self { kind, when, seen: 0, random: fastrand::Rng::with_seed(seed), held: None })
@@ -38,9 +38,9 @@ impl<T: Clone> Disorder<T> {
         // While one event is held back, the event that overtakes it is not held back itself.
         let picked = self.when.is_due(self.seen, &mut self.random) && self.held.is_none();
         let (first, second) = match self.kind {
-            Kind::Drop if picked => (None, None),
-            Kind::Duplicate if picked => (Some(event.clone()), Some(event)),
-            Kind::Reorder if picked => {
+            DisorderKind::Drop if picked => (None, None),
+            DisorderKind::Duplicate if picked => (Some(event.clone()), Some(event)),
+            DisorderKind::Reorder if picked => {
                 self.held = Some(event);
                 (None, None)
             }

@@ -68,15 +68,15 @@
 //! rules, a request costs one atomic load.
 
 mod action;
-mod api;
 mod cut;
 mod disorder;
+mod fault_api;
+mod fault_json;
 mod journal;
 mod late;
 mod orders;
 mod plan;
 mod rule;
-mod text;
 
 use std::fmt;
 use std::sync::Arc;
@@ -89,16 +89,16 @@ use tokio::time::Instant;
 
 pub use crate::request::info::RequestInfo;
 pub use crate::request::verb::Verb;
-pub(crate) use action::Refusal;
+pub(crate) use action::FailureResponse;
 pub use action::{Action, Answer, Failure, WatchFault};
-pub(crate) use api::{PREFIX as API, answer as answer_api};
 pub(crate) use cut::{Cut, Then};
 pub(crate) use disorder::Disorder;
+pub(crate) use fault_api::{PREFIX as API, answer as answer_api};
 pub use journal::{Entry, Injected, Journal};
 pub(crate) use late::late;
 pub(crate) use orders::{Heard, Orders};
 use plan::Plan;
-pub(crate) use plan::{Decision, FaultyWatch, Stale};
+pub(crate) use plan::{FaultyWatch, PlannedAction, Stale};
 pub use rule::{GroupResource, Rule, RuleId, When};
 
 use crate::kind::resource::StorageKey;
@@ -321,7 +321,7 @@ impl Injector {
         self.armed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn decide(&self, request: &RequestInfo, at: Timestamp) -> Option<Decision> {
+    pub(crate) fn decide(&self, request: &RequestInfo, at: Timestamp) -> Option<PlannedAction> {
         self.plan.lock().decide(request, Instant::now(), at)
     }
 

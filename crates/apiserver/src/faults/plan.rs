@@ -32,7 +32,7 @@ struct Standing {
 
 /// Action selected for a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Decision {
+pub(crate) struct PlannedAction {
     pub(crate) action: Action,
     /// Seed for random choices during the action, such as which events are dropped.
     pub(crate) seed: u64,
@@ -89,7 +89,12 @@ impl Plan {
 
     /// Selects the action for a request that arrives at `now`; `at` is the time for the journal. The first rule that picks the request
     /// decides; later rules are not evaluated.
-    pub(crate) fn decide(&mut self, request: &RequestInfo, now: Instant, at: Timestamp) -> Option<Decision> {
+    pub(crate) fn decide(
+        &mut self,
+        request: &RequestInfo,
+        now: Instant,
+        at: Timestamp,
+    ) -> Option<PlannedAction> {
         let standing =
             self.rules.iter_mut().find_map(|standing| standing.picks(request, now).then_some(standing))?;
         let action = standing.rule.action().clone();
@@ -98,7 +103,7 @@ impl Plan {
         let what =
             Injected::Rule { rule: standing.id, request: Box::new(request.clone()), action: action.clone() };
         self.journal.push(at, what);
-        Some(Decision { action, seed })
+        Some(PlannedAction { action, seed })
     }
 }
 

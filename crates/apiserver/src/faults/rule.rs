@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use tokio::time::Duration;
 
-use super::{Action, RequestInfo, Verb, text};
+use super::{Action, RequestInfo, Verb, fault_json};
 
 /// Identifies a rule of one server. Ids are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -70,7 +70,7 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     at_most: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    within: Option<Window>,
+    within: Option<TimeWindow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     verbs: Vec<Verb>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,10 +92,10 @@ pub struct Rule {
 /// A window of the time since a rule was added.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Window {
-    #[serde(with = "text::duration")]
+struct TimeWindow {
+    #[serde(with = "fault_json::duration")]
     from: Duration,
-    #[serde(with = "text::duration")]
+    #[serde(with = "fault_json::duration")]
     to: Duration,
 }
 
@@ -214,7 +214,7 @@ impl Rule {
 
     /// Matches only requests that arrive within this time since the rule was added.
     pub fn within(mut self, time: Range<Duration>) -> Self {
-        self.within = Some(Window { from: time.start, to: time.end });
+        self.within = Some(TimeWindow { from: time.start, to: time.end });
         self
     }
 

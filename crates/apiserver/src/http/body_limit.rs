@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use kube_apimachinery::status::ApiError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::request::body;
+use crate::request::request_body;
 
 /// Number of bytes of each body that are not taken from the pool.
 const OWN: usize = 64 << 10;
@@ -31,7 +31,7 @@ impl Default for BodyLimit {
 
 /// A body and its share of the pool, which is returned on drop.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct LimitedBody {
     pub(crate) bytes: Bytes,
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -42,11 +42,11 @@ impl BodyLimit {
         Self(Arc::new(Semaphore::new(shared)))
     }
 
-    /// Reads a whole body of at most [`body::LIMIT`] bytes. Cancel safe: dropping the future returns its share of the pool.
+    /// Reads a whole body of at most [`request_body::LIMIT`] bytes. Cancel safe: dropping the future returns its share of the pool.
     ///
     /// # Errors
     /// 413 if the body is too large, 429 if the pool is empty, 400 if the body cannot be read.
-    pub(crate) async fn read<B>(&self, body: B) -> Result<Taken, ApiError>
+    pub(crate) async fn read<B>(&self, body: B) -> Result<LimitedBody, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Display,
@@ -60,8 +60,8 @@ impl BodyLimit {
             })?;
             let Ok(data) = frame.into_data() else { continue };
             let length = bytes.len() + data.len();
-            if length > body::LIMIT {
-                return Err(body::too_large());
+            if length > request_body::LIMIT {
+                return Err(request_body::too_large());
             }
             let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
             let wanted = length.saturating_sub(OWN).saturating_sub(taken);
@@ -74,7 +74,7 @@ impl BodyLimit {
             }
             bytes.extend_from_slice(&data);
         }
-        Ok(Taken { bytes: bytes.freeze(), _room: room })
+        Ok(LimitedBody { bytes: bytes.freeze(), _room: room })
     }
 
     /// Takes a share of the pool without waiting: a waiting body would block others with the share that it already holds.
@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn refused_and_cancelled_bodies_return_their_share() {
         let intake = BodyLimit::new(8 << 20);
-        assert_eq!(intake.read(body(body::LIMIT + 1)).await.unwrap_err().code(), 413);
+        assert_eq!(intake.read(body(request_body::LIMIT + 1)).await.unwrap_err().code(), 413);
         let (sender, receiver) = mpsc::unbounded();
         let mut given_up = Box::pin(intake.read(StreamBody::new(receiver)));
         let piece: Result<_, Infallible> = Ok(Frame::data(Bytes::from(vec![b'x'; 2 << 20])));

@@ -458,7 +458,7 @@ where
             wait_for_revision(call, verb).await?;
             match verb {
                 Verb::Get if scale => verbs::scale::get(call).await,
-                Verb::Get if call.path.subresource == "log" => verbs::log::get(call),
+                Verb::Get if call.path.subresource == "log" => verbs::pod_log::get(call),
                 _ if verbs::components::is_table(call.served.storage()) => verbs::components::read(call),
                 Verb::Get => verbs::read::get(call).await,
                 _ => verbs::read::list(call).await,

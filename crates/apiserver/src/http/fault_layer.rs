@@ -13,7 +13,7 @@ use super::complete_response::complete_response;
 use super::dispatch;
 use super::drain::drain;
 use crate::api::verbs::reply::Reply;
-use crate::faults::{Action, Answer, ConnectionReset, Decision, FaultyWatch, Refusal, Stale};
+use crate::faults::{Action, Answer, ConnectionReset, FailureResponse, FaultyWatch, PlannedAction, Stale};
 use crate::request::info::RequestTarget;
 use crate::request::origin::{Closing, closed};
 use crate::response::ResponseBody;
@@ -40,7 +40,7 @@ where
         let decision = server.context.injector.decide(info, server.cluster.clock.now())?;
         Some((info.clone(), decision))
     });
-    let Some((info, Decision { action, seed })) = decided else {
+    let Some((info, PlannedAction { action, seed })) = decided else {
         return Ok(dispatch::answer(server, head, target, body).await);
     };
     tracing::debug!(request = %info, %action, "injecting a fault");
@@ -58,11 +58,11 @@ where
             // The body is drained, as for any request that is answered without it.
             drain(&head, std::pin::pin!(body)).await;
             let reply = match failure.refusal(&info) {
-                Refusal::Status(error) => {
+                FailureResponse::Status(error) => {
                     let accept = dispatch::text(&head.headers, header::ACCEPT);
                     dispatch::failure(accept.as_deref(), &error)
                 }
-                Refusal::Text { text, retry_after } => {
+                FailureResponse::Text { text, retry_after } => {
                     Reply { retry_after: Some(retry_after), ..Reply::text(failure.code(), text) }
                 }
             };

@@ -7,7 +7,7 @@ use super::discovery;
 use super::dispatch::text;
 use crate::api::verbs::Call;
 use crate::api::verbs::patch::APPLY;
-use crate::metrics::{RequestKind, RequestLabels, Target};
+use crate::metrics::{MeasuredTarget, RequestKind, RequestLabels};
 use crate::request::info::RequestTarget;
 use crate::request::path::Route;
 use crate::request::query::Query;
@@ -38,7 +38,7 @@ pub(super) fn of_resource(call: &Call, verb: Verb, has_name: bool) -> RequestLab
         Verb::Delete | Verb::DeleteCollection => "DELETE",
     };
     let (resource, subresource) = (&call.served.resource, path.subresource.as_str());
-    RequestLabels::new(verb, dry_run(&call.query), Target::Resource { resource, subresource, scope })
+    RequestLabels::new(verb, dry_run(&call.query), MeasuredTarget::Resource { resource, subresource, scope })
 }
 
 /// Returns the labels of a request for a path without a resource; `None` if kube-apiserver does not measure it.
@@ -53,7 +53,7 @@ pub(super) fn of_path(route: &Route, query: &Query, head: &Parts) -> Option<Requ
         _ => return None,
     };
     // kube-apiserver always reports GET for these routes.
-    Some(RequestLabels::new("GET", dry_run(query), Target::Path { path, component }))
+    Some(RequestLabels::new("GET", dry_run(query), MeasuredTarget::Path { path, component }))
 }
 
 /// Returns the kind of a request for the number of requests in flight; `None` for long-running requests, which are not limited.

@@ -12,11 +12,11 @@ pub(crate) mod drain;
 pub(crate) mod fault_layer;
 #[cfg_attr(not(feature = "gzip"), path = "no_gzip.rs")]
 mod gzip;
+mod http_service;
 mod measure;
 mod openapi;
 mod openapi_routes;
 mod routes;
-mod service;
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 pub(crate) use self::body_limit::BodyLimit;
+pub use self::http_service::ApiService;
 pub use self::routes::GIT_VERSION;
-pub use self::service::ApiService;
 use crate::api::flow_control::FlowControl;
 use crate::api::verbs::Context;
 use crate::faults::Faults;

@@ -18,12 +18,12 @@ use crate::response::ResponseBody;
 
 /// Encoding of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum DocumentEncoding {
     Json,
     Protobuf,
 }
 
-impl Form {
+impl DocumentEncoding {
     /// Returns the encoding of the first known media type; `None` means 406. `names` are the two names of protobuf: the
     /// first is not a valid Content-Type, so responses always use the second.
     fn negotiate(head: &Parts, names: [&str; 2]) -> Option<Self> {
@@ -55,12 +55,13 @@ fn published(registry: &Registry) -> Vec<Published<'_>> {
 
 /// Answers `/openapi/v2`.
 pub(crate) async fn all_in_one(server: &Server, registry: &Registry, head: &Parts) -> Response<ResponseBody> {
-    let Some(form) = Form::negotiate(head, V2) else {
+    let Some(form) = DocumentEncoding::negotiate(head, V2) else {
         return not_acceptable();
     };
     let published = published(registry);
-    let kept = Kept { tag: openapi::hash_of_all(&published), since: server.cluster.registry_since() };
-    let content_type = if form == Form::Json { "application/json" } else { V2[1] };
+    let kept =
+        DocumentValidators { tag: openapi::hash_of_all(&published), since: server.cluster.registry_since() };
+    let content_type = if form == DocumentEncoding::Json { "application/json" } else { V2[1] };
     // Compared before the document is built, which is expensive.
     if let Some(response) = kept.unchanged(head) {
         return response;
@@ -73,8 +74,11 @@ pub(crate) async fn all_in_one(server: &Server, registry: &Registry, head: &Part
     }
     let document = swagger.finish();
     tokio::task::yield_now().await;
-    let bytes =
-        if form == Form::Json { document.to_string().into_bytes() } else { gnostic::of_swagger(&document) };
+    let bytes = if form == DocumentEncoding::Json {
+        document.to_string().into_bytes()
+    } else {
+        gnostic::of_swagger(&document)
+    };
     kept.answer(content_type, bytes)
 }
 
@@ -89,17 +93,17 @@ pub(crate) fn answer(
     let since = server.cluster.registry_since();
     if path.is_empty() {
         let index = openapi::index(&published).to_string();
-        let kept = Kept { tag: discovery::etag(index.as_bytes()), since };
+        let kept = DocumentValidators { tag: discovery::etag(index.as_bytes()), since };
         let unchanged = kept.unchanged(head);
         return unchanged.unwrap_or_else(|| kept.answer(Encoding::Json.content_type(), index.into_bytes()));
     }
     let Some(tag) = openapi::hash(&published, path) else {
         return empty(404);
     };
-    let Some(form) = Form::negotiate(head, V3) else {
+    let Some(form) = DocumentEncoding::negotiate(head, V3) else {
         return not_acceptable();
     };
-    let content_type = if form == Form::Json { "application/json" } else { V3[1] };
+    let content_type = if form == DocumentEncoding::Json { "application/json" } else { V3[1] };
     let wanted = Query::parse(head.uri.query().unwrap_or_default()).get("hash").map(ToString::to_string);
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
     // The client read the hash from an older index: it is redirected to the current document.
@@ -110,7 +114,7 @@ pub(crate) fn answer(
         set(response.headers_mut(), header::VARY, "Accept");
         return response;
     }
-    let kept = Kept { tag, since };
+    let kept = DocumentValidators { tag, since };
     let mut response = match kept.unchanged(head) {
         Some(response) => response,
         None => match openapi::document(&published, path) {
@@ -128,20 +132,20 @@ pub(crate) fn answer(
     response
 }
 
-fn written(document: &Value, form: Form) -> Vec<u8> {
+fn written(document: &Value, form: DocumentEncoding) -> Vec<u8> {
     match form {
-        Form::Json => document.to_string().into_bytes(),
-        Form::Protobuf => gnostic::of_document(document),
+        DocumentEncoding::Json => document.to_string().into_bytes(),
+        DocumentEncoding::Protobuf => gnostic::of_document(document),
     }
 }
 
 /// Entity tag and `Last-Modified` of a document, for conditional requests.
-struct Kept {
+struct DocumentValidators {
     tag: String,
     since: Timestamp,
 }
 
-impl Kept {
+impl DocumentValidators {
     /// Returns the 304 if the client has the document. An entity tag takes precedence over a time.
     fn unchanged(&self, head: &Parts) -> Option<Response<ResponseBody>> {
         let quoted = format!("\"{}\"", self.tag);

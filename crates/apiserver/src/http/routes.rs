@@ -12,7 +12,7 @@ use super::Server;
 use super::dispatch::{not_found, text};
 use super::openapi_routes;
 use crate::api::verbs::reply::Reply;
-use crate::http::discovery;
+use crate::http::discovery::{self, DiscoveryRoot};
 use crate::kind::registry::Registry;
 use crate::kind::resource::Resource;
 use crate::metrics;
@@ -97,10 +97,13 @@ fn method_not_allowed() -> Response<ResponseBody> {
 fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
     let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let accept = text(&head.headers, header::ACCEPT).unwrap_or_default();
-    if let Route::CoreVersions | Route::Groups = route
-        && discovery::wants_aggregated(&accept)
-    {
-        return aggregated(&resources, matches!(route, Route::CoreVersions), head);
+    let root = match route {
+        Route::CoreVersions => Some(DiscoveryRoot::Api),
+        Route::Groups => Some(DiscoveryRoot::Apis),
+        _ => None,
+    };
+    if let Some(root) = root.filter(|_| discovery::wants_aggregated(&accept)) {
+        return aggregated(&resources, root, head);
     }
     let accept = discovery::without_aggregation(&accept);
     let encoding = match Accept::negotiate(Some(&accept), Endpoint::Builtin) {
@@ -127,8 +130,8 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
     }
 }
 
-fn aggregated(resources: &[Arc<Resource>], core: bool, head: &Parts) -> Response<ResponseBody> {
-    let document = discovery::aggregated(resources, core).to_string();
+fn aggregated(resources: &[Arc<Resource>], root: DiscoveryRoot, head: &Parts) -> Response<ResponseBody> {
+    let document = discovery::aggregated(resources, root).to_string();
     let tag = format!("\"{}\"", discovery::etag(document.as_bytes()));
     let known = text(&head.headers, header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag));
     let mut response = if known {

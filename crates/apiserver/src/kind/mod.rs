@@ -3,8 +3,8 @@
 pub(crate) mod match_condition;
 pub(crate) mod registry;
 pub(crate) mod resource;
+pub(crate) mod storage_version;
 mod strategy;
-pub(crate) mod version;
 pub(crate) mod webhook_conversion;
 
 pub(crate) use strategy::{Allocator, Strategy, Unallocated, WriteContext};

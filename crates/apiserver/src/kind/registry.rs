@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Strategy;
 use super::resource::{Resource, StorageKey};
-use super::version::version_number;
+use super::storage_version::version_number;
 use super::webhook_conversion::WebhookConversion;
 use crate::store::{Document, Stored, TypeMeta};
 
@@ -30,7 +30,7 @@ pub(crate) struct ServedKind {
     /// Rules of the kind.
     pub(crate) strategy: &'static dyn Strategy,
     /// Data of custom resources.
-    pub(crate) custom: Option<Custom>,
+    pub(crate) custom: Option<CustomKind>,
     /// Schema of the storage version, if this is another version and no webhook converts the objects.
     stored_as: Option<Arc<Schema>>,
     /// Conversion of custom resources by a webhook.
@@ -39,7 +39,7 @@ pub(crate) struct ServedKind {
 
 /// Parts of a definition that the pipeline needs.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Custom {
+pub(crate) struct CustomKind {
     /// Name of the definition.
     pub(crate) definition: String,
     pub(crate) uid: String,
@@ -60,7 +60,7 @@ impl ServedKind {
         resource: Arc<Resource>,
         schema: Arc<Schema>,
         strategy: &'static dyn Strategy,
-        custom: Option<Custom>,
+        custom: Option<CustomKind>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
@@ -235,12 +235,12 @@ impl ServedKind {
     }
 }
 
-type Name = (String, String, String);
+type KindName = (String, String, String);
 
 /// All served resources by group, version and plural. Copies share the unchanged parts.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Registry {
-    served: OrdMap<Name, Arc<ServedKind>>,
+    served: OrdMap<KindName, Arc<ServedKind>>,
     builtin_groups: BTreeSet<String>,
     /// Kinds that are no longer served, the oldest first.
     retired: Vec<Retired>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_apimachinery::schema::Schema;
 use serde_json::Value;
 
-use super::version::version_number;
+use super::storage_version::version_number;
 use crate::store::{Stored, TypeMeta};
 use crate::webhook_client::ClientConfig;
 
@@ -15,7 +15,7 @@ pub(crate) struct WebhookConversion {
     /// `spec.conversion.webhook.clientConfig` of the definition.
     pub(crate) client: ClientConfig,
     /// Version of the reviews that are sent.
-    pub(crate) review: ReviewVersion,
+    pub(crate) review: ConversionReviewVersion,
     /// Name of the storage version.
     pub(crate) storage: String,
     /// All versions of the definition, served or not.
@@ -24,12 +24,12 @@ pub(crate) struct WebhookConversion {
 
 /// A version of `ConversionReview`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReviewVersion {
+pub(crate) enum ConversionReviewVersion {
     V1,
     V1Beta1,
 }
 
-impl ReviewVersion {
+impl ConversionReviewVersion {
     /// Returns the first supported version in `conversionReviewVersions`. A valid definition has at least one.
     pub(crate) fn first_supported(versions: &Value) -> Self {
         let versions = versions.as_array().into_iter().flatten();

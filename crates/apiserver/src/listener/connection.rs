@@ -22,12 +22,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, timeout};
 use tower_service::Service;
 
-use super::tls::Tls;
+use super::listener_tls::Tls;
 use super::websocket::Upgrade;
 use super::write_timeout::WriteTimeout;
 use crate::http::ApiService;
 use crate::request::origin::{ClientCertificate, Closing, FaultApi, closed};
-use crate::response::stalled_stream::{Progress, watched};
+use crate::response::stalled_stream::{StreamProgress, watched};
 
 /// Time for a client to send the head of an HTTP/1.1 request, including the idle time before it.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -120,7 +120,7 @@ async fn speak<S>(
                 }
                 // Only responses over sockets expire: a caller in the process may keep a response.
                 response.body_mut().expire_after(ANSWER_TIME);
-                if let Some(progress) = Progress::current() {
+                if let Some(progress) = StreamProgress::current() {
                     response.body_mut().report_to(progress);
                 }
             }

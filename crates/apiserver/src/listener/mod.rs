@@ -1,11 +1,11 @@
 //! A TCP listener that serves the API.
 
-#[cfg(feature = "tls")]
-mod certificate;
 mod connection;
 mod kubeconfig;
-#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
-mod tls;
+#[cfg_attr(not(feature = "tls"), path = "no_listener_tls.rs")]
+mod listener_tls;
+#[cfg(feature = "tls")]
+mod serving_certificate;
 #[cfg_attr(not(feature = "websocket"), path = "no_websocket.rs")]
 mod websocket;
 mod write_timeout;
@@ -21,12 +21,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Duration;
 
+use self::connection::serve;
+use self::listener_tls::Tls;
 #[cfg(feature = "tls")]
-pub use self::certificate::{
+pub use self::serving_certificate::{
     CannotGenerate, GeneratedCertificate, InvalidServingCertificate, ServingCertificate,
 };
-use self::connection::serve;
-use self::tls::Tls;
 use crate::api::authentication::Tokens;
 use crate::http::ApiService;
 use crate::request::origin::closed;

@@ -66,8 +66,8 @@ impl Upgrade {
         }
         let kind = response.headers().get(header::CONTENT_TYPE).cloned();
         let format = match kind.as_ref().map(HeaderValue::as_bytes) {
-            Some(kind) if kind.starts_with(b"application/vnd.kubernetes.protobuf") => Format::Frames,
-            _ => Format::Lines,
+            Some(kind) if kind.starts_with(b"application/vnd.kubernetes.protobuf") => Framing::Frames,
+            _ => Framing::Lines,
         };
         let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()));
         let body = std::mem::replace(response.body_mut(), ResponseBody::full(Bytes::new()));
@@ -101,14 +101,14 @@ fn refuse(response: &mut Response<ResponseBody>, status: StatusCode, why: &'stat
 
 /// Framing of events in the body of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum Framing {
     /// One line per event.
     Lines,
     /// A length in four bytes before each event.
     Frames,
 }
 
-impl Format {
+impl Framing {
     /// Removes the first complete event from the buffer.
     fn next(self, read: &mut BytesMut) -> Option<Bytes> {
         match self {
@@ -140,7 +140,7 @@ impl Format {
 }
 
 /// Sends the events of a watch until it ends or the client closes. Dropping the future closes the connection at once.
-async fn speak<S>(stream: S, mut body: ResponseBody, format: Format)
+async fn speak<S>(stream: S, mut body: ResponseBody, format: Framing)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -183,7 +183,7 @@ where
 async fn send(
     sink: &mut (impl SinkExt<Message, Error = tungstenite::Error> + Unpin),
     read: &mut BytesMut,
-    format: Format,
+    format: Framing,
 ) -> Result<(), tungstenite::Error> {
     while let Some(event) = format.next(read) {
         sink.feed(format.message(event)).await?;
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn events_are_separated_wherever_chunks_end() {
-        let cut = |format: Format, pieces: &[&[u8]]| {
+        let cut = |format: Framing, pieces: &[&[u8]]| {
             let mut read = BytesMut::new();
             let mut events = Vec::new();
             for piece in pieces {
@@ -209,9 +209,9 @@ mod tests {
             (events, read.to_vec())
         };
         let expected = vec![Bytes::from_static(b"{1}\n"), Bytes::from_static(b"{22}\n")];
-        assert_eq!(cut(Format::Lines, &[b"{1}\n{2", b"2}\n{"]), (expected, b"{".to_vec()));
+        assert_eq!(cut(Framing::Lines, &[b"{1}\n{2", b"2}\n{"]), (expected, b"{".to_vec()));
         let expected = vec![Bytes::from_static(b"abc"), Bytes::from_static(b"")];
         let pieces: &[&[u8]] = &[b"\0\0", b"\0\x03ab", b"c\0\0\0\0\0"];
-        assert_eq!(cut(Format::Frames, pieces), (expected, b"\0".to_vec()));
+        assert_eq!(cut(Framing::Frames, pieces), (expected, b"\0".to_vec()));
     }
 }

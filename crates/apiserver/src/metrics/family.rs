@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use super::SERIES;
-use super::text::{Page, number};
+use super::exposition::{MetricsPage, number};
 
 /// A metric: one series for each set of labels, sorted by them.
 pub(super) struct Family<L, S> {
@@ -106,7 +106,7 @@ impl<B: Buckets> Histogram<B> {
     }
 
     /// Writes the samples of the histogram.
-    pub(super) fn write(&self, page: &mut Page, name: &str, labels: &[(&str, &str)]) {
+    pub(super) fn write(&self, page: &mut MetricsPage, name: &str, labels: &[(&str, &str)]) {
         let mut total = 0;
         let bounds = B::BOUNDS.iter().copied().chain([f64::INFINITY]);
         for (count, bound) in self.counts.iter().zip(bounds) {

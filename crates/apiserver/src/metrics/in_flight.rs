@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::text::Page;
+use super::exposition::MetricsPage;
 
 /// Kinds of requests that have limits of their own in kube-apiserver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub(super) struct Peaks {
 
 /// Number of requests, and its maximum in the last second.
 #[derive(Default)]
-struct Peak(Mutex<Window>);
+struct Peak(Mutex<PeakWindow>);
 
 #[derive(Default)]
-struct Window {
+struct PeakWindow {
     current: u32,
     /// Start of the second that is being observed.
     since: Option<Instant>,
@@ -34,7 +34,7 @@ struct Window {
     before: u32,
 }
 
-impl Window {
+impl PeakWindow {
     /// Begins a new second if the current one is over.
     fn turn(&mut self, now: Instant) {
         let seconds = self.since.map_or(2, |since| now.saturating_duration_since(since).as_secs());
@@ -66,7 +66,7 @@ impl Peaks {
         }
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut MetricsPage) {
         const NAME: &str = "apiserver_current_inflight_requests";
         let help = "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.";
         page.family(NAME, "gauge", help);

@@ -7,25 +7,25 @@
 //! A client cannot choose the values of labels freely: they are served resources and their subresources, verbs, and names of webhooks. A
 //! family has at most [`SERIES`] series; further label sets share one series that is not shown.
 
+mod exposition;
 mod family;
 mod in_flight;
 mod requests;
-mod text;
-mod webhooks;
+mod webhook_metrics;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::exposition::MetricsPage;
 pub(crate) use self::family::Counter;
 use self::family::{Family, Gauge};
 use self::in_flight::Peaks;
 pub(crate) use self::in_flight::RequestKind;
-pub(crate) use self::requests::{Measurement, RequestLabels, Target};
+pub(crate) use self::requests::{MeasuredTarget, Measurement, RequestLabels};
 use self::requests::{RequestSeries, WatchLabels};
-use self::text::Page;
-use self::webhooks::WebhookMetrics;
-pub(crate) use self::webhooks::{WebhookLabels, WebhookOutcome};
+use self::webhook_metrics::WebhookMetrics;
+pub(crate) use self::webhook_metrics::{WebhookLabels, WebhookOutcome};
 use crate::kind::resource::{Resource, StorageKey};
 
 /// Maximum number of series of a metric.
@@ -55,7 +55,7 @@ impl Metrics {
     /// Writes all metrics as text. `objects` are the numbers of stored objects.
     pub(crate) fn page(&self, objects: &[(StorageKey, usize)]) -> String {
         let _alone = self.page.lock();
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         requests::write(&mut page, &self.requests, &self.long_running, &self.watch_events);
         self.in_flight.write(&mut page);
         self.webhooks.write(&mut page);
@@ -64,7 +64,7 @@ impl Metrics {
     }
 }
 
-fn write_objects(page: &mut Page, objects: &[(StorageKey, usize)]) {
+fn write_objects(page: &mut MetricsPage, objects: &[(StorageKey, usize)]) {
     const HELP: &str = "Number of stored objects at the time of last check split by kind. In case of a fetching error, the value \
                         will be -1.";
     page.family("apiserver_resource_objects", "gauge", &format!("[ALPHA] {HELP}"));

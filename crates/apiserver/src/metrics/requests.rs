@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Metrics;
+use super::exposition::MetricsPage;
 use super::family::{Buckets, Counter, Family, Gauge, Histogram};
 use super::in_flight::{InFlight, RequestKind};
-use super::text::Page;
 use crate::kind::resource::Resource;
 
 /// Group, version and plural of a resource.
@@ -44,7 +44,7 @@ impl Ord for ResourceLabel {
 
 /// Target of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'a> {
+pub(crate) enum MeasuredTarget<'a> {
     /// A resource; `scope` is `resource`, `namespace` or `cluster`.
     Resource { resource: &'a Arc<Resource>, subresource: &'a str, scope: &'static str },
     /// A path of the server, and the component that serves it.
@@ -65,9 +65,9 @@ pub(crate) struct RequestLabels {
 
 impl RequestLabels {
     /// `verb` is the HTTP method, or `LIST`, `WATCH`, `APPLY` or `CONNECT`; `dry_run` is empty, `All` or `invalid`.
-    pub(crate) fn new(verb: &'static str, dry_run: &'static str, target: Target<'_>) -> Self {
+    pub(crate) fn new(verb: &'static str, dry_run: &'static str, target: MeasuredTarget<'_>) -> Self {
         match target {
-            Target::Resource { resource, subresource, scope } => Self {
+            MeasuredTarget::Resource { resource, subresource, scope } => Self {
                 resource: Some(ResourceLabel(Arc::clone(resource))),
                 subresource: subresource.into(),
                 verb,
@@ -75,7 +75,7 @@ impl RequestLabels {
                 scope,
                 component: "apiserver",
             },
-            Target::Path { path, component } => {
+            MeasuredTarget::Path { path, component } => {
                 Self { resource: None, subresource: path.into(), verb, dry_run, scope: "", component }
             }
         }
@@ -188,7 +188,7 @@ impl WatchLabels {
 
 /// Writes the metrics of requests and watches.
 pub(super) fn write(
-    page: &mut Page,
+    page: &mut MetricsPage,
     requests: &Family<RequestLabels, RequestSeries>,
     long_running: &Family<RequestLabels, Gauge>,
     watch_events: &Family<WatchLabels, Counter>,

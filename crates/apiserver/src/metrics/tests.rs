@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use expect_test::expect;
 
+use super::exposition::{MetricsPage, number};
 use super::family::{Buckets, Counter, Family, Histogram};
-use super::text::{Page, number};
 use super::*;
 
 #[test]
@@ -37,7 +37,7 @@ fn buckets_contain_those_below_and_include_their_bound() {
     for milliseconds in [100, 101, 1000, 5000] {
         histogram.observe(Duration::from_millis(milliseconds));
     }
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     page.family("d", "histogram", "Back\\slash\nand line.");
     histogram.write(&mut page, "d", &[("name", "a \"b\"")]);
     expect![[r#"

@@ -4,9 +4,9 @@
 //! messages.
 
 pub(crate) mod accept;
-pub(crate) mod body;
 pub(crate) mod info;
 pub(crate) mod origin;
 pub(crate) mod path;
 pub(crate) mod query;
+pub(crate) mod request_body;
 pub(crate) mod verb;

@@ -1,6 +1,7 @@
 //! Query strings, and the API options in them.
 
 use kube_apimachinery::go::quote;
+use kube_apimachinery::managed_fields::OnConflict;
 use kube_apimachinery::status::{ApiError, FieldError};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -101,7 +102,7 @@ impl FieldValidation {
 
 /// Kind of a write, which determines its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum WriteKind {
     Create,
     Update,
     /// A patch other than an apply.
@@ -110,7 +111,7 @@ pub(crate) enum Write {
     Apply,
 }
 
-impl Write {
+impl WriteKind {
     /// Returns the kind of the options.
     fn options(self) -> &'static str {
         match self {
@@ -129,21 +130,21 @@ pub(crate) struct WriteOptions {
     pub(crate) field_validation: FieldValidation,
     /// Whether the client requests a field validation instead of the server's default.
     names_validation: bool,
-    /// Whether to take over fields of other managers; only valid for server-side apply.
-    pub(crate) force: Option<bool>,
+    /// Whether to take over fields of other managers; only for server-side apply.
+    pub(crate) on_conflict: OnConflict,
 }
 
 impl WriteOptions {
     /// Parses and validates the options.
-    pub(crate) fn read(query: &Query, write: Write) -> Result<Self, ApiError> {
+    pub(crate) fn read(query: &Query, write: WriteKind) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let force = query.flag("force");
         let field_manager = query.text("fieldManager").to_owned();
         match write {
-            Write::Patch if force.is_some() => {
+            WriteKind::Patch if force.is_some() => {
                 errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
             }
-            Write::Apply if field_manager.is_empty() => {
+            WriteKind::Apply if field_manager.is_empty() => {
                 errors.push(FieldError::required("fieldManager", "is required for apply patch"));
             }
             _ => {}
@@ -172,7 +173,8 @@ impl WriteOptions {
         };
         if errors.is_empty() {
             let names_validation = !query.text("fieldValidation").is_empty();
-            Ok(Self { dry_run, field_manager, field_validation, names_validation, force })
+            let on_conflict = if force == Some(true) { OnConflict::Force } else { OnConflict::Refuse };
+            Ok(Self { dry_run, field_manager, field_validation, names_validation, on_conflict })
         } else {
             Err(invalid_options(write.options(), errors))
         }
@@ -477,7 +479,7 @@ mod tests {
 
     #[test]
     fn an_unknown_dry_run_value_is_invalid() {
-        let error = WriteOptions::read(&Query::parse("dryRun=Foo"), Write::Create).unwrap_err();
+        let error = WriteOptions::read(&Query::parse("dryRun=Foo"), WriteKind::Create).unwrap_err();
         assert_eq!(
             error.message(),
             r#"CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Foo"]: supported values: "All""#
@@ -486,13 +488,13 @@ mod tests {
 
     #[test]
     fn options_have_the_parameters_that_the_client_sent() {
-        let options = WriteOptions::read(&Query::default(), Write::Create).unwrap();
+        let options = WriteOptions::read(&Query::default(), WriteKind::Create).unwrap();
         assert_eq!(
             options.to_value("CreateOptions"),
             json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"})
         );
         let query = Query::parse("dryRun=All&fieldManager=me&fieldValidation=Warn");
-        let options = WriteOptions::read(&query, Write::Update).unwrap();
+        let options = WriteOptions::read(&query, WriteKind::Update).unwrap();
         let expected = json!({
             "kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"], "fieldManager": "me",
             "fieldValidation": "Warn",
@@ -511,7 +513,7 @@ mod tests {
 
     #[test]
     fn an_apply_needs_a_field_manager() {
-        let error = WriteOptions::read(&Query::default(), Write::Apply).unwrap_err();
+        let error = WriteOptions::read(&Query::default(), WriteKind::Apply).unwrap_err();
         assert_eq!(
             error.message(),
             r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#

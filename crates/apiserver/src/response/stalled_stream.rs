@@ -18,14 +18,14 @@ use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 tokio::task_local! {
     /// Progress of the request that this task serves.
-    static PROGRESS: Progress;
+    static PROGRESS: StreamProgress;
 }
 
 /// Time since which a chunk is unread; `None` if the body is not waiting for the client.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Progress(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct StreamProgress(Arc<Mutex<Option<Instant>>>);
 
-impl Progress {
+impl StreamProgress {
     /// Returns the progress of the current task's request, if it came over HTTP/2.
     pub(crate) fn current() -> Option<Self> {
         PROGRESS.try_with(Self::clone).ok()
@@ -39,7 +39,7 @@ impl Progress {
 
 /// Runs the task of a request; ends it early if its response is not read for `limit`.
 pub(crate) async fn watched(task: impl Future<Output = ()>, limit: Duration) {
-    let progress = Progress::default();
+    let progress = StreamProgress::default();
     let stalled = Stalled { progress: progress.clone(), limit, waiting: None };
     tokio::select! {
         // The task is polled first, because it determines whether there is anything to wait for.
@@ -51,7 +51,7 @@ pub(crate) async fn watched(task: impl Future<Output = ()>, limit: Duration) {
 
 /// Completes when a chunk has been unread for too long. Polled after each poll of the task, and by its own timer.
 struct Stalled {
-    progress: Progress,
+    progress: StreamProgress,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }

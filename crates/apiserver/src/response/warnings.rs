@@ -15,7 +15,7 @@ const LINES: usize = 32;
 
 /// Warnings of a request, without duplicates. Clones share them, so that every stage of the request can add some.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Warnings(Arc<Mutex<Texts>>);
+pub(crate) struct Warnings(Arc<Mutex<WarningTexts>>);
 
 impl Warnings {
     /// Adds a warning, unless it is empty or a duplicate, or would be dropped. As in kube-apiserver, texts with control characters are
@@ -31,7 +31,7 @@ impl Warnings {
 }
 
 #[derive(Debug, Default)]
-struct Texts {
+struct WarningTexts {
     texts: Vec<String>,
     /// Number of characters in `texts`.
     total: usize,
@@ -39,7 +39,7 @@ struct Texts {
     total_cut: usize,
 }
 
-impl Texts {
+impl WarningTexts {
     fn add(&mut self, text: String) {
         if text.is_empty() || text.contains(char::is_control) || self.is_full() || self.texts.contains(&text)
         {

@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Clock {
     undisturbed: kube_clock::Clock,
-    faults: Mutex<Faults>,
+    faults: Mutex<ClockFaults>,
 }
 
 /// Changes that faults made to the clock.
 #[derive(Debug, Clone, Copy, Default)]
-struct Faults {
+struct ClockFaults {
     /// Offset from the undisturbed clock.
     offset: SignedDuration,
     /// Time at which the clock was stopped, if it was.
     stopped: Option<Timestamp>,
 }
 
-impl Faults {
+impl ClockFaults {
     fn apply(self, undisturbed: Timestamp) -> Timestamp {
         self.stopped.unwrap_or_else(|| saturating_add(undisturbed, self.offset))
     }

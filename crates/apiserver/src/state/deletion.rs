@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{ClusterState, Refused};
 use crate::kind::registry::ServedKind;
-use crate::store::{Change, Document, Event, Key, Stored};
+use crate::store::{Change, Document, Key, StoreEvent, Stored};
 
 /// Finalizer that keeps an object until no dependent refers to it.
 pub(crate) const ORPHAN: &str = "orphan";
@@ -65,7 +65,7 @@ pub(crate) fn carry_out(
     document: impl FnOnce() -> Document,
     held: bool,
     grace: &Grace,
-) -> Result<Arc<Event>, Refused<Infallible>> {
+) -> Result<Arc<StoreEvent>, Refused<Infallible>> {
     if held {
         return mark_only(cluster, served, key, revision, document());
     }
@@ -84,7 +84,7 @@ pub(crate) fn mark_only(
     key: &Key,
     revision: u64,
     document: Document,
-) -> Result<Arc<Event>, Refused<Infallible>> {
+) -> Result<Arc<StoreEvent>, Refused<Infallible>> {
     cluster.commit(served.storage(), key, Some(revision), Change::Put(document), |_| Ok(()))
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod persistence;
 mod services;
 mod tap;
 mod turns;
-mod webhooks;
+mod webhook_calls;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) use self::changes::Subscription;
 use self::clock::Clock;
 use self::commits::Commits;
 pub(crate) use self::commits::CommitsSubscription;
-use self::persistence::Journal;
+use self::persistence::CommitJournal;
 pub(crate) use self::services::{Reservation, Services};
 pub use self::tap::Commit;
 pub(crate) use self::tap::Tap;
@@ -40,7 +40,7 @@ pub(crate) use self::turns::Turns;
 use crate::kind::registry::Registry;
 use crate::kind::resource::StorageKey;
 use crate::metrics::Metrics;
-use crate::store::{Change, Document, Event, Key, Store};
+use crate::store::{Change, Document, Key, Store, StoreEvent};
 use crate::webhook_client::WebhookClient;
 
 /// Odd multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.
@@ -66,7 +66,7 @@ pub(crate) struct ClusterState {
     random: Mutex<fastrand::Rng>,
     /// Separate from `random`, so that requests that only read do not affect the UIDs of later objects.
     audit_ids: Mutex<fastrand::Rng>,
-    state: Mutex<State>,
+    state: Mutex<LockedState>,
     registry: RwLock<Arc<Registry>>,
     /// Second in which the registry last changed.
     registry_since: AtomicI64,
@@ -81,7 +81,7 @@ pub(crate) struct ClusterState {
     /// Set to true when the last handle is dropped, which ends watches.
     pub(crate) closed: watch::Sender<bool>,
     /// Data file, if there is one.
-    journal: Option<Journal>,
+    journal: Option<CommitJournal>,
     /// Client of admission and conversion webhooks.
     webhooks: WebhookClient,
     /// Metrics of requests, watches and webhooks.
@@ -91,13 +91,13 @@ pub(crate) struct ClusterState {
 }
 
 /// Contents of a server when it starts.
-pub(crate) struct Contents {
+pub(crate) struct InitialState {
     pub(crate) store: Store<StorageKey>,
     /// Data file, if there is one.
-    pub(crate) journal: Option<Journal>,
+    pub(crate) journal: Option<CommitJournal>,
 }
 
-struct State {
+struct LockedState {
     store: Store<StorageKey>,
     /// Notifies the watches of a table.
     changes: BTreeMap<StorageKey, Arc<Changes>>,
@@ -126,7 +126,7 @@ impl ClusterState {
         seed: u64,
         clock: Clock,
         registry: Registry,
-        Contents { mut store, journal }: Contents,
+        InitialState { mut store, journal }: InitialState,
         observers: Vec<Box<dyn CommitObserver>>,
         webhooks: WebhookClient,
         services: Arc<Services>,
@@ -144,7 +144,7 @@ impl ClusterState {
             tap: OnceLock::new(),
             observers,
             closed: watch::Sender::new(false),
-            state: Mutex::new(State { store, changes: BTreeMap::new() }),
+            state: Mutex::new(LockedState { store, changes: BTreeMap::new() }),
             registry_since: AtomicI64::new(clock.now().as_second()),
             registry: RwLock::new(Arc::new(registry)),
             registry_version: AtomicU64::new(1),
@@ -260,7 +260,7 @@ impl ClusterState {
         expected: Option<u64>,
         change: Change,
         guard: impl FnOnce(&Store<StorageKey>) -> Result<(), E>,
-    ) -> Result<Arc<Event>, Refused<E>> {
+    ) -> Result<Arc<StoreEvent>, Refused<E>> {
         self.commit_with(storage, key, expected, change, |store| guard(store).map(|()| Vec::new()))
     }
 
@@ -273,9 +273,9 @@ impl ClusterState {
         expected: Option<u64>,
         change: Change,
         guard: impl FnOnce(&Store<StorageKey>) -> Result<Vec<SideChange>, E>,
-    ) -> Result<Arc<Event>, Refused<E>> {
+    ) -> Result<Arc<StoreEvent>, Refused<E>> {
         // Committed changes of other objects, with the watches to notify.
-        let mut made: Vec<(StorageKey, Arc<Event>, Option<Arc<Changes>>)> = Vec::new();
+        let mut made: Vec<(StorageKey, Arc<StoreEvent>, Option<Arc<Changes>>)> = Vec::new();
         let (event, changes) = {
             let mut state = self.state.lock();
             let sides = guard(&state.store).map_err(Refused::Because)?;
@@ -363,7 +363,7 @@ impl ClusterState {
 
     /// Whether the last write to the data file succeeded, or there is no data file.
     pub(crate) fn is_writable(&self) -> bool {
-        self.journal.as_ref().is_none_or(Journal::is_writable)
+        self.journal.as_ref().is_none_or(CommitJournal::is_writable)
     }
 
     /// Holds back or releases the garbage collector and the protection of volumes.
@@ -456,7 +456,7 @@ mod tests {
                 cluster.commit(&storage, &Key::new("", "a"), None, change, |_| Ok::<_, Infallible>(()));
             assert!(done.is_ok());
         }
-        let contents = Contents { store: Store::new(HistoryLimits::default()), journal: None };
+        let contents = InitialState { store: Store::new(HistoryLimits::default()), journal: None };
         let cluster = ClusterState::new(
             0,
             Clock::new(None),

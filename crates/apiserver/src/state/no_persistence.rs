@@ -8,9 +8,9 @@ use crate::kind::resource::StorageKey;
 use crate::store::{Key, Stored};
 
 /// Uninhabited: there is no journal in this build.
-pub(crate) enum Journal {}
+pub(crate) enum CommitJournal {}
 
-impl Journal {
+impl CommitJournal {
     pub(crate) fn is_writable(&self) -> bool {
         match *self {}
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{ClusterState, CommitObserver};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
-use crate::kinds::builtin::service::pool::{ServicePool, ServiceRange, Taken};
+use crate::kinds::builtin::service::pool::{ServiceAllocation, ServicePool, ServiceRange};
 use crate::store::{Key, TypeMeta};
 
 /// Separates the random choices of addresses from other random values of a seed.
@@ -76,7 +76,7 @@ impl CommitObserver for Arc<Services> {
 #[must_use]
 pub(crate) struct Reservation<'a> {
     services: &'a Services,
-    taken: Taken,
+    taken: ServiceAllocation,
 }
 
 impl Drop for Reservation<'_> {
@@ -99,7 +99,7 @@ impl ClusterState {
         if !served.strategy.allocates(served) {
             return Ok(None);
         }
-        let mut reservation = Reservation { services: &self.services, taken: Taken::default() };
+        let mut reservation = Reservation { services: &self.services, taken: ServiceAllocation::default() };
         let allocated = {
             let mut pool = self.services.pool.lock();
             served.strategy.allocate(&mut pool.reserving(&mut reservation.taken), old, object)

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::kind::resource::StorageKey;
-use crate::store::{Event, Stored};
+use crate::store::{StoreEvent, Stored};
 
 /// Function that receives each commit. It is called within the commit, without a lock.
 pub(crate) type Tap = Box<dyn Fn(&Commit) + Send + Sync>;
@@ -51,7 +51,7 @@ impl Commit {
         }
     }
 
-    pub(crate) fn new(storage: &StorageKey, event: &Event) -> Self {
+    pub(crate) fn new(storage: &StorageKey, event: &StoreEvent) -> Self {
         let value = |stored: &Stored| {
             let mut text = Vec::with_capacity(stored.document.len() + 64);
             stored.document.write(&mut text, None, stored.revision);

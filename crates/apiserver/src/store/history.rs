@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::{Duration, Instant};
 
-use super::event::{Event, FORMS_BYTES};
+use super::store_event::{FORMS_BYTES, StoreEvent};
 use super::{Key, Stored};
 
 /// Limits of a table's history. The oldest events are dropped first.
@@ -14,7 +14,7 @@ use super::{Key, Stored};
 pub(crate) struct HistoryLimits {
     /// Maximum number of events.
     pub(crate) events: usize,
-    /// Maximum sum of [`Event::size`].
+    /// Maximum sum of [`StoreEvent::size`].
     pub(crate) bytes: usize,
     /// Maximum age of events from which a new reader can begin.
     pub(crate) age: Duration,
@@ -36,7 +36,7 @@ pub(crate) struct Expired;
 /// Events in the order of their revisions.
 #[derive(Debug)]
 pub(super) struct History {
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<Arc<StoreEvent>>,
     bytes: usize,
     /// Total size of the cached forms of the events, in bytes.
     forms: Arc<AtomicUsize>,
@@ -68,9 +68,9 @@ impl History {
         before: Option<Arc<Stored>>,
         after: Option<Arc<Stored>>,
         limits: HistoryLimits,
-    ) -> Arc<Event> {
+    ) -> Arc<StoreEvent> {
         self.forget_old_forms();
-        let event = Arc::new(Event::new(revision, now, key, before, after, Arc::clone(&self.forms)));
+        let event = Arc::new(StoreEvent::new(revision, now, key, before, after, Arc::clone(&self.forms)));
         self.bytes += event.size();
         self.events.push_back(Arc::clone(&event));
         while let Some(oldest) = self.events.front()
@@ -100,7 +100,7 @@ impl History {
     pub(super) fn after(
         &self,
         revision: u64,
-    ) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, Expired> {
+    ) -> Result<impl DoubleEndedIterator<Item = &Arc<StoreEvent>>, Expired> {
         if revision < self.floor {
             return Err(Expired);
         }
@@ -130,6 +130,6 @@ impl History {
     }
 }
 
-fn is_old(event: &Event, now: Instant, limits: HistoryLimits) -> bool {
+fn is_old(event: &StoreEvent, now: Instant, limits: HistoryLimits) -> bool {
     now.saturating_duration_since(event.at) > limits.age
 }

@@ -12,8 +12,8 @@
 //! seen.
 
 mod document;
-mod event;
 mod history;
+mod store_event;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -25,9 +25,9 @@ use imbl::OrdMap;
 use tokio::time::Instant;
 
 pub(crate) use document::{Document, TypeMeta};
-pub(crate) use event::{Event, State, Traits};
 use history::History;
 pub(crate) use history::{Expired, HISTORY_AGE, HistoryLimits};
+pub(crate) use store_event::{EventSide, StoreEvent, Traits};
 
 /// Key of an object within its table: `namespace/name`, or `name` for cluster-scoped objects.
 ///
@@ -95,7 +95,7 @@ impl Stored {
 }
 
 /// Objects of a table in a persistent map: clones share the unchanged parts.
-type Objects = OrdMap<Key, Arc<Stored>>;
+type TableObjects = OrdMap<Key, Arc<Stored>>;
 
 /// Number of a table. Looking up a table by its number is faster than by its name. Numbers are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +103,7 @@ pub(crate) struct TableId(u64);
 
 #[derive(Debug)]
 struct Table {
-    objects: Objects,
+    objects: TableObjects,
     history: History,
 }
 
@@ -111,7 +111,7 @@ struct Table {
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     revision: u64,
-    objects: Objects,
+    objects: TableObjects,
 }
 
 impl Snapshot {
@@ -156,9 +156,9 @@ impl Snapshot {
 #[derive(Debug)]
 pub(crate) struct Past {
     revision: u64,
-    objects: Objects,
+    objects: TableObjects,
     /// Events after `revision`.
-    since: Vec<Arc<Event>>,
+    since: Vec<Arc<StoreEvent>>,
 }
 
 /// The current state needs no reconstruction.
@@ -201,7 +201,7 @@ pub(crate) struct Closed(History);
 
 impl Closed {
     /// Like [`Store::events_after`].
-    pub(crate) fn events_after(&self, revision: u64, max: usize) -> Result<Vec<Arc<Event>>, Expired> {
+    pub(crate) fn events_after(&self, revision: u64, max: usize) -> Result<Vec<Arc<StoreEvent>>, Expired> {
         Ok(self.0.after(revision)?.take(max).cloned().collect())
     }
 }
@@ -259,7 +259,7 @@ impl<T: Ord + Clone> Store<T> {
         self.opened += 1;
         let id = TableId(self.opened);
         self.names.insert(table.clone(), id);
-        self.tables.insert(id, Table { objects: Objects::new(), history: History::new(self.revision) });
+        self.tables.insert(id, Table { objects: TableObjects::new(), history: History::new(self.revision) });
         id
     }
 
@@ -294,7 +294,7 @@ impl<T: Ord + Clone> Store<T> {
             return Err(Expired);
         }
         let Some(table) = self.table(table) else {
-            return Ok(Past { revision, objects: Objects::new(), since: Vec::new() });
+            return Ok(Past { revision, objects: TableObjects::new(), since: Vec::new() });
         };
         let since = table.history.after(revision)?.cloned().collect();
         Ok(Past { revision, objects: table.objects.clone(), since })
@@ -307,7 +307,7 @@ impl<T: Ord + Clone> Store<T> {
         table: &T,
         revision: u64,
         max: usize,
-    ) -> Result<Vec<Arc<Event>>, Expired> {
+    ) -> Result<Vec<Arc<StoreEvent>>, Expired> {
         self.events_in(self.id(table).ok_or(Expired)?, revision, max)
     }
 
@@ -317,7 +317,7 @@ impl<T: Ord + Clone> Store<T> {
         table: TableId,
         revision: u64,
         max: usize,
-    ) -> Result<Vec<Arc<Event>>, Expired> {
+    ) -> Result<Vec<Arc<StoreEvent>>, Expired> {
         match self.tables.get(&table) {
             Some(table) => Ok(table.history.after(revision)?.take(max).cloned().collect()),
             None => Err(Expired),
@@ -354,7 +354,7 @@ impl<T: Ord + Clone> Store<T> {
         expected: Option<u64>,
         change: Change,
         now: Instant,
-    ) -> Result<Arc<Event>, Conflict> {
+    ) -> Result<Arc<StoreEvent>, Conflict> {
         let id = self.id(table).ok_or(Conflict)?;
         let revision = self.revision + 1;
         let table = self.tables.get_mut(&id).ok_or(Conflict)?;

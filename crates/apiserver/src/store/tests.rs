@@ -153,7 +153,7 @@ fn a_reader_of_a_closed_table_does_not_read_a_later_table_of_its_name() {
     assert_eq!(store.events_in(after, 1, 10).unwrap().len(), 1);
 }
 
-fn event(store: &mut Store<&'static str>) -> Arc<Event> {
+fn event(store: &mut Store<&'static str>) -> Arc<StoreEvent> {
     let revision = put(store, "a", 1);
     store.events_after(&TABLE, revision - 1, 1).unwrap().remove(0)
 }
@@ -176,14 +176,14 @@ fn watch_events_are_encoded_once_per_form() {
 fn encoded_watch_events_are_cached_within_a_bound_for_the_newest_events() {
     let mut store = store(1000);
     let large = Bytes::from(vec![0; 1 << 20]);
-    let events: Vec<Arc<Event>> = (0..40)
+    let events: Vec<Arc<StoreEvent>> = (0..40)
         .map(|_| {
             let event = event(&mut store);
             event.bytes_as(0, || large.clone());
             event
         })
         .collect();
-    let is_remembered = |event: &Arc<Event>| {
+    let is_remembered = |event: &Arc<StoreEvent>| {
         let mut remembered = true;
         event.bytes_as(0, || {
             remembered = false;
@@ -210,9 +210,12 @@ fn selector_values_are_read_once_per_state_and_again_for_another_reader() {
         };
         event.with_traits(state, reader, traits, |traits| traits.labels["reader"].clone())
     };
-    assert_eq!([ask(State::After, 1), ask(State::After, 1), ask(State::Before, 1)], ["1", "1", "1"]);
+    assert_eq!(
+        [ask(EventSide::After, 1), ask(EventSide::After, 1), ask(EventSide::Before, 1)],
+        ["1", "1", "1"]
+    );
     assert_eq!(read.get(), 2);
-    assert_eq!([ask(State::After, 2), ask(State::After, 1)], ["2", "1"]);
+    assert_eq!([ask(EventSide::After, 2), ask(EventSide::After, 1)], ["2", "1"]);
     assert_eq!(read.get(), 3);
 }
 

@@ -9,7 +9,7 @@ use super::sockets::Connections;
 /// `clientConfig` of a webhook, with the open connections to it.
 #[derive(Debug)]
 pub(crate) struct ClientConfig {
-    target: Target,
+    target: WebhookAddress,
     /// Certificates as PEM; empty if the configuration has none.
     ca_bundle: Vec<u8>,
     /// URL without a query.
@@ -20,7 +20,7 @@ pub(crate) struct ClientConfig {
 
 /// Address of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum WebhookAddress {
     /// `https://host[:port][/path]`.
     Url(String),
     Service(ServiceReference),
@@ -40,11 +40,11 @@ impl ClientConfig {
     pub(crate) fn read(config: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let target = match config["url"].as_str() {
-            Some(url) => Target::Url(url.to_owned()),
+            Some(url) => WebhookAddress::Url(url.to_owned()),
             None => {
                 let service = &config["service"];
                 let port = service["port"].as_u64().and_then(|port| u16::try_from(port).ok());
-                Target::Service(ServiceReference {
+                WebhookAddress::Service(ServiceReference {
                     namespace: text(&service["namespace"]),
                     name: text(&service["name"]),
                     path: text(&service["path"]),
@@ -57,15 +57,15 @@ impl ClientConfig {
         Self::new(target, ca_bundle)
     }
 
-    pub(crate) fn new(target: Target, ca_bundle: Vec<u8>) -> Self {
+    pub(crate) fn new(target: WebhookAddress, ca_bundle: Vec<u8>) -> Self {
         let url = match &target {
-            Target::Url(url) => {
+            WebhookAddress::Url(url) => {
                 let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
                 let rest = rest.split(['?', '#']).next().unwrap_or_default();
                 let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
                 format!("{}://{authority}{}", scheme.to_ascii_lowercase(), clean(path))
             }
-            Target::Service(ServiceReference { namespace, name, path, port }) => {
+            WebhookAddress::Service(ServiceReference { namespace, name, path, port }) => {
                 format!("https://{name}.{namespace}.svc:{port}{}", clean(path))
             }
         };
@@ -80,8 +80,8 @@ impl ClientConfig {
     /// Returns the service, if the webhook is behind one.
     pub(crate) fn service(&self) -> Option<&ServiceReference> {
         match &self.target {
-            Target::Service(service) => Some(service),
-            Target::Url(_) => None,
+            WebhookAddress::Service(service) => Some(service),
+            WebhookAddress::Url(_) => None,
         }
     }
 

@@ -9,7 +9,7 @@ use super::CallError;
 
 /// Reason why there is no response.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ExchangeFailure {
     /// The configuration cannot be used.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS no configuration is used"))]
     Settings(String),

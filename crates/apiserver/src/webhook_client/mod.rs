@@ -8,13 +8,13 @@
 
 mod call_error;
 mod client_config;
+mod decode_review;
 mod exchange;
-mod review;
 #[cfg_attr(not(feature = "tls"), path = "no_sockets.rs")]
 mod sockets;
-#[cfg(feature = "tls")]
-mod tls;
 mod transport;
+#[cfg(feature = "tls")]
+mod webhook_tls;
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use tokio::time::{Duration, timeout_at};
 
 pub(crate) use self::call_error::CallError;
 pub(crate) use self::client_config::{ClientConfig, ServiceReference};
-pub(crate) use self::review::decode as decode_review;
-pub(crate) use self::review::wrong_type;
+pub(crate) use self::decode_review::decode as decode_review;
+pub(crate) use self::decode_review::wrong_type;
 use self::sockets::Sockets;
 pub use self::transport::WebhookTransport;
 
@@ -50,7 +50,7 @@ impl WebhookClient {
     }
 
     /// POSTs a JSON document and returns the body of the response. `address` is the resolved address of the
-    /// [service](client_config::Target::Service) if `config` names one.
+    /// [service](client_config::WebhookAddress::Service) if `config` names one.
     ///
     /// Dropping the future closes the connection of the call.
     ///
@@ -96,8 +96,8 @@ impl WebhookClient {
                 None => None,
             };
             self.sockets.exchange(config, address, request).await.map_err(|error| match error {
-                exchange::Failure::Settings(why) => CallError::Settings(why),
-                exchange::Failure::Exchange(why) => failed(why),
+                exchange::ExchangeFailure::Settings(why) => CallError::Settings(why),
+                exchange::ExchangeFailure::Exchange(why) => failed(why),
             })
         };
         // Boxed, so that futures of requests without webhooks do not contain the state of a connection.

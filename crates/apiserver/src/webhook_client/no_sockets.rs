@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::ClientConfig;
-use super::exchange::Failure;
+use super::exchange::ExchangeFailure;
 
 #[derive(Debug, Default)]
 pub(super) struct Connections {}
@@ -18,9 +18,9 @@ impl Sockets {
         _config: &ClientConfig,
         _address: Option<String>,
         _request: Request<Bytes>,
-    ) -> Result<Response<Bytes>, Failure> {
+    ) -> Result<Response<Bytes>, ExchangeFailure> {
         let why =
             "this server is built without its feature `tls`, so that it only calls webhooks in its process";
-        Err(Failure::Exchange(why.to_owned()))
+        Err(ExchangeFailure::Exchange(why.to_owned()))
     }
 }

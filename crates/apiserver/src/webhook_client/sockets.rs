@@ -29,8 +29,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::exchange::Failure;
-use super::{ClientConfig, tls};
+use super::exchange::ExchangeFailure;
+use super::{ClientConfig, webhook_tls};
 
 /// Maximum size of a response, in bytes. kube-apiserver has no maximum.
 const RESPONSE_LIMIT: usize = 64 << 20;
@@ -102,14 +102,14 @@ impl Sockets {
         config: &ClientConfig,
         address: Option<String>,
         request: Request<Bytes>,
-    ) -> Result<Response<Bytes>, Failure> {
+    ) -> Result<Response<Bytes>, ExchangeFailure> {
         let connections = &config.connections;
-        let tls = connections.tls.get_or_init(|| tls::client(config.ca_bundle()));
-        let tls = tls.as_ref().map_err(|why| Failure::Settings(why.clone()))?;
+        let tls = connections.tls.get_or_init(|| webhook_tls::client(config.ca_bundle()));
+        let tls = tls.as_ref().map_err(|why| ExchangeFailure::Settings(why.clone()))?;
         if request.uri().scheme_str() != Some("https") {
-            return Err(Failure::Exchange("webhooks are only called over HTTPS".to_owned()));
+            return Err(ExchangeFailure::Exchange("webhooks are only called over HTTPS".to_owned()));
         }
-        let mut request = in_origin_form(request).map_err(Failure::Exchange)?;
+        let mut request = in_origin_form(request).map_err(ExchangeFailure::Exchange)?;
         // The loop ends: there are no more connections than were kept, and each is tried once.
         while let Some(mut connection) = connections.take() {
             match connection.exchange(request).await {
@@ -118,17 +118,18 @@ impl Sockets {
                     return Ok(response);
                 }
                 Err(Broken::Unsent(unsent)) => request = *unsent,
-                Err(Broken::Failed(why)) => return Err(Failure::Exchange(why)),
+                Err(Broken::Failed(why)) => return Err(ExchangeFailure::Exchange(why)),
             }
         }
-        let mut connection = connect(config, address, Arc::clone(tls)).await.map_err(Failure::Exchange)?;
+        let mut connection =
+            connect(config, address, Arc::clone(tls)).await.map_err(ExchangeFailure::Exchange)?;
         match connection.exchange(request).await {
             Ok(response) => {
                 connections.keep(connection, &self.permits);
                 Ok(response)
             }
-            Err(Broken::Unsent(_)) => Err(Failure::Exchange("EOF".to_owned())),
-            Err(Broken::Failed(why)) => Err(Failure::Exchange(why)),
+            Err(Broken::Unsent(_)) => Err(ExchangeFailure::Exchange("EOF".to_owned())),
+            Err(Broken::Failed(why)) => Err(ExchangeFailure::Exchange(why)),
         }
     }
 }
@@ -300,7 +301,7 @@ fn text_of_http(error: &hyper::Error, peer: &str) -> String {
 fn text_of_io(error: &io::Error, peer: &str, host: &str) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (tls, error.kind()) {
-        (Some(error), _) => tls::text_of(error, host),
+        (Some(error), _) => webhook_tls::text_of(error, host),
         (None, io::ErrorKind::UnexpectedEof) => "EOF".to_owned(),
         (None, io::ErrorKind::ConnectionReset) => format!("read tcp {peer}: read: connection reset by peer"),
         (None, io::ErrorKind::BrokenPipe) => format!("write tcp {peer}: write: broken pipe"),

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Response;
 
-use super::client_config::Target;
+use super::client_config::WebhookAddress;
 use super::*;
 
 /// Answers each call with the URL, after a delay.
@@ -23,7 +23,7 @@ impl WebhookTransport for Echo {
 }
 
 async fn call(delay: Duration, timeout: Duration, query: TimeoutQuery) -> Result<Bytes, String> {
-    let config = ClientConfig::new(Target::Url("https://hooks.example.com/x".to_owned()), Vec::new());
+    let config = ClientConfig::new(WebhookAddress::Url("https://hooks.example.com/x".to_owned()), Vec::new());
     let client = WebhookClient::new(Some(Arc::new(Echo(delay))));
     let called = client.post(&config, None, Bytes::from_static(b"{}"), timeout, query).await;
     called.map_err(|error| error.with_step())

@@ -18,7 +18,7 @@ pub(super) enum Key {
     Open,
     /// End the session.
     Quit,
-    /// Any other: list the keys.
+    /// Any other key: list the keys.
     Help,
 }
 
@@ -116,7 +116,7 @@ mod mode {
 
     impl Drop for KeyMode {
         fn drop(&mut self) {
-            // The terminal is gone if this fails.
+            // Fails only if the terminal is gone.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
         }
     }

@@ -55,7 +55,7 @@ pub struct Dev {
     reset: bool,
 }
 
-/// Serves the operator until Ctrl-C. `more` are further flags of the operator.
+/// Runs the operator until Ctrl-C. `more` are further flags of the operator.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ pub fn run(arguments: &Dev, more: &[String], here: &Path, shell: &Shell) -> Resu
             }
         }
     });
-    // A build that runs may go on for long. It belongs to this process and ends with it.
+    // Do not wait for a running build: cargo ends with this process.
     runtime.shutdown_background();
     result
 }
@@ -96,7 +96,7 @@ struct Development {
     sources: Sources,
     /// `None` without a terminal.
     keys: Option<Keys>,
-    /// `None` after it has ended by itself.
+    /// `None` after the operator has ended by itself.
     operator: Option<Running>,
     /// At most one build.
     builds: JoinSet<Result<PathBuf, Failure>>,
@@ -284,7 +284,7 @@ impl Development {
         self.builds.spawn_blocking(move || selection.build(&project, &shell));
     }
 
-    /// Installs the definitions and rights of a new program, and lets it take the operator's place.
+    /// Installs the definitions and rights of a new program, and restarts the operator with it.
     async fn replace(&mut self, built: Result<PathBuf, Failure>) -> Result<(), Failure> {
         let program = built?;
         let build = self.build_began.elapsed();

@@ -37,7 +37,7 @@ impl Running {
         Ok(Self { child })
     }
 
-    /// Waits until it ends by itself, and returns its status.
+    /// Waits until the operator ends by itself, and returns its status.
     ///
     /// Dropping the future changes nothing.
     pub(super) async fn ended(&mut self) -> String {
@@ -47,11 +47,11 @@ impl Running {
         }
     }
 
-    /// Asks it to stop, and kills it if it has not after ten seconds.
+    /// Asks the operator to stop, and kills it if it still runs after ten seconds.
     pub(super) async fn stop(mut self) {
         ask_to_stop(&self.child);
         if timeout(DRAIN, self.child.wait()).await.is_err() {
-            // It has ended if this fails.
+            // Fails only if the process has ended.
             let _ = self.child.kill().await;
         }
     }
@@ -63,12 +63,12 @@ fn ask_to_stop(child: &Child) {
 
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // It has ended if this fails.
+        // Fails only if the process has ended.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
-/// Without signals it is killed after the time for its reconciles.
+/// This system has no signal that asks a process to stop: the operator is killed after the time for its reconciles.
 #[cfg(not(unix))]
 fn ask_to_stop(_: &Child) {}
 

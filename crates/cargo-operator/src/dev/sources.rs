@@ -33,14 +33,14 @@ pub(super) struct Sources {
     watcher: RecommendedWatcher,
     events: UnboundedReceiver<PathBuf>,
     watched: BTreeSet<PathBuf>,
-    files: Files,
+    files: WatchedFiles,
     /// Changes of the group that is not complete yet.
     group: Vec<PathBuf>,
 }
 
-/// The files that matter.
+/// Files whose changes are reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Files {
+struct WatchedFiles {
     project: PathBuf,
     code: BTreeSet<PathBuf>,
     /// `None`: none are applied.
@@ -61,7 +61,13 @@ impl Sources {
             }
         });
         let watcher = watcher.map_err(|error| Failure::new(format!("cannot watch files: {error}")))?;
-        Ok(Self { watcher, events, watched: BTreeSet::new(), files: Files::default(), group: Vec::new() })
+        Ok(Self {
+            watcher,
+            events,
+            watched: BTreeSet::new(),
+            files: WatchedFiles::default(),
+            group: Vec::new(),
+        })
     }
 
     /// Watches the files of which cargo made `program`, the manifest in `project`, and `samples`.
@@ -83,7 +89,7 @@ impl Sources {
             false => samples.parent().filter(|_| samples.exists()).map(Path::to_owned),
         }));
         for gone in self.watched.difference(&folders) {
-            // It is not watched if this fails.
+            // Fails only if the folder is not watched.
             let _ = self.watcher.unwatch(gone);
         }
         for folder in folders.difference(&self.watched) {
@@ -92,7 +98,7 @@ impl Sources {
                 .map_err(|error| Failure::new(format!("cannot watch {}: {error}", folder.display())))?;
         }
         self.watched = folders;
-        self.files = Files { project: project.to_owned(), code, samples: samples.map(Path::to_owned) };
+        self.files = WatchedFiles { project: project.to_owned(), code, samples: samples.map(Path::to_owned) };
         Ok(())
     }
 
@@ -117,8 +123,8 @@ impl Sources {
     }
 }
 
-impl Files {
-    /// Returns the meaning of changes; `None` if no file matters.
+impl WatchedFiles {
+    /// Returns the consequence of changed files; `None` if none of them is watched.
     fn judge(&self, paths: &[PathBuf]) -> Option<Changed> {
         let is_sample = |path: &&PathBuf| {
             let is_object = path.extension().is_some_and(|it| it == "yaml" || it == "yml" || it == "json");
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn only_files_of_the_operator_matter() {
-        let files = Files {
+        let files = WatchedFiles {
             project: "/p".into(),
             code: ["/p/src/lib.rs".into(), "/p/Cargo.toml".into()].into(),
             samples: Some("/p/samples".into()),

@@ -1,9 +1,9 @@
 //! `cargo operator explain`: why an object is not reconciled, and the state of an operator.
 //!
-//! The operator answers; this command finds it and shows its answers: [`place`] finds it, [`api`] asks, [`shapes`] are the answers,
+//! The operator answers; this command finds it and shows its answers: [`place`] finds it, [`operator_api`] asks, [`shapes`] are the answers,
 //! [`text`] makes lines of them, [`mod@watch`] asks again, and [`retry`] lets a request run.
 
-pub(crate) mod api;
+pub(crate) mod operator_api;
 mod place;
 pub(crate) mod retry;
 mod shapes;
@@ -18,7 +18,7 @@ use tokio::time::Duration;
 
 pub(crate) use self::place::Place;
 use self::{
-    api::{Api, ApiError},
+    operator_api::{ApiError, OperatorApi},
     shapes::{Controller, ObjectAnswer, Overview, Request},
     text::Answer,
 };
@@ -76,7 +76,7 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let place = Place::find(&arguments.place, &arguments.package, here, shell).await?;
-        let api = Api::new(&place)?;
+        let api = OperatorApi::new(&place)?;
         if arguments.open {
             return show(&place, &api, wanted.as_ref(), shell).await;
         }
@@ -119,7 +119,7 @@ fn json_of(answer: &Answer) -> String {
 
 /// Prints the latest failure of an operator, and returns whether there is one.
 pub(crate) async fn last_failure(place: &Place) -> Result<Option<String>, Failure> {
-    let api = Api::new(place)?;
+    let api = OperatorApi::new(place)?;
     let text = async {
         let overview: Overview = api.get(&["overview"], &[]).await?;
         let mut failed: Option<Request> = None;
@@ -154,8 +154,8 @@ fn wanted(words: &[String], namespace: &str) -> Result<Option<Wanted>, Failure> 
     Ok(Some(Wanted { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }))
 }
 
-/// Asks for everything that the text says.
-async fn answer(api: &Api, wanted: Option<&Wanted>) -> Result<Answer, ApiError> {
+/// Requests all answers that the text shows.
+async fn answer(api: &OperatorApi, wanted: Option<&Wanted>) -> Result<Answer, ApiError> {
     let overview: Overview = api.get(&["overview"], &[]).await?;
     let Some(wanted) = wanted else {
         let mut answer = Answer::of(overview, Vec::new(), None);
@@ -212,7 +212,7 @@ async fn answer(api: &Api, wanted: Option<&Wanted>) -> Result<Answer, ApiError> 
 }
 
 /// The explanation of a request; `None` if the controller does not know it.
-async fn request(api: &Api, controller: &str, name: &str) -> Result<Option<Request>, ApiError> {
+async fn request(api: &OperatorApi, controller: &str, name: &str) -> Result<Option<Request>, ApiError> {
     let path: Vec<&str> =
         ["controllers", controller, "requests"].into_iter().chain(name.split('/')).collect();
     match api.get(&path, &[]).await {
@@ -223,7 +223,11 @@ async fn request(api: &Api, controller: &str, name: &str) -> Result<Option<Reque
 }
 
 /// Metadata of the object; `None` if there is none.
-async fn object(api: &Api, resource: &str, wanted: &Wanted) -> Result<Option<ObjectAnswer>, ApiError> {
+async fn object(
+    api: &OperatorApi,
+    resource: &str,
+    wanted: &Wanted,
+) -> Result<Option<ObjectAnswer>, ApiError> {
     let (resource, group) = resource.split_once('.').unwrap_or((resource, "core"));
     for namespace in [&wanted.namespace, "-"] {
         match api.get(&["objects", group, resource, namespace, &wanted.name], &[]).await {
@@ -236,13 +240,18 @@ async fn object(api: &Api, resource: &str, wanted: &Wanted) -> Result<Option<Obj
 }
 
 /// Opens the page, at the request if there is one, and keeps a forwarded port open until Ctrl-C.
-async fn show(place: &Place, api: &Api, wanted: Option<&Wanted>, shell: &Shell) -> Result<(), Failure> {
+async fn show(
+    place: &Place,
+    api: &OperatorApi,
+    wanted: Option<&Wanted>,
+    shell: &Shell,
+) -> Result<(), Failure> {
     let mut view = String::new();
     if let Some(wanted) = wanted {
         let answer = answer(api, Some(wanted)).await.map_err(|error| place.failure(error))?;
         if let Some(request) = answer.requests.first() {
-            let name = api::encoded(&request.request);
-            view = format!("&/controllers/{}/requests/{name}", api::encoded(&request.controller));
+            let name = operator_api::encoded(&request.request);
+            view = format!("&/controllers/{}/requests/{name}", operator_api::encoded(&request.controller));
         }
     } else {
         // An address that does not answer should not be opened.

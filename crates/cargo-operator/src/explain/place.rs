@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use serde::Deserialize;
 
-use super::{SCHEMA, api::ApiError, token_of};
+use super::{SCHEMA, operator_api::ApiError, token_of};
 use crate::{
     failure::Failure,
     kubectl::{self, Deployment, Forwarded},
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     insecure: bool,
 }
 
-/// An operator that can be asked.
+/// Address and credentials of an operator.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// Scheme, host and port.
@@ -205,7 +205,7 @@ impl Place {
         format!("{}/explain/{token}", self.address)
     }
 
-    /// Whether the address is gone when this process ends.
+    /// Whether the address works only while this process runs.
     pub(super) fn ends_with_this_process(&self) -> bool {
         matches!(self.origin, Origin::Forwarded(_))
     }

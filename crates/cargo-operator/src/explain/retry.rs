@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Api, ApiError, Place, Request, answer, place, wanted};
+use super::{ApiError, OperatorApi, Place, Request, answer, place, wanted};
 use crate::{failure::Failure, project::PackageSelection, shell::Shell};
 
 /// Arguments of `cargo operator retry`.
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Retry, here: &Path, shell: &Shell) -> Result<(), F
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let place = Place::find(&arguments.place, &arguments.package, here, shell).await?;
-        let api = Api::new(&place)?;
+        let api = OperatorApi::new(&place)?;
         let found = answer(&api, Some(&wanted)).await.map_err(|error| place.failure(error))?;
         if let Some(unknown) = found.unknown() {
             return Err(unknown);

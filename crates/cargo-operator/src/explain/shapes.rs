@@ -1,4 +1,4 @@
-//! Answers of an operator, as far as they are shown. Members that are missing have defaults, and others are kept in JSON alone.
+//! The parts of an operator's answers that are shown as text. Missing members get defaults. The JSON output contains whole answers.
 
 use std::collections::BTreeMap;
 
@@ -39,14 +39,14 @@ pub(super) struct Finding {
 /// The answer of `/cluster`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Cluster {
-    pub(super) calls: Vec<Calls>,
+pub(super) struct ClusterAnswer {
+    pub(super) calls: Vec<VerbCalls>,
 }
 
 /// Requests to the API server with one verb.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Calls {
+pub(super) struct VerbCalls {
     pub(super) verb: String,
     pub(super) calls: u64,
     pub(super) errors: BTreeMap<String, u64>,
@@ -87,7 +87,7 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// Whether a user may mean its kind: `guestbook`, `Guestbook.example.com`, `guestbooks` or the name of the controller.
+    /// Whether the text of a user names the controller or its kind: `guestbook`, `Guestbook.example.com`, `guestbooks`.
     pub(super) fn reconciles(&self, kind: &str) -> bool {
         let is_kind = |known: &String| {
             let short = known.split('.').next().unwrap_or_default();
@@ -99,7 +99,7 @@ impl Controller {
     }
 }
 
-/// Whether a user may mean a resource such as `guestbooks.example.com`.
+/// Whether the text of a user names a resource such as `guestbooks.example.com`.
 pub(super) fn is_resource(resource: &str, kind: &str) -> bool {
     let plural = resource.split('.').next().unwrap_or_default();
     let singular = plural.strip_suffix('s').unwrap_or(plural);

@@ -1,27 +1,27 @@
-//! Lines for people. Pure.
+//! Text of an explanation for the terminal. Pure.
 
 use std::fmt;
 
 use super::shapes::{
-    Calls, Causes, Cluster, Finding, ObjectAnswer, Outcome, Overview, Request, Run, Standing, Write,
+    Causes, ClusterAnswer, Finding, ObjectAnswer, Outcome, Overview, Request, Run, Standing, VerbCalls, Write,
 };
 use crate::failure::Failure;
 
 /// Runs that are listed, the latest first; more are counted.
 const RUNS: usize = 4;
 
-/// Findings about the whole operator, which may be the reason for any object.
+/// Findings about the whole operator: they can delay the reconciles of any object.
 const GENERAL: [&str; 3] = ["missing-right", "dead-watch", "throttled"];
 
-/// Everything that is known, which `Display` tells.
+/// Answers of the operator, which `Display` formats.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) overview: Overview,
     pub(super) requests: Vec<Request>,
     pub(super) object: Option<ObjectAnswer>,
     /// `None` from operators that do not count their requests.
-    pub(super) cluster: Option<Cluster>,
-    /// The object that was asked for, and its resource; `None` for the operator as a whole.
+    pub(super) cluster: Option<ClusterAnswer>,
+    /// The requested object and its resource; `None` for the operator as a whole.
     asked: Option<(String, String)>,
 }
 
@@ -30,7 +30,7 @@ impl Answer {
         Self { overview, requests, object, cluster: None, asked: None }
     }
 
-    /// Says which object was asked for.
+    /// Formats the name of the requested object.
     pub(super) fn about(&mut self, kind: &str, place: &str, resource: &str) {
         self.asked = Some((format!("{kind} {place}"), resource.to_owned()));
     }
@@ -236,7 +236,7 @@ fn state(standing: &Standing, attempt: u32) -> String {
     }
 }
 
-/// What leads to the next run.
+/// Formats the reason and time of the next run.
 fn next(standing: &Standing, last: Option<&Run>) -> &'static str {
     match (standing, last.map(|run| &run.result)) {
         (Standing::Idle, Some(Outcome::FailedForGood(_))) => {
@@ -281,7 +281,7 @@ impl fmt::Display for RunLine<'_> {
 }
 
 /// `requests to the API server: 31 patch, 99 % within 31 ms, 3 failed (403: 3)`
-impl fmt::Display for Calls {
+impl fmt::Display for VerbCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, calls, errors, took } = self;
         write!(f, "requests to the API server: {calls} {verb}")?;

@@ -4,7 +4,7 @@ use tokio::time::{Duration, MissedTickBehavior, interval};
 
 use super::{
     Format, Wanted, answer,
-    api::{Api, ApiError},
+    operator_api::{ApiError, OperatorApi},
     place::Place,
 };
 use crate::{failure::Failure, shell::Shell};
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The operator does not answer at first, refuses, or does not reconcile the kind; or its session or forwarded port has ended.
 pub(super) async fn run(
     mut place: Place,
-    mut api: Api,
+    mut api: OperatorApi,
     wanted: Option<&Wanted>,
     format: Format,
     shell: &Shell,
@@ -53,7 +53,7 @@ pub(super) async fn run(
                 if !place.refresh()? {
                     return Err(failure);
                 }
-                api = Api::new(&place)?;
+                api = OperatorApi::new(&place)?;
                 if !is_lost {
                     shell.warn(format_args!("{failure}; it is asked again each second"));
                 }

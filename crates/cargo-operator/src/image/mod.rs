@@ -113,7 +113,7 @@ fn write_folder(out: &Path, layout: &Layout) -> Result<(), Failure> {
     layout.files().try_for_each(|(path, bytes)| write::bytes(&out.join(path), bytes))
 }
 
-/// Refuses names that no registry takes.
+/// Refuses names that no registry accepts.
 fn check_name(name: &str) -> Result<(), Failure> {
     let (path, tag) = match name.rsplit_once(':') {
         Some((path, tag)) if !tag.contains('/') => (path, tag),

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 
 use super::{sources::Sources, worker_pool::WantedWorkers};
 use crate::{
-    findings::{Finding, objects::LastFailure},
+    findings::{Finding, stuck_objects::LastFailure},
     metrics::ControllerMetrics,
     reconcile::Request,
     request_queue::{

@@ -3,8 +3,8 @@
 mod config;
 mod controller_handle;
 mod explained;
-mod log;
 mod options;
+mod reconcile_log;
 mod settle;
 mod source_error;
 mod source_handle;
@@ -34,7 +34,7 @@ pub use self::{
 pub(crate) use self::{
     config::{ControllerSettings, GroupKind},
     explained::ExplainedController,
-    log::Log,
+    reconcile_log::Log,
     warm_up::WarmUp,
 };
 use self::{

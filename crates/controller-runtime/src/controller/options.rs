@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use kube_workqueue::{Queue, RateLimiter};
 use tracing::Span;
 
-use super::{Config, log::MakeSpan};
+use super::{Config, reconcile_log::MakeSpan};
 use crate::reconcile::{Context, Request};
 
 /// Options of a controller, starting from [`ControllerOptions::default`]. Options that are not set here have the manager's

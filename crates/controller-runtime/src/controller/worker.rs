@@ -17,7 +17,7 @@ use tracing::Instrument;
 
 use super::{
     DynReconciler,
-    log::{self, Log},
+    reconcile_log::{self, Log},
     settle::settle,
 };
 use crate::{
@@ -153,7 +153,7 @@ impl<R: Request> Worker<R> {
             settle(&self.requests, request, item.priority(), &outcome);
             let retry = if outcome.is_done() { None } else { queue.when(request) };
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
-            log::outcome(&outcome, cx.attempt, retry.unwrap_or_default());
+            reconcile_log::outcome(&outcome, cx.attempt, retry.unwrap_or_default());
             let (writes, more_writes) = record.take();
             let own = || name_of(request);
             let run = EndedRun { causes: &cx.causes, writes: &writes, began, ended, own: &own };
@@ -199,7 +199,7 @@ impl<R: Request> Worker<R> {
             Err(panic) => {
                 // The panic is not recovered: the run has no outcome, and the controller fails.
                 self.metrics.panicked();
-                log::observed_panic(&panic.text);
+                reconcile_log::observed_panic(&panic.text);
                 panic.resume()
             }
         }

@@ -3,18 +3,18 @@
 //! [`Manager::findings`](crate::Manager::findings) returns them; `docs/book/src/guides/explain.md` explains each [`FindingId`].
 //!
 //! The detectors are state machines that take the time as an argument, with bounded memory. Events feed them: answers of the API
-//! server ([`client`](client::ClientFindings)), runs of controllers, and states of lists and watches.
+//! server ([`client`](client_calls::ClientFindings)), runs of controllers, and states of lists and watches.
 
 pub(crate) mod back_off;
 mod calls;
-pub(crate) mod client;
+pub(crate) mod client_calls;
 mod fights;
-pub(crate) mod objects;
 pub(crate) mod owned_fields;
 mod refused_rights;
 mod refused_writes;
 pub(crate) mod self_triggers;
 pub(crate) mod starvation;
+pub(crate) mod stuck_objects;
 mod text;
 mod throttling;
 pub(crate) mod watches;

@@ -11,7 +11,7 @@ use super::{Election, ManagerOptions};
 use crate::{
     cache::Cache,
     client::{self, Client, ClientBuilder, WriteGate},
-    findings::client::ClientFindings,
+    findings::client_calls::ClientFindings,
     leader_election::LeaseGate,
     metrics::Metrics,
 };

@@ -29,8 +29,8 @@ use crate::{
     error::BoxError,
     findings::{
         Finding,
-        client::ClientFindings,
-        objects::{self, KnownVersion, LastFailure},
+        client_calls::ClientFindings,
+        stuck_objects::{self, KnownVersion, LastFailure},
         watches,
     },
     object::DynamicKind,
@@ -123,7 +123,7 @@ impl Explainer {
 
     async fn about_objects(&self, controllers: &Controllers) -> Vec<Finding> {
         let now = self.clock.now();
-        let before = now.saturating_sub(objects::DELETING).unwrap_or(Timestamp::MIN);
+        let before = now.saturating_sub(stuck_objects::DELETING).unwrap_or(Timestamp::MIN);
         let (mut findings, mut versions, mut reads) = (Vec::new(), BTreeMap::new(), 0);
         for object in self.cache.troubled_objects(before).await {
             let id = id_of(&object);
@@ -158,7 +158,7 @@ impl Explainer {
             Trouble::Deleting { .. } => last_failure(controllers, object),
             Trouble::Unreadable { .. } => None,
         };
-        objects::finding(object, known, &self.name, failure.as_ref(), now)
+        stuck_objects::finding(object, known, &self.name, failure.as_ref(), now)
     }
 
     /// The managed fields of an object, which caches do not have. `None` if the read fails, empty if the object has another version

@@ -22,7 +22,7 @@ use crate::{
     cache::{self, Cache, Cached, DeletionReplay},
     client::Client,
     controller::{self, Controller, ControllerSettings, GroupKind, WarmUp},
-    findings::client::ClientFindings,
+    findings::client_calls::ClientFindings,
     leader_election::{self, LeasePermitIssuer},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,

@@ -1,6 +1,6 @@
 //! Differences between rendered objects and those of files.
 
-mod rules;
+mod role_rules;
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ fn compare_object(differences: &mut Vec<Difference>, file: &Value, object: &Valu
     let (mut file, mut rendered) = (without_annotation(file), without_annotation(object));
     let mut found = Vec::new();
     if object["kind"] == "ClusterRole" || object["kind"] == "Role" {
-        rules::compare(&mut found, &file["rules"].take(), &rendered["rules"].take());
+        role_rules::compare(&mut found, &file["rules"].take(), &rendered["rules"].take());
     }
     compare(&mut found, &file, &rendered, "");
     let more = found.len().saturating_sub(DIFFERENCES);

@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, Part, Program, RenderInput, object::present, program::MetricsCertificate, services,
+    ManifestObject, Part, Program, RenderInput, program::MetricsCertificate, rendered_object::present,
+    services,
 };
 
 /// Name of the probes' port.

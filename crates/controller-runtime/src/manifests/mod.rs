@@ -42,12 +42,12 @@ mod error;
 mod layout;
 mod monitoring;
 mod network;
-mod object;
 mod parameters;
 mod program;
+mod rendered_object;
 mod risks;
 mod services;
-mod webhooks;
+mod webhook_objects;
 
 #[cfg(feature = "clap")]
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -60,9 +60,9 @@ pub use self::{
     check::{Difference, FileChange, objects_of},
     error::RenderError,
     layout::{Files, Layout, Owner, RELEASE_NAMESPACE, RenderedFile},
-    object::{ManifestObject, Part, RENDERED_BY},
     parameters::Parameters,
     program::{MetricsPort, Ports, Program},
+    rendered_object::{ManifestObject, Part, RENDERED_BY},
     risks::{Risk, risks},
 };
 
@@ -84,11 +84,11 @@ impl Program {
         let target = RenderInput { program: self, parameters, namespace };
         let mut objects = Vec::new();
         objects.extend(access::namespace(&target));
-        objects.extend(webhooks::definitions(&target));
+        objects.extend(webhook_objects::definitions(&target));
         objects.extend(access::objects(&target));
         objects.extend(services::objects(&target));
         objects.push(deployment::object(&target));
-        objects.extend(webhooks::configurations(&target));
+        objects.extend(webhook_objects::configurations(&target));
         objects.extend(network::policy(&target));
         objects.extend(monitoring::monitor(&target));
         Ok(Manifests { objects })
@@ -101,7 +101,7 @@ impl Manifests {
     pub(crate) fn of_definitions<'d>(
         definitions: impl IntoIterator<Item = &'d CustomResourceDefinition>,
     ) -> Self {
-        Self { objects: definitions.into_iter().map(webhooks::definition).collect() }
+        Self { objects: definitions.into_iter().map(webhook_objects::definition).collect() }
     }
 
     /// The objects, in the order in which they are to be applied.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, Part, RenderInput, deployment::METRICS, object::present, program::MetricsCertificate,
-    services,
+    ManifestObject, Part, RenderInput, deployment::METRICS, program::MetricsCertificate,
+    rendered_object::present, services,
 };
 
 /// File with the token of Prometheus' service account.

@@ -61,9 +61,9 @@
 //! - Profiles (`PprofBindAddress`).
 //! - OpenMetrics over HTTP, which Go does not serve either. [`Metrics::encode`] returns it for servers of your own.
 
-mod cache;
-mod certificates;
-mod controller;
+mod cache_metrics;
+mod certificate_metrics;
+mod controller_metrics;
 mod election_metrics;
 #[cfg(feature = "opentelemetry")]
 mod example;
@@ -73,7 +73,7 @@ mod quantiles;
 mod queue;
 mod reasons;
 mod rest_client;
-mod webhook;
+mod webhook_metrics;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -87,12 +87,12 @@ use prometheus_client::{
 };
 
 pub(crate) use self::{
-    certificates::CertificateMetrics, controller::ControllerMetrics, election_metrics::ElectionMetrics,
-    failed_event_metrics::FailedEventMetrics, quantiles::Quantiles, queue::QueueGauges, reasons::RunsByCause,
-    webhook::WebhookMetrics,
+    certificate_metrics::CertificateMetrics, controller_metrics::ControllerMetrics,
+    election_metrics::ElectionMetrics, failed_event_metrics::FailedEventMetrics, quantiles::Quantiles,
+    queue::QueueGauges, reasons::RunsByCause, webhook_metrics::WebhookMetrics,
 };
 use self::{
-    controller::ControllerFamilies, election_metrics::ElectionFamilies,
+    controller_metrics::ControllerFamilies, election_metrics::ElectionFamilies,
     failed_event_metrics::FailedEventFamilies, queue::QueueFamilies, rest_client::RestClientFamilies,
 };
 use crate::{cache::ResourceStats, client::ClientMetrics};
@@ -196,7 +196,7 @@ impl Metrics {
 
     /// Shows the state of the caches.
     pub(crate) fn caches(&self, look: impl Fn() -> BTreeMap<String, ResourceStats> + Send + Sync + 'static) {
-        let collector = cache::CacheCollector(Box::new(look));
+        let collector = cache_metrics::CacheCollector(Box::new(look));
         self.inner.registry.lock().register_collector(Box::new(collector));
     }
 

@@ -34,10 +34,10 @@ pub enum SetupError {
 /// Error of [`Operator::answer`](super::Operator::answer). Its text has all causes. A request for help or for the version is an
 /// error too, with exit code 0 and the help as its text.
 #[derive(Debug)]
-pub struct CommandError(Cause);
+pub struct CommandError(ErrorCause);
 
 #[derive(Debug)]
-enum Cause {
+enum ErrorCause {
     /// The command line is wrong, or asks for help.
     Usage(Box<clap::Error>),
     /// The command line is wrong for a reason that clap does not know.
@@ -48,15 +48,15 @@ enum Cause {
 
 impl CommandError {
     pub(super) fn usage(error: clap::Error) -> Self {
-        Self(Cause::Usage(Box::new(error)))
+        Self(ErrorCause::Usage(Box::new(error)))
     }
 
     pub(super) fn arguments(reason: impl Into<String>) -> Self {
-        Self(Cause::Arguments(reason.into()))
+        Self(ErrorCause::Arguments(reason.into()))
     }
 
     pub(super) fn failed(error: impl Into<BoxError>) -> Self {
-        Self(Cause::Failed(error.into()))
+        Self(ErrorCause::Failed(error.into()))
     }
 
     /// An error of reading or writing a file; `action` completes "cannot …".
@@ -68,17 +68,17 @@ impl CommandError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match &self.0 {
-            Cause::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
-            Cause::Arguments(_) => 2,
-            Cause::Failed(_) => 1,
+            ErrorCause::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
+            ErrorCause::Arguments(_) => 2,
+            ErrorCause::Failed(_) => 1,
         }
     }
 
     /// Prints the reason, or the help that was asked for.
     pub(super) fn print(&self) -> io::Result<()> {
         match &self.0 {
-            Cause::Usage(error) => error.print(),
-            Cause::Arguments(_) | Cause::Failed(_) => writeln!(io::stderr(), "error: {self}"),
+            ErrorCause::Usage(error) => error.print(),
+            ErrorCause::Arguments(_) | ErrorCause::Failed(_) => writeln!(io::stderr(), "error: {self}"),
         }
     }
 }
@@ -86,9 +86,9 @@ impl CommandError {
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Cause::Usage(error) => error.fmt(f),
-            Cause::Arguments(reason) => f.write_str(reason),
-            Cause::Failed(error) => with_causes(&**error, f),
+            ErrorCause::Usage(error) => error.fmt(f),
+            ErrorCause::Arguments(reason) => f.write_str(reason),
+            ErrorCause::Failed(error) => with_causes(&**error, f),
         }
     }
 }

@@ -5,7 +5,7 @@ mod cause;
 pub(crate) mod context;
 pub(crate) mod error;
 mod fn_reconciler;
-pub(crate) mod object;
+pub(crate) mod object_reconciler;
 mod outcome;
 pub(crate) mod reconciler;
 mod without_election;
@@ -23,7 +23,7 @@ pub(crate) use self::{
 pub use self::{
     cause::{Cause, Causes, ChangeType, WithoutEvent},
     fn_reconciler::{FnReconciler, FnReconcilerWith, ReconcileFn, ReconcileFnWith, from_fn, from_fn_with},
-    object::{AsReconciler, as_reconciler},
+    object_reconciler::{AsReconciler, as_reconciler},
 };
 
 /// Request that a controller reconciles: any value that can be a key of the queue.

@@ -15,9 +15,9 @@ use crate::{
     findings::{
         Finding,
         back_off::{self, BackOff},
-        objects::LastFailure,
         self_triggers::Loop,
         starvation::{self, Flows},
+        stuck_objects::LastFailure,
     },
     pace::Pace,
     reconcile::Request,

@@ -15,7 +15,7 @@ use k8s_openapi::{
 };
 use kube::core::ApiResource;
 
-use super::{declaration::Declaration, log::ScopeOf, right::Right, verb::Verb};
+use super::{declaration::Declaration, right::Right, rights_log::ScopeOf, verb::Verb};
 
 /// Line of the program with a registration.
 pub(crate) type Place = &'static Location<'static>;

@@ -54,9 +54,9 @@
 mod declaration;
 mod declarations;
 mod implied;
-mod log;
 mod needed;
 mod right;
+mod rights_log;
 mod roles;
 mod status_field;
 #[cfg(test)]
@@ -74,8 +74,8 @@ pub(crate) use self::{
         Place, Selected, cached, certificates, election, events, finalizer, is_custom, own_status, owned,
         owner, reviews, webhook_configurations,
     },
-    log::{DeclarationLog, ScopeOf},
     needed::Needed,
+    rights_log::{DeclarationLog, ScopeOf},
     status_field::has_status,
     verb::Verb,
 };

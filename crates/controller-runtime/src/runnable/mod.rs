@@ -5,8 +5,8 @@
 
 mod handle;
 mod lifecycle;
+mod manager_state;
 mod runnables;
-mod state;
 
 use std::{
     any::{Any, type_name},
@@ -20,12 +20,12 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 pub use self::{
     handle::RunnableHandle,
-    state::{NeverReadyError, State},
+    manager_state::{NeverReadyError, State},
 };
 pub(crate) use self::{
     lifecycle::{Effect, Group, Id, Lifecycle, LifecycleInput, ReadyWhen, RunnableFailed},
+    manager_state::{Readiness, wait_until_ready},
     runnables::{ControllerName, RegisteredRunnable, RegistrationRefusal, ReservedName, Runnables},
-    state::{Readiness, wait_until_ready},
 };
 use crate::{error::BoxError, recorder::Recorder};
 

@@ -5,12 +5,12 @@
 //! attacks.
 
 mod certificates;
-mod connection;
 mod endpoint;
-mod handler;
+mod http_handler;
 mod listen;
 mod metrics_server;
 mod read_timeout;
+mod server_connection;
 
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,17 +23,17 @@ use tracing::Instrument;
 #[doc(no_inline)]
 pub use tokio_rustls::rustls;
 
-use self::handler::ServerHandler;
+use self::http_handler::ServerHandler;
 pub(crate) use self::{
     certificates::{AdaptTls, CertificateSource, Certificates, CurrentCertificate},
-    handler::{BodyHandler, BoxHandler, ResponseBody, ServerResponse, boxed, text},
+    http_handler::{BodyHandler, BoxHandler, ResponseBody, ServerResponse, boxed, text},
     listen::Listen,
     metrics_server::ExtraHandlers,
 };
 pub use self::{
     certificates::{CertFiles, CertificateError, Serving},
     endpoint::{Endpoint, EndpointError},
-    handler::{Handler, HttpRequest, HttpResponse},
+    http_handler::{Handler, HttpRequest, HttpResponse},
     metrics_server::{AllowedTo, MetricsServerOptions},
 };
 use crate::{
@@ -158,7 +158,7 @@ impl HttpServer {
                 accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         let (handler, tls, closing) = (self.handler.clone(), tls.clone(), closing.clone());
-                        connections.spawn(connection::serve(stream, tls, handler, closing).in_current_span());
+                        connections.spawn(server_connection::serve(stream, tls, handler, closing).in_current_span());
                     }
                     Err(error) => {
                         tracing::warn!(server = self.name, "the server could not accept a connection: {error}");

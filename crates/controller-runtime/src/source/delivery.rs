@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Sink,
     delivery_retries::{DeliveryAttempt, DeliveryRetries},
-    rules::Rules,
+    event_rules::Rules,
 };
 use crate::{
     cache::Event,

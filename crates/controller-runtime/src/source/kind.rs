@@ -5,7 +5,7 @@ use std::{fmt, panic::Location, pin::pin, sync::Arc};
 use futures::FutureExt;
 use kube::core::ApiResource;
 
-use super::{Attachment, Sink, Source, delivery::Delivery, rules::Rules};
+use super::{Attachment, Sink, Source, delivery::Delivery, event_rules::Rules};
 use crate::{
     cache::{Cache, Cached, Delivered, ForbiddenError, LabelSelector},
     error::BoxError,

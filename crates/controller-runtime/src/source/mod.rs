@@ -7,10 +7,10 @@ mod attachment;
 mod delivery;
 mod delivery_retries;
 pub(crate) mod dyn_source;
+mod event_rules;
 mod fn_source;
 pub(crate) mod kind;
 pub(crate) mod owns;
-mod rules;
 mod sink;
 mod stream;
 

@@ -8,7 +8,7 @@ use tokio::{
     task::coop,
 };
 
-use super::{Sink, Source, delivery::Delivery, rules::Rules};
+use super::{Sink, Source, delivery::Delivery, event_rules::Rules};
 use crate::{
     cache::Event, error::BoxError, handler::EventHandler, object::Object, predicate::Predicate,
     reconcile::Request,

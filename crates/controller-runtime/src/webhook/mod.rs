@@ -131,14 +131,13 @@ mod admission;
 mod admission_review;
 mod answer;
 mod authentication;
-mod certificates;
 mod client_ca;
 mod configurations;
 mod conversion;
 mod envelope;
 mod field_errors;
 mod in_process;
-mod manifests;
+mod managed_certificates;
 mod options;
 mod registration;
 mod rejection;
@@ -147,6 +146,7 @@ mod server;
 mod timeout;
 mod typed;
 mod typed_change;
+mod webhook_manifests;
 mod webhooks;
 
 use std::sync::Arc;
@@ -154,10 +154,10 @@ use std::sync::Arc;
 pub use self::{
     admission::{Admission, AdmissionKind, AdmissionResource, Operation},
     authentication::{Authenticated, TokenRequest},
-    certificates::SelfManagedCertificates,
     configurations::{Configurations, WebhookService},
     conversion::{RoundTripError, Spoke, Spokes, check_generated_round_trips, check_round_trip},
     field_errors::{FieldErrors, FieldPath},
+    managed_certificates::SelfManagedCertificates,
     options::WebhookOptions,
     registration::RegisterError,
     rejection::{Rejection, Verdict},
@@ -165,13 +165,13 @@ pub use self::{
     typed::{Defaulter, Validator},
     webhooks::Webhooks,
 };
-pub(crate) use self::{certificates::KeeperState, registration::Registration, server::WebhookServer};
 use self::{
     conversion::AnyConverter,
     registration::Hook,
     rule::AdmissionPhase,
     typed::{defaulter, validator},
 };
+pub(crate) use self::{managed_certificates::KeeperState, registration::Registration, server::WebhookServer};
 use crate::object::StaticObject;
 
 /// Registrations of typed handlers, for the builder.

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::{
     WebhookOptions, Webhooks,
-    certificates::{Keeper, KeeperContext, KeeperState},
     client_ca::ClientCa,
+    managed_certificates::{Keeper, KeeperContext, KeeperState},
 };
 use crate::{
     client::Client,

@@ -2,7 +2,7 @@
 
 mod connection;
 mod crash_point;
-mod webhooks;
+mod webhook_run;
 
 use std::{fmt, future::Future, net::SocketAddr, panic::resume_unwind, path::PathBuf, pin::Pin, sync::Arc};
 
@@ -15,7 +15,7 @@ use tokio::{
 
 use self::connection::Connection;
 pub use self::crash_point::CrashPoint;
-use self::webhooks::InstanceWebhooks;
+use self::webhook_run::InstanceWebhooks;
 use crate::{AnswerWebhooks, WebhookError, WebhookHost};
 
 /// Default time limit of a start: longer than the two minutes after which a manager reports a cache that is not synced.

@@ -1,7 +1,7 @@
 //! Checks requests against the RBAC roles in manifests, and reports unused permissions.
 
-mod manifests;
 mod request_attributes;
+mod role_manifests;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,8 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::client::Body;
 use serde_json::json;
 
-pub use self::manifests::ManifestError;
 pub(crate) use self::request_attributes::RequestAttributes;
+pub use self::role_manifests::ManifestError;
 use self::rules::named;
 
 /// The permissions that the roles in manifests grant, and a record of which ones were used.
@@ -83,7 +83,7 @@ impl Rights {
     ///
     /// `text` is not YAML of Kubernetes objects, or a role or binding is invalid.
     pub fn of_manifests(text: &str, namespace: &str) -> Result<Self, ManifestError> {
-        let grants = manifests::grants(text, namespace)?;
+        let grants = role_manifests::grants(text, namespace)?;
         Ok(Self { grants: Arc::new(grants), used: Arc::default() })
     }
 

@@ -15,7 +15,7 @@ use kube_apiserver_embedded::WebhookTransport;
 use tokio::sync::watch;
 use tower_service::Service;
 
-use super::manifests::ServiceName;
+use super::webhook_manifests::ServiceName;
 
 type Answer = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 /// A response, or the reason why there is none.

@@ -4,9 +4,9 @@ mod error;
 mod in_process;
 mod install;
 mod loaded;
-mod manifests;
 mod probe;
 mod socket;
+mod webhook_manifests;
 
 use std::{
     collections::BTreeSet,
@@ -27,10 +27,10 @@ pub use self::{error::WebhookError, in_process::AnswerWebhooks};
 use self::{
     in_process::Registration,
     install::Installed,
-    manifests::{Reference, Target},
     socket::Socket,
+    webhook_manifests::{Reference, Target},
 };
-pub(crate) use self::{in_process::Router, manifests::Manifest};
+pub(crate) use self::{in_process::Router, webhook_manifests::Manifest};
 
 /// Time limit for webhooks to answer, as in Go's envtest.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use kube::client::Body;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 
-use super::{Place, WebhookError, WebhookHost, manifests::Reference};
+use super::{Place, WebhookError, WebhookHost, webhook_manifests::Reference};
 
 /// Interval between two attempts.
 const INTERVAL: Duration = Duration::from_millis(10);

@@ -26,7 +26,7 @@ pub(super) struct Watch {
     /// Chunks that were handed over and that the process has not read.
     pub(super) delivered: VecDeque<Bytes>,
     /// Whether the server has ended the watch, and the driver has handed that over.
-    pub(super) end: End,
+    pub(super) end: StreamEnd,
     pub(super) reader: Option<Waker>,
     /// Task that reads from the server.
     pub(super) pump: Option<AbortHandle>,
@@ -39,7 +39,7 @@ pub(super) struct Unread {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum StreamEnd {
     NotYet,
     /// Number of the end among the lines.
     Unread(u64),
@@ -64,7 +64,7 @@ impl Hub {
             name,
             unread: VecDeque::new(),
             delivered: VecDeque::new(),
-            end: End::NotYet,
+            end: StreamEnd::NotYet,
             reader: None,
             pump: None,
         };
@@ -141,7 +141,7 @@ impl Hub {
             let Some(watch) = state.watches.get_mut(&id) else { continue };
             watch.unread.clear();
             watch.unread.push_back(Unread { number, arrived: Instant::now(), line: Line::gone() });
-            watch.end = End::Unread(last);
+            watch.end = StreamEnd::Unread(last);
             if let Some(pump) = watch.pump.take() {
                 pump.abort();
             }
@@ -153,7 +153,7 @@ impl Hub {
         let mut state = self.0.lock();
         let number = state.number();
         if let Some(watch) = state.watches.get_mut(&id) {
-            watch.end = End::Unread(number);
+            watch.end = StreamEnd::Unread(number);
         }
     }
 
@@ -177,8 +177,8 @@ impl Hub {
                 watch.delivered.push_back(Bytes::from(chunk));
             }
             let mut labels: Vec<String> = lines.into_iter().map(|line| line.label).collect();
-            if matches!(watch.end, End::Unread(_)) && watch.unread.is_empty() {
-                watch.end = End::Delivered;
+            if matches!(watch.end, StreamEnd::Unread(_)) && watch.unread.is_empty() {
+                watch.end = StreamEnd::Delivered;
                 labels.push("end".to_owned());
             }
             (labels, watch.reader.take())
@@ -196,7 +196,7 @@ impl Hub {
         let Some(watch) = state.watches.get_mut(&id) else { return Poll::Pending };
         match (watch.delivered.pop_front(), watch.end) {
             (Some(chunk), _) => Poll::Ready(Some(chunk)),
-            (None, End::Delivered) => Poll::Ready(None),
+            (None, StreamEnd::Delivered) => Poll::Ready(None),
             (None, _) => {
                 watch.reader = Some(context.waker().clone());
                 Poll::Pending
@@ -216,7 +216,7 @@ impl Hub {
 impl Watch {
     /// Number of the oldest line, or of the end, that is not handed over.
     pub(super) fn oldest(&self) -> Option<u64> {
-        let end = if let End::Unread(number) = self.end { Some(number) } else { None };
+        let end = if let StreamEnd::Unread(number) = self.end { Some(number) } else { None };
         self.unread.front().map(|unread| unread.number).or(end)
     }
 }

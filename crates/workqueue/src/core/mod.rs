@@ -400,10 +400,19 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.options.rate_limiter.num_requeues(key)
     }
 
-    /// Stops accepting keys and drops runs that are not due: their keys are returned, the one due first first, then
-    /// those that are being processed now.
-    pub(crate) fn shut_down(&mut self, drain: bool, now: Moment) -> Vec<K> {
-        self.intake = if drain { Intake::Draining } else { Intake::Closed };
+    /// Stops accepting keys and drops runs that are not due. Returns their keys: the one due first first, then those that are being
+    /// processed now.
+    pub(crate) fn shut_down(&mut self, now: Moment) -> Vec<K> {
+        self.close(Intake::Closed, now)
+    }
+
+    /// Like [`shut_down`](Self::shut_down), for a caller that waits until the other keys are processed.
+    pub(crate) fn drain(&mut self, now: Moment) -> Vec<K> {
+        self.close(Intake::Draining, now)
+    }
+
+    fn close(&mut self, intake: Intake, now: Moment) -> Vec<K> {
+        self.intake = intake;
         self.advance(&Now::new(|| now));
         let mut given_up: Vec<K> = Vec::new();
         for id in self.order.all_waiting(&self.slab) {

@@ -5,11 +5,11 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::super::encode::decode;
 use super::super::extract::fields_of;
+use super::super::fields_v1::decode;
 use super::super::set::FieldSet;
 use super::super::typed::Ty;
-use super::super::{Schemas, Versions, Writer, apply, apply_across, track_update};
+use super::super::{OnConflict, Schemas, Versions, Writer, apply, apply_across, track_update};
 use super::{GIZMO, gizmo};
 use crate::schema::Schema;
 use crate::status::ApiError;
@@ -21,7 +21,7 @@ fn writer(manager: &str) -> Writer<'_> {
 
 fn applied(live: Option<&Value>, manager: &str, spec: &Value, now: &str) -> Value {
     let writer = Writer { now, ..writer(manager) };
-    let mut object = apply(&GIZMO, live, &gizmo(spec), &writer, true, &[]).unwrap();
+    let mut object = apply(&GIZMO, live, &gizmo(spec), &writer, OnConflict::Force, &[]).unwrap();
     GIZMO.default(&mut object);
     object
 }
@@ -93,7 +93,7 @@ fn applied_in(version: &str, live: Option<&Value>, manager: &str, spec: &Value) 
     let writer = Writer { api_version: &api_version, ..writer(manager) };
     let schemas = Schemas { own: &GIZMO, others: Some(&SameFields) };
     let (live, applied) = (live.map(as_version), as_version(&gizmo(spec)));
-    let mut object = apply_across(schemas, live.as_ref(), &applied, &writer, true, &[]).unwrap();
+    let mut object = apply_across(schemas, live.as_ref(), &applied, &writer, OnConflict::Force, &[]).unwrap();
     GIZMO.default(&mut object);
     object
 }
@@ -175,9 +175,9 @@ proptest! {
         track_update(&GIZMO, Some(&old), &mut new, &writer("a"), &["status"]);
         let mut odd = old["spec"].clone();
         track_update(&GIZMO, Some(&old), &mut odd, &writer("a"), &[]);
-        let _ = apply(&GIZMO, Some(&old), &new, &writer("b"), true, &[]);
+        let _ = apply(&GIZMO, Some(&old), &new, &writer("b"), OnConflict::Force, &[]);
         new["metadata"] = json!({"name": "g"});
-        let _ = apply(&GIZMO, Some(&old), &new, &writer("b"), true, &[]);
-        let _ = apply(&GIZMO, Some(&odd), &odd, &writer("b"), true, &[]);
+        let _ = apply(&GIZMO, Some(&old), &new, &writer("b"), OnConflict::Force, &[]);
+        let _ = apply(&GIZMO, Some(&odd), &odd, &writer("b"), OnConflict::Force, &[]);
     }
 }

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::super::{Writer, apply, track_update};
+use super::super::{OnConflict, Writer, apply, track_update};
 use crate::decode::normalize_numbers;
 use crate::patch;
 use crate::schema::definitions;
@@ -197,8 +197,9 @@ impl Player {
         };
         let after = &response["body"];
         let old = self.objects.get(path);
-        let force = parameter(write.query, "force") == Some("true");
-        let outcome = apply(&schema, old, write.body, by, force, reset);
+        let is_forced = parameter(write.query, "force") == Some("true");
+        let on_conflict = if is_forced { OnConflict::Force } else { OnConflict::Refuse };
+        let outcome = apply(&schema, old, write.body, by, on_conflict, reset);
         match outcome {
             Ok(new) if response["status"].as_u64().unwrap() < 300 => {
                 if schema.is_custom() {

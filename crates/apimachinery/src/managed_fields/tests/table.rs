@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use serde_json::{Map, Value};
 
-use super::super::{Writer, apply, keep_times_of_no_op, track_update};
+use super::super::{OnConflict, Writer, apply, keep_times_of_no_op, track_update};
 use super::{GIZMO, gizmo};
 use crate::patch;
 
@@ -24,8 +24,8 @@ fn check(steps: &[&str], expected: &Expect) {
         };
         let spec: Value = serde_json::from_str(spec).unwrap();
         let outcome = match verb {
-            "applies" => apply(&GIZMO, live.as_ref(), &gizmo(&spec), &writer, false, &[]),
-            "forces" => apply(&GIZMO, live.as_ref(), &gizmo(&spec), &writer, true, &[]),
+            "applies" => apply(&GIZMO, live.as_ref(), &gizmo(&spec), &writer, OnConflict::Refuse, &[]),
+            "forces" => apply(&GIZMO, live.as_ref(), &gizmo(&spec), &writer, OnConflict::Force, &[]),
             "patches" => {
                 let mut new = live.clone().unwrap_or_else(|| gizmo(&Value::Object(Map::new())));
                 patch::merge(&mut new["spec"], &spec);
@@ -61,7 +61,7 @@ fn show(object: &Value) -> String {
     for entry in object["metadata"]["managedFields"].as_array().into_iter().flatten() {
         let text = |name: &str| entry[name].as_str().unwrap_or("-");
         let time = text("time").trim_start_matches("2024-01-01T00:00:");
-        let paths = super::super::encode::decode(&entry["fieldsV1"]).unwrap().paths().join(" ");
+        let paths = super::super::fields_v1::decode(&entry["fieldsV1"]).unwrap().paths().join(" ");
         lines.push(format!("{} {} {time} {paths}", text("manager"), text("operation")));
     }
     lines.join("\n")

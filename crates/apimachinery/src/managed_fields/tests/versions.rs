@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::{Schemas, Versions, Writer, apply_across, track_update_across};
+use super::super::{OnConflict, Schemas, Versions, Writer, apply_across, track_update_across};
 use crate::schema::Schema;
 use crate::status::ApiError;
 
@@ -38,14 +38,14 @@ impl Renamed {
         manager: &str,
         live: Option<&Value>,
         spec: &Value,
-        force: bool,
+        on_conflict: OnConflict,
     ) -> Result<Value, ApiError> {
         let api_version = format!("example.com/{version}");
         let live = live.map(|live| self.convert_all(live, &api_version));
         let applied =
             json!({"apiVersion": api_version, "kind": "Thing", "metadata": {"name": "a"}, "spec": spec});
         let writer = Writer { manager, subresource: "", api_version: &api_version, now: NOW };
-        apply_across(self.schemas(version), live.as_ref(), &applied, &writer, force, &[])
+        apply_across(self.schemas(version), live.as_ref(), &applied, &writer, on_conflict, &[])
     }
 
     /// Converts an object with its `managedFields`.
@@ -124,12 +124,13 @@ fn an_update_takes_the_field_from_its_owner_in_another_version() {
 #[test]
 fn a_conflict_names_the_field_in_the_version_of_its_owner() {
     let kind = Renamed::new();
-    let first = kind.apply("v1", "one", None, &json!({"size": 1}), false).unwrap();
-    let shared = kind.apply("v2", "other", Some(&first), &json!({"amount": 1}), false).unwrap();
+    let first = kind.apply("v1", "one", None, &json!({"size": 1}), OnConflict::Refuse).unwrap();
+    let shared = kind.apply("v2", "other", Some(&first), &json!({"amount": 1}), OnConflict::Refuse).unwrap();
     assert_eq!(owners(&shared), [r#"one v1 {"f:size":{}}"#, r#"other v2 {"f:amount":{}}"#]);
-    let error = kind.apply("v2", "other", Some(&shared), &json!({"amount": 2}), false).unwrap_err();
+    let error =
+        kind.apply("v2", "other", Some(&shared), &json!({"amount": 2}), OnConflict::Refuse).unwrap_err();
     assert_eq!(error.message(), "Apply failed with 1 conflict: conflict with \"one\": .spec.size");
-    let forced = kind.apply("v2", "other", Some(&shared), &json!({"amount": 2}), true).unwrap();
+    let forced = kind.apply("v2", "other", Some(&shared), &json!({"amount": 2}), OnConflict::Force).unwrap();
     assert_eq!(
         (owners(&forced), &forced["spec"]),
         (vec![r#"other v2 {"f:amount":{}}"#.to_owned()], &json!({"amount": 2}))
@@ -139,18 +140,18 @@ fn a_conflict_names_the_field_in_the_version_of_its_owner() {
 #[test]
 fn fields_applied_in_another_version_are_removed_unless_another_manager_owns_them() {
     let kind = Renamed::new();
-    let first = kind.apply("v1", "one", None, &json!({"size": 1, "name": "x"}), false).unwrap();
+    let first = kind.apply("v1", "one", None, &json!({"size": 1, "name": "x"}), OnConflict::Refuse).unwrap();
     // The applier changes to v2 and drops a field.
-    let second = kind.apply("v2", "one", Some(&first), &json!({"amount": 1}), false).unwrap();
+    let second = kind.apply("v2", "one", Some(&first), &json!({"amount": 1}), OnConflict::Refuse).unwrap();
     assert_eq!(
         (&second["spec"], owners(&second)),
         (&json!({"amount": 1}), vec![r#"one v2 {"f:amount":{}}"#.to_owned()])
     );
     // Another manager has the field in v1.
-    let shared = kind.apply("v1", "other", Some(&second), &json!({"size": 1}), false).unwrap();
-    let kept = kind.apply("v2", "one", Some(&shared), &json!({"name": "y"}), false).unwrap();
+    let shared = kind.apply("v1", "other", Some(&second), &json!({"size": 1}), OnConflict::Refuse).unwrap();
+    let kept = kind.apply("v2", "one", Some(&shared), &json!({"name": "y"}), OnConflict::Refuse).unwrap();
     assert_eq!(kept["spec"], json!({"amount": 1, "name": "y"}));
     assert_eq!(owners(&kept), [r#"one v2 {"f:name":{}}"#, r#"other v1 {"f:size":{}}"#]);
-    let gone = kind.apply("v1", "other", Some(&kept), &json!({}), false).unwrap();
+    let gone = kind.apply("v1", "other", Some(&kept), &json!({}), OnConflict::Refuse).unwrap();
     assert_eq!(gone["spec"], json!({"name": "y"}));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::order::{Identity, Keyed};
+use super::order::{ElementKey, Keyed};
 use super::{DIRECTIVE, merge_fields, no_merge_key, rejected, unknown_directive, without_directives};
 use crate::go;
 use crate::schema::{Cursor, PatchStrategy};
@@ -30,7 +30,7 @@ pub(super) fn merge(
         // The identity of a scalar is its value: keep the first element of each value.
         let mut seen = BTreeSet::new();
         let merged: Vec<Value> =
-            original.iter().chain(&patch).filter(|item| seen.insert(Identity::of(item))).cloned().collect();
+            original.iter().chain(&patch).filter(|item| seen.insert(ElementKey::of(item))).cloned().collect();
         return Keyed(None).arrange(merged, &patch, &original);
     }
     let Some(name) = key.0 else {
@@ -45,7 +45,7 @@ pub(super) fn merge(
             continue;
         };
         let value = fields.get(name).ok_or_else(|| no_merge_key(fields, name))?;
-        let identity = Identity::of(value);
+        let identity = ElementKey::of(value);
         match places.find(Some(&identity)) {
             Some(place) => {
                 if let Value::Object(old) = merged[place].take() {
@@ -95,7 +95,7 @@ fn take_special(
 
 /// Removes the elements that have an identity among `unwanted`.
 pub(super) fn remove(list: &mut Vec<Value>, unwanted: &[Value], key: Keyed<'_>) {
-    let unwanted: BTreeSet<Identity> = unwanted.iter().map(Identity::of).collect();
+    let unwanted: BTreeSet<ElementKey> = unwanted.iter().map(ElementKey::of).collect();
     list.retain(|item| key.identity(item).is_none_or(|identity| !unwanted.contains(&identity)));
 }
 

@@ -27,7 +27,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 
-type Fields = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
 /// Applies a strategic merge patch.
 ///
@@ -45,16 +45,16 @@ pub fn strategic(schema: &Schema, target: &Value, patch: &Value) -> Result<Value
 
 fn merge_fields(
     schema: Option<Cursor<'_>>,
-    mut original: Fields,
-    mut patch: Fields,
-) -> Result<Fields, ApiError> {
+    mut original: JsonObject,
+    mut patch: JsonObject,
+) -> Result<JsonObject, ApiError> {
     match patch.get(DIRECTIVE) {
         None => {}
         Some(directive) if directive == "replace" => {
             patch.remove(DIRECTIVE);
             return Ok(patch);
         }
-        Some(directive) if directive == "delete" => return Ok(Fields::new()),
+        Some(directive) if directive == "delete" => return Ok(JsonObject::new()),
         Some(directive) => return Err(unknown_directive(directive, &patch)),
     }
     // `$retainKeys` comes before the merge, so that it never removes a field of the patch.
@@ -77,7 +77,7 @@ fn merge_fields(
 
 fn merge_field(
     schema: Option<Cursor<'_>>,
-    original: &mut Fields,
+    original: &mut JsonObject,
     key: String,
     change: Value,
 ) -> Result<(), ApiError> {
@@ -106,7 +106,7 @@ fn merge_field(
 /// Applies `$deleteFromPrimitiveList`.
 fn delete_from(
     schema: Option<Cursor<'_>>,
-    original: &mut Fields,
+    original: &mut JsonObject,
     field: &str,
     unwanted: Value,
 ) -> Result<(), ApiError> {
@@ -127,8 +127,8 @@ fn delete_from(
 /// Applies `$setElementOrder`: merges the list at once and orders the result.
 fn merge_in_order(
     schema: Option<Cursor<'_>>,
-    original: &mut Fields,
-    patch: &mut Fields,
+    original: &mut JsonObject,
+    patch: &mut JsonObject,
     field: &str,
     order: Value,
 ) -> Result<(), ApiError> {
@@ -163,7 +163,7 @@ fn merge_in_order(
 }
 
 /// Applies `$retainKeys`.
-fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError> {
+fn retain_keys(original: &mut JsonObject, patch: &mut JsonObject) -> Result<(), ApiError> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
     };
@@ -217,7 +217,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-fn unknown_directive(directive: &Value, patch: &Fields) -> ApiError {
+fn unknown_directive(directive: &Value, patch: &JsonObject) -> ApiError {
     let shown = match directive {
         Value::String(text) => text.clone(),
         Value::Null => "%!s(<nil>)".to_owned(),
@@ -227,7 +227,7 @@ fn unknown_directive(directive: &Value, patch: &Fields) -> ApiError {
     ApiError::internal(format!("unknown patch type: {shown} in map: {map}"))
 }
 
-fn no_merge_key(item: &Fields, key: &str) -> ApiError {
+fn no_merge_key(item: &JsonObject, key: &str) -> ApiError {
     let map = go::value(&Value::Object(item.clone()));
     ApiError::internal(format!("map: {map} does not contain declared merge key: {key}"))
 }

@@ -17,15 +17,15 @@ pub(super) struct Keyed<'a>(pub(super) Option<&'a str>);
 
 /// Identity of an element, as text. Objects are sorted by key, so equal values have equal texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity(String);
+pub(super) struct ElementKey(String);
 
-impl Identity {
+impl ElementKey {
     pub(super) fn of(value: &Value) -> Self {
         Self(value.to_string())
     }
 }
 
-impl Ord for Identity {
+impl Ord for ElementKey {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
         super::tests::COMPARISONS.with(|count| count.set(count.get() + 1));
@@ -33,7 +33,7 @@ impl Ord for Identity {
     }
 }
 
-impl PartialOrd for Identity {
+impl PartialOrd for ElementKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -41,26 +41,26 @@ impl PartialOrd for Identity {
 
 /// Index of a list by identity. Both lists come from clients and may be as long as a body, so neither is searched once per element of the
 /// other.
-pub(super) struct Places(BTreeMap<Identity, usize>);
+pub(super) struct Places(BTreeMap<ElementKey, usize>);
 
 impl Places {
     /// Returns the place of the first element with this identity.
-    pub(super) fn find(&self, identity: Option<&Identity>) -> Option<usize> {
+    pub(super) fn find(&self, identity: Option<&ElementKey>) -> Option<usize> {
         self.0.get(identity?).copied()
     }
 
     /// Records the place of an element, unless an earlier one has its identity.
-    pub(super) fn add(&mut self, identity: Identity, place: usize) {
+    pub(super) fn add(&mut self, identity: ElementKey, place: usize) {
         self.0.entry(identity).or_insert(place);
     }
 }
 
 impl Keyed<'_> {
     /// Returns the identity of an element; `None` if it lacks the key.
-    pub(super) fn identity(&self, item: &Value) -> Option<Identity> {
+    pub(super) fn identity(&self, item: &Value) -> Option<ElementKey> {
         match self.0 {
-            None => Some(Identity::of(item)),
-            Some(key) => item.get(key).map(Identity::of),
+            None => Some(ElementKey::of(item)),
+            Some(key) => item.get(key).map(ElementKey::of),
         }
     }
 

@@ -3,42 +3,42 @@
 
 use serde_json::{Value, json};
 
-use super::Checker;
+use super::StructuralChecker;
 use super::source::{entries, flag, given, item};
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 use crate::metadata::validate_embedded;
-use crate::schema::{Cursor, embedded, metadata, prune, validate};
+use crate::schema::{Cursor, embedded, object_meta, prune, validate};
 use crate::status::FieldError;
 
 /// Part of the message about a value that is neither an integer nor a string.
 const INT_OR_STRING: &str = " must be of type integer,string: ";
 
 /// A step from an object to a part of its metadata.
-enum Step<'a> {
+enum MetadataStep<'a> {
     Field(&'a str),
     Element,
 }
 
 /// Position of a schema in the nearest object with metadata.
-struct Place<'a> {
+struct MetadataPosition<'a> {
     /// Whether the schema describes such an object.
     is_object: bool,
     /// Steps from that object to the schema, if they lead through `apiVersion`, `kind` or `metadata`.
-    in_metadata: Option<Vec<Step<'a>>>,
+    in_metadata: Option<Vec<MetadataStep<'a>>>,
 }
 
 /// Checks the defaults of the root and of all schemas inside. `cursor` is the parsed `schema`.
-pub(super) fn check(checker: &mut Checker<'_>, schema: &Value, cursor: Cursor<'_>) {
-    let mut root = Place { is_object: true, in_metadata: None };
-    walk(checker, schema, cursor, &mut root, &Path::root());
+pub(super) fn check(checker: &mut StructuralChecker<'_>, schema: &Value, cursor: Cursor<'_>) {
+    let mut root = MetadataPosition { is_object: true, in_metadata: None };
+    walk(checker, schema, cursor, &mut root, &FieldPath::root());
 }
 
 fn walk<'a>(
-    checker: &mut Checker<'_>,
+    checker: &mut StructuralChecker<'_>,
     schema: &'a Value,
     cursor: Cursor<'_>,
-    place: &mut Place<'a>,
-    path: &Path<'_>,
+    place: &mut MetadataPosition<'a>,
+    path: &FieldPath<'_>,
 ) {
     if let Some(default) = given(schema, "default") {
         match &place.in_metadata {
@@ -48,7 +48,7 @@ fn walk<'a>(
     }
     // Defaults below `additionalProperties` are not checked.
     if let (Some(child), Some(below)) = (item(schema), cursor.items()) {
-        inside(checker, child, below, place, Step::Element, &path.field("items"));
+        inside(checker, child, below, place, MetadataStep::Element, &path.field("items"));
     }
     let properties = path.field("properties");
     for (name, child) in entries(schema, "properties") {
@@ -57,24 +57,24 @@ fn walk<'a>(
         };
         let path = properties.key(name);
         if place.is_object && matches!(name, "metadata" | "apiVersion" | "kind") {
-            let mut place = Place { is_object: false, in_metadata: Some(Vec::new()) };
-            inside(checker, child, below, &mut place, Step::Field(name), &path);
+            let mut place = MetadataPosition { is_object: false, in_metadata: Some(Vec::new()) };
+            inside(checker, child, below, &mut place, MetadataStep::Field(name), &path);
         } else {
-            inside(checker, child, below, place, Step::Field(name), &path);
+            inside(checker, child, below, place, MetadataStep::Field(name), &path);
         }
     }
 }
 
 fn inside<'a>(
-    checker: &mut Checker<'_>,
+    checker: &mut StructuralChecker<'_>,
     schema: &'a Value,
     cursor: Cursor<'_>,
-    place: &mut Place<'a>,
-    step: Step<'a>,
-    path: &Path<'_>,
+    place: &mut MetadataPosition<'a>,
+    step: MetadataStep<'a>,
+    path: &FieldPath<'_>,
 ) {
     if flag(schema, "x-kubernetes-embedded-resource") {
-        let mut place = Place { is_object: true, in_metadata: None };
+        let mut place = MetadataPosition { is_object: true, in_metadata: None };
         walk(checker, schema, cursor, &mut place, path);
         return;
     }
@@ -90,7 +90,13 @@ fn inside<'a>(
 }
 
 /// Checks a default outside metadata.
-fn value(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, is_object: bool, path: &Path<'_>) {
+fn value(
+    checker: &mut StructuralChecker<'_>,
+    default: &Value,
+    cursor: Cursor<'_>,
+    is_object: bool,
+    path: &FieldPath<'_>,
+) {
     let mut pruned = default.clone();
     if is_object {
         prune::prune(cursor, &mut pruned);
@@ -105,7 +111,7 @@ fn value(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, is_obje
     if is_object && !cursor.is_embedded_resource() {
         objects.push((String::new(), default));
     }
-    embedded::find(cursor, default, &Path::root(), &mut objects);
+    embedded::find(cursor, default, &FieldPath::root(), &mut objects);
     let objects: Vec<(String, &Value)> = objects
         .into_iter()
         .filter(|(_, object)| object.is_object())
@@ -126,15 +132,15 @@ fn value(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, is_obje
 
 /// Checks a default inside metadata, in an object that contains nothing else.
 fn in_metadata(
-    checker: &mut Checker<'_>,
+    checker: &mut StructuralChecker<'_>,
     default: &Value,
-    steps: &[Step<'_>],
+    steps: &[MetadataStep<'_>],
     cursor: Cursor<'_>,
-    path: &Path<'_>,
+    path: &FieldPath<'_>,
 ) {
     let mut object = steps.iter().rev().fold(default.clone(), |value, step| match step {
-        Step::Field(name) => json!({ *name: value }),
-        Step::Element => json!([value]),
+        MetadataStep::Field(name) => json!({ *name: value }),
+        MetadataStep::Element => json!([value]),
     });
     for (name, value) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
         if object.get(name).is_none() {
@@ -162,7 +168,7 @@ fn in_metadata(
 }
 
 /// Checks a default against its schema.
-fn fits(checker: &mut Checker<'_>, default: &Value, cursor: Cursor<'_>, place: &str) {
+fn fits(checker: &mut StructuralChecker<'_>, default: &Value, cursor: Cursor<'_>, place: &str) {
     for mut error in validate::validate_part(cursor, default) {
         // kube-apiserver does not check the type of an integer or string here.
         if error.reason == "FieldValueTypeInvalid" && error.message.contains(INT_OR_STRING) {
@@ -183,7 +189,7 @@ fn undecodable(place: &str, object: &Value) -> Option<FieldError> {
             return Some(FieldError::invalid(below(place, name), &value.to_string(), "must be a string"));
         }
     }
-    let why = metadata::decode_error(object)?;
+    let why = object_meta::decode_error(object)?;
     Some(FieldError::invalid(below(place, "metadata"), &object["metadata"].to_string(), &why))
 }
 

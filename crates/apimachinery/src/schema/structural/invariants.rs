@@ -3,46 +3,51 @@
 
 use serde_json::{Value, json};
 
-use super::Checker;
+use super::StructuralChecker;
 use super::source::{
     Additional, additional, entries, flag, given, has_entries, is_zero, item, list, property, text,
 };
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 
 /// Position of a schema in the tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum TreePosition {
     Root,
     Item,
     Field,
 }
 
 /// Adds the errors of a schema that is not structural, sorted by their texts.
-pub(super) fn check(checker: &mut Checker<'_>, schema: &Value) {
+pub(super) fn check(checker: &mut StructuralChecker<'_>, schema: &Value) {
     let before = checker.errors.len();
-    structural(checker, schema, Level::Root, &Path::root());
-    complete(checker, schema, Some(schema), &Path::root(), &Path::root());
+    structural(checker, schema, TreePosition::Root, &FieldPath::root());
+    complete(checker, schema, Some(schema), &FieldPath::root(), &FieldPath::root());
     checker.errors[before..].sort_by_cached_key(ToString::to_string);
 }
 
-fn structural(checker: &mut Checker<'_>, schema: &Value, level: Level, path: &Path<'_>) {
+fn structural(
+    checker: &mut StructuralChecker<'_>,
+    schema: &Value,
+    level: TreePosition,
+    path: &FieldPath<'_>,
+) {
     let kind = text(schema, "type");
     match item(schema) {
-        Some(item) => structural(checker, item, Level::Item, &path.field("items")),
+        Some(item) => structural(checker, item, TreePosition::Item, &path.field("items")),
         None if kind == "array" => checker.required(&path.field("items"), "must be specified"),
         None => {}
     }
     let properties = path.field("properties");
     for (name, property) in entries(schema, "properties") {
-        structural(checker, property, Level::Field, &properties.key(name));
+        structural(checker, property, TreePosition::Field, &properties.key(name));
     }
     let additional_path = path.field("additionalProperties");
     let additional = additional(schema);
-    if level == Level::Root && !matches!(additional, Additional::Absent) {
+    if level == TreePosition::Root && !matches!(additional, Additional::Absent) {
         checker.forbidden(&additional_path, "must not be used at the root");
     }
     if let Additional::Schema(schema) = additional {
-        structural(checker, schema, Level::Field, &additional_path);
+        structural(checker, schema, TreePosition::Field, &additional_path);
     }
     let embedded = flag(schema, "x-kubernetes-embedded-resource");
     let preserves = flag(schema, "x-kubernetes-preserve-unknown-fields");
@@ -70,7 +75,12 @@ fn structural(checker: &mut Checker<'_>, schema: &Value, level: Level, path: &Pa
     }
 }
 
-fn check_type(checker: &mut Checker<'_>, schema: &Value, level: Level, path: &Path<'_>) {
+fn check_type(
+    checker: &mut StructuralChecker<'_>,
+    schema: &Value,
+    level: TreePosition,
+    path: &FieldPath<'_>,
+) {
     let kind = text(schema, "type");
     let path = path.field("type");
     if flag(schema, "x-kubernetes-embedded-resource") && kind != "object" {
@@ -80,20 +90,25 @@ fn check_type(checker: &mut Checker<'_>, schema: &Value, level: Level, path: &Pa
         && !flag(schema, "x-kubernetes-preserve-unknown-fields")
     {
         let place = match level {
-            Level::Root => "at the root",
-            Level::Item => "for specified array items",
-            Level::Field => "for specified object fields",
+            TreePosition::Root => "at the root",
+            TreePosition::Item => "for specified array items",
+            TreePosition::Field => "for specified object fields",
         };
         checker.required(&path, &format!("must not be empty {place}"));
     }
-    if level == Level::Root && !kind.is_empty() && kind != "object" {
+    if level == TreePosition::Root && !kind.is_empty() && kind != "object" {
         checker.invalid(&path, &json!(kind), "must be object at the root");
     }
 }
 
 /// Checks `apiVersion`, `kind` and `metadata`. Every object has them, and a schema may restrict only names.
-fn object_fields(checker: &mut Checker<'_>, schema: &Value, level: Level, properties: &Path<'_>) {
-    let is_object = level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
+fn object_fields(
+    checker: &mut StructuralChecker<'_>,
+    schema: &Value,
+    level: TreePosition,
+    properties: &FieldPath<'_>,
+) {
+    let is_object = level == TreePosition::Root || flag(schema, "x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {
         if let Some(property) = property(schema, name).filter(|_| is_object)
             && text(property, "type") != "string"
@@ -109,7 +124,7 @@ fn object_fields(checker: &mut Checker<'_>, schema: &Value, level: Level, proper
     if is_object && text(metadata, "type") != "object" {
         checker.invalid(&path.field("type"), &json!(text(metadata, "type")), "must be object");
     }
-    if level == Level::Root && !only_restricts_names(metadata) {
+    if level == TreePosition::Root && !only_restricts_names(metadata) {
         let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         checker.forbidden(&path, why);
     }
@@ -143,11 +158,11 @@ fn is_int_or_string(any_of: &[Value]) -> bool {
 /// Checks the parts of a schema that restrict values. `skip_any_of` and `skip_first` exempt the two forms in which `anyOf` describes an
 /// integer or string.
 fn restrictions(
-    checker: &mut Checker<'_>,
+    checker: &mut StructuralChecker<'_>,
     schema: &Value,
     skip_any_of: bool,
     skip_first: bool,
-    path: &Path<'_>,
+    path: &FieldPath<'_>,
 ) {
     let any_of = path.field("anyOf");
     for (index, child) in list(schema, "anyOf").iter().enumerate().filter(|_| !skip_any_of) {
@@ -172,7 +187,7 @@ fn restrictions(
 }
 
 /// Checks a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
-fn nested(checker: &mut Checker<'_>, schema: &Value, skip_any_of: bool, path: &Path<'_>) {
+fn nested(checker: &mut StructuralChecker<'_>, schema: &Value, skip_any_of: bool, path: &FieldPath<'_>) {
     restrictions(checker, schema, skip_any_of, false, path);
     if let Some(item) = item(schema) {
         nested(checker, item, false, &path.field("items"));
@@ -215,11 +230,11 @@ fn nested(checker: &mut Checker<'_>, schema: &Value, skip_any_of: bool, path: &P
 /// Checks that the fields and elements that `allOf`, `anyOf`, `oneOf` and `not` of `restriction` at `path` mention are declared in
 /// `schema` at `declared`.
 fn complete(
-    checker: &mut Checker<'_>,
+    checker: &mut StructuralChecker<'_>,
     restriction: &Value,
     schema: Option<&Value>,
-    declared: &Path<'_>,
-    path: &Path<'_>,
+    declared: &FieldPath<'_>,
+    path: &FieldPath<'_>,
 ) {
     if let Some(not) = given(restriction, "not") {
         complete_nested(checker, not, schema, declared, &path.field("not"));
@@ -233,11 +248,11 @@ fn complete(
 }
 
 fn complete_nested(
-    checker: &mut Checker<'_>,
+    checker: &mut StructuralChecker<'_>,
     restriction: &Value,
     schema: Option<&Value>,
-    declared: &Path<'_>,
-    path: &Path<'_>,
+    declared: &FieldPath<'_>,
+    path: &FieldPath<'_>,
 ) {
     let Some(schema) = schema else {
         let why = format!("because it is defined in {}", checker.place(path));

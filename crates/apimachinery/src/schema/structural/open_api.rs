@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Checker;
+use super::StructuralChecker;
 use super::source::{
     Additional, Items, additional, entries, flag, given, has_entries, is_convertible, item, items, list,
     property, text,
 };
-use super::{field_path, go_struct};
-use crate::field_path::Path;
+use super::{go_notation, schema_path};
+use crate::field_path::FieldPath;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 /// Values of `reason` in a CEL rule.
@@ -21,7 +21,7 @@ const REASONS: [&str; 4] =
 
 /// Rules for a schema that follow from the schemas around it.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct InheritedRules<'a> {
     is_root: bool,
     /// Whether the value is `apiVersion`, `kind` or `metadata` of an object, or a part of them.
     in_metadata: bool,
@@ -35,7 +35,7 @@ enum NoDefaults<'a> {
     InMetadataMap,
 }
 
-impl Place<'_> {
+impl InheritedRules<'_> {
     pub(super) fn root() -> Self {
         Self { is_root: true, in_metadata: false, no_defaults: None }
     }
@@ -46,7 +46,12 @@ impl Place<'_> {
 }
 
 /// Adds the errors of a schema and of all schemas inside.
-pub(super) fn check(checker: &mut Checker<'_>, schema: &Value, place: Place<'_>, path: &Path<'_>) {
+pub(super) fn check(
+    checker: &mut StructuralChecker<'_>,
+    schema: &Value,
+    place: InheritedRules<'_>,
+    path: &FieldPath<'_>,
+) {
     keywords(checker, schema, place, path);
     if flag(schema, "uniqueItems") {
         let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -61,7 +66,7 @@ pub(super) fn check(checker: &mut Checker<'_>, schema: &Value, place: Place<'_>,
     }
     if let Additional::Schema(child) = additional {
         let no_defaults = if place.in_metadata { Some(NoDefaults::InMetadataMap) } else { place.no_defaults };
-        check(checker, child, Place { no_defaults, ..below }, &additional_path);
+        check(checker, child, InheritedRules { no_defaults, ..below }, &additional_path);
     }
     let properties = path.field("properties");
     let is_object = place.is_root || flag(schema, "x-kubernetes-embedded-resource");
@@ -111,7 +116,12 @@ pub(super) fn check(checker: &mut Checker<'_>, schema: &Value, place: Place<'_>,
 }
 
 /// Checks the keywords of one schema.
-fn keywords(checker: &mut Checker<'_>, schema: &Value, place: Place<'_>, path: &Path<'_>) {
+fn keywords(
+    checker: &mut StructuralChecker<'_>,
+    schema: &Value,
+    place: InheritedRules<'_>,
+    path: &FieldPath<'_>,
+) {
     let kind = text(schema, "type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
         checker.not_supported(&path.field("type"), kind, &TYPES);
@@ -151,7 +161,7 @@ fn keywords(checker: &mut Checker<'_>, schema: &Value, place: Place<'_>, path: &
 }
 
 /// Checks `x-kubernetes-map-type`, `x-kubernetes-list-type` and `x-kubernetes-list-map-keys`.
-fn merging(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
+fn merging(checker: &mut StructuralChecker<'_>, schema: &Value, path: &FieldPath<'_>) {
     let kind = text(schema, "type");
     let type_path = path.field("type");
     if let Some(map_type) = schema["x-kubernetes-map-type"].as_str() {
@@ -201,7 +211,7 @@ fn merging(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
 }
 
 /// Checks that each element of a set is one value: a scalar, or atomic.
-fn atomic_element(checker: &mut Checker<'_>, item: &Value, path: &Path<'_>) {
+fn atomic_element(checker: &mut StructuralChecker<'_>, item: &Value, path: &FieldPath<'_>) {
     let list_type = &item["x-kubernetes-list-type"];
     let name = match text(item, "type") {
         "array" if list_type.as_str().is_some_and(|found| found != "atomic") => "x-kubernetes-list-type",
@@ -216,7 +226,7 @@ fn atomic_element(checker: &mut Checker<'_>, item: &Value, path: &Path<'_>) {
     );
 }
 
-fn keyed_list(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
+fn keyed_list(checker: &mut StructuralChecker<'_>, schema: &Value, path: &FieldPath<'_>) {
     let keys = &schema["x-kubernetes-list-map-keys"];
     let keys_path = path.field("x-kubernetes-list-map-keys");
     if list(schema, "x-kubernetes-list-map-keys").is_empty() {
@@ -230,7 +240,7 @@ fn keyed_list(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
         }
         Items::List(_) => {
             let why = "must only have a single schema if x-kubernetes-list-type is map";
-            checker.invalid_shown(&items_path, &go_struct::show_items(schema), why);
+            checker.invalid_shown(&items_path, &go_notation::show_items(schema), why);
             return;
         }
         Items::Schema(item) => item,
@@ -260,7 +270,12 @@ fn keyed_list(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
 }
 
 /// Checks that the keys of a keyed list are always set.
-fn keys_have_values(checker: &mut Checker<'_>, schema: &Value, item: &Value, properties: &Path<'_>) {
+fn keys_have_values(
+    checker: &mut StructuralChecker<'_>,
+    schema: &Value,
+    item: &Value,
+    properties: &FieldPath<'_>,
+) {
     let required: BTreeSet<&str> = list(item, "required").iter().filter_map(Value::as_str).collect();
     for name in list(schema, "x-kubernetes-list-map-keys").iter().filter_map(Value::as_str) {
         let Some(key) = property(item, name) else {
@@ -278,7 +293,7 @@ fn keys_have_values(checker: &mut Checker<'_>, schema: &Value, item: &Value, pro
 }
 
 /// Checks the fields of CEL rules. The rules themselves are not compiled.
-fn rules(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
+fn rules(checker: &mut StructuralChecker<'_>, schema: &Value, path: &FieldPath<'_>) {
     let convertible = LazyCell::new(|| is_convertible(schema));
     let has_line_breaks = |text: &str| text.contains(['\n', '\r']);
     for (index, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {
@@ -313,7 +328,7 @@ fn rules(checker: &mut Checker<'_>, schema: &Value, path: &Path<'_>) {
         }
         if !field.is_empty()
             && *convertible
-            && field_path::find(field, schema, field_path::Brackets::Allowed).is_err()
+            && schema_path::find(field, schema, schema_path::Brackets::Allowed).is_err()
         {
             invalid("must be a valid path");
         }

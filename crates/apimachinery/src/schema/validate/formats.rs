@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use base64::Engine;
 use regex::Regex;
 
-use super::super::node::{Kind, Node, Type};
+use super::super::node::{JsonType, SchemaNode, ValueKind};
 
 /// Formats of strings, without dashes.
 const FORMATS: [&str; 26] = [
@@ -44,12 +44,12 @@ pub(in super::super) fn is_known(format: &str) -> bool {
 }
 
 /// Returns the format of a schema, if its type has this format.
-pub(super) fn of(node: &Node) -> Option<&str> {
+pub(super) fn of(node: &SchemaNode) -> Option<&str> {
     let format = node.format.as_deref()?;
     let known = match node.kind {
-        Kind::Of(Type::Integer) => matches!(format, "int32" | "int64"),
-        Kind::Of(Type::Number) => matches!(format, "float" | "double"),
-        Kind::Of(Type::String) => is_known(format),
+        ValueKind::Of(JsonType::Integer) => matches!(format, "int32" | "int64"),
+        ValueKind::Of(JsonType::Number) => matches!(format, "float" | "double"),
+        ValueKind::Of(JsonType::String) => is_known(format),
         _ => false,
     };
     known.then_some(format)

@@ -14,13 +14,13 @@ use std::rc::Rc;
 use serde_json::Value;
 
 pub(super) use formats::is_known as is_format;
-pub(super) use rules::Rules;
+pub(super) use rules::ValueRules;
 pub(super) use text::value as shown;
 
 use super::Cursor;
-use super::node::{Child, Kind, Node, Type};
+use super::node::{Child, JsonType, SchemaNode, ValueKind};
 use super::pattern::Budget;
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 use crate::status::FieldError;
 
 /// Number of errors after which the rest of an object is not validated.
@@ -69,13 +69,13 @@ impl Errors {
 /// written.
 pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    node(schema, object, old, &Path::root(), &mut errors);
+    node(schema, object, old, &FieldPath::root(), &mut errors);
     let mut duplicates = Errors::default();
-    unique::check(schema, object, &Path::root(), &mut duplicates);
+    unique::check(schema, object, &FieldPath::root(), &mut duplicates);
     // As in kube-apiserver, an object that had duplicates before may keep them and get others.
     if let Some(old) = old.filter(|_| !duplicates.is_empty()) {
         let mut before = Errors::default();
-        unique::check(schema, old, &Path::root(), &mut before);
+        unique::check(schema, old, &FieldPath::root(), &mut before);
         if !before.is_empty() {
             return errors.list;
         }
@@ -87,7 +87,7 @@ pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) 
 /// Returns the errors of a part of an object, except for duplicates in sets and keyed lists.
 pub(super) fn validate_part(schema: Cursor<'_>, value: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    node(schema, value, None, &Path::root(), &mut errors);
+    node(schema, value, None, &FieldPath::root(), &mut errors);
     errors.list
 }
 
@@ -103,7 +103,7 @@ pub(super) fn blocks_rules(error: &FieldError) -> bool {
     )
 }
 
-fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &FieldPath<'_>, errors: &mut Errors) {
     if errors.is_full() || old == Some(value) {
         return;
     }
@@ -179,25 +179,28 @@ fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>,
     }
 }
 
-fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn check_type(node: &SchemaNode, value: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let (fits, expected) = match (node.kind, value) {
-        (Kind::Any | Kind::Opaque, _) => return,
+        (ValueKind::Any | ValueKind::Opaque, _) => return,
         (_, Value::Null) if node.nullable => return,
-        (Kind::IntOrString, value) => (value.is_string() || is_integer(value), "integer,string"),
-        (Kind::Of(expected), value) => {
+        (ValueKind::IntOrString, value) => (value.is_string() || is_integer(value), "integer,string"),
+        (ValueKind::Of(expected), value) => {
             let fits = match expected {
-                Type::Object => value.is_object(),
-                Type::Array => value.is_array(),
-                Type::String => value.is_string(),
-                Type::Integer => is_integer(value),
-                Type::Number => value.is_number(),
-                Type::Boolean => value.is_boolean(),
+                JsonType::Object => value.is_object(),
+                JsonType::Array => value.is_array(),
+                JsonType::String => value.is_string(),
+                JsonType::Integer => is_integer(value),
+                JsonType::Number => value.is_number(),
+                JsonType::Boolean => value.is_boolean(),
             };
             (fits, expected.name())
         }
     };
     // The library does not check the type of arrays that should be strings with a format.
-    if fits || value.is_array() && matches!(node.kind, Kind::Of(Type::String)) && formats::of(node).is_some()
+    if fits
+        || value.is_array()
+            && matches!(node.kind, ValueKind::Of(JsonType::String))
+            && formats::of(node).is_some()
     {
         return;
     }
@@ -226,7 +229,13 @@ fn is_integer(value: &Value) -> bool {
 }
 
 /// Checks `oneOf`, `anyOf`, `allOf` and `not`. If no alternative is valid, the errors of the first are reported too.
-fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn junctors(
+    schema: Cursor<'_>,
+    rules: &ValueRules,
+    value: &Value,
+    path: &FieldPath<'_>,
+    errors: &mut Errors,
+) {
     let none = errors.alternative();
     let attempt = |child: &Child| {
         let mut errors = none.alternative();

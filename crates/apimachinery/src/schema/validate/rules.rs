@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
-use super::super::node::{Child, Kind, Node, Type};
-use super::super::parse::Parser;
+use super::super::node::{Child, JsonType, SchemaNode, ValueKind};
 use super::super::pattern::{Match, Pattern};
+use super::super::schema_parser::SchemaParser;
 use super::{Errors, text};
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 use crate::status::FieldError;
 
 /// Largest float that counts as an integer.
@@ -16,7 +16,7 @@ const LARGEST_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// Value validations of a schema.
 #[derive(Debug, Default)]
-pub(in super::super) struct Rules {
+pub(in super::super) struct ValueRules {
     maximum: Option<Bound>,
     minimum: Option<Bound>,
     multiple_of: Option<f64>,
@@ -40,9 +40,9 @@ struct Bound {
     exclusive: bool,
 }
 
-impl Rules {
+impl ValueRules {
     /// Parses the rules of `source`; `None` if there are none.
-    pub(in super::super) fn parse(source: &Value, parser: &Parser<'_>) -> Option<Box<Self>> {
+    pub(in super::super) fn parse(source: &Value, parser: &SchemaParser<'_>) -> Option<Box<Self>> {
         const NAMES: [&str; 15] = [
             "maximum",
             "minimum",
@@ -90,7 +90,7 @@ impl Rules {
     }
 
     /// Checks length, in characters, and pattern. Only the first violation is reported.
-    pub(super) fn check_string(&self, text: &str, path: &Path<'_>, errors: &mut Errors) {
+    pub(super) fn check_string(&self, text: &str, path: &FieldPath<'_>, errors: &mut Errors) {
         let length = if self.max_length.is_some() || self.min_length.is_some() {
             text.chars().count() as u64
         } else {
@@ -117,7 +117,13 @@ impl Rules {
     }
 
     /// Checks the bounds of a number. As in the library, integers are compared with truncated bounds.
-    pub(super) fn check_number(&self, node: &Node, number: &Number, path: &Path<'_>, errors: &mut Errors) {
+    pub(super) fn check_number(
+        &self,
+        node: &SchemaNode,
+        number: &Number,
+        path: &FieldPath<'_>,
+        errors: &mut Errors,
+    ) {
         let Some(value) = number.as_f64() else {
             return;
         };
@@ -125,7 +131,7 @@ impl Rules {
         let shown = text::number(number);
         // A bound that is no integer makes every integer invalid.
         let bound = |name: &str, limit: f64, errors: &mut Errors| {
-            let misfit = matches!(node.kind, Kind::Of(Type::Integer)) && limit.fract() != 0.0;
+            let misfit = matches!(node.kind, ValueKind::Of(JsonType::Integer)) && limit.fract() != 0.0;
             if misfit {
                 errors.push(text::unplaced(&format!(
                     "{name} value must be of type {} in {path}",
@@ -171,7 +177,7 @@ impl Rules {
         }
     }
 
-    pub(super) fn check_items(&self, count: usize, path: &Path<'_>, errors: &mut Errors) {
+    pub(super) fn check_items(&self, count: usize, path: &FieldPath<'_>, errors: &mut Errors) {
         if let Some(limit) = self.min_items.filter(|limit| (count as u64) < *limit) {
             let rule = format!("have at least {limit} items");
             errors.push(text::should(path, &count.to_string(), &rule));
@@ -181,7 +187,7 @@ impl Rules {
         }
     }
 
-    pub(super) fn check_properties(&self, count: usize, path: &Path<'_>, errors: &mut Errors) {
+    pub(super) fn check_properties(&self, count: usize, path: &FieldPath<'_>, errors: &mut Errors) {
         if let Some(limit) = self.min_properties.filter(|limit| (count as u64) < *limit) {
             let rule = format!("have at least {limit} properties");
             errors.push(text::should(path, &count.to_string(), &rule));
@@ -191,7 +197,7 @@ impl Rules {
         }
     }
 
-    pub(super) fn check_enum(&self, value: &Value, path: &Path<'_>, errors: &mut Errors) {
+    pub(super) fn check_enum(&self, value: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
         // The library converts the number to the type of the choice, which drops its fraction.
         let is = |choice: &Value| match (choice, value) {
             (Value::Number(choice), Value::Number(value)) if choice.is_f64() != value.is_f64() => {
@@ -207,16 +213,18 @@ impl Rules {
 }
 
 /// Checks that a number is in the range of its format. The library reports this error separately from the type.
-pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn check_range(node: &SchemaNode, number: &Number, path: &FieldPath<'_>, errors: &mut Errors) {
     let format = node.format.as_deref();
     let fits = match (node.kind, format) {
-        (Kind::Of(Type::Integer), Some("int32")) => number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
-        (Kind::Of(Type::Integer), Some("uint32")) => {
+        (ValueKind::Of(JsonType::Integer), Some("int32")) => {
+            number.as_i64().is_some_and(|n| i32::try_from(n).is_ok())
+        }
+        (ValueKind::Of(JsonType::Integer), Some("uint32")) => {
             number.as_u64().is_some_and(|n| u32::try_from(n).is_ok())
         }
-        (Kind::Of(Type::Integer), Some("uint64")) => number.is_u64(),
-        (Kind::Of(Type::Integer), _) => number.is_i64(),
-        (Kind::Of(Type::Number), Some("float" | "float32")) => {
+        (ValueKind::Of(JsonType::Integer), Some("uint64")) => number.is_u64(),
+        (ValueKind::Of(JsonType::Integer), _) => number.is_i64(),
+        (ValueKind::Of(JsonType::Number), Some("float" | "float32")) => {
             number.as_f64().is_some_and(|n| n.abs() <= f64::from(f32::MAX))
         }
         _ => true,
@@ -233,8 +241,8 @@ fn truncated(step: f64) -> i64 {
 }
 
 /// Returns the type and the format of numbers.
-fn described(node: &Node) -> String {
-    let kind = if let Kind::Of(kind) = node.kind { kind.name() } else { "" };
+fn described(node: &SchemaNode) -> String {
+    let kind = if let ValueKind::Of(kind) = node.kind { kind.name() } else { "" };
     match &node.format {
         Some(format) => format!("{kind} with format {format}"),
         None => format!("{kind} (default format)"),

@@ -2,11 +2,11 @@
 
 use serde_json::{Number, Value};
 
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 use crate::status::FieldError;
 
 /// Builds `spec.size in body must be of type integer: "string"`.
-pub(super) fn type_error(path: &Path<'_>, expected: &str, value: &Value, shown: &str) -> FieldError {
+pub(super) fn type_error(path: &FieldPath<'_>, expected: &str, value: &Value, shown: &str) -> FieldError {
     let mut error = FieldError::invalid(
         path.to_string(),
         &self::value(value),
@@ -17,7 +17,7 @@ pub(super) fn type_error(path: &Path<'_>, expected: &str, value: &Value, shown: 
 }
 
 /// Builds `spec.size in body should be …`.
-pub(super) fn should(path: &Path<'_>, value: &str, rule: &str) -> FieldError {
+pub(super) fn should(path: &FieldPath<'_>, value: &str, rule: &str) -> FieldError {
     FieldError::invalid(path.to_string(), value, &format!("{path} in body should {rule}"))
 }
 
@@ -27,7 +27,7 @@ pub(super) fn unplaced(message: &str) -> FieldError {
 }
 
 /// Builds `Too many: 3: must have at most 2 items`.
-pub(super) fn too_many(path: &Path<'_>, found: usize, limit: u64) -> FieldError {
+pub(super) fn too_many(path: &FieldPath<'_>, found: usize, limit: u64) -> FieldError {
     let items = if limit == 1 { "item" } else { "items" };
     FieldError {
         reason: "FieldValueTooMany",
@@ -37,7 +37,7 @@ pub(super) fn too_many(path: &Path<'_>, found: usize, limit: u64) -> FieldError 
 }
 
 /// Builds `Too long: may not be more than 3 bytes`.
-pub(super) fn too_long(path: &Path<'_>, limit: u64) -> FieldError {
+pub(super) fn too_long(path: &FieldPath<'_>, limit: u64) -> FieldError {
     let bytes = if limit == 1 { "byte" } else { "bytes" };
     FieldError {
         reason: "FieldValueTooLong",
@@ -47,7 +47,7 @@ pub(super) fn too_long(path: &Path<'_>, limit: u64) -> FieldError {
 }
 
 /// Builds `Duplicate value: "a"`.
-pub(super) fn duplicate(path: &Path<'_>, value: &Value) -> FieldError {
+pub(super) fn duplicate(path: &FieldPath<'_>, value: &Value) -> FieldError {
     FieldError {
         reason: "FieldValueDuplicate",
         field: path.to_string(),
@@ -56,7 +56,7 @@ pub(super) fn duplicate(path: &Path<'_>, value: &Value) -> FieldError {
 }
 
 /// Builds `Unsupported value: "green": supported values: "red", "blue"`.
-pub(super) fn unsupported(path: &Path<'_>, value: &Value, supported: &[Value]) -> FieldError {
+pub(super) fn unsupported(path: &FieldPath<'_>, value: &Value, supported: &[Value]) -> FieldError {
     let supported: Vec<String> = supported
         .iter()
         .map(|value| match value {

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use super::super::Cursor;
 use super::super::node::ListType;
 use super::{Errors, text};
-use crate::field_path::Path;
+use crate::field_path::FieldPath;
 use crate::status::FieldError;
 
 /// Reports elements that equal an earlier element, or have its keys.
-pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     match value {
         Value::Array(elements) => {
             if matches!(schema.list_type(), ListType::Map(_))
@@ -47,7 +47,7 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: 
 }
 
 /// Reports the second of equal elements. Like the library, it reports no further ones.
-fn duplicates(schema: Cursor<'_>, elements: &[Value], path: &Path<'_>, errors: &mut Errors) {
+fn duplicates(schema: Cursor<'_>, elements: &[Value], path: &FieldPath<'_>, errors: &mut Errors) {
     let mut seen: BTreeMap<String, bool> = BTreeMap::new();
     for (index, element) in elements.iter().enumerate() {
         if errors.is_full() {

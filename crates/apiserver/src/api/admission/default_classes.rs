@@ -9,7 +9,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 
 /// Objects of a resource with a default class.
@@ -49,7 +49,7 @@ pub(super) const INGRESS: DefaultClass = DefaultClass {
     marks: &["ingressclass.kubernetes.io/is-default-class"],
 };
 
-impl Rule for DefaultClass {
+impl WriteRule for DefaultClass {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if attributes.operation != Operation::Create || !attributes.is_of(self.group, self.plural) {
             return Ok(());

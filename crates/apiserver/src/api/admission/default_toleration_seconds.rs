@@ -6,7 +6,7 @@ use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use super::Attributes;
-use super::rules::Rule;
+use super::rules::WriteRule;
 
 /// Time in seconds that the taints are tolerated.
 const SECONDS: i64 = 300;
@@ -14,7 +14,7 @@ const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/u
 
 pub(super) struct DefaultTolerationSeconds;
 
-impl Rule for DefaultTolerationSeconds {
+impl WriteRule for DefaultTolerationSeconds {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if attributes.is_of("", "pods") && object["spec"].is_object() {
             TAINTS.into_iter().for_each(|taint| tolerate(&mut object["spec"], taint));

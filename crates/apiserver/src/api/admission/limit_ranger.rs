@@ -15,9 +15,9 @@ use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
-use crate::kinds::builtin::pod::resources::{self as pod_resources, Bound};
+use crate::kinds::builtin::pod::resources::{self as pod_resources, AmountKind};
 use crate::kinds::builtin::shared::amounts::Amounts;
 
 /// Annotation that records which amounts were set.
@@ -25,7 +25,7 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 pub(super) struct LimitRanger;
 
-impl Rule for LimitRanger {
+impl WriteRule for LimitRanger {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if limited(attributes) == Some(Limited::Pod) {
             for range in ranges(attributes) {
@@ -156,7 +156,8 @@ fn pod_violations(range: &Value, pod: &Value) -> Vec<String> {
                 }
             }
             Some("Pod") => {
-                let sums = [Bound::Requests, Bound::Limits].map(|bound| pod_resources::in_spec(pod, bound));
+                let sums = [AmountKind::Requests, AmountKind::Limits]
+                    .map(|bound| pod_resources::in_spec(pod, bound));
                 violations.extend(outside(limit, &sums[0], &sums[1]));
             }
             _ => {}
@@ -170,30 +171,30 @@ fn claim_violations(range: &Value, claim: &Value) -> Vec<String> {
     let requests = Amounts::read(&claim["spec"]["resources"]["requests"]);
     let mut violations = Vec::new();
     for limit in limits(range, "PersistentVolumeClaim") {
-        let check = Check { limit, requests: &requests, limits: &Amounts::default() };
-        violations.extend(check.each("min", Check::below_minimum));
-        violations.extend(check.each("max", Check::request_above_maximum));
+        let check = LimitCheck { limit, requests: &requests, limits: &Amounts::default() };
+        violations.extend(check.each("min", LimitCheck::below_minimum));
+        violations.extend(check.each("max", LimitCheck::request_above_maximum));
     }
     violations
 }
 
 /// Returns the violations of a limit by a container or a pod.
 fn outside(limit: &Value, requests: &Amounts, limits: &Amounts) -> Vec<String> {
-    let check = Check { limit, requests, limits };
-    let mut violations = check.each("min", Check::below_minimum);
-    violations.extend(check.each("max", Check::above_maximum));
-    violations.extend(check.each("maxLimitRequestRatio", Check::above_ratio));
+    let check = LimitCheck { limit, requests, limits };
+    let mut violations = check.each("min", LimitCheck::below_minimum);
+    violations.extend(check.each("max", LimitCheck::above_maximum));
+    violations.extend(check.each("maxLimitRequestRatio", LimitCheck::above_ratio));
     violations
 }
 
 /// Requests and limits to compare with a limit of a LimitRange.
-struct Check<'a> {
+struct LimitCheck<'a> {
     limit: &'a Value,
     requests: &'a Amounts,
     limits: &'a Amounts,
 }
 
-impl Check<'_> {
+impl LimitCheck<'_> {
     /// Compares each amount in a field of the limit.
     fn each(&self, field: &str, compare: impl Fn(&Self, &str, Quantity) -> Option<String>) -> Vec<String> {
         let amounts = Amounts::read(&self.limit[field]);

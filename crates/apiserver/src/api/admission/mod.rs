@@ -26,7 +26,7 @@
 //! Plugins may wait; the timeout of the request limits all stages together.
 
 mod attributes;
-mod certificates;
+mod certificate_signing_requests;
 mod default_classes;
 mod default_toleration_seconds;
 mod limit_ranger;
@@ -56,7 +56,7 @@ pub(crate) use attributes::{Attributes, ObjectKind, Operation, OperationOptions,
 use namespace_lifecycle::NamespaceLifecycle;
 use owner_references::OwnerReferences;
 pub use plugins::{AdmissionPlugin, UnknownAdmissionPlugin};
-use rules::Rule;
+use rules::WriteRule;
 pub(crate) use webhooks::Configurations;
 use webhooks::{MutatingWebhooks, Round, ValidatingWebhooks};
 
@@ -92,7 +92,7 @@ pub(crate) struct Admission {
 /// A plugin by the interface that it implements.
 enum Plugin {
     /// Decides about creates and updates without waiting.
-    Rule(Box<dyn Rule>),
+    Rule(Box<dyn WriteRule>),
     Mutating(Box<dyn MutatingPlugin>),
     Validating(Box<dyn ValidatingPlugin>),
     MutatingWebhooks(MutatingWebhooks),
@@ -247,7 +247,7 @@ impl Admission {
 impl Plugin {
     /// Returns the implementations of a plugin.
     fn of(plugin: AdmissionPlugin) -> Vec<Self> {
-        let rule = |rule: Box<dyn Rule>| vec![Self::Rule(rule)];
+        let rule = |rule: Box<dyn WriteRule>| vec![Self::Rule(rule)];
         match plugin {
             AdmissionPlugin::NamespaceLifecycle => vec![Self::Mutating(Box::new(NamespaceLifecycle))],
             AdmissionPlugin::LimitRanger => rule(Box::new(limit_ranger::LimitRanger)),
@@ -272,11 +272,11 @@ impl Plugin {
             AdmissionPlugin::PersistentVolumeClaimResize => {
                 rule(Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize))
             }
-            AdmissionPlugin::RuntimeClass => rule(Box::new(runtime_class::RuntimeClass)),
-            AdmissionPlugin::CertificateApproval => rule(Box::new(certificates::APPROVAL)),
-            AdmissionPlugin::CertificateSigning => rule(Box::new(certificates::SIGNING)),
+            AdmissionPlugin::RuntimeClass => rule(Box::new(runtime_class::RuntimeClassAdmission)),
+            AdmissionPlugin::CertificateApproval => rule(Box::new(certificate_signing_requests::APPROVAL)),
+            AdmissionPlugin::CertificateSigning => rule(Box::new(certificate_signing_requests::SIGNING)),
             AdmissionPlugin::CertificateSubjectRestriction => {
-                rule(Box::new(certificates::CertificateSubjectRestriction))
+                rule(Box::new(certificate_signing_requests::CertificateSubjectRestriction))
             }
             AdmissionPlugin::DefaultIngressClass => rule(Box::new(default_classes::INGRESS)),
             AdmissionPlugin::PodTopologyLabels => rule(Box::new(pod_topology_labels::PodTopologyLabels)),
@@ -286,7 +286,7 @@ impl Plugin {
             AdmissionPlugin::ValidatingAdmissionWebhook => {
                 vec![Self::ValidatingWebhooks(ValidatingWebhooks::default())]
             }
-            AdmissionPlugin::ResourceQuota => rule(Box::new(resource_quota::ResourceQuota)),
+            AdmissionPlugin::ResourceQuota => rule(Box::new(resource_quota::QuotaAdmission)),
         }
     }
 }

@@ -11,7 +11,7 @@ use kube_apimachinery::rbac::{Action, ResourceAction};
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, ObjectKind, Operation};
 use crate::kind::resource::Resource;
 
@@ -22,7 +22,7 @@ pub(super) enum OwnerReferences {
     Noted,
 }
 
-impl Rule for OwnerReferences {
+impl WriteRule for OwnerReferences {
     fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
         if *self == Self::Noted && !attributes.permissions.are_audited() {
             return Ok(());

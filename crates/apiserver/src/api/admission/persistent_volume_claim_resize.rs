@@ -4,14 +4,14 @@ use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 use crate::kinds::builtin::resource_quota::storage_class;
 use crate::store::Key;
 
 pub(super) struct PersistentVolumeClaimResize;
 
-impl Rule for PersistentVolumeClaimResize {
+impl WriteRule for PersistentVolumeClaimResize {
     fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
         let (Operation::Update, Some(old)) = (attributes.operation, attributes.old) else {
             return Ok(());

@@ -6,7 +6,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 use crate::store::Key;
 
@@ -14,7 +14,7 @@ const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.i
 
 pub(super) struct PodTopologyLabels;
 
-impl Rule for PodTopologyLabels {
+impl WriteRule for PodTopologyLabels {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if attributes.operation != Operation::Create || !attributes.is_below("", "pods") {
             return Ok(());

@@ -7,7 +7,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
@@ -20,7 +20,7 @@ const POLICY: &str = "PreemptLowerPriority";
 
 pub(super) struct Priority;
 
-impl Rule for Priority {
+impl WriteRule for Priority {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if !attributes.is_of("", "pods") {
             return Ok(());

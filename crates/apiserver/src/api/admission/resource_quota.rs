@@ -13,10 +13,10 @@ use std::sync::Arc;
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 use crate::kind::resource::StorageKey;
-use crate::kinds::builtin::resource_quota::{self as quota, Counter, Quota};
+use crate::kinds::builtin::resource_quota::{self as quota, ObjectCounter, Quota};
 use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::state::{SideChange, writer};
 use crate::store::{Key, Store, Stored};
@@ -24,9 +24,9 @@ use crate::store::{Key, Store, Stored};
 /// Field manager of writes of the usage.
 const MANAGER: &str = "kube-apiserver";
 
-pub(super) struct ResourceQuota;
+pub(super) struct QuotaAdmission;
 
-impl Rule for ResourceQuota {
+impl WriteRule for QuotaAdmission {
     fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
         let quotas = attributes.cluster.read(|store| in_namespace(store, attributes));
         usage(attributes, object, &quotas).map(|_| ())
@@ -89,18 +89,18 @@ fn usage(
     }
     let resource = &attributes.served.resource;
     let operation = match (attributes.operation, attributes.old) {
-        (Operation::Create, _) => quota::Operation::Create,
-        (Operation::Update, Some(old)) => quota::Operation::Update(old),
+        (Operation::Create, _) => quota::QuotaOperation::Create,
+        (Operation::Update, Some(old)) => quota::QuotaOperation::Update(old),
         _ => return Ok(Vec::new()),
     };
     let (Some(counter), Some(served)) = (
-        Counter::of(&resource.group, &resource.plural),
+        ObjectCounter::of(&resource.group, &resource.plural),
         attributes.cluster.registry().get("", "v1", "resourcequotas").cloned(),
     ) else {
         return Ok(Vec::new());
     };
     let quotas: Vec<Quota> = quotas.iter().map(|(_, stored)| Quota::read(&served.value(stored))).collect();
     let now = attributes.cluster.clock.now();
-    let write = quota::Write { operation, subresource: attributes.subresource, object, now };
+    let write = quota::QuotaWrite { operation, subresource: attributes.subresource, object, now };
     quota::charge(&quotas, &counter, write).map_err(|why| attributes.forbidden(object, &why))
 }

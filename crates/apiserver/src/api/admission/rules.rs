@@ -9,7 +9,7 @@ use crate::kind::resource::StorageKey;
 use crate::store::Key;
 
 /// A plugin that decides without waiting. Both methods are called for creates and updates.
-pub(super) trait Rule: Send + Sync {
+pub(super) trait WriteRule: Send + Sync {
     /// Changes or refuses the object of a write.
     ///
     /// # Errors

@@ -7,14 +7,14 @@ use kube_apimachinery::go::quote;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::store::Key;
 
-pub(super) struct RuntimeClass;
+pub(super) struct RuntimeClassAdmission;
 
-impl Rule for RuntimeClass {
+impl WriteRule for RuntimeClassAdmission {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if !applies(attributes) {
             return Ok(());

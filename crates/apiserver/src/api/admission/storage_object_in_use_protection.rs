@@ -5,7 +5,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 use crate::kinds::builtin::{CLAIM_PROTECTION, VOLUME_PROTECTION};
 
@@ -14,7 +14,7 @@ const CLASS_PROTECTION: &str = "kubernetes.io/vac-protection";
 
 pub(super) struct StorageObjectInUseProtection;
 
-impl Rule for StorageObjectInUseProtection {
+impl WriteRule for StorageObjectInUseProtection {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if attributes.operation != Operation::Create || !attributes.subresource.is_empty() {
             return Ok(());

@@ -4,14 +4,14 @@
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::WriteRule;
 use super::{Attributes, Operation};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 pub(super) struct TaintNodesByCondition;
 
-impl Rule for TaintNodesByCondition {
+impl WriteRule for TaintNodesByCondition {
     fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), ApiError> {
         if attributes.operation == Operation::Create && attributes.is_of("", "nodes") {
             taint(object);

@@ -31,16 +31,16 @@
 //!
 //! Without a log or another [`AuditSink`] a request costs one atomic load.
 
-mod event;
-mod log;
+mod audit_event;
+mod audit_log;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 
-pub use self::event::AuditEvent;
-pub use self::log::AuditLog;
+pub use self::audit_event::AuditEvent;
+pub use self::audit_log::AuditLog;
 use crate::api::authorization::Record;
 pub use crate::api::authorization::{AccessCheck, Outcome};
 use crate::request::info::RequestTarget;

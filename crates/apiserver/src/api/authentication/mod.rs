@@ -15,12 +15,12 @@
 #[cfg_attr(not(feature = "tls"), path = "no_account_keys.rs")]
 mod account_keys;
 pub(crate) mod browser;
-#[cfg_attr(not(feature = "tls"), path = "no_certificate.rs")]
-mod certificate;
-#[cfg(feature = "program")]
-mod file;
+#[cfg_attr(not(feature = "tls"), path = "no_client_certificate.rs")]
+mod client_certificate;
 mod objects;
-mod service_account;
+mod service_account_token;
+#[cfg(feature = "program")]
+mod token_file;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,15 +39,15 @@ pub(crate) use account_keys::ServiceAccountKeys;
 #[cfg(feature = "tls")]
 pub use account_keys::{InvalidServiceAccountKey, ServiceAccountKeys};
 #[cfg(not(feature = "tls"))]
-pub(crate) use certificate::ClientAuthority;
+pub(crate) use client_certificate::ClientAuthority;
 #[cfg(feature = "tls")]
-pub use certificate::{ClientAuthority, InvalidClientAuthority};
+pub use client_certificate::{ClientAuthority, InvalidClientAuthority};
 #[cfg(feature = "program")]
-pub use file::InvalidTokenFile;
+pub use token_file::InvalidTokenFile;
 
 use crate::request::origin::{Caller, ClientCertificate};
 use crate::user::UserInfo;
-pub(crate) use service_account::{Bound, Claims, Found, Issuer, Objects, Reference};
+pub(crate) use service_account_token::{BoundObjects, Claims, Found, Issuer, ObjectLookup, ObjectReference};
 
 /// Bearer tokens and their users.
 #[derive(Clone, Default)]
@@ -162,7 +162,7 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
         now: Timestamp,
-        objects: &impl Objects,
+        objects: &impl ObjectLookup,
     ) -> Result<(Arc<UserInfo>, Vec<String>), String> {
         if let Some(user) = self.tokens.as_ref().and_then(|tokens| tokens.user(token)) {
             // A static token is valid only for the API server's own audience.
@@ -187,7 +187,7 @@ impl Authenticator {
         head: &Parts,
         is_remote: bool,
         now: impl Fn() -> Timestamp,
-        objects: &impl Objects,
+        objects: &impl ObjectLookup,
     ) -> Result<Arc<UserInfo>, ApiError> {
         let unauthorized = || ApiError::new(401, "Unauthorized", "Unauthorized");
         let mut is_refused = false;

@@ -1,10 +1,10 @@
 //! Lookup of the objects to which service account tokens are bound, in the state of the cluster.
 
-use super::{Found, Objects};
+use super::{Found, ObjectLookup};
 use crate::state::ClusterState;
 use crate::store::Key;
 
-impl Objects for ClusterState {
+impl ObjectLookup for ClusterState {
     fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Found> {
         let served = self.registry().get("", "v1", plural).cloned()?;
         let stored = self.read(|store| store.get(served.storage(), &Key::new(namespace, name)).cloned())?;

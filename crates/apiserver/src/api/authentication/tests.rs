@@ -8,7 +8,7 @@ use crate::testing;
 /// A cluster without objects.
 struct Nowhere;
 
-impl Objects for Nowhere {
+impl ObjectLookup for Nowhere {
     fn find(&self, _: &str, _: &str, _: &str) -> Option<Found> {
         None
     }

@@ -13,7 +13,7 @@ use crate::user::UserInfo;
 
 /// A write of an object, as the client requested it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Write<'a> {
+pub(crate) struct RequestedWrite<'a> {
     pub(crate) user: &'a UserInfo,
     /// Group and plural of the resource.
     pub(crate) resource: (&'a str, &'a str),
@@ -30,7 +30,7 @@ pub(crate) struct Write<'a> {
 ///
 /// # Errors
 /// 403 with the permissions that the user lacks, or 404 if the role of a binding does not exist.
-pub(crate) fn check(permissions: &Permissions, write: &Write<'_>) -> Result<(), ApiError> {
+pub(crate) fn check(permissions: &Permissions, write: &RequestedWrite<'_>) -> Result<(), ApiError> {
     let (group, plural) = write.resource;
     let Some(kind) = Kind::of(group, plural) else { return Ok(()) };
     let resource = ResourceAction { group, namespace: write.namespace, ..ResourceAction::default() };
@@ -99,7 +99,7 @@ fn everything() -> [PolicyRule; 2] {
     ]
 }
 
-impl Write<'_> {
+impl RequestedWrite<'_> {
     /// Whether the write changes only owner references and finalizers, which garbage collection needs.
     fn is_for_collector(&self) -> bool {
         let strip = |object: &Value| {

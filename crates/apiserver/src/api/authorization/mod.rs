@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use kube_apimachinery::rbac::{self, Action, PolicyRule, ResourceAction, Unresolved};
 
-pub(crate) use self::escalation::{Write, check as check_escalation};
+pub(crate) use self::escalation::{RequestedWrite, check as check_escalation};
 pub use self::permissions::{AccessCheck, Outcome};
 pub(crate) use self::permissions::{Permissions, Record};
 pub(crate) use self::role_index::RoleIndex;

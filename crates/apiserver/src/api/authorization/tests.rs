@@ -30,7 +30,7 @@ fn rule(verbs: &[&str], group: &str, resource: &str) -> Value {
 #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
 fn check(permissions: &Permissions, plural: &str, old: Option<&Value>, new: &Value, expected: Expect) {
     let user = UserInfo::new("bob", "", [""; 0]);
-    let write = Write { user: &user, resource: (GROUP, plural), namespace: "a", name: "", old, new };
+    let write = RequestedWrite { user: &user, resource: (GROUP, plural), namespace: "a", name: "", old, new };
     expected.assert_eq(&match check_escalation(permissions, &write) {
         Ok(()) => "ok".to_owned(),
         Err(error) => format!("{} {}", error.code(), error.message()),

@@ -20,10 +20,10 @@ const CONVERSIONS: usize = 256;
 
 /// Conversions of one write.
 #[derive(Debug, Default)]
-pub(crate) struct Memo(Mutex<State>);
+pub(crate) struct Memo(Mutex<MemoState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoState {
     known: Vec<(Wanted, Result<Value, ApiError>)>,
     wanted: Vec<Wanted>,
 }

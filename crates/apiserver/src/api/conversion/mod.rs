@@ -13,8 +13,8 @@
 //! [`CALLS`] calls at a time; at most 32 MiB of converted objects are kept.
 
 mod cache;
+mod conversion_review;
 mod memo;
-mod review;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,10 +31,10 @@ use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use self::cache::{Cache, Id};
+use self::conversion_review::Review;
 pub(crate) use self::memo::Memo;
-use self::review::Review;
 use crate::kind::registry::ServedKind;
-use crate::kind::version::version_number;
+use crate::kind::storage_version::version_number;
 use crate::kind::webhook_conversion::{ObjectVersion, WebhookConversion};
 use crate::state::{ClusterState, Turns};
 use crate::store::{Document, Stored};
@@ -56,7 +56,7 @@ type ConvertedBatch = Vec<(usize, Arc<Stored>)>;
 
 /// Whether a read accepts an object that was converted earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum EarlierConversion {
     /// For lists and watches, which kube-apiserver serves from its watch cache of converted objects.
     Accepted,
     /// For a GET of the current state, which kube-apiserver reads from etcd and converts each time.
@@ -188,7 +188,7 @@ impl Converter {
         Ok(documents.await?.pop().expect("the answer has as many objects as the review"))
     }
 
-    /// Returns one object in the version of `served`, like [`read`](Self::read). With [`Kept::Ignored`] the webhook is always called.
+    /// Returns one object in the version of `served`, like [`read`](Self::read). With [`EarlierConversion::Ignored`] the webhook is always called.
     ///
     /// # Errors
     /// Like [`read`](Self::read).
@@ -197,14 +197,14 @@ impl Converter {
         cluster: &ClusterState,
         served: &ServedKind,
         stored: Arc<Stored>,
-        kept: Kept,
+        kept: EarlierConversion,
     ) -> Result<Arc<Stored>, ApiError> {
         let Some(webhook) = served.webhook.as_ref().filter(|_| served.awaits_conversion(&stored)) else {
             return Ok(stored);
         };
         let converted = match kept {
-            Kept::Accepted => self.read(cluster, served, std::slice::from_ref(&stored)).await?,
-            Kept::Ignored => self.convert(cluster, served, webhook, &[&stored]).await?,
+            EarlierConversion::Accepted => self.read(cluster, served, std::slice::from_ref(&stored)).await?,
+            EarlierConversion::Ignored => self.convert(cluster, served, webhook, &[&stored]).await?,
         };
         Ok(converted.into_iter().next().unwrap_or(stored))
     }
@@ -253,8 +253,9 @@ impl Converter {
         }
         let document = self.document(cluster, served, &object).await?;
         // No commit has revision 0.
-        let stored =
-            self.read_one(cluster, served, Arc::new(Stored::new(0, document)), Kept::Ignored).await?;
+        let stored = self
+            .read_one(cluster, served, Arc::new(Stored::new(0, document)), EarlierConversion::Ignored)
+            .await?;
         let mut shown = served.value(&stored);
         let revision = object["metadata"].get("resourceVersion").cloned();
         let fields = metadata::of(&mut shown);

@@ -34,18 +34,18 @@ impl Flow {
 
 /// Schemas with an existing priority level, in order of evaluation.
 #[derive(Debug, Default)]
-pub(super) struct Classifier(Vec<(Flow, Vec<Rule>)>);
+pub(super) struct Classifier(Vec<(Flow, Vec<FlowRule>)>);
 
 impl Classifier {
     pub(super) fn new(
-        schemas: impl IntoIterator<Item = Schema>,
-        levels: impl IntoIterator<Item = Level>,
+        schemas: impl IntoIterator<Item = ParsedFlowSchema>,
+        levels: impl IntoIterator<Item = PriorityLevel>,
     ) -> Self {
         let levels: BTreeMap<String, HeaderValue> =
             levels.into_iter().map(|level| (level.name, level.uid)).collect();
-        let mut schemas: Vec<Schema> = schemas.into_iter().collect();
+        let mut schemas: Vec<ParsedFlowSchema> = schemas.into_iter().collect();
         schemas.sort_by(|one, other| (one.precedence, &one.name).cmp(&(other.precedence, &other.name)));
-        let of = |schema: Schema| {
+        let of = |schema: ParsedFlowSchema| {
             let level = levels.get(&schema.level)?.clone();
             Some((Flow { schema: schema.uid, level }, schema.rules))
         };
@@ -62,12 +62,12 @@ impl Classifier {
 
 /// A priority level.
 #[derive(Debug)]
-pub(super) struct Level {
+pub(super) struct PriorityLevel {
     name: String,
     uid: HeaderValue,
 }
 
-impl Level {
+impl PriorityLevel {
     pub(super) fn read(object: Value) -> Option<Self> {
         let Object { metadata, .. } = serde_json::from_value::<Object<Value>>(object).ok()?;
         Some(Self { name: metadata.name, uid: HeaderValue::try_from(metadata.uid).ok()? })
@@ -76,16 +76,16 @@ impl Level {
 
 /// A flow schema.
 #[derive(Debug)]
-pub(super) struct Schema {
+pub(super) struct ParsedFlowSchema {
     name: String,
     uid: HeaderValue,
     precedence: i64,
     /// Name of its priority level.
     level: String,
-    rules: Vec<Rule>,
+    rules: Vec<FlowRule>,
 }
 
-impl Schema {
+impl ParsedFlowSchema {
     /// Reads a flow schema; `None` if it is invalid.
     pub(super) fn read(object: Value) -> Option<Self> {
         let Object { metadata, spec } = serde_json::from_value::<Object<Spec>>(object).ok()?;
@@ -114,20 +114,20 @@ struct Metadata {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
-    priority_level_configuration: Name,
+    priority_level_configuration: NamedSubject,
     matching_precedence: i64,
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<FlowRule>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Name {
+struct NamedSubject {
     name: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rule {
+struct FlowRule {
     #[serde(default)]
     subjects: Vec<Subject>,
     #[serde(default)]
@@ -136,7 +136,7 @@ struct Rule {
     path_rules: Vec<PathRule>,
 }
 
-impl Rule {
+impl FlowRule {
     /// Whether the rule matches user and request. The attributes of the request (`RequestInfo`) are computed only if they are needed: most
     /// rules match everything, or only paths.
     fn takes(&self, user: &UserInfo, target: &RequestTarget) -> bool {
@@ -165,8 +165,8 @@ impl Rule {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all_fields = "camelCase")]
 enum Subject {
-    User { user: Name },
-    Group { group: Name },
+    User { user: NamedSubject },
+    Group { group: NamedSubject },
     ServiceAccount { service_account: Account },
 }
 

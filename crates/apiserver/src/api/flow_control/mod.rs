@@ -16,7 +16,7 @@ use crate::request::info::RequestTarget;
 use crate::state::{ClusterState, Subscription};
 use crate::user::UserInfo;
 pub(crate) use classifier::Flow;
-use classifier::{Classifier, Level, Schema};
+use classifier::{Classifier, ParsedFlowSchema, PriorityLevel};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const SCHEMAS: &str = "flowschemas";
@@ -80,7 +80,7 @@ fn read(cluster: &ClusterState) -> Classifier {
         });
         objects.unwrap_or_default()
     };
-    let levels = objects(LEVELS).into_iter().filter_map(Level::read);
-    let schemas = objects(SCHEMAS).into_iter().filter_map(Schema::read);
+    let levels = objects(LEVELS).into_iter().filter_map(PriorityLevel::read);
+    let schemas = objects(SCHEMAS).into_iter().filter_map(ParsedFlowSchema::read);
     Classifier::new(schemas, levels)
 }

@@ -8,7 +8,7 @@ use kube_apimachinery::status::ApiError;
 use serde_json::{Map, Value, json};
 
 use super::reply::Reply;
-use super::{Call, node};
+use super::{Call, kubelet};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::request::query::parse_uint;
 use crate::store::Key;
@@ -37,8 +37,8 @@ pub(crate) async fn run(call: &Call, kind: &str) -> Result<Reply, ApiError> {
         ("pods", "proxy") => proxy_to_pod(call),
         ("pods", _) => stream(call, &parameters),
         ("services", _) => proxy_to_service(call),
-        _ => match Target::parse(&call.path.name) {
-            Some(target) => node::unreachable(call, target.name),
+        _ => match ProxyTarget::parse(&call.path.name) {
+            Some(target) => kubelet::unreachable(call, target.name),
             None => ApiError::bad_request(format!("invalid node request {}", quote(&call.path.name))),
         },
     })
@@ -100,23 +100,23 @@ fn stream(call: &Call, parameters: &Value) -> ApiError {
     let pod = call.served.value(&stored);
     if call.path.subresource != "portforward" {
         let container = parameters["container"].as_str().unwrap_or_default();
-        if let Err(error) = node::check_container(call, &pod, container) {
+        if let Err(error) = kubelet::check_container(call, &pod, container) {
             return error;
         }
     }
     match pod["spec"]["nodeName"].as_str().unwrap_or_default() {
         "" => ApiError::bad_request(format!("pod {} does not have a host assigned", call.path.name)),
-        node => node::unreachable(call, node),
+        node => kubelet::unreachable(call, node),
     }
 }
 
 /// Target of a proxy: `name`, `name:port` or `scheme:name:port`.
-struct Target<'a> {
+struct ProxyTarget<'a> {
     name: &'a str,
     port: &'a str,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ProxyTarget<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let parts: Vec<&str> = text.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
@@ -131,7 +131,7 @@ impl<'a> Target<'a> {
 
 fn proxy_to_pod(call: &Call) -> ApiError {
     let asked = &call.path.name;
-    let Some(target) = Target::parse(asked) else {
+    let Some(target) = ProxyTarget::parse(asked) else {
         return ApiError::bad_request(format!("invalid pod request {}", quote(asked)));
     };
     let key = Key::new(&call.path.namespace, target.name);
@@ -148,7 +148,7 @@ fn proxy_to_pod(call: &Call) -> ApiError {
 
 fn proxy_to_service(call: &Call) -> ApiError {
     let asked = &call.path.name;
-    let Some(target) = Target::parse(asked) else {
+    let Some(target) = ProxyTarget::parse(asked) else {
         return ApiError::bad_request(format!("invalid service request {}", quote(asked)));
     };
     let unavailable = |why: String| ApiError::new(503, "ServiceUnavailable", why);

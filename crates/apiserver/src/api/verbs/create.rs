@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::reply::{self, Reply};
 use super::{Call, object_meta, update};
 use crate::api::admission::{Attributes, OperationOptions};
-use crate::kind::registry::{Custom, ServedKind};
+use crate::kind::registry::{CustomKind, ServedKind};
 use crate::kind::resource::StorageKey;
-use crate::request::query::{Write, WriteOptions, parse_uint};
+use crate::request::query::{WriteKind, WriteOptions, parse_uint};
 use crate::state::Refused;
 use crate::store::{Change, Key, Store, Stored};
 
@@ -19,7 +19,7 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let options = WriteOptions::read(&call.query, WriteKind::Create)?;
     let mut object = call.decode(body, options.field_validation)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
     update::deduplicate_owners(call, &mut object, OwnersFrom::Request);
@@ -210,7 +210,7 @@ fn has_terminating_definition(served: &ServedKind, store: &Store<StorageKey>) ->
     definition.is_some_and(|definition| definition.document.is_terminating())
 }
 
-fn definition<'a>(store: &'a Store<StorageKey>, custom: &Custom) -> Option<&'a std::sync::Arc<Stored>> {
+fn definition<'a>(store: &'a Store<StorageKey>, custom: &CustomKind) -> Option<&'a std::sync::Arc<Stored>> {
     store.get(&crate::kinds::definition::table(), &Key::new("", &custom.definition))
 }
 

@@ -17,8 +17,8 @@ use super::{Call, RETRIES, list, options, read};
 use crate::api::admission::{Attributes, OperationOptions};
 use crate::api::selection::Selection;
 use crate::kinds::builtin;
-use crate::request::body;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
+use crate::request::request_body;
 use crate::state::Refused;
 use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
 
@@ -27,7 +27,7 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
     warn_of_orphans(call, &options);
     call.served.strategy.admit_delete_by_name(&call.served, &call.path.name)?;
-    delete(call, &options, Reviewed::ByName).await
+    delete(call, &options, DeletionReview::ByName).await
 }
 
 /// Deletes the objects of a list with these options, one at a time. Returns the list as it was before.
@@ -36,7 +36,7 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
     warn_of_orphans(call, &options);
     let listed = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &listed)?;
-    let page = read::Page::read(call, &listed)?.converted(call, &listed, &selection).await?;
+    let page = read::ListPage::read(call, &listed)?.converted(call, &listed, &selection).await?;
     let (mut items, meta) = page.select(call, &listed, selection).await;
     let mut selected = Vec::new();
     items.each(|key, stored| {
@@ -48,7 +48,7 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
     for (key, stored) in selected {
         key.namespace().clone_into(&mut item.path.namespace);
         key.name().clone_into(&mut item.path.name);
-        match delete(&item, &options, Reviewed::InCollection).await {
+        match delete(&item, &options, DeletionReview::InCollection).await {
             Ok(_) => deleted.push((key, stored)),
             // Another client deleted the object meanwhile.
             Err(error) if error.code() == 404 => {}
@@ -78,10 +78,10 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     }
     let malformed =
         |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
-    let value = match body::Format::of(call.content_type.as_deref())? {
-        body::Format::Json => decode::json(bytes).map_err(malformed)?.value,
-        body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
-        body::Format::Protobuf => protobuf::decode(bytes)?,
+    let value = match request_body::Format::of(call.content_type.as_deref())? {
+        request_body::Format::Json => decode::json(bytes).map_err(malformed)?.value,
+        request_body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
+        request_body::Format::Protobuf => protobuf::decode(bytes)?,
     };
     // A null body means options without fields.
     let value = if value.is_null() { json!({}) } else { value };
@@ -106,7 +106,7 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
 
 /// Form in which admission plugins receive a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reviewed {
+pub(crate) enum DeletionReview {
     /// With the name of the object: a deletion of one object.
     ByName,
     /// Without a name, because the request for a collection has none.
@@ -119,7 +119,7 @@ pub(crate) enum Reviewed {
 pub(crate) async fn delete(
     call: &Call,
     options: &DeleteOptions,
-    reviewed: Reviewed,
+    reviewed: DeletionReview,
 ) -> Result<Reply, ApiError> {
     let served = &call.served;
     let key = call.key();
@@ -148,7 +148,7 @@ pub(crate) async fn delete(
         }
         let document = || served.document_with_metadata(&stored, &new);
         let (mut revision, mut marking) = (stored.revision, grace);
-        if !held && marking != Grace::None && reviewed != Reviewed::Before {
+        if !held && marking != Grace::None && reviewed != DeletionReview::Before {
             let Ok(marked) = deletion::mark_only(&call.cluster, served, &key, revision, document()) else {
                 continue;
             };
@@ -175,10 +175,10 @@ async fn review(
     call: &Call,
     options: &DeleteOptions,
     grace: &Grace,
-    reviewed: Reviewed,
+    reviewed: DeletionReview,
     old: &Value,
 ) -> Result<(), ApiError> {
-    if reviewed == Reviewed::Before {
+    if reviewed == DeletionReview::Before {
         return Ok(());
     }
     // The options are those that the kind completes: with the grace period, and for a namespace or a definition with its UID, so that the
@@ -192,8 +192,8 @@ async fn review(
     }
     let attributes = call.attributes(OperationOptions::Delete(&complete), Some(old));
     let attributes = match reviewed {
-        Reviewed::InCollection => Attributes { name: "", ..attributes },
-        Reviewed::ByName | Reviewed::Before => attributes,
+        DeletionReview::InCollection => Attributes { name: "", ..attributes },
+        DeletionReview::ByName | DeletionReview::Before => attributes,
     };
     let admission = &call.context.admission;
     admission.mutate(&attributes, None).await?;
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::kind::resource::StorageKey;
     use crate::state::ClusterState;
-    use crate::store::{Event, TypeMeta};
+    use crate::store::{StoreEvent, TypeMeta};
     use crate::testing;
 
     const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -302,7 +302,7 @@ mod tests {
     fn events(server: &ClusterState, from: u64) -> Vec<(&'static str, u64, Value, Value)> {
         let table = StorageKey { group: String::new(), plural: "pods".to_owned() };
         let events = server.read(|store| store.events_after(&table, from, usize::MAX)).unwrap();
-        let shown = |event: &Arc<Event>| {
+        let shown = |event: &Arc<StoreEvent>| {
             let (what, stored) = match &event.after {
                 Some(after) => ("MODIFIED", after),
                 None => ("DELETED", event.before.as_ref().unwrap()),

@@ -44,7 +44,7 @@ enum Position {
 /// # Errors
 /// 406 for a view of single objects.
 pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Result<Reply, ApiError> {
-    let form = Form::of(call)?;
+    let form = ListEncoding::of(call)?;
     let content_type = form.content_type();
     let metadata = meta.to_json(&call.served);
     // A protobuf message begins with its length, which is only known when all items are.
@@ -71,20 +71,20 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
         return Ok(Reply::bytes(200, content_type, out));
     }
     out.shrink_to_fit();
-    let rest = Rest { form, items, tail: Some(tail) };
+    let rest = UnsentItems { form, items, tail: Some(tail) };
     let body = ResponseBody::pieces(iter::once(Bytes::from(out)).chain(rest));
     Ok(Reply { code: 200, content_type, body, retry_after: None })
 }
 
 /// Rest of a list that is still to be generated.
-struct Rest {
-    form: Form,
+struct UnsentItems {
+    form: ListEncoding,
     items: Items,
     /// Bytes after the items; `None` once they are written.
     tail: Option<Vec<u8>>,
 }
 
-impl Iterator for Rest {
+impl Iterator for UnsentItems {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -104,7 +104,7 @@ impl Iterator for Rest {
 }
 
 /// Encoding of a list's items, and of the bytes around them.
-struct Form {
+struct ListEncoding {
     served: Arc<ServedKind>,
     accept: Accept,
     /// Set for protobuf.
@@ -115,7 +115,7 @@ struct Form {
     table: table::Options,
 }
 
-impl Form {
+impl ListEncoding {
     fn of(call: &Call) -> Result<Self, ApiError> {
         let (served, mut accept) = (Arc::clone(&call.served), call.accept);
         let list_kind = &served.resource.list_kind;
@@ -323,7 +323,7 @@ mod tests {
             read::list(call).await.unwrap().body.collect().await.unwrap().to_bytes().to_vec()
         };
         let first = list(&call).await;
-        let form = Form::of(&call).unwrap();
+        let form = ListEncoding::of(&call).unwrap();
         let encoded_as = form.encoded_as.unwrap();
         let snapshot = server.read(|store| store.snapshot(call.served.storage()));
         let objects: Vec<_> = snapshot.range("default", None).map(|(_, stored)| Arc::clone(stored)).collect();

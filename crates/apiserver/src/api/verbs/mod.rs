@@ -9,18 +9,18 @@ pub(crate) mod actions;
 pub(crate) mod components;
 pub(crate) mod connect;
 mod context;
-mod conversion;
 pub(crate) mod create;
 pub(crate) mod delete;
+mod object_conversion;
 
 mod items;
+mod kubelet;
 mod list;
-pub(crate) mod log;
-mod node;
 mod object_meta;
 pub(crate) mod options;
 pub(crate) mod patch;
 mod permission;
+pub(crate) mod pod_log;
 pub(crate) mod read;
 pub(crate) mod reply;
 pub(crate) mod scale;
@@ -50,9 +50,9 @@ use crate::kind::registry::ServedKind;
 use crate::kind::resource::{Resource, StorageKey};
 use crate::kinds::builtin;
 use crate::request::accept::Accept;
-use crate::request::body;
 use crate::request::path::ResourcePath;
 use crate::request::query::{FieldValidation, Query, WriteOptions};
+use crate::request::request_body;
 use crate::response::Warnings;
 use crate::state::ClusterState;
 use crate::store::{Key, Past, Store};
@@ -175,21 +175,23 @@ impl Call {
                 "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
             ))
         };
-        let format = body::Format::of(self.content_type.as_deref())?;
+        let format = request_body::Format::of(self.content_type.as_deref())?;
         let decoded = match format {
-            body::Format::Json => decode::json(bytes)
+            request_body::Format::Json => decode::json(bytes)
                 .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
-            body::Format::Yaml => yaml::read(bytes)
+            request_body::Format::Yaml => yaml::read(bytes)
                 .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
-            body::Format::Protobuf if self.served.is_custom() => {
-                return Err(body::unsupported(&["application/json", "application/yaml"]));
+            request_body::Format::Protobuf if self.served.is_custom() => {
+                return Err(request_body::unsupported(&["application/json", "application/yaml"]));
             }
-            body::Format::Protobuf => decode::Decoded { value: protobuf::decode(bytes)?, strict: Vec::new() },
+            request_body::Format::Protobuf => {
+                decode::Decoded { value: protobuf::decode(bytes)?, strict: Vec::new() }
+            }
         };
         let mut object = decoded.value;
         options::check_type(&self.served, &object).map_err(|refusal| match refusal {
-            options::Refusal::Unrecognized(why) => unrecognized(why),
-            options::Refusal::Error(error) => error,
+            options::TypeMismatch::Unrecognized(why) => unrecognized(why),
+            options::TypeMismatch::Error(error) => error,
         })?;
         options::check_custom_kind(&self.served, &object)?;
         options::complete_type(&self.served, &mut object);

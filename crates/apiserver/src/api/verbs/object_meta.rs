@@ -115,9 +115,9 @@ pub(crate) fn validate_new_state(
     metadata::validate_new_state(rules(served), old, new, subresource)
 }
 
-fn rules(served: &ServedKind) -> metadata::Rules {
+fn rules(served: &ServedKind) -> metadata::MetadataRules {
     let (rules, custom) = (served.resource.rules, served.is_custom());
-    metadata::Rules {
+    metadata::MetadataRules {
         name: rules.name,
         custom,
         qualified_finalizers: !custom && !rules.any_finalizer,

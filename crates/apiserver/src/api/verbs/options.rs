@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::kind::registry::ServedKind;
 
 /// Reason why the type of a body differs from the endpoint's.
-pub(super) enum Refusal {
+pub(super) enum TypeMismatch {
     /// The type is not known; the response shows this message with the start of the body.
     Unrecognized(String),
     Error(ApiError),
@@ -51,20 +51,20 @@ pub(super) fn check_version(api_version: &str) -> Result<(), String> {
 }
 
 /// Checks `apiVersion` and `kind`. Builtin endpoints accept objects without them.
-pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), Refusal> {
+pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), TypeMismatch> {
     if object.is_null() && served.is_custom() {
-        return Err(Refusal::Unrecognized("Object 'Kind' is missing in 'null'".to_owned()));
+        return Err(TypeMismatch::Unrecognized("Object 'Kind' is missing in 'null'".to_owned()));
     }
-    let [api_version, kind] = type_of(object).map_err(Refusal::Unrecognized)?;
-    let version = check_version(&api_version).map_err(Refusal::Unrecognized);
+    let [api_version, kind] = type_of(object).map_err(TypeMismatch::Unrecognized)?;
+    let version = check_version(&api_version).map_err(TypeMismatch::Unrecognized);
     let expected = &served.kind;
     if served.is_custom() {
         if kind.is_empty() {
-            return Err(Refusal::Unrecognized(format!("Object 'Kind' is missing in '{object}'")));
+            return Err(TypeMismatch::Unrecognized(format!("Object 'Kind' is missing in '{object}'")));
         }
         version?;
         if api_version != expected.api_version {
-            return Err(Refusal::Error(ApiError::bad_request(format!(
+            return Err(TypeMismatch::Error(ApiError::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({})",
                 expected.api_version
             ))));
@@ -89,7 +89,7 @@ pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), Refu
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )
     };
-    Err(Refusal::Error(ApiError::bad_request(format!(
+    Err(TypeMismatch::Error(ApiError::bad_request(format!(
         "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
         expected.kind
     ))))

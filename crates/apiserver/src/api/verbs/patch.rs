@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
 use kube_apimachinery::go::quote;
-use kube_apimachinery::managed_fields::{self, Writer};
+use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::patch;
 use kube_apimachinery::status::{ApiError, FieldError};
@@ -14,11 +14,11 @@ use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::reply::Reply;
-use super::update::{self, Ownership, Reviewed};
+use super::update::{self, Ownership, UpdateReview};
 use super::{Call, RETRIES, create, object_meta};
 use crate::kind::registry::ServedKind;
-use crate::request::body;
-use crate::request::query::{FieldValidation, Write, WriteOptions};
+use crate::request::query::{FieldValidation, WriteKind, WriteOptions};
+use crate::request::request_body;
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -27,36 +27,36 @@ pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// Patch types of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PatchType {
     Json,
     Merge,
     Strategic,
     Apply,
 }
 
-impl Kind {
+impl PatchType {
     /// Returns the type of the request's body.
     ///
     /// # Errors
     /// 415 with the types that the resource supports.
     pub(super) fn of(call: &Call) -> Result<Self, ApiError> {
         let custom = call.served.is_custom();
-        match body::media_type(call.content_type.as_deref()) {
+        match request_body::media_type(call.content_type.as_deref()) {
             JSON => Ok(Self::Json),
             MERGE => Ok(Self::Merge),
             APPLY => Ok(Self::Apply),
             STRATEGIC if !custom => Ok(Self::Strategic),
-            _ if custom => Err(body::unsupported(&[JSON, MERGE, APPLY])),
+            _ if custom => Err(request_body::unsupported(&[JSON, MERGE, APPLY])),
             _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
                 .with_details("", "", "")),
         }
     }
 }
 
-impl Kind {
+impl PatchType {
     /// Returns the write to which this patch leads.
-    pub(super) fn write(self) -> Write {
-        if self == Self::Apply { Write::Apply } else { Write::Patch }
+    pub(super) fn write(self) -> WriteKind {
+        if self == Self::Apply { WriteKind::Apply } else { WriteKind::Patch }
     }
 }
 
@@ -65,14 +65,14 @@ impl Kind {
 /// # Errors
 /// 415 with the types that the resource supports.
 pub(crate) fn check_content_type(call: &Call) -> Result<(), ApiError> {
-    Kind::of(call).map(drop)
+    PatchType::of(call).map(drop)
 }
 
 /// Patches the object in the URL. An apply creates the object if it does not exist.
 pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let kind = Kind::of(call)?;
+    let kind = PatchType::of(call)?;
     let options = WriteOptions::read(&call.query, kind.write())?;
-    if kind == Kind::Apply {
+    if kind == PatchType::Apply {
         return apply(call, bytes, &options).await;
     }
     // Errors about the patch come after that about a missing object.
@@ -80,7 +80,7 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         return Err(call.not_found());
     }
     let patch = Patch::read(kind, bytes)?;
-    let changed = update::change(call, &options, Reviewed::Object, |call, old| {
+    let changed = update::change(call, &options, UpdateReview::Object, |call, old| {
         let mut new = patch.apply(&call.served, old)?;
         check_type(call, &new)?;
         conform(call, &mut new, &patch, options.field_validation)?;
@@ -100,15 +100,15 @@ pub(super) enum Patch {
 }
 
 impl Patch {
-    pub(super) fn read(kind: Kind, bytes: &Bytes) -> Result<Self, ApiError> {
-        if kind == Kind::Json {
+    pub(super) fn read(kind: PatchType, bytes: &Bytes) -> Result<Self, ApiError> {
+        if kind == PatchType::Json {
             return Ok(Self::Json(bytes.clone()));
         }
-        let context = if kind == Kind::Strategic { "" } else { "error decoding patch: " };
+        let context = if kind == PatchType::Strategic { "" } else { "error decoding patch: " };
         let mut decoded =
             decode::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
         if decoded.value.is_null() {
-            if kind == Kind::Merge {
+            if kind == PatchType::Merge {
                 return Err(ApiError::bad_request("Invalid JSON Patch"));
             }
             // Go merges null like an empty map.
@@ -121,7 +121,7 @@ impl Patch {
             )));
         }
         Ok(match kind {
-            Kind::Strategic => {
+            PatchType::Strategic => {
                 // Go merges decoded values here. The other kinds of patch keep numbers as they were sent.
                 decode::normalize_numbers(&mut decoded.value);
                 Self::Strategic(decoded.value, decoded.strict)
@@ -230,13 +230,13 @@ pub(super) fn conform(
 async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let applied = read_applied(call, bytes, options.field_validation)?;
     let manager = call.manager(options);
-    let force = options.force.unwrap_or(false);
+    let on_conflict = options.on_conflict;
     let subresource = call.path.subresource.clone();
     for _ in 0..RETRIES {
         let exists = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_some());
         let outcome = if exists {
-            let changed = update::change(call, options, Reviewed::Object, |call, old| {
-                let mut new = merge(call, Some(old), &applied, &manager, force)?;
+            let changed = update::change(call, options, UpdateReview::Object, |call, old| {
+                let mut new = merge(call, Some(old), &applied, &manager, on_conflict)?;
                 check_place(call, &mut new)?;
                 call.served.conform_applied(&mut new);
                 Ok((new, Ownership::Applied))
@@ -244,7 +244,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
             .await;
             changed.and_then(|changed| changed.reply(call))
         } else if subresource.is_empty() {
-            create_applied(call, &applied, &manager, force, options).await
+            create_applied(call, &applied, &manager, on_conflict, options).await
         } else {
             return Err(call.not_found());
         };
@@ -264,7 +264,7 @@ async fn create_applied(
     call: &Call,
     applied: &Value,
     manager: &str,
-    force: bool,
+    on_conflict: OnConflict,
     options: &WriteOptions,
 ) -> Result<Reply, ApiError> {
     let uid = metadata::text(applied, "uid");
@@ -273,7 +273,7 @@ async fn create_applied(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         )));
     }
-    let mut object = call.with_conversions(|| merge(call, None, applied, manager, force)).await?;
+    let mut object = call.with_conversions(|| merge(call, None, applied, manager, on_conflict)).await?;
     metadata::of(&mut object).remove("resourceVersion");
     check_place(call, &mut object)?;
     call.served.conform_applied(&mut object);
@@ -346,7 +346,7 @@ fn merge(
     live: Option<&Value>,
     applied: &Value,
     manager: &str,
-    force: bool,
+    on_conflict: OnConflict,
 ) -> Result<Value, ApiError> {
     let now = call.cluster.clock.now_seconds();
     let writer = Writer {
@@ -359,9 +359,9 @@ fn merge(
     match call.conversions.versions(&call.served) {
         Some(versions) => {
             let schemas = versions.schemas(&call.served);
-            managed_fields::apply_across(schemas, live, applied, &writer, force, reset)
+            managed_fields::apply_across(schemas, live, applied, &writer, on_conflict, reset)
         }
-        None => managed_fields::apply(&call.served.schema, live, applied, &writer, force, reset),
+        None => managed_fields::apply(&call.served.schema, live, applied, &writer, on_conflict, reset),
     }
 }
 

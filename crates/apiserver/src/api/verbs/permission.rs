@@ -5,7 +5,7 @@ use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::Call;
-use crate::api::authorization::{self, Write};
+use crate::api::authorization::{self, RequestedWrite};
 
 impl Call {
     /// Refuses the request unless its user may also use `verb` on its object.
@@ -43,7 +43,7 @@ impl Call {
     /// Refuses to write a role or binding that grants permissions which the user does not hold.
     pub(super) fn check_escalation(&self, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
         let resource = &self.served.resource;
-        let write = Write {
+        let write = RequestedWrite {
             user: &self.user,
             resource: (&resource.group, &resource.plural),
             namespace: &self.path.namespace,

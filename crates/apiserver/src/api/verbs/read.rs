@@ -40,7 +40,7 @@ pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
 pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     let options = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
-    let page = Page::read(call, &options)?.converted(call, &options, &selection).await?;
+    let page = ListPage::read(call, &options)?.converted(call, &options, &selection).await?;
     let (items, meta) = page.select(call, &options, selection).await;
     list::answer(call, &meta, items).await
 }
@@ -51,14 +51,14 @@ const CONVERTED: usize = 5000;
 const CONVERTED_FOR_PAGE: usize = 500;
 
 /// State of the collection to list, and the start of the page.
-pub(super) struct Page {
+pub(super) struct ListPage {
     snapshot: Snapshot,
     start: Option<Key>,
     /// Whether `limit` applies. It does not if `resourceVersion` is 0.
     limited: bool,
 }
 
-impl Page {
+impl ListPage {
     /// Reads the state that the options select, and the start of the page.
     ///
     /// # Errors

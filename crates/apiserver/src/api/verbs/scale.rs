@@ -12,13 +12,13 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::reply::{self, Reply};
-use super::update::{self, Changed, Ownership, Part, Reviewed};
+use super::update::{self, Changed, Ownership, Part, UpdateReview};
 use super::{Call, object_meta, patch};
 use crate::api::admission::ObjectKind;
 use crate::kind::resource::{Resource, ScalePaths};
 use crate::kinds::builtin;
 use crate::request::accept::View;
-use crate::request::query::{Write, WriteOptions};
+use crate::request::query::{WriteKind, WriteOptions};
 
 const SUBRESOURCE: &str = "scale";
 const KIND: &str = "Scale";
@@ -53,7 +53,7 @@ impl Part for Scale {
 
 /// Replaces the scale of an object.
 pub(crate) async fn put(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, Write::Update)?;
+    let options = WriteOptions::read(&call.query, WriteKind::Update)?;
     let is_custom = call.served.is_custom();
     let decoded = as_scale(call)?.decode(bytes, options.field_validation);
     let mut scale = decoded.map_err(|error| if is_custom { undecodable(error) } else { error })?;
@@ -67,9 +67,9 @@ pub(crate) async fn put(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 
 /// Patches the scale of an object.
 pub(crate) async fn patch(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let kind = patch::Kind::of(call)?;
+    let kind = patch::PatchType::of(call)?;
     let options = WriteOptions::read(&call.query, kind.write())?;
-    if kind == patch::Kind::Apply {
+    if kind == patch::PatchType::Apply {
         return apply(call, bytes, &options).await;
     }
     let patch = patch::Patch::read(kind, bytes)?;
@@ -113,9 +113,9 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
     let of_scale = as_scale(call)?;
     let applied = patch::read_configuration(&of_scale, bytes, options.field_validation)?;
     let manager = call.manager(options);
-    let force = options.force.unwrap_or(false);
+    let on_conflict = options.on_conflict;
     let is_custom = call.served.is_custom();
-    let changed = update::change(call, options, Reviewed::Part(&Scale), |call, old| {
+    let changed = update::change(call, options, UpdateReview::Part(&Scale), |call, old| {
         let before = tracked_view(call, old)?;
         if is_custom && before["metadata"].get("managedFields").is_none() {
             let what = "failed to create manager for existing fields: failed to convert live object";
@@ -127,9 +127,9 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
             Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
         let mut scale = if is_custom {
             let convert = |merged: &mut Value| convert_custom(&applied, &before, merged);
-            managed_fields::apply_and(schema, live, &applied, &writer, force, &[], convert)
+            managed_fields::apply_and(schema, live, &applied, &writer, on_conflict, &[], convert)
         } else {
-            managed_fields::apply(schema, live, &applied, &writer, force, &[])
+            managed_fields::apply(schema, live, &applied, &writer, on_conflict, &[])
         }?;
         check_identity(call, &mut scale)?;
         Ok((scale, Ownership::Applied))
@@ -163,7 +163,7 @@ async fn write(
 ) -> Result<Reply, ApiError> {
     let manager = call.manager(options);
     let of_scale = as_scale(call)?;
-    let changed = update::change(call, options, Reviewed::Part(&Scale), |call, old| {
+    let changed = update::change(call, options, UpdateReview::Part(&Scale), |call, old| {
         let before = tracked_view(call, old)?;
         let mut scale = wanted(call, &before, old)?;
         let now = call.cluster.clock.now_seconds();

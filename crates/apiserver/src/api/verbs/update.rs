@@ -13,7 +13,7 @@ use super::{Call, RETRIES, create, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
-use crate::request::query::{Write, WriteOptions, parse_uint};
+use crate::request::query::{WriteKind, WriteOptions, parse_uint};
 use crate::state::writer;
 use crate::state::{Refused, Reservation};
 use crate::store::{Change, Store, Stored};
@@ -46,7 +46,7 @@ impl Changed {
 
 /// Form in which admission plugins receive an update.
 #[derive(Clone, Copy)]
-pub(crate) enum Reviewed<'a> {
+pub(crate) enum UpdateReview<'a> {
     /// The object itself.
     Object,
     /// A part of the object that has a kind of its own: `Scale`.
@@ -72,7 +72,7 @@ pub(crate) trait Part: Sync {
 
 /// Replaces an object by the object in the body.
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, Write::Update)?;
+    let options = WriteOptions::read(&call.query, WriteKind::Update)?;
     let mut object = call.decode(body, options.field_validation)?;
     let served = &call.served;
     object_meta::reconcile_namespace(served, &call.path.namespace, &mut object)?;
@@ -91,7 +91,7 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
         let created = create::create(call, object, &options, Ownership::Tracked).await?;
         return created.reply(call, 201);
     }
-    let changed = change(call, &options, Reviewed::Object, |call, old| {
+    let changed = change(call, &options, UpdateReview::Object, |call, old| {
         check_uid(call, &object, old)?;
         Ok((object.clone(), Ownership::Tracked))
     })
@@ -143,7 +143,7 @@ pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
 pub(crate) async fn change(
     call: &Call,
     options: &WriteOptions,
-    reviewed: Reviewed<'_>,
+    reviewed: UpdateReview<'_>,
     mut transform: impl FnMut(&Call, &Value) -> Result<(Value, Ownership), ApiError>,
 ) -> Result<Changed, ApiError> {
     let (admission, served) = (&call.context.admission, &call.served);
@@ -161,18 +161,18 @@ pub(crate) async fn change(
         }
         let operation = OperationOptions::Update(options);
         match reviewed {
-            Reviewed::Object => {
+            UpdateReview::Object => {
                 admission.mutate(&call.attributes(operation, Some(&old)), Some(&mut new)).await?;
                 deduplicate_owners(call, &mut new, OwnersFrom::Admission);
             }
-            Reviewed::Part(part) => {
+            UpdateReview::Part(part) => {
                 let before = part.tracked(call, &old)?;
                 let attributes =
                     Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
                 admission.mutate(&attributes, Some(&mut new)).await?;
                 new = part.put_into(call, &new, &old)?;
             }
-            Reviewed::Before => {}
+            UpdateReview::Before => {}
         }
         // Plugins may have changed what a role or binding grants.
         call.check_escalation(Some(&old), &new)?;
@@ -183,7 +183,7 @@ pub(crate) async fn change(
             // metadata.
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
-        let asks_webhooks = matches!(reviewed, Reviewed::Object)
+        let asks_webhooks = matches!(reviewed, UpdateReview::Object)
             && !served.is_custom()
             && admission.asks_validating_webhooks(&call.attributes(operation, Some(&old)));
         let typed = asks_webhooks.then(|| new.clone());
@@ -193,7 +193,7 @@ pub(crate) async fn change(
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         match reviewed {
-            Reviewed::Object => {
+            UpdateReview::Object => {
                 // Webhooks see the empty lists, which are stored as null.
                 let seen = typed.map(|typed| {
                     let mut seen = new.clone();
@@ -203,13 +203,13 @@ pub(crate) async fn change(
                 let attributes = call.attributes(operation, Some(&old));
                 admission.validate(&attributes, Some(seen.as_ref().unwrap_or(&new))).await?;
             }
-            Reviewed::Part(part) => {
+            UpdateReview::Part(part) => {
                 let (before, after) = (part.shown(call, &old)?, part.shown(call, &new)?);
                 let attributes =
                     Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
                 admission.validate(&attributes, Some(&after)).await?;
             }
-            Reviewed::Before => {}
+            UpdateReview::Before => {}
         }
         // For builtin kinds `prepare` did that, because its result is compared with the stored state.
         if served.is_custom() {
@@ -234,8 +234,8 @@ pub(crate) async fn change(
         }
         let change = if gone { Change::Delete } else { Change::Put(document) };
         let recheck = |store: &Store<StorageKey>| match reviewed {
-            Reviewed::Object => admission.recheck(&call.attributes(operation, Some(&old)), &new, store),
-            Reviewed::Part(_) | Reviewed::Before => Ok(Vec::new()),
+            UpdateReview::Object => admission.recheck(&call.attributes(operation, Some(&old)), &new, store),
+            UpdateReview::Part(_) | UpdateReview::Before => Ok(Vec::new()),
         };
         let commit = call.cluster.commit_with(served.storage(), &key, Some(stored.revision), change, recheck);
         match commit {

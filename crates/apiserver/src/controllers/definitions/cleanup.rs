@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::known::is_deleting;
 use super::names::track;
-use super::{CLEANUP, GROUP, PLURAL, commit, put, resource};
+use super::{CLEANUP, GROUP, PLURAL, commit, put, served_resource};
 use crate::kind::registry::ServedKind;
 use crate::kinds::definition::{condition, set_condition};
 use crate::state::deletion::begin_deletion;
@@ -22,11 +22,11 @@ pub(super) async fn run(cluster: &ClusterState, key: &Key) {
     else {
         return;
     };
-    let storage = resource::storage(&definition);
-    if is_established(&definition) && !resource::is_builtin(&definition, &cluster.registry()) {
+    let storage = served_resource::storage(&definition);
+    if is_established(&definition) && !served_resource::is_builtin(&definition, &cluster.registry()) {
         let snapshot = cluster.read(|store| store.snapshot(&storage));
         // Objects are deleted even if no version is served.
-        if let Some(instances) = resource::of_storage(&definition, &cluster.registry()) {
+        if let Some(instances) = served_resource::of_storage(&definition, &cluster.registry()) {
             delete_instances(cluster, &instances, &snapshot).await;
         }
         if cluster.read(|store| store.snapshot(&storage).len() > 0) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube_apimachinery::metadata;
 use serde_json::Value;
 
-use super::{CLEANUP, names, put, resource};
+use super::{CLEANUP, names, put, served_resource};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
@@ -14,8 +14,8 @@ use crate::store::Key;
 
 /// All definitions.
 #[derive(Default)]
-pub(super) struct Known {
-    definitions: BTreeMap<Key, Definition>,
+pub(super) struct KnownDefinitions {
+    definitions: BTreeMap<Key, KnownDefinition>,
     /// Keys of the definitions of a group.
     groups: BTreeMap<String, BTreeSet<Key>>,
     /// Definitions that wait for the deletion of their objects, with the storage keys of the objects.
@@ -23,7 +23,7 @@ pub(super) struct Known {
 }
 
 /// A definition in the state that was read last.
-pub(super) struct Definition {
+pub(super) struct KnownDefinition {
     revision: u64,
     pub(super) value: Arc<Value>,
     /// The resources that it defines and that are served.
@@ -37,7 +37,7 @@ pub(super) struct ServedChanges {
     pub(super) added: Vec<Arc<ServedKind>>,
 }
 
-impl Known {
+impl KnownDefinitions {
     /// Reads the changed definitions, accepts names, and returns how the served resources change.
     ///
     /// If a definition frees a name, the definitions of its group that wait for a name are processed next. Each definition gets all of its
@@ -91,7 +91,7 @@ impl Known {
         }
         let (revision, value) = (stored.revision, Arc::new(served.value(&stored)));
         if is_deleting(&value) {
-            self.deleting.insert(key.clone(), resource::storage(&value));
+            self.deleting.insert(key.clone(), served_resource::storage(&value));
         } else {
             self.deleting.remove(key);
         }
@@ -99,7 +99,7 @@ impl Known {
             Some(known) => (known.revision, known.value) = (revision, value),
             None => {
                 self.groups.entry(group(&value).to_owned()).or_default().insert(key.clone());
-                let definition = Definition { revision, value, resources: Vec::new() };
+                let definition = KnownDefinition { revision, value, resources: Vec::new() };
                 self.definitions.insert(key.clone(), definition);
             }
         }
@@ -107,7 +107,7 @@ impl Known {
     }
 
     /// Removes a definition that no longer exists.
-    fn remove(&mut self, key: &Key) -> Option<Definition> {
+    fn remove(&mut self, key: &Key) -> Option<KnownDefinition> {
         let known = self.definitions.remove(key)?;
         self.deleting.remove(key);
         let group = group(&known.value);
@@ -147,7 +147,8 @@ impl Known {
     fn serve(&mut self, cluster: &ClusterState, key: &Key, changes: &mut ServedChanges) {
         let Some(known) = self.definitions.get_mut(key) else { return };
         let registry = cluster.registry();
-        let old = std::mem::replace(&mut known.resources, resource::resources(&known.value, &registry));
+        let old =
+            std::mem::replace(&mut known.resources, served_resource::resources(&known.value, &registry));
         let new = &known.resources;
         let is_kept = |served: &&Arc<ServedKind>| new.iter().any(|one| Arc::ptr_eq(one, served));
         changes.removed.extend(old.iter().filter(|served| !is_kept(served)).cloned());

@@ -8,7 +8,7 @@
 mod cleanup;
 mod known;
 mod names;
-mod resource;
+mod served_resource;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use parking_lot::{Mutex, ReentrantMutex};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use self::known::Known;
+use self::known::KnownDefinitions;
 use crate::bootstrap;
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::StorageKey;
@@ -30,7 +30,7 @@ use crate::store::{Change, Key};
 #[derive(Default)]
 pub(crate) struct Definitions {
     /// Held by one thread at a time: two definitions must not get the same name, and no registry may replace a newer one.
-    known: ReentrantMutex<RefCell<Known>>,
+    known: ReentrantMutex<RefCell<KnownDefinitions>>,
     /// Definitions that wait for the deletion of their objects, with the storage keys of the objects.
     deleting: Mutex<BTreeMap<Key, StorageKey>>,
     /// Wakes the task that deletes these objects.

@@ -19,7 +19,7 @@ pub(super) struct Place {
 
 /// An owner reference of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reference {
+pub(super) struct OwnerReference {
     pub(super) uid: String,
     /// Place of the owner, which need not exist; `None` if the owner's kind is unknown.
     pub(super) owner: Option<Place>,
@@ -38,13 +38,13 @@ pub(super) enum Wait {
 
 /// An object that has owners, or that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct GraphNode {
     pub(super) uid: String,
-    pub(super) owners: Vec<Reference>,
+    pub(super) owners: Vec<OwnerReference>,
     pub(super) wait: Option<Wait>,
 }
 
-impl Node {
+impl GraphNode {
     /// Whether this object blocks the deletion of the object with this UID.
     pub(super) fn blocks(&self, uid: &str) -> bool {
         self.owners.iter().any(|reference| reference.uid == uid && reference.blocks)
@@ -54,7 +54,7 @@ impl Node {
 /// The graph and its work queue. The default is empty.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: BTreeMap<Place, Node>,
+    nodes: BTreeMap<Place, GraphNode>,
     /// Objects by the places of the owners to which they refer.
     dependents: BTreeMap<Place, BTreeSet<Place>>,
     /// Objects with a reference to an unknown kind.
@@ -70,7 +70,7 @@ const BATCH: usize = 64;
 
 impl Graph {
     /// Sets the node of an object. `None` means that the object was deleted, or neither has owners nor waits.
-    pub(super) fn set(&mut self, place: Place, node: Option<Node>) {
+    pub(super) fn set(&mut self, place: Place, node: Option<GraphNode>) {
         if let Some(before) = self.nodes.remove(&place) {
             self.unlink(&place, &before);
         }
@@ -93,7 +93,7 @@ impl Graph {
         self.nodes.insert(place, node);
     }
 
-    fn unlink(&mut self, place: &Place, before: &Node) {
+    fn unlink(&mut self, place: &Place, before: &GraphNode) {
         self.unresolved.remove(place);
         for owner in before.owners.iter().filter_map(|reference| reference.owner.as_ref()) {
             if let Some(dependents) = self.dependents.get_mut(owner) {
@@ -137,7 +137,7 @@ impl Graph {
         }
     }
 
-    pub(super) fn node(&self, place: &Place) -> Option<&Node> {
+    pub(super) fn node(&self, place: &Place) -> Option<&GraphNode> {
         self.nodes.get(place)
     }
 
@@ -146,7 +146,7 @@ impl Graph {
         &'a self,
         owner: &Place,
         uid: &'a str,
-    ) -> impl Iterator<Item = (&'a Place, &'a Node)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a Place, &'a GraphNode)> + use<'a> {
         let referring = self.dependents.get(owner).into_iter().flatten();
         referring
             .filter_map(|place| Some((place, self.nodes.get(place)?)))
@@ -201,17 +201,17 @@ mod tests {
         Place { table, key: Key::new("ns", name) }
     }
 
-    fn owned(owners: &[&str]) -> Node {
-        let reference = |owner: &&str| Reference {
+    fn owned(owners: &[&str]) -> GraphNode {
+        let reference = |owner: &&str| OwnerReference {
             uid: format!("uid-{owner}"),
             owner: (*owner != "?").then(|| place(owner)),
             blocks: true,
         };
-        Node { uid: String::new(), owners: owners.iter().map(reference).collect(), wait: None }
+        GraphNode { uid: String::new(), owners: owners.iter().map(reference).collect(), wait: None }
     }
 
-    fn waiting() -> Node {
-        Node { wait: Some(Wait::Dependents), ..owned(&[]) }
+    fn waiting() -> GraphNode {
+        GraphNode { wait: Some(Wait::Dependents), ..owned(&[]) }
     }
 
     fn drain(graph: &mut Graph) -> String {
@@ -277,7 +277,7 @@ mod tests {
             )
         ) {
             let mut graph = Graph::default();
-            let mut model: BTreeMap<Place, Node> = BTreeMap::new();
+            let mut model: BTreeMap<Place, GraphNode> = BTreeMap::new();
             for (name, owners) in changes {
                 let owners: Option<Vec<&str>> =
                     owners.as_ref().map(|owners| owners.iter().map(String::as_str).collect());
@@ -291,7 +291,7 @@ mod tests {
             for owner in ["a", "b", "c", "d"] {
                 let uid = format!("uid-{owner}");
                 let found: Vec<&Place> = graph.dependents(&place(owner), &uid).map(|(place, _)| place).collect();
-                let refers = |node: &Node| node.owners.iter().any(|one| one.owner == Some(place(owner)));
+                let refers = |node: &GraphNode| node.owners.iter().any(|one| one.owner == Some(place(owner)));
                 let expected: Vec<&Place> =
                     model.iter().filter(|(_, node)| refers(node)).map(|(place, _)| place).collect();
                 prop_assert_eq!(found, expected);

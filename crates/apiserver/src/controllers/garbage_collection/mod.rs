@@ -19,8 +19,8 @@ use crate::kind::resource::StorageKey;
 use crate::state::deletion::{FOREGROUND, ORPHAN, begin_deletion};
 use crate::state::writer;
 use crate::state::{ClusterState, Refused, Turns};
-use crate::store::{Change, Event, Key, Snapshot, Stored, TypeMeta};
-use graph::{Graph, Node, Place, Reference, Wait};
+use crate::store::{Change, Key, Snapshot, StoreEvent, Stored, TypeMeta};
+use graph::{Graph, GraphNode, OwnerReference, Place, Wait};
 
 /// Field manager of the collector's writes.
 const MANAGER: &str = "kube-controller-manager";
@@ -65,7 +65,7 @@ struct Followed {
 
 /// Changes of a table since the last call.
 enum News {
-    Events(Vec<Arc<Event>>),
+    Events(Vec<Arc<StoreEvent>>),
     /// The whole table, because the history does not reach back far enough.
     All(Snapshot),
 }
@@ -82,7 +82,7 @@ enum Owner {
 }
 
 /// An object that was read in order to be changed.
-pub(crate) struct Read {
+pub(crate) struct ReadObject {
     served: Arc<ServedKind>,
     place: Place,
     stored: Arc<Stored>,
@@ -90,7 +90,7 @@ pub(crate) struct Read {
     object: Value,
 }
 
-impl Read {
+impl ReadObject {
     pub(crate) fn new(served: &Arc<ServedKind>, key: &Key, stored: &Arc<Stored>, object: Value) -> Self {
         let place = Place { table: served.storage().clone(), key: key.clone() };
         Self { served: Arc::clone(served), place, stored: Arc::clone(stored), object }
@@ -216,7 +216,7 @@ impl Collector {
         }
     }
 
-    fn take_event(&mut self, registry: &Registry, table: &StorageKey, event: &Event) {
+    fn take_event(&mut self, registry: &Registry, table: &StorageKey, event: &StoreEvent) {
         let place = Place { table: table.clone(), key: event.key.clone() };
         // Most objects have no owners and are not being deleted, which is known without parsing them.
         let matters = |stored: &Option<Arc<Stored>>| stored.as_ref().is_some_and(|stored| matters(stored));
@@ -258,18 +258,18 @@ impl Collector {
     }
 
     /// Builds the node of an object. Returns `None` if it needs none.
-    fn node(&self, registry: &Registry, place: &Place, stored: &Stored) -> Option<Node> {
+    fn node(&self, registry: &Registry, place: &Place, stored: &Stored) -> Option<GraphNode> {
         let object = stored.document.to_value(&self.no_kind, stored.revision);
-        let owners: Vec<Reference> = owners(&object)
+        let owners: Vec<OwnerReference> = owners(&object)
             .iter()
-            .map(|owner| Reference {
+            .map(|owner| OwnerReference {
                 uid: text(owner, "uid").to_owned(),
                 owner: place_of(registry, place.key.namespace(), owner),
                 blocks: owner["blockOwnerDeletion"] == true,
             })
             .collect();
         let wait = wait(&object);
-        (wait.is_some() || !owners.is_empty()).then(|| Node {
+        (wait.is_some() || !owners.is_empty()).then(|| GraphNode {
             uid: metadata::text(&object, "uid").to_owned(),
             owners,
             wait,
@@ -293,7 +293,7 @@ impl Collector {
     }
 
     /// Processes an object with an up-to-date node.
-    fn judge(&self, cluster: &ClusterState, node: &Node, read: &Read) {
+    fn judge(&self, cluster: &ClusterState, node: &GraphNode, read: &ReadObject) {
         match node.wait {
             Some(Wait::Orphans) => self.orphan(cluster, node, read),
             Some(Wait::Dependents) => {
@@ -310,16 +310,16 @@ impl Collector {
     }
 
     /// Reads the object at a place. Returns `None` if it does not exist.
-    fn read(&self, cluster: &ClusterState, place: &Place) -> Option<Read> {
+    fn read(&self, cluster: &ClusterState, place: &Place) -> Option<ReadObject> {
         let served = Arc::clone(&self.tables.get(&place.table)?.served);
         let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned())?;
         let object = served.value(&stored);
-        Some(Read { served, place: place.clone(), stored, object })
+        Some(ReadObject { served, place: place.clone(), stored, object })
     }
 
     /// Removes the references to an owner from its dependents, then the finalizer from the owner. One step changes at most [`ORPHANS`]
     /// dependents; each of these commits queues the owner again.
-    fn orphan(&self, cluster: &ClusterState, node: &Node, owner: &Read) {
+    fn orphan(&self, cluster: &ClusterState, node: &GraphNode, owner: &ReadObject) {
         let dependents = self.graph.dependents(&owner.place, &node.uid).map(|(place, _)| place.clone());
         let dependents: Vec<Place> = dependents.take(ORPHANS).collect();
         let mut all = dependents.len() < ORPHANS;
@@ -335,7 +335,7 @@ impl Collector {
     }
 
     /// Deletes a dependent without living owners. From a dependent with a living owner, the references to all other owners are removed.
-    fn collect_dependent(&self, cluster: &ClusterState, node: &Node, read: &Read) {
+    fn collect_dependent(&self, cluster: &ClusterState, node: &GraphNode, read: &ReadObject) {
         let states: Vec<(Owner, &str)> = node
             .owners
             .iter()
@@ -372,7 +372,7 @@ impl Collector {
     }
 
     /// Looks up the state of an owner by kind and name.
-    fn find(&self, cluster: &ClusterState, reference: &Reference) -> Owner {
+    fn find(&self, cluster: &ClusterState, reference: &OwnerReference) -> Owner {
         let Some(place) = &reference.owner else {
             return Owner::Unknown;
         };
@@ -432,7 +432,7 @@ fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place
     Some(Place { table, key: Key::new(namespace, text(owner, "name")) })
 }
 
-fn drop_references(cluster: &ClusterState, dependent: &Read, uids: &[String]) -> bool {
+fn drop_references(cluster: &ClusterState, dependent: &ReadObject, uids: &[String]) -> bool {
     let mut object = dependent.object.clone();
     let dropped: BTreeSet<&str> = uids.iter().map(String::as_str).collect();
     let kept = owners(&dependent.object).iter().filter(|owner| !dropped.contains(text(owner, "uid")));
@@ -448,7 +448,7 @@ fn drop_references(cluster: &ClusterState, dependent: &Read, uids: &[String]) ->
 
 /// Removes a finalizer like kube-controller-manager, and deletes the object if nothing else keeps it. On a conflict the other change stays,
 /// and its commit queues the object again.
-pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &Read, finalizer: &str) {
+pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &ReadObject, finalizer: &str) {
     let mut object = read.object.clone();
     let mut rest = metadata::owned_finalizers(&read.object);
     rest.retain(|known| known != finalizer);
@@ -463,7 +463,7 @@ pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &Read, finalizer: &
 }
 
 /// Changes a dependent so that it does not block its owners. Returns `false` if it blocks none; otherwise the commit queues it again.
-fn unblock(cluster: &ClusterState, read: &Read) -> bool {
+fn unblock(cluster: &ClusterState, read: &ReadObject) -> bool {
     let mut object = read.object.clone();
     let owners = object["metadata"]["ownerReferences"].as_array_mut();
     let blocking = owners.into_iter().flatten().filter(|owner| owner["blockOwnerDeletion"] == true);
@@ -479,7 +479,7 @@ fn unblock(cluster: &ClusterState, read: &Read) -> bool {
 }
 
 /// Deletes a dependent like a client. If its kind or its finalizers keep the object, it is only marked as deleted.
-fn delete(cluster: &ClusterState, read: &Read, foreground: bool) {
+fn delete(cluster: &ClusterState, read: &ReadObject, foreground: bool) {
     // Protected objects are not deleted, such as the namespace `default`.
     let (served, name) = (&read.served, read.place.key.name());
     let strategy = served.strategy;
@@ -494,13 +494,13 @@ fn delete(cluster: &ClusterState, read: &Read, foreground: bool) {
 }
 
 /// Stores a changed object with the collector as field manager.
-fn put_tracked(cluster: &ClusterState, read: &Read, mut object: Value) -> bool {
+fn put_tracked(cluster: &ClusterState, read: &ReadObject, mut object: Value) -> bool {
     writer::track_as(cluster, &read.served, MANAGER, "", Some(&read.object), &mut object);
     commit(cluster, read, Change::Put(read.served.document_with_metadata(&read.stored, &object)))
 }
 
 /// Commits a change. Returns `false` if another write changed the object; that commit queues it again.
-fn commit(cluster: &ClusterState, read: &Read, change: Change) -> bool {
+fn commit(cluster: &ClusterState, read: &ReadObject, change: Change) -> bool {
     let (storage, key, expected) = (read.served.storage(), &read.place.key, Some(read.stored.revision));
     let done = cluster.commit(storage, key, expected, change, |_| Ok::<(), std::convert::Infallible>(()));
     !matches!(done, Err(Refused::Conflict))

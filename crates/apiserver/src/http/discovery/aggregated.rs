@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Version, groups, subresources};
+use super::{VersionResources, groups, subresources};
 use crate::kind::resource::{Resource, Subresource};
 
 /// Content type of an aggregated document, by which clients choose their decoder.
@@ -50,13 +50,23 @@ pub(crate) fn without_aggregation(accept: &str) -> String {
     ranges.collect::<Vec<_>>().join(",")
 }
 
-/// Builds the document for `/api` (`core`) or `/apis`.
-pub(crate) fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
+/// Path of an aggregated discovery document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiscoveryRoot {
+    /// `/api`: the core group.
+    Api,
+    /// `/apis`: all other groups.
+    Apis,
+}
+
+/// Builds the document for a path.
+pub(crate) fn aggregated(resources: &[Arc<Resource>], root: DiscoveryRoot) -> Value {
+    let is_core = root == DiscoveryRoot::Api;
     let items: Vec<Value> = groups(resources)
         .into_iter()
-        .filter(|group| group.name.is_empty() == core)
+        .filter(|group| group.name.is_empty() == is_core)
         .map(|group| {
-            let metadata = if core { json!({}) } else { json!({ "name": group.name }) };
+            let metadata = if is_core { json!({}) } else { json!({ "name": group.name }) };
             let versions: Vec<Value> = group.versions.iter().map(version_entry).collect();
             json!({ "metadata": metadata, "versions": versions })
         })
@@ -66,7 +76,7 @@ pub(crate) fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
     })
 }
 
-fn version_entry(version: &Version) -> Value {
+fn version_entry(version: &VersionResources) -> Value {
     let resources: Vec<Value> = version.resources.iter().map(|resource| resource_entry(resource)).collect();
     json!({ "version": version.name, "resources": resources, "freshness": "Current" })
 }

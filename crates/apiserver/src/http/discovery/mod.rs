@@ -11,21 +11,23 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::kind::resource::{Resource, Subresource};
-use crate::kind::version::version_order;
+use crate::kind::storage_version::version_order;
 use crate::kinds::builtin;
 
-pub(crate) use aggregated::{AGGREGATED_CONTENT_TYPE, aggregated, wants_aggregated, without_aggregation};
+pub(crate) use aggregated::{
+    AGGREGATED_CONTENT_TYPE, DiscoveryRoot, aggregated, wants_aggregated, without_aggregation,
+};
 
 /// A group and its served versions, in order of preference.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    pub(crate) versions: Vec<Version>,
+    pub(crate) versions: Vec<VersionResources>,
 }
 
 /// A version and its resources, in listing order.
 #[derive(Debug)]
-pub(crate) struct Version {
+pub(crate) struct VersionResources {
     pub(crate) name: String,
     pub(crate) resources: Vec<Arc<Resource>>,
 }
@@ -43,7 +45,7 @@ pub(crate) fn groups(resources: &[Arc<Resource>]) -> Vec<Group> {
         let version = position_or_insert(
             &mut group.versions,
             |version| version.name == resource.version,
-            || Version { name: resource.version.clone(), resources: Vec::new() },
+            || VersionResources { name: resource.version.clone(), resources: Vec::new() },
         );
         version.resources.push(Arc::clone(resource));
     }

@@ -3,7 +3,7 @@ use kube_apimachinery::names::NameRule;
 use crate::kind::resource::{Generation, Rules, ScalePaths, StorageKey};
 
 use super::*;
-use crate::kind::version::storage_version_hash;
+use crate::kind::storage_version::storage_version_hash;
 
 fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource> {
     let verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -175,7 +175,7 @@ fn groups_are_in_the_order_of_a_kube_apiserver() {
 fn both_forms_contain_the_same_resources() {
     let mut resources = builtin_resources();
     resources.push(custom("a.example.com", "v1", "things", "Thing"));
-    let list = aggregated(&resources, false);
+    let list = aggregated(&resources, DiscoveryRoot::Apis);
     assert_eq!(
         list["items"][1]["versions"][0]["resources"][2],
         json!({
@@ -196,7 +196,7 @@ fn both_forms_contain_the_same_resources() {
         last["versions"][0]["resources"][0]["responseKind"],
         json!({"group": "a.example.com", "version": "v1", "kind": "Thing"})
     );
-    assert_eq!(aggregated(&resources, true)["items"][0]["metadata"], json!({}));
+    assert_eq!(aggregated(&resources, DiscoveryRoot::Api)["items"][0]["metadata"], json!({}));
 }
 
 #[test]

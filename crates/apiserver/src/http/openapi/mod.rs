@@ -6,7 +6,7 @@
 //! `x-kubernetes-group-version-kind`, for `explain`. Documents are generated on request. Clients cache them by a hash of the inputs, so
 //! that the index does not need the documents.
 
-mod custom;
+mod custom_schemas;
 mod general;
 pub(crate) mod gnostic;
 mod paths;

@@ -154,7 +154,7 @@ struct Describe<'a> {
 }
 
 /// An operation. Its parameters are not divided yet into its own and those of its path.
-struct Operation {
+struct PathOperation {
     value: Value,
     parameters: Vec<&'static str>,
 }
@@ -165,7 +165,7 @@ impl Describe<'_> {
         &self,
         paths: &mut Map<String, Value>,
         path: String,
-        mut operations: Vec<(&'static str, Operation)>,
+        mut operations: Vec<(&'static str, PathOperation)>,
     ) {
         if operations.is_empty() {
             return;
@@ -201,7 +201,7 @@ impl Describe<'_> {
         paths.insert(path, Value::Object(item));
     }
 
-    fn collection(&self) -> Vec<(&'static str, Operation)> {
+    fn collection(&self) -> Vec<(&'static str, PathOperation)> {
         let mut operations = Vec::new();
         let object = reference(self.schema);
         if self.resource.allows("list") {
@@ -227,7 +227,7 @@ impl Describe<'_> {
         operations
     }
 
-    fn object(&self) -> Vec<(&'static str, Operation)> {
+    fn object(&self) -> Vec<(&'static str, PathOperation)> {
         let object = reference(self.schema);
         let mut operations = Vec::new();
         if self.resource.allows("delete") {
@@ -248,7 +248,7 @@ impl Describe<'_> {
         operations
     }
 
-    fn subresource(&self, subresource: &Subresource) -> Vec<(&'static str, Operation)> {
+    fn subresource(&self, subresource: &Subresource) -> Vec<(&'static str, PathOperation)> {
         let named = subresource
             .group_version
             .clone()
@@ -256,7 +256,7 @@ impl Describe<'_> {
             .and_then(|(group, version)| schemas::of_kind(&group, &version, &subresource.kind));
         let schema = named.as_deref().unwrap_or(self.schema);
         let name = upper_camel_case(&subresource.name);
-        let mut operations: Vec<(&'static str, Operation)> = subresource
+        let mut operations: Vec<(&'static str, PathOperation)> = subresource
             .verbs
             .iter()
             .filter_map(|verb| self.of_verb(verb, &name, &reference(schema)))
@@ -326,7 +326,7 @@ impl Describe<'_> {
     }
 
     /// Builds an operation that both objects and subresources support.
-    fn of_verb(&self, verb: &str, suffix: &str, object: &Value) -> Option<(&'static str, Operation)> {
+    fn of_verb(&self, verb: &str, suffix: &str, object: &Value) -> Option<(&'static str, PathOperation)> {
         Some(match verb {
             "get" => {
                 let parameters: &[&'static str] = if self.api.custom { &["resourceVersion"] } else { &[] };
@@ -363,7 +363,7 @@ impl Describe<'_> {
     }
 
     /// Builds a list or a watch: both have the same parameters and may respond with a stream.
-    fn list(&self, verb: &str, suffix: &str, answer: &Value) -> Operation {
+    fn list(&self, verb: &str, suffix: &str, answer: &Value) -> PathOperation {
         let action = match (verb, suffix) {
             ("list", _) => "list",
             (_, "") => "watch",
@@ -382,13 +382,13 @@ impl Describe<'_> {
         codes: &[u16],
         answer: &Value,
         parameters: &[&'static str],
-    ) -> Operation {
+    ) -> PathOperation {
         let resource = self.resource;
         let collection = if action == "deletecollection" { "Collection" } else { "" };
         let everywhere = suffix.ends_with("ForAllNamespaces");
         let scope = if resource.namespaced && !everywhere { "Namespaced" } else { "" };
         let id = format!("{verb}{}{collection}{scope}{}{suffix}", self.api.name, resource.kind);
-        Operation {
+        PathOperation {
             value: json!({
                 "operationId": id, "tags": [self.api.tag], "x-kubernetes-action": action,
                 "x-kubernetes-group-version-kind":
@@ -399,13 +399,13 @@ impl Describe<'_> {
         }
     }
 
-    fn body(&self, operation: &mut Operation, schema: &Value) {
+    fn body(&self, operation: &mut PathOperation, schema: &Value) {
         let types: &[&str] =
             if self.api.custom { &["application/json", "application/yaml"] } else { &["*/*"] };
         operation.value["requestBody"] = json!({ "content": content(types, schema), "required": true });
     }
 
-    fn delete_options(operation: &mut Operation) {
+    fn delete_options(operation: &mut PathOperation) {
         let options = reference(&meta("DeleteOptions"));
         operation.value["requestBody"] = json!({ "content": content(&["*/*"], &options) });
     }

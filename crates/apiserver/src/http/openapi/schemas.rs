@@ -4,7 +4,7 @@ use kube_apimachinery::go_struct;
 use kube_apimachinery::schema;
 use serde_json::{Map, Value, json};
 
-use super::custom::{self, Version};
+use super::custom_schemas::{self, OpenApiVersion};
 use super::{Published, meta};
 use crate::kind::resource::Resource;
 use crate::kinds::builtin::data;
@@ -29,7 +29,7 @@ pub(super) fn of_kind(group: &str, version: &str, kind: &str) -> Option<String> 
 
 /// Returns all schemas that `paths` need, by name.
 pub(super) fn referred(described: &[Published<'_>], paths: &Map<String, Value>) -> Map<String, Value> {
-    let mut schemas = of_custom(described, Version::V3);
+    let mut schemas = of_custom(described, OpenApiVersion::V3);
     let mut wanted = Vec::new();
     paths.values().for_each(|path| collect(path, &mut wanted));
     schemas.values().for_each(|schema| collect(schema, &mut wanted));
@@ -43,13 +43,13 @@ pub(super) fn referred(described: &[Published<'_>], paths: &Map<String, Value>) 
 }
 
 /// Returns the schemas of custom kinds and of their lists, by name.
-pub(super) fn of_custom(described: &[Published<'_>], version: Version) -> Map<String, Value> {
+pub(super) fn of_custom(described: &[Published<'_>], version: OpenApiVersion) -> Map<String, Value> {
     let mut schemas = Map::new();
     for custom in described {
         if let Some(schema) = custom.schema {
             let name = custom.schema_name();
-            schemas.insert(format!("{name}List"), custom::list(custom, &name));
-            schemas.insert(name, custom::object(custom, schema, version));
+            schemas.insert(format!("{name}List"), custom_schemas::list(custom, &name));
+            schemas.insert(name, custom_schemas::object(custom, schema, version));
         }
     }
     schemas

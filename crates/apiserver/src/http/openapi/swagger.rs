@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE as BASE64;
 use serde_json::{Map, Value, json};
 
-use super::custom::Version;
+use super::custom_schemas::OpenApiVersion;
 use super::{Published, meta, schemas};
 use crate::kind::resource::Resource;
 
@@ -49,7 +49,7 @@ impl Swagger {
             let item = self.path_item(&item);
             self.paths.insert(path, item);
         }
-        for (name, schema) in schemas::of_custom(&described, Version::V2) {
+        for (name, schema) in schemas::of_custom(&described, OpenApiVersion::V2) {
             schemas::collect(&schema, &mut wanted);
             self.definitions.insert(name, in_v2(&schema, Defaults::Kept));
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
-use super::shared::pod_template;
+use super::shared::pod_spec;
 use crate::kind::resource::Resource;
 
 /// Path of the pod's spec.
@@ -23,16 +23,16 @@ impl BuiltinKind for CronJob {
             set(spec, "successfulJobsHistoryLimit", json!(3));
             set(spec, "failedJobsHistoryLimit", json!(1));
             if let Some(template) = spec.pointer_mut("/jobTemplate/spec/template") {
-                pod_template::default(template);
+                pod_spec::default(template);
             }
         });
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        pod_template::validate(new, POD_SPEC)
+        pod_spec::validate(new, POD_SPEC)
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, POD_SPEC)
+        pod_spec::warnings(object, POD_SPEC)
     }
 }

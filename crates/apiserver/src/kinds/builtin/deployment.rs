@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
-use super::shared::{pod_template, workload};
+use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl BuiltinKind for Deployment {
                 let limits = [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))];
                 workload::default_rolling_update(strategy, &limits);
             });
-            within(spec, "template", pod_template::default);
+            within(spec, "template", pod_spec::default);
         });
     }
 
@@ -29,7 +29,7 @@ impl BuiltinKind for Deployment {
         let spec = &new["spec"];
         // The errors have kube-apiserver's order.
         let mut errors = workload::validate_selector("deployment", spec);
-        errors.extend(pod_template::validate(new, pod_template::IN_WORKLOAD));
+        errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
         errors.extend(validate_strategy(&spec["strategy"]));
         errors.extend(workload::validate_numbers(spec));
         errors.extend(validate_deadline(spec));
@@ -38,7 +38,7 @@ impl BuiltinKind for Deployment {
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
     }
 
     fn status_keeps(&self) -> Option<&'static str> {

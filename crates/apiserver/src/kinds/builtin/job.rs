@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, set, within};
 use super::shared::immutable_fields::immutable;
-use super::shared::pod_template;
+use super::shared::pod_spec;
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -27,13 +27,13 @@ impl BuiltinKind for Job {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = pod_template::validate(new, pod_template::IN_WORKLOAD);
+        let mut errors = pod_spec::validate(new, pod_spec::IN_WORKLOAD);
         errors.extend(old.into_iter().flat_map(|old| validate_update(&old["spec"], &new["spec"])));
         errors
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
     }
 
     fn orphans_by_default(&self) -> bool {
@@ -70,7 +70,7 @@ fn default(job: &mut Value) {
                 }
             }
         });
-        within(spec, "template", pod_template::default);
+        within(spec, "template", pod_spec::default);
     });
 }
 

@@ -51,7 +51,7 @@ use crate::kind::Strategy;
 use crate::kind::resource::{Generation, PostAction, Rules};
 
 /// Attributes of a kind that the data files do not contain.
-pub(super) struct Kind {
+pub(super) struct KindAttributes {
     pub(super) group_version: &'static str,
     pub(super) plural: &'static str,
     pub(super) rules: Rules,
@@ -102,8 +102,8 @@ const fn kind(
     plural: &'static str,
     rules: Rules,
     strategy: &'static dyn Strategy,
-) -> Kind {
-    Kind {
+) -> KindAttributes {
+    KindAttributes {
         group_version,
         plural,
         rules,
@@ -116,21 +116,21 @@ const fn kind(
 }
 
 /// All kinds, in no particular order: discovery sorts them.
-pub(super) static KINDS: &[Kind] = &[
+pub(super) static KINDS: &[KindAttributes] = &[
     kind("v1", "componentstatuses", RULES, &ComponentStatus),
     kind("v1", "configmaps", RULES, &ConfigMap),
     kind("v1", "endpoints", PUT, &Endpoints),
-    Kind {
+    KindAttributes {
         selectable: || event_fields("involvedObject", "reportingComponent"),
         ..kind("v1", "events", EVENT, &Event)
     },
     kind("v1", "limitranges", PUT, &LimitRange),
-    Kind {
+    KindAttributes {
         subresources: &["finalize"],
         selectable: || vec![field("status.phase")],
         ..kind("v1", "namespaces", Rules { name: NameRule::Label, ..RULES }, &Namespace)
     },
-    Kind {
+    KindAttributes {
         subresources: &["proxy"],
         selectable: || vec![typed("spec.unschedulable", "false")],
         ..kind("v1", "nodes", RULES, &Node)
@@ -138,7 +138,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind("v1", "persistentvolumeclaims", RETURNED, &PersistentVolumeClaim),
     kind("v1", "persistentvolumes", RETURNED, &PersistentVolume),
     kind("v1", "bindings", RULES, &Plain),
-    Kind {
+    KindAttributes {
         selectable: pod_fields,
         subresources: &[
             "attach",
@@ -159,14 +159,14 @@ pub(super) static KINDS: &[Kind] = &[
         Rules { returns_deleted_object: true, revalidated: false, ..CONTENTS },
         &PodTemplate,
     ),
-    Kind {
+    KindAttributes {
         selectable: || vec![typed("status.replicas", "0")],
         ..kind("v1", "replicationcontrollers", SPEC_NAMED_ONCE, &ReplicationController)
     },
     kind("v1", "resourcequotas", Rules { revalidated: false, ..RETURNED }, &ResourceQuota),
-    Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES, &Secret) },
-    Kind { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED, &ServiceAccount) },
-    Kind {
+    KindAttributes { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES, &Secret) },
+    KindAttributes { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED, &ServiceAccount) },
+    KindAttributes {
         subresources: &["proxy"],
         selectable: || vec![field("spec.clusterIP"), field("spec.type")],
         ..kind(
@@ -193,17 +193,17 @@ pub(super) static KINDS: &[Kind] = &[
     kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", RULES, &Plain),
     kind("authorization.k8s.io/v1", "selfsubjectrulesreviews", RULES, &Plain),
     kind("authorization.k8s.io/v1", "subjectaccessreviews", RULES, &Plain),
-    Kind {
+    KindAttributes {
         is_converted: true,
         ..kind("autoscaling/v1", "horizontalpodautoscalers", NAMED_ONCE, &HorizontalPodAutoscaler)
     },
     kind("autoscaling/v2", "horizontalpodautoscalers", NAMED_ONCE, &HorizontalPodAutoscaler),
-    Kind {
+    KindAttributes {
         subresources: &["approval"],
         selectable: || vec![field("spec.signerName")],
         ..kind("certificates.k8s.io/v1", "certificatesigningrequests", RULES, &CertificateSigningRequest)
     },
-    Kind {
+    KindAttributes {
         storage_group: Some(""),
         is_converted: true,
         selectable: || event_fields("regarding", "reportingController"),
@@ -226,7 +226,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind("apps/v1", "daemonsets", SPEC_NAMED_ONCE, &DaemonSet),
     kind("apps/v1", "controllerrevisions", RULES, &ControllerRevision),
     kind("batch/v1", "cronjobs", SPEC_NAMED_ONCE, &CronJob),
-    Kind {
+    KindAttributes {
         selectable: || {
             vec![SelectableField { paths: vec![path("status.succeeded")], ..typed("status.successful", "0") }]
         },
@@ -295,7 +295,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &Plain),
     kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &Plain),
     kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &Plain),
-    Kind {
+    KindAttributes {
         selectable: || vec![field("spec.driver"), field("spec.nodeName")],
         ..kind("resource.k8s.io/v1", "resourceslices", Rules { returns_deleted_object: true, ..SPEC }, &Plain)
     },
@@ -311,7 +311,7 @@ pub(super) static KINDS: &[Kind] = &[
         Rules { unconditional_update: false, ..SPEC },
         &PriorityLevelConfiguration,
     ),
-    Kind {
+    KindAttributes {
         ..kind(
             "apiextensions.k8s.io/v1",
             "customresourcedefinitions",

@@ -10,7 +10,7 @@ mod builtin_kind;
 mod columns;
 pub(crate) mod data;
 mod kind_table;
-mod kinds;
+mod served_kinds;
 pub(crate) mod shared;
 #[cfg(test)]
 mod test_helpers;
@@ -60,8 +60,8 @@ mod webhook_configuration;
 
 pub(crate) use builtin_kind::Plain;
 pub(crate) use columns::of_scale as scale_columns;
-#[cfg(test)]
-pub(crate) use kinds::served;
-pub(crate) use kinds::{delete_options, group_rank, registry};
 pub(crate) use persistent_volume::VOLUME_PROTECTION;
 pub(crate) use persistent_volume_claim::CLAIM_PROTECTION;
+#[cfg(test)]
+pub(crate) use served_kinds::served;
+pub(crate) use served_kinds::{delete_options, group_rank, registry};

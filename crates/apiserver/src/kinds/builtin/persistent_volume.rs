@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
 use super::shared::immutable_fields::immutable;
-use super::shared::pod_template;
+use super::shared::pod_spec;
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -36,7 +36,7 @@ impl BuiltinKind for PersistentVolume {
         within(volume, "spec", |spec| {
             set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
             set(spec, "volumeMode", json!("Filesystem"));
-            pod_template::default_volume_sources(spec);
+            pod_spec::default_volume_sources(spec);
         });
     }
 

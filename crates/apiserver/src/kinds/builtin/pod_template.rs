@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::within;
-use super::shared::pod_template;
+use super::shared::pod_spec;
 use crate::kind::resource::Resource;
 
 /// Path of the pod's spec.
@@ -16,14 +16,14 @@ pub(super) struct PodTemplate;
 
 impl BuiltinKind for PodTemplate {
     fn default(&self, object: &mut Value) {
-        within(object, "template", pod_template::default);
+        within(object, "template", pod_spec::default);
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        pod_template::validate(new, POD_SPEC)
+        pod_spec::validate(new, POD_SPEC)
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, POD_SPEC)
+        pod_spec::warnings(object, POD_SPEC)
     }
 }

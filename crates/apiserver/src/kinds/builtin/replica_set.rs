@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
-use super::shared::{pod_template, workload};
+use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -15,21 +15,21 @@ impl BuiltinKind for ReplicaSet {
     fn default(&self, object: &mut Value) {
         within(object, "spec", |spec| {
             set(spec, "replicas", json!(1));
-            within(spec, "template", pod_template::default);
+            within(spec, "template", pod_spec::default);
         });
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         // kube-apiserver's message names Deployments, because their validation was copied.
         let mut errors = workload::validate_selector("deployment", &new["spec"]);
-        errors.extend(pod_template::validate(new, pod_template::IN_WORKLOAD));
+        errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
         errors.extend(workload::validate_numbers(&new["spec"]));
         errors.extend(workload::keep_selector(new, old));
         errors
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
-use super::shared::pod_template;
+use super::shared::pod_spec;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -21,16 +21,16 @@ impl BuiltinKind for ReplicationController {
         }
         within(object, "spec", |spec| {
             set(spec, "replicas", json!(1));
-            within(spec, "template", pod_template::default);
+            within(spec, "template", pod_spec::default);
         });
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        pod_template::validate(new, pod_template::IN_WORKLOAD)
+        pod_spec::validate(new, pod_spec::IN_WORKLOAD)
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
     }
 
     fn orphans_by_default(&self) -> bool {

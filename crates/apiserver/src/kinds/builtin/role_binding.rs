@@ -43,7 +43,7 @@ fn validate(namespaced: bool, binding: &Value, old: Option<&Value>) -> Vec<Field
     if name.is_empty() {
         errors.push(FieldError::required("roleRef.name", ""));
     } else {
-        let why = names::name(NameRule::PathSegment, name, false);
+        let why = names::name(NameRule::PathSegment, name);
         errors.extend(why.iter().map(|why| FieldError::invalid("roleRef.name", &quote(name), why)));
     }
     for (index, subject) in list(binding, "subjects").iter().enumerate() {

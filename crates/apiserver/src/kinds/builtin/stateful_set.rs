@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, list, set, text, within};
-use super::shared::{pod_template, workload};
+use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
 /// Fields of the spec that an update may change.
@@ -32,14 +32,14 @@ impl BuiltinKind for StatefulSet {
         let mut errors = validate_policies(spec);
         errors.extend(workload::validate_selector("statefulset", spec));
         let claims = list(spec, "volumeClaimTemplates").iter().map(|claim| text(&claim["metadata"], "name"));
-        errors.extend(pod_template::validate_with_volumes(new, pod_template::IN_WORKLOAD, claims));
+        errors.extend(pod_spec::validate_with_volumes(new, pod_spec::IN_WORKLOAD, claims));
         errors.extend(workload::validate_numbers(spec));
         errors.extend(old.and_then(|old| keep_spec(&old["spec"], spec)));
         errors
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, pod_template::IN_WORKLOAD)
+        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
     }
 }
 
@@ -61,7 +61,7 @@ fn default_spec(spec: &mut Value) {
         within(claim, "spec", |spec| set(spec, "volumeMode", json!("Filesystem")));
         within(claim, "status", |status| set(status, "phase", json!("Pending")));
     }
-    within(spec, "template", pod_template::default);
+    within(spec, "template", pod_spec::default);
 }
 
 fn validate_policies(spec: &Value) -> Vec<FieldError> {

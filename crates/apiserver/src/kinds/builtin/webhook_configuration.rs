@@ -9,7 +9,7 @@ use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, list, set, text, within};
 use super::shared::label_selector::{self, invalid};
 use crate::kind::resource::Resource;
-use crate::kinds::client_config;
+use crate::kinds::webhook_reference;
 
 /// Maximum number of match conditions of a webhook.
 const CONDITIONS: usize = 64;
@@ -65,7 +65,7 @@ fn validate(configuration: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if !is_unchanged {
             check_conditions(list(hook, "matchConditions"), &format!("{field}.matchConditions"), &mut errors);
         }
-        client_config::check_review_versions(
+        webhook_reference::check_review_versions(
             list(hook, "admissionReviewVersions"),
             &format!("{field}.admissionReviewVersions"),
             "must specify one of v1, v1beta1",
@@ -208,14 +208,14 @@ fn check_resources(resources: &[Value], field: &str, errors: &mut Vec<FieldError
 
 fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>) {
     match (config["url"].as_str(), config["service"].is_object()) {
-        (Some(url), false) => client_config::check_url(url, &format!("{field}.url"), errors),
+        (Some(url), false) => webhook_reference::check_url(url, &format!("{field}.url"), errors),
         (None, true) => {
             let service = &config["service"];
             let place = format!("{field}.service");
             for name in ["name", "namespace"].into_iter().filter(|name| text(service, name).is_empty()) {
                 errors.push(FieldError::required(format!("{place}.{name}"), ""));
             }
-            client_config::check_port_and_path(service, &place, errors);
+            webhook_reference::check_port_and_path(service, &place, errors);
         }
         _ => errors.push(FieldError::required(field, "exactly one of url or service is required")),
     }

@@ -2,7 +2,7 @@
 
 mod conditions;
 mod object;
-mod validate;
+mod validate_definition;
 
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -55,7 +55,7 @@ impl Strategy for Definition {
     }
 
     fn validate_create(&self, _served: &ServedKind, definition: &Value) -> Vec<FieldError> {
-        validate::create(definition)
+        validate_definition::create(definition)
     }
 
     fn validate_update(
@@ -65,7 +65,11 @@ impl Strategy for Definition {
         new: &Value,
         subresource: &str,
     ) -> Vec<FieldError> {
-        if subresource.is_empty() { validate::update(old, new) } else { validate::update_status(new) }
+        if subresource.is_empty() {
+            validate_definition::update(old, new)
+        } else {
+            validate_definition::update_status(new)
+        }
     }
 
     fn warnings(
@@ -75,7 +79,7 @@ impl Strategy for Definition {
         old: Option<&Value>,
         subresource: &str,
     ) -> Vec<String> {
-        if subresource.is_empty() { validate::warnings(definition, old) } else { Vec::new() }
+        if subresource.is_empty() { validate_definition::warnings(definition, old) } else { Vec::new() }
     }
 
     fn pins_deleted_uid(&self) -> bool {

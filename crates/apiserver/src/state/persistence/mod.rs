@@ -1,6 +1,6 @@
 //! Persistence: commits are written to a file before any client sees them.
 //!
-//! The store stays in memory and does not know about persistence. Each commit is passed to a [`Journal`] under the store's lock, and
+//! The store stays in memory and does not know about persistence. Each commit is passed to a [`CommitJournal`] under the store's lock, and
 //! therefore in order. The journal's thread writes all commits since its last transaction in the next one, so that many writers share a
 //! transaction. Responses and events wait until their revision is in the file. Therefore no client sees a change that a killed process
 //! would lose, and a restarted server continues at a revision that is at least the last one that a client has seen.
@@ -14,7 +14,7 @@
 //! Bounds: the queue holds at most the changes of the requests in progress, each object once.
 
 mod backend;
-mod file;
+mod database;
 mod record;
 
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ use kube_apimachinery::status::ApiError;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-pub use file::DataFileError;
-use file::Database;
+pub use database::DataFileError;
+use database::Database;
 
 use crate::kind::resource::StorageKey;
 use crate::store::{Key, Stored};
@@ -61,17 +61,17 @@ impl DataFile {
 
 /// Contents of a file when it was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct FileContents {
     /// Revision of the last commit; `None` if the file is new.
     pub(crate) revision: Option<u64>,
     pub(crate) objects: Vec<(StorageKey, Key, Stored)>,
 }
 
 /// Changed objects; `None` for a deleted one.
-type Changes = BTreeMap<(StorageKey, Key), Option<Arc<Stored>>>;
+type ChangedObjects = BTreeMap<(StorageKey, Key), Option<Arc<Stored>>>;
 
 /// Queues commits for the file and reports when they are written. Dropping it writes the rest and closes the file.
-pub(crate) struct Journal {
+pub(crate) struct CommitJournal {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -80,12 +80,12 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Notified when the queue has work.
     work: Condvar,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<WriterProgress>,
 }
 
 #[derive(Default)]
 struct Queue {
-    changes: Changes,
+    changes: ChangedObjects,
     /// Revision of the last change that was ever queued.
     revision: u64,
     /// Whether a request wants another attempt after a failure.
@@ -95,7 +95,7 @@ struct Queue {
 
 /// Progress of the writing thread.
 #[derive(Debug, Clone, Default)]
-struct Progress {
+struct WriterProgress {
     /// All commits up to this revision are in the file.
     kept: u64,
     attempts: u64,
@@ -103,18 +103,18 @@ struct Progress {
     failure: Option<Arc<str>>,
 }
 
-impl Journal {
+impl CommitJournal {
     /// Opens or creates the file and starts the writing thread.
     ///
     /// # Errors
     /// [`DataFileError`] names the file and the cure; the file is unchanged.
-    pub(crate) fn open(file: &DataFile) -> Result<(Self, Contents), DataFileError> {
+    pub(crate) fn open(file: &DataFile) -> Result<(Self, FileContents), DataFileError> {
         let (database, contents) = Database::open(&file.path, file.fsync)?;
         let revision = contents.revision.unwrap_or_default();
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue { revision, ..Queue::default() }),
             work: Condvar::new(),
-            progress: watch::Sender::new(Progress { kept: revision, ..Progress::default() }),
+            progress: watch::Sender::new(WriterProgress { kept: revision, ..WriterProgress::default() }),
         });
         let thread = std::thread::Builder::new().name("data-file".to_owned()).spawn({
             let shared = Arc::clone(&shared);
@@ -157,7 +157,7 @@ impl Journal {
         self.shared.progress.borrow().failure.is_none()
     }
 
-    async fn wait(&self, is_done: impl Fn(&Progress) -> bool) -> Result<(), ApiError> {
+    async fn wait(&self, is_done: impl Fn(&WriterProgress) -> bool) -> Result<(), ApiError> {
         let mut progress = self.shared.progress.subscribe();
         // Read before another attempt is requested, so that its result is noticed.
         let before = progress.borrow_and_update().clone();
@@ -187,7 +187,7 @@ impl Journal {
     }
 }
 
-impl Drop for Journal {
+impl Drop for CommitJournal {
     fn drop(&mut self) {
         self.shared.queue.lock().closing = true;
         self.shared.work.notify_one();
@@ -204,7 +204,7 @@ impl Drop for Journal {
 impl Shared {
     /// Writes the queue, one transaction after the other, until the journal closes.
     fn write(&self, mut database: Database) {
-        let mut changes = Changes::new();
+        let mut changes = ChangedObjects::new();
         loop {
             let (revision, closing) = self.take(&mut changes);
             if !changes.is_empty() {
@@ -234,7 +234,7 @@ impl Shared {
     }
 
     /// Waits for work. Adds the queued changes to `changes`, where later changes of an object replace earlier ones.
-    fn take(&self, changes: &mut Changes) -> (u64, bool) {
+    fn take(&self, changes: &mut ChangedObjects) -> (u64, bool) {
         let mut queue = self.queue.lock();
         while queue.changes.is_empty() && !queue.closing && !std::mem::take(&mut queue.again) {
             self.work.wait(&mut queue);

@@ -16,7 +16,7 @@ fn stored(revision: u64) -> Arc<Stored> {
 
 /// Returns the revision of the file, and its objects with their revisions.
 fn contents(file: &DataFile) -> (Option<u64>, Vec<String>) {
-    let (_journal, contents) = Journal::open(file).unwrap();
+    let (_journal, contents) = CommitJournal::open(file).unwrap();
     let shown = contents
         .objects
         .iter()
@@ -29,7 +29,7 @@ async fn commits_that_were_kept_are_in_the_reopened_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = DataFile::new(folder.path().join("data")).fsync(true);
     assert_eq!(contents(&file), (None, vec![]));
-    let (journal, _) = Journal::open(&file).unwrap();
+    let (journal, _) = CommitJournal::open(&file).unwrap();
     for (revision, name) in [(2, "n/a"), (3, "n/b"), (4, "n/a")] {
         journal.record(&maps(), &Key::from_text(name), revision, Some(stored(revision)));
     }
@@ -45,7 +45,7 @@ async fn commits_that_were_kept_are_in_the_reopened_file() {
 fn closing_writes_all_recorded_commits() {
     let folder = tempfile::tempdir().unwrap();
     let file = DataFile::new(folder.path().join("data"));
-    let (journal, _) = Journal::open(&file).unwrap();
+    let (journal, _) = CommitJournal::open(&file).unwrap();
     for revision in 2..1000 {
         journal.record(
             &maps(),
@@ -64,8 +64,8 @@ fn closing_writes_all_recorded_commits() {
 fn a_file_in_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = DataFile::new(folder.path().join("data"));
-    let (_journal, _) = Journal::open(&file).unwrap();
-    let error = Journal::open(&file).map(|_| ()).unwrap_err();
+    let (_journal, _) = CommitJournal::open(&file).unwrap();
+    let error = CommitJournal::open(&file).map(|_| ()).unwrap_err();
     assert!(matches!(error, DataFileError::InUse(_)), "{error}");
     let path = file.path().display();
     assert_eq!(
@@ -81,7 +81,7 @@ fn a_foreign_file_is_refused_and_unchanged() {
     std::fs::write(&path, "re").unwrap();
     for text in ["re", "red", "my notes, which are longer than any header"] {
         std::fs::write(&path, text).unwrap();
-        let error = Journal::open(&DataFile::new(&path)).map(|_| ()).unwrap_err();
+        let error = CommitJournal::open(&DataFile::new(&path)).map(|_| ()).unwrap_err();
         assert!(matches!(error, DataFileError::Foreign(_)), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
@@ -92,7 +92,7 @@ fn a_foreign_file_is_refused_and_unchanged() {
     transaction.open_table(redb::TableDefinition::<'_, u64, u64>::new("theirs")).unwrap();
     transaction.commit().unwrap();
     drop(other);
-    let error = Journal::open(&DataFile::new(&path)).map(|_| ()).unwrap_err();
+    let error = CommitJournal::open(&DataFile::new(&path)).map(|_| ()).unwrap_err();
     assert!(matches!(error, DataFileError::Foreign(_)), "{error}");
 }
 
@@ -100,7 +100,7 @@ fn a_foreign_file_is_refused_and_unchanged() {
 fn a_damaged_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = DataFile::new(folder.path().join("data"));
-    let (journal, _) = Journal::open(&file).unwrap();
+    let (journal, _) = CommitJournal::open(&file).unwrap();
     for revision in 2..100 {
         journal.record(&maps(), &Key::from_text(&format!("n/{revision}")), revision, Some(stored(revision)));
     }
@@ -108,19 +108,19 @@ fn a_damaged_file_is_refused() {
     let mut damaged = std::fs::OpenOptions::new().write(true).open(file.path()).unwrap();
     damaged.seek(SeekFrom::Start(16)).unwrap();
     damaged.write_all(&[0xff; 300]).unwrap();
-    let error = Journal::open(&file).map(|_| ()).unwrap_err();
+    let error = CommitJournal::open(&file).map(|_| ()).unwrap_err();
     assert!(matches!(error, DataFileError::Damaged { .. }), "{error}");
     // The file is truncated, as on a damaged disk.
     let whole = std::fs::read(file.path()).unwrap();
     std::fs::write(file.path(), &whole[..100]).unwrap();
-    assert!(Journal::open(&file).is_err());
+    assert!(CommitJournal::open(&file).is_err());
 }
 
 #[test]
 fn a_path_that_cannot_be_opened_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for path in [folder.path().to_owned(), folder.path().join("absent/data")] {
-        let error = Journal::open(&DataFile::new(&path)).map(|_| ()).unwrap_err();
+        let error = CommitJournal::open(&DataFile::new(&path)).map(|_| ()).unwrap_err();
         assert!(matches!(error, DataFileError::Open { .. }), "{error}");
         assert!(
             error.to_string().starts_with(&format!("data file {}: cannot be opened", path.display())),

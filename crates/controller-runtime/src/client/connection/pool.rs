@@ -108,7 +108,7 @@ struct PoolInner<C: Connect> {
     connector: C,
     server: Uri,
     keep_alive: KeepAlive,
-    http1: legacy::Client<Http1<C>, Body>,
+    http1: legacy::Client<Http1Connector<C>, Body>,
     /// Tasks that drive the connections. Aborted when the pool is dropped; every request in flight and every open response
     /// keeps it.
     tasks: Arc<Mutex<JoinSet<()>>>,
@@ -178,7 +178,7 @@ impl<C: Connect> Pool<C> {
     pub(super) fn new(connector: C, http1: C, server: Uri, keep_alive: KeepAlive) -> Self {
         let tasks = Arc::<Mutex<JoinSet<()>>>::default();
         let shared = Arc::new_cyclic(|inner| {
-            let http1 = Http1 { connector: http1, pool: Weak::clone(inner) };
+            let http1 = Http1Connector { connector: http1, pool: Weak::clone(inner) };
             let http1 = legacy::Client::builder(TaskExecutor(Arc::downgrade(&tasks)))
                 .pool_timer(TokioTimer::new())
                 .build(http1);
@@ -358,18 +358,18 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Executor<F> for TaskExe
 }
 
 /// Connector for HTTP/1.1, which hands out the first connection before it makes others.
-struct Http1<C: Connect> {
+struct Http1Connector<C: Connect> {
     connector: C,
     pool: Weak<PoolInner<C>>,
 }
 
-impl<C: Connect> Clone for Http1<C> {
+impl<C: Connect> Clone for Http1Connector<C> {
     fn clone(&self) -> Self {
         Self { connector: self.connector.clone(), pool: Weak::clone(&self.pool) }
     }
 }
 
-impl<C: Connect> Service<Uri> for Http1<C> {
+impl<C: Connect> Service<Uri> for Http1Connector<C> {
     type Response = C::Response;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<C::Response, BoxError>> + Send>>;

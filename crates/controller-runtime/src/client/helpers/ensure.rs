@@ -67,7 +67,7 @@ impl Client {
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), MutateError> + Send,
     ) -> Result<(K, Ensured), ClientError> {
-        ensure(self, object, mutate, By::Update).await
+        ensure(self, object, mutate, ChangeBy::Update).await
     }
 
     /// Reads the object, lets `mutate` change it, and sends the differences as merge patches: one for the status and one for
@@ -85,7 +85,7 @@ impl Client {
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), MutateError> + Send,
     ) -> Result<(K, Ensured), ClientError> {
-        ensure(self, object, mutate, By::Patch).await
+        ensure(self, object, mutate, ChangeBy::Patch).await
     }
 }
 
@@ -100,7 +100,7 @@ impl DynamicClient {
         object: DynamicObject,
         mutate: impl FnMut(&mut DynamicObject) -> Result<(), MutateError> + Send,
     ) -> Result<(DynamicObject, Ensured), ClientError> {
-        ensure(self, object, self.keeping_kind(mutate), By::Update).await
+        ensure(self, object, self.keeping_kind(mutate), ChangeBy::Update).await
     }
 
     /// Like [`Client::create_or_patch`]. The object is of this client's kind, whatever its `types` are.
@@ -113,7 +113,7 @@ impl DynamicClient {
         object: DynamicObject,
         mutate: impl FnMut(&mut DynamicObject) -> Result<(), MutateError> + Send,
     ) -> Result<(DynamicObject, Ensured), ClientError> {
-        ensure(self, object, self.keeping_kind(mutate), By::Patch).await
+        ensure(self, object, self.keeping_kind(mutate), ChangeBy::Patch).await
     }
 
     /// Sets the kind after `mutate`, so that an object that `mutate` builds from scratch does not differ by its `types`.
@@ -134,7 +134,7 @@ async fn ensure<K: Object>(
     client: &impl ObjectRequests<K>,
     object: K,
     mut mutate: impl FnMut(&mut K) -> Result<(), MutateError> + Send,
-    by: By,
+    by: ChangeBy,
 ) -> Result<(K, Ensured), ClientError> {
     let mut attempts = 1;
     loop {
@@ -154,7 +154,7 @@ async fn ensure_once<K: Object>(
     client: &impl ObjectRequests<K>,
     object: &K,
     mutate: &mut (impl FnMut(&mut K) -> Result<(), MutateError> + Send),
-    by: By,
+    by: ChangeBy,
 ) -> Result<(K, Ensured), ClientError> {
     let fail = |reason: &str| client.unsent(by.verb(), object, reason);
     let key = client.key_of(by.verb(), object)?;
@@ -183,17 +183,17 @@ async fn write_difference<K: Object>(
     old: &K,
     new: K,
     mut difference: Value,
-    by: By,
+    by: ChangeBy,
 ) -> Result<(K, Ensured), ClientError> {
     let status = difference.as_object_mut().and_then(|fields| fields.remove("status"));
     let differs = difference.as_object().is_some_and(|fields| !fields.is_empty());
     let stored = match by {
         _ if !differs => None,
-        By::Update => Some(client.update(&new).await?),
-        By::Patch => Some(client.patch(key, Patch::merge(&difference).with_version_of(old)).await?),
+        ChangeBy::Update => Some(client.update(&new).await?),
+        ChangeBy::Patch => Some(client.patch(key, Patch::merge(&difference).with_version_of(old)).await?),
     };
     match (status, stored) {
-        (Some(status), stored) if by == By::Patch => {
+        (Some(status), stored) if by == ChangeBy::Patch => {
             let done = if differs { Ensured::UpdatedWithStatus } else { Ensured::UpdatedStatus };
             let patch = Patch::merge(&json!({ "status": status }));
             let patch = patch.with_version_of(stored.as_ref().unwrap_or(old));
@@ -206,12 +206,12 @@ async fn write_difference<K: Object>(
 
 /// Request that changes an existing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum ChangeBy {
     Update,
     Patch,
 }
 
-impl By {
+impl ChangeBy {
     fn verb(self) -> Verb {
         match self {
             Self::Update => Verb::Update,

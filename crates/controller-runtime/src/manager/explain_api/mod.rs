@@ -17,7 +17,7 @@
 //! grants. Contents of objects are never shown, nor labels and annotations.
 
 mod events;
-mod objects;
+mod object_details;
 mod page;
 mod shapes;
 
@@ -120,7 +120,7 @@ async fn route(explainer: &Arc<Explainer>, request: &HttpRequest) -> Result<Serv
             json(&explain_lookup::explain_in_steps(&registry, name, &request.join("/")).await?)
         }
         ["objects", group, resource, namespace, name] => {
-            json(&objects::object(explainer, group, resource, namespace, name).await?)
+            json(&object_details::object(explainer, group, resource, namespace, name).await?)
         }
         _ => {
             return Err(Refusal::not_found(

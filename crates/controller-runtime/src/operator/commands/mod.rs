@@ -1,8 +1,8 @@
 //! The commands.
 
-mod check;
+mod check_files;
 mod folder;
-mod rights;
+mod rbac_command;
 
 use std::fmt;
 
@@ -51,9 +51,9 @@ pub(super) async fn carry_out(
     match command {
         None => run(operator, flags).await,
         Some(Command::Run(run_flags)) => run(operator, &run_flags.flags).await,
-        Some(Command::Manifests(arguments)) if arguments.check => check::check(operator, &arguments),
+        Some(Command::Manifests(arguments)) if arguments.check => check_files::check(operator, &arguments),
         Some(Command::Manifests(arguments)) => manifests(operator, &arguments),
-        Some(Command::Rbac(arguments)) => rights::print(operator, &arguments),
+        Some(Command::Rbac(arguments)) => rbac_command::print(operator, &arguments),
         Some(Command::Crds(output)) => {
             Ok(print(&Manifests::of_definitions(&operator.definitions), output.format).into())
         }

@@ -24,7 +24,7 @@ use tokio_rustls::{
 
 use self::files::Pair;
 pub use self::files::{CertFiles, CertificateError};
-use super::connection::H2;
+use super::server_connection::H2;
 use crate::metrics::CertificateMetrics;
 
 /// Interval at which files are read even without a notification, as in controller-runtime. Not every system reports the

@@ -1,7 +1,7 @@
 //! The metrics server.
 
-mod access;
 mod extra_handlers;
+mod metrics_access;
 
 use std::{collections::BTreeMap, future::Future, net::TcpListener, panic::Location, sync::Arc};
 
@@ -13,7 +13,7 @@ use http::{
 use tokio_rustls::rustls::ServerConfig;
 
 pub(crate) use self::extra_handlers::ExtraHandlers;
-use self::{access::Access, extra_handlers::METRICS};
+use self::{extra_handlers::METRICS, metrics_access::Access};
 use super::{
     BoxHandler, Endpoint, Handler, HttpRequest, HttpResponse, Listen, ResponseBody, ServerResponse, Serving,
     boxed, certificates::AdaptTls, text,

@@ -117,7 +117,7 @@ impl Script {
                 self.say(format_args!("failures: {failures}"));
             }
             ["shut"] => {
-                let given_up = self.core.shut_down(false, self.now);
+                let given_up = self.core.shut_down(self.now);
                 self.say(format_args!("given up: {given_up:?}"));
             }
             ["when", key] => {

@@ -135,7 +135,7 @@ fn compare(steps: &[Step], rules: Rules) {
             }
             Step::Pass { time } => model.now += time,
             Step::ShutDown => {
-                let mut given_up = core.shut_down(false, now);
+                let mut given_up = core.shut_down(now);
                 let waited = given_up.len()
                     - given_up.iter().filter(|key| handed_out.iter().any(|out| out.key() == *key)).count();
                 given_up[waited..].sort_unstable();

@@ -6,9 +6,9 @@ use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::conditions;
+use super::admission_review::{self, AdmissionResponse, WebhookKind};
+use super::match_conditions;
 use super::matching::operation_name;
-use super::review::{self, Response, WebhookKind};
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
 use crate::kind::registry::ServedKind;
@@ -26,7 +26,7 @@ pub(super) struct Invocation<'a> {
 
 /// Reason why a webhook does not allow a request.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum WebhookFailure {
     /// The call failed; the failure policy decides.
     Call(String),
     /// The webhook denies the request.
@@ -36,9 +36,9 @@ pub(super) enum Failure {
 }
 
 /// Result of a call, and warnings, which the client receives in each case.
-pub(super) struct Outcome {
+pub(super) struct CallOutcome {
     pub(super) warnings: Vec<String>,
-    pub(super) result: Result<Response, Failure>,
+    pub(super) result: Result<AdmissionResponse, WebhookFailure>,
 }
 
 impl Invocation<'_> {
@@ -47,42 +47,46 @@ impl Invocation<'_> {
     /// # Errors
     /// 403 if one of them cannot be evaluated.
     pub(super) fn matches_conditions(&self, webhook: &Webhook) -> Result<bool, ApiError> {
-        conditions::hold(webhook, self.attributes, self.served, self.object, self.old)
+        match_conditions::hold(webhook, self.attributes, self.served, self.object, self.old)
     }
 
     /// Calls a webhook. Dropping the future ends the call.
-    pub(super) async fn call(&self, webhook: &Webhook, kind: WebhookKind) -> Outcome {
+    pub(super) async fn call(&self, webhook: &Webhook, kind: WebhookKind) -> CallOutcome {
         match self.answer(webhook, kind).await {
             Ok(mut response) => {
                 let warnings = std::mem::take(&mut response.warnings);
                 let result = if response.allowed {
                     Ok(response)
                 } else {
-                    Err(Failure::Denied(review::denial(webhook, &response.status)))
+                    Err(WebhookFailure::Denied(admission_review::denial(webhook, &response.status)))
                 };
-                Outcome { warnings, result }
+                CallOutcome { warnings, result }
             }
-            Err(failure) => Outcome { warnings: Vec::new(), result: Err(failure) },
+            Err(failure) => CallOutcome { warnings: Vec::new(), result: Err(failure) },
         }
     }
 
-    async fn answer(&self, webhook: &Webhook, kind: WebhookKind) -> Result<Response, Failure> {
+    async fn answer(
+        &self,
+        webhook: &Webhook,
+        kind: WebhookKind,
+    ) -> Result<AdmissionResponse, WebhookFailure> {
         let attributes = self.attributes;
         if attributes.dry_run && !webhook.supports_dry_run {
             let why = format!("admission webhook {} does not support dry run", quote(&webhook.name));
-            return Err(Failure::Refused(ApiError::bad_request(why)));
+            return Err(WebhookFailure::Refused(ApiError::bad_request(why)));
         }
         let version = webhook.review_version.ok_or_else(|| {
             let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-            Failure::Call(format!("could not create admission objects: {why}"))
+            WebhookFailure::Call(format!("could not create admission objects: {why}"))
         })?;
         let uid = attributes.cluster.audit_id();
-        let review = review::request(attributes, self.served, version, &uid, self.object, self.old);
+        let review = admission_review::request(attributes, self.served, version, &uid, self.object, self.old);
         let body = Bytes::from(review.to_string());
         let called =
             attributes.cluster.call_webhook(&webhook.client, body, webhook.timeout, TimeoutQuery::Sent);
-        let body = called.await.map_err(|error| Failure::Call(error.with_step()))?;
-        review::response(&body, version, kind, &uid).map_err(Failure::Call)
+        let body = called.await.map_err(|error| WebhookFailure::Call(error.with_step()))?;
+        admission_review::response(&body, version, kind, &uid).map_err(WebhookFailure::Call)
     }
 }
 
@@ -92,14 +96,14 @@ pub(super) fn measure<T>(
     attributes: &Attributes<'_>,
     kind: WebhookKind,
     since: Instant,
-    result: &Result<T, Failure>,
+    result: &Result<T, WebhookFailure>,
 ) {
     let outcome = match result {
         Ok(_) => WebhookOutcome::Allowed,
-        Err(Failure::Denied(error)) => WebhookOutcome::Denied(error.code()),
-        Err(Failure::Refused(_)) => WebhookOutcome::Internal,
-        Err(Failure::Call(_)) if webhook.ignores_failure => WebhookOutcome::FailedOpen(500),
-        Err(Failure::Call(_)) => WebhookOutcome::Failed(500),
+        Err(WebhookFailure::Denied(error)) => WebhookOutcome::Denied(error.code()),
+        Err(WebhookFailure::Refused(_)) => WebhookOutcome::Internal,
+        Err(WebhookFailure::Call(_)) if webhook.ignores_failure => WebhookOutcome::FailedOpen(500),
+        Err(WebhookFailure::Call(_)) => WebhookOutcome::Failed(500),
     };
     let kind = match kind {
         WebhookKind::Mutating => "admit",
@@ -110,10 +114,10 @@ pub(super) fn measure<T>(
 }
 
 /// Returns the error for a request that a webhook does not allow; `None` if the failure policy ignores the failure.
-pub(super) fn consequence(webhook: &Webhook, failure: Failure) -> Option<ApiError> {
+pub(super) fn consequence(webhook: &Webhook, failure: WebhookFailure) -> Option<ApiError> {
     let why = match failure {
-        Failure::Denied(error) | Failure::Refused(error) => return Some(error),
-        Failure::Call(why) => format!("failed calling webhook {}: {why}", quote(&webhook.name)),
+        WebhookFailure::Denied(error) | WebhookFailure::Refused(error) => return Some(error),
+        WebhookFailure::Call(why) => format!("failed calling webhook {}: {why}", quote(&webhook.name)),
     };
     if webhook.ignores_failure {
         tracing::warn!(webhook = webhook.name, error = why, "failure of an admission webhook ignored");

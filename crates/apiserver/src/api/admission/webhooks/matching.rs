@@ -30,23 +30,23 @@ pub(super) fn is_exempt(attributes: &Attributes<'_>) -> bool {
 
 /// A rule: operations on resources.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct WebhookRule {
     operations: Vec<String>,
     groups: Vec<String>,
     versions: Vec<String>,
     /// Pairs of resource and subresource, each of which may be `*`.
     resources: Vec<(String, String)>,
-    scope: Scope,
+    scope: ResourceScope,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum ResourceScope {
     All,
     Namespaced,
     Cluster,
 }
 
-impl Rule {
+impl WebhookRule {
     pub(super) fn read(rule: &Value) -> Self {
         let texts = |field: &str| -> Vec<String> {
             let texts = rule[field].as_array().into_iter().flatten();
@@ -62,9 +62,9 @@ impl Rule {
             versions: texts("apiVersions"),
             resources: texts("resources").into_iter().map(split).collect(),
             scope: match rule["scope"].as_str() {
-                Some("Namespaced") => Scope::Namespaced,
-                Some("Cluster") => Scope::Cluster,
-                _ => Scope::All,
+                Some("Namespaced") => ResourceScope::Namespaced,
+                Some("Cluster") => ResourceScope::Cluster,
+                _ => ResourceScope::All,
             },
         }
     }
@@ -73,9 +73,9 @@ impl Rule {
     fn matches(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
         let is_cluster_scoped = attributes.namespace.is_empty() || is_namespace(attributes.served);
         let in_scope = match self.scope {
-            Scope::All => true,
-            Scope::Namespaced => !is_cluster_scoped,
-            Scope::Cluster => is_cluster_scoped,
+            ResourceScope::All => true,
+            ResourceScope::Namespaced => !is_cluster_scoped,
+            ResourceScope::Cluster => is_cluster_scoped,
         };
         let has = |list: &[String], wanted: &str| list.iter().any(|entry| entry == "*" || entry == wanted);
         let is_named = |(name, subresource): &(String, String)| {
@@ -138,7 +138,7 @@ fn matching_form(webhook: &Webhook, attributes: &Attributes<'_>, equivalents: &E
     }
     let others = equivalents.of(attributes.cluster, attributes.served, attributes.subresource);
     let of_rule =
-        |rule: &Rule| others.iter().find(|other| rule.matches(attributes, &other.resource)).cloned();
+        |rule: &WebhookRule| others.iter().find(|other| rule.matches(attributes, &other.resource)).cloned();
     webhook.rules.iter().find_map(of_rule).map(As::Equivalent)
 }
 
@@ -194,16 +194,16 @@ mod tests {
 
     use super::*;
     use crate::api::admission::OperationOptions;
-    use crate::request::query::{DeleteOptions, Write, WriteOptions};
+    use crate::request::query::{DeleteOptions, WriteKind, WriteOptions};
     use crate::testing;
 
     /// Checks which requests of the form `OPERATION path` a rule matches.
     fn check(rule: &Value, requests: &[(&str, Operation, bool)]) {
         let server = testing::server();
-        let rule = Rule::read(rule);
+        let rule = WebhookRule::read(rule);
         for (path, operation, expected) in requests {
             let call = testing::call(&server, path);
-            let write = WriteOptions::read(&call.query, Write::Update).unwrap();
+            let write = WriteOptions::read(&call.query, WriteKind::Update).unwrap();
             let delete = DeleteOptions::read(&call.query, None).unwrap();
             let options = match operation {
                 Operation::Create => OperationOptions::Create(&write),

@@ -16,12 +16,12 @@
 //! A configuration takes effect with its commit. Audit annotations of responses are checked and then dropped: audit events have no
 //! annotations.
 
-mod conditions;
+mod admission_review;
 mod configurations;
 mod invocation;
+mod match_conditions;
 mod matching;
 mod mutating;
-mod review;
 mod validating;
 mod versions;
 mod webhook;

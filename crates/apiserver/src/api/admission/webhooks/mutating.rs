@@ -9,10 +9,10 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::admission_review::{AdmissionResponse, JSON_PATCH, WebhookKind};
 use super::configurations::{Configurations, Webhooks};
-use super::invocation::{Failure, Invocation, consequence, measure};
+use super::invocation::{Invocation, WebhookFailure, consequence, measure};
 use super::matching::{As, is_exempt, matches};
-use super::review::{JSON_PATCH, Response, WebhookKind};
 use super::versions::{Equivalents, convert};
 use super::webhook::Webhook;
 use crate::api::admission::{Attributes, ObjectKind, restore_managed_fields};
@@ -118,9 +118,9 @@ impl MutatingWebhooks {
                 continue;
             };
             match call(webhook, attributes, &form, object.as_deref()).await? {
-                Reply::NotCalled => continue,
-                Reply::Unchanged => {}
-                Reply::Patched(new) => {
+                WebhookReply::NotCalled => continue,
+                WebhookReply::Unchanged => {}
+                WebhookReply::Patched(new) => {
                     if let Some(object) = object.as_deref_mut().filter(|object| **object != new) {
                         *object = new;
                         changed = true;
@@ -151,7 +151,7 @@ async fn call(
     attributes: &Attributes<'_>,
     form: &As,
     object: Option<&Value>,
-) -> Result<Reply, ApiError> {
+) -> Result<WebhookReply, ApiError> {
     let converted;
     let invocation = match form {
         As::Requested => Invocation { attributes, served: attributes.served, object, old: attributes.old },
@@ -162,7 +162,7 @@ async fn call(
         }
     };
     if !invocation.matches_conditions(webhook)? {
-        return Ok(Reply::NotCalled);
+        return Ok(WebhookReply::NotCalled);
     }
     let since = Instant::now();
     let outcome = invocation.call(webhook, WebhookKind::Mutating).await;
@@ -173,14 +173,14 @@ async fn call(
     };
     measure(webhook, attributes, WebhookKind::Mutating, since, &patched);
     match patched {
-        Ok(Some(new)) => decoded(attributes, invocation.served, new).await.map(Reply::Patched),
-        Ok(None) => Ok(Reply::Unchanged),
-        Err(failure) => consequence(webhook, failure).map_or(Ok(Reply::Unchanged), Err),
+        Ok(Some(new)) => decoded(attributes, invocation.served, new).await.map(WebhookReply::Patched),
+        Ok(None) => Ok(WebhookReply::Unchanged),
+        Err(failure) => consequence(webhook, failure).map_or(Ok(WebhookReply::Unchanged), Err),
     }
 }
 
 /// Result of a webhook that allows a request.
-enum Reply {
+enum WebhookReply {
     /// The match conditions of the webhook do not hold.
     NotCalled,
     Unchanged,
@@ -192,17 +192,19 @@ enum Reply {
 fn patched(
     webhook: &Webhook,
     invocation: &Invocation<'_>,
-    response: &Response,
-) -> Result<Option<Value>, Failure> {
+    response: &AdmissionResponse,
+) -> Result<Option<Value>, WebhookFailure> {
     if response.patch.is_empty() {
         return Ok(None);
     }
-    let internal = |why: String| Failure::Refused(ApiError::internal_error(&why));
+    let internal = |why: String| WebhookFailure::Refused(ApiError::internal_error(&why));
     let target = invocation.object.unwrap_or(&Value::Null);
     let new = match patch::admission(target, &response.patch) {
         Ok(None) => return Ok(None),
         Err(AdmissionPatchError::Undecodable(why)) => {
-            return Err(Failure::Call(format!("received undecodable patch in webhook response: {why}")));
+            return Err(WebhookFailure::Call(format!(
+                "received undecodable patch in webhook response: {why}"
+            )));
         }
         Ok(Some(_)) | Err(_) if invocation.object.is_none() => {
             return Err(internal(format!(
@@ -211,7 +213,10 @@ fn patched(
             )));
         }
         _ if response.patch_type != JSON_PATCH => {
-            return Err(Failure::Call(format!("unsupported patch type {}", quote(&response.patch_type))));
+            return Err(WebhookFailure::Call(format!(
+                "unsupported patch type {}",
+                quote(&response.patch_type)
+            )));
         }
         Ok(Some(new)) => new,
         Err(AdmissionPatchError::Inapplicable(why)) => return Err(internal(why)),

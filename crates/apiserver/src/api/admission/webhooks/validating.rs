@@ -8,10 +8,10 @@ use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::admission_review::WebhookKind;
 use super::configurations::Configurations;
-use super::invocation::{Invocation, Outcome, consequence, measure};
+use super::invocation::{CallOutcome, Invocation, consequence, measure};
 use super::matching::{As, is_exempt, matches};
-use super::review::WebhookKind;
 use super::versions::{Equivalents, convert};
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
@@ -59,12 +59,12 @@ impl ValidatingWebhooks {
             }
         }
         // Objects are converted once for each version other than that of the request.
-        let mut versions: Vec<Version> = Vec::new();
+        let mut versions: Vec<ConvertedObjects> = Vec::new();
         for (_, form) in &invoked {
             if let As::Equivalent(served) = form
                 && !versions.iter().any(|version| Arc::ptr_eq(&version.served, served))
             {
-                versions.push(Version::of(attributes, served, object).await?);
+                versions.push(ConvertedObjects::of(attributes, served, object).await?);
             }
         }
         let mut invocations = Vec::new();
@@ -76,7 +76,7 @@ impl ValidatingWebhooks {
                 }
             };
             let invocation = match version {
-                Some(Version { served, object, old }) => {
+                Some(ConvertedObjects { served, object, old }) => {
                     Invocation { attributes, served, object: object.as_ref(), old: old.as_ref() }
                 }
                 None => Invocation { attributes, served: attributes.served, object, old: attributes.old },
@@ -103,7 +103,10 @@ impl ValidatingWebhooks {
 }
 
 /// Calls a webhook. Returns the webhook with the outcome.
-fn call<'a>(webhook: &'a Webhook, invocation: &'a Invocation<'a>) -> BoxFuture<'a, (&'a Webhook, Outcome)> {
+fn call<'a>(
+    webhook: &'a Webhook,
+    invocation: &'a Invocation<'a>,
+) -> BoxFuture<'a, (&'a Webhook, CallOutcome)> {
     let call = async move {
         let since = Instant::now();
         let outcome = invocation.call(webhook, WebhookKind::Validating).await;
@@ -114,13 +117,13 @@ fn call<'a>(webhook: &'a Webhook, invocation: &'a Invocation<'a>) -> BoxFuture<'
 }
 
 /// The objects of a request in another version.
-struct Version {
+struct ConvertedObjects {
     served: Arc<ServedKind>,
     object: Option<Value>,
     old: Option<Value>,
 }
 
-impl Version {
+impl ConvertedObjects {
     async fn of(
         attributes: &Attributes<'_>,
         served: &Arc<ServedKind>,

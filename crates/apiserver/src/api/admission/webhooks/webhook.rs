@@ -6,9 +6,9 @@ use kube_apimachinery::selector::LabelSelector;
 use serde_json::Value;
 use tokio::time::Duration;
 
-use super::conditions::Condition;
-use super::matching::Rule;
-use super::review::ReviewVersion;
+use super::admission_review::AdmissionReviewVersion;
+use super::match_conditions::Condition;
+use super::matching::WebhookRule;
 use crate::webhook_client::ClientConfig;
 
 /// Name and settings of a webhook.
@@ -17,7 +17,7 @@ pub(super) struct Webhook {
     /// Name such as `pods.example.com`.
     pub(super) name: String,
     pub(super) client: Arc<ClientConfig>,
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<WebhookRule>,
     pub(super) matches_equivalent: bool,
     pub(super) ignores_failure: bool,
     /// Whether the webhook has no side effects in a dry run (`sideEffects`).
@@ -28,7 +28,7 @@ pub(super) struct Webhook {
     pub(super) namespace_selector: Option<LabelSelector>,
     pub(super) object_selector: Option<LabelSelector>,
     /// First version of the list that the server knows.
-    pub(super) review_version: Option<ReviewVersion>,
+    pub(super) review_version: Option<AdmissionReviewVersion>,
     pub(super) conditions: Vec<Condition>,
 }
 
@@ -40,7 +40,7 @@ impl Webhook {
             Some(former) if former.client == client => Arc::clone(&former.client),
             _ => client,
         };
-        let rules = hook["rules"].as_array().into_iter().flatten().map(Rule::read).collect();
+        let rules = hook["rules"].as_array().into_iter().flatten().map(WebhookRule::read).collect();
         let versions = hook["admissionReviewVersions"].as_array().into_iter().flatten();
         Self {
             name: hook["name"].as_str().unwrap_or_default().to_owned(),
@@ -59,7 +59,9 @@ impl Webhook {
                 .flatten()
                 .map(Condition::read)
                 .collect(),
-            review_version: versions.filter_map(|version| ReviewVersion::named(version.as_str()?)).next(),
+            review_version: versions
+                .filter_map(|version| AdmissionReviewVersion::named(version.as_str()?))
+                .next(),
         }
     }
 }

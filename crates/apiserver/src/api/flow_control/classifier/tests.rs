@@ -8,13 +8,14 @@ fn classifier(schemas: &[(&str, Value)]) -> Classifier {
         let mut words = line.split(' ');
         let [name, precedence, level] = [(); 3].map(|()| words.next().unwrap());
         let precedence: i64 = precedence.parse().unwrap();
-        Schema::read(json!({"metadata": {"name": name, "uid": name}, "spec": {
+        ParsedFlowSchema::read(json!({"metadata": {"name": name, "uid": name}, "spec": {
             "priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence, "rules": [rule],
         }}))
         .unwrap()
     };
     let levels = ["low", "high"].map(|name| {
-        Level::read(json!({"metadata": {"name": name, "uid": format!("{name}-uid")}, "spec": {}})).unwrap()
+        PriorityLevel::read(json!({"metadata": {"name": name, "uid": format!("{name}-uid")}, "spec": {}}))
+            .unwrap()
     });
     Classifier::new(schemas.iter().map(schema), levels)
 }

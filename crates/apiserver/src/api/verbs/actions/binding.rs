@@ -7,15 +7,15 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
-use super::super::update::{self, Ownership, Reviewed};
+use super::super::update::{self, Ownership, UpdateReview};
 use super::super::{Call, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::request::path::ResourcePath;
-use crate::request::query::{Write, WriteOptions};
+use crate::request::query::{WriteKind, WriteOptions};
 
 /// Binds the pod that the body names. If the URL names a pod, it must be the same.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let options = WriteOptions::read(&call.query, WriteKind::Create)?;
     let kind = ObjectKind::new("v1", "Binding");
     let mut binding = super::decode(call, bytes, kind.kind, &[kind.version], options.field_validation)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut binding)?;
@@ -38,7 +38,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     // The rest of the request is an update of the pod.
     let path = ResourcePath { name, subresource: "binding".to_owned(), ..call.path.clone() };
     let of_pod = Call { served: pods, path, ..call.clone() };
-    update::change(&of_pod, &options, Reviewed::Before, |call, pod| bind(call, pod, &binding)).await?;
+    update::change(&of_pod, &options, UpdateReview::Before, |call, pod| bind(call, pod, &binding)).await?;
     Ok(super::done(call))
 }
 

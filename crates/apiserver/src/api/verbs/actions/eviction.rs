@@ -13,7 +13,7 @@ use super::super::{Call, RETRIES, delete, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::ServedKind;
 use crate::request::path::ResourcePath;
-use crate::request::query::{DeleteOptions, Write, WriteOptions};
+use crate::request::query::{DeleteOptions, WriteKind, WriteOptions};
 use crate::state::Refused;
 use crate::state::writer;
 use crate::store::{Change, Key};
@@ -26,7 +26,7 @@ const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruptio
 
 /// Evicts the pod in the URL.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let written = WriteOptions::read(&call.query, Write::Create)?;
+    let written = WriteOptions::read(&call.query, WriteKind::Create)?;
     let kind = ObjectKind::new(VERSION, "Eviction");
     let versions = [VERSION, "policy/v1beta1"];
     let mut eviction = super::decode(call, bytes, kind.kind, &versions, written.field_validation)?;
@@ -66,7 +66,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 async fn evict(call: &Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
     let path = ResourcePath { subresource: String::new(), ..call.path.clone() };
     let of_pod = Call { path, ..call.clone() };
-    delete::delete(&of_pod, options, delete::Reviewed::Before).await?;
+    delete::delete(&of_pod, options, delete::DeletionReview::Before).await?;
     Ok(super::done(call))
 }
 

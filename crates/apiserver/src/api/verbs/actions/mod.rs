@@ -1,8 +1,8 @@
 //! POSTs that do not store an object of their own kind: they act on another object and respond with the result.
 
+mod access_review;
 mod binding;
 mod eviction;
-mod review;
 mod selectors;
 mod token;
 
@@ -24,11 +24,11 @@ pub(crate) async fn run(call: &Call, action: PostAction, bytes: &Bytes) -> Resul
         PostAction::Bind => binding::run(call, bytes).await,
         PostAction::Evict => eviction::run(call, bytes).await,
         PostAction::IssueToken => token::run(call, bytes).await,
-        PostAction::ReviewToken => review::run(call, bytes, review::of_token).await,
-        PostAction::ReviewSelf => review::run(call, bytes, review::of_self).await,
-        PostAction::ReviewAccess => review::run(call, bytes, review::of_access).await,
-        PostAction::ReviewOwnAccess => review::run(call, bytes, review::of_own_access).await,
-        PostAction::ReviewRules => review::run(call, bytes, review::of_rules).await,
+        PostAction::ReviewToken => access_review::run(call, bytes, access_review::of_token).await,
+        PostAction::ReviewSelf => access_review::run(call, bytes, access_review::of_self).await,
+        PostAction::ReviewAccess => access_review::run(call, bytes, access_review::of_access).await,
+        PostAction::ReviewOwnAccess => access_review::run(call, bytes, access_review::of_own_access).await,
+        PostAction::ReviewRules => access_review::run(call, bytes, access_review::of_rules).await,
     }
 }
 

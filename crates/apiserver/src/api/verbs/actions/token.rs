@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
-use crate::api::authentication::{Bound, Claims, Objects, Reference};
-use crate::request::query::{Write, WriteOptions};
+use crate::api::authentication::{BoundObjects, Claims, ObjectLookup, ObjectReference};
+use crate::request::query::{WriteKind, WriteOptions};
 use crate::store::Key;
 
 const GROUP: &str = "authentication.k8s.io";
@@ -27,7 +27,7 @@ const LONGEST: i64 = 1 << 32;
 
 /// Responds with a token of the account in the URL.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let options = WriteOptions::read(&call.query, WriteKind::Create)?;
     let mut request = super::decode(call, bytes, KIND, &[VERSION], options.field_validation)?;
     let namespace = &call.path.namespace;
     // A UID in the request is a precondition.
@@ -49,7 +49,8 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 
     let name = &call.path.name;
     check_name(name, &request)?;
-    let account = Reference { name: name.clone(), uid: uid_of(call, "serviceaccounts", namespace, name)? };
+    let account =
+        ObjectReference { name: name.clone(), uid: uid_of(call, "serviceaccounts", namespace, name)? };
     check_uid(&account, &request)?;
     let asked = request["spec"]["audiences"].as_array().into_iter().flatten();
     let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
@@ -71,8 +72,13 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let seconds = check_time(&request)?;
     admission.validate(&attributes, Some(&request)).await?;
 
-    let mut bound =
-        Bound { namespace: namespace.clone(), node: None, pod: None, secret: None, serviceaccount: account };
+    let mut bound = BoundObjects {
+        namespace: namespace.clone(),
+        node: None,
+        pod: None,
+        secret: None,
+        serviceaccount: account,
+    };
     bind(call, &request["spec"]["boundObjectRef"], &mut bound)?;
     let claims = Claims::new(call.cluster.uid(), bound, &audiences, now, seconds);
     request["status"] = json!({
@@ -125,7 +131,7 @@ fn check_name(account: &str, request: &Value) -> Result<(), ApiError> {
 }
 
 /// Checks the UID in the body, which may be absent or repeat the account's UID.
-fn check_uid(account: &Reference, request: &Value) -> Result<(), ApiError> {
+fn check_uid(account: &ObjectReference, request: &Value) -> Result<(), ApiError> {
     let uid = metadata::text(request, "uid");
     if uid.is_empty() || uid == account.uid {
         return Ok(());
@@ -149,7 +155,7 @@ fn check_time(request: &Value) -> Result<i64, ApiError> {
 }
 
 /// Binds the token to the requested object.
-fn bind(call: &Call, asked: &Value, bound: &mut Bound) -> Result<(), ApiError> {
+fn bind(call: &Call, asked: &Value, bound: &mut BoundObjects) -> Result<(), ApiError> {
     if !asked.is_object() {
         return Ok(());
     }
@@ -167,7 +173,7 @@ fn bind(call: &Call, asked: &Value, bound: &mut Bound) -> Result<(), ApiError> {
             );
             return Err(ApiError::conflict(group, &kind, &name, &why));
         }
-        Ok(Reference { name: name.clone(), uid })
+        Ok(ObjectReference { name: name.clone(), uid })
     };
     match (group, kind.as_str()) {
         ("", "Pod") => {
@@ -180,7 +186,7 @@ fn bind(call: &Call, asked: &Value, bound: &mut Bound) -> Result<(), ApiError> {
             }
             bound.pod = Some(reference("pods", &namespace)?);
             let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
-            bound.node = node.map(|node| Reference {
+            bound.node = node.map(|node| ObjectReference {
                 name: node.to_owned(),
                 uid: call.cluster.find("nodes", "", node).map(|found| found.uid).unwrap_or_default(),
             });

@@ -7,7 +7,7 @@
 //! Bounds: for each client at most [`BATCH`] events and about [`CHUNK`] bytes are held. If a webhook converts the objects, a batch of
 //! converted objects is held as well.
 
-mod conversion;
+mod event_conversion;
 mod faulty;
 mod interrupts;
 mod lines;
@@ -27,8 +27,8 @@ use crate::metrics::{Counter, Measurement};
 use crate::request::origin::Closing;
 use crate::request::query::{ListOptions, revision};
 use crate::state::{ClusterState, Subscription};
-use crate::store::{Event, Expired, Key, Snapshot, State, Stored, TableId};
-use conversion::Conversion;
+use crate::store::{EventSide, Expired, Key, Snapshot, StoreEvent, Stored, TableId};
+use event_conversion::Conversion;
 use faulty::{Fault, FaultyStream};
 use interrupts::Interrupts;
 
@@ -232,13 +232,13 @@ impl Watch {
                 // Events of the table are sent first; the bookmark stays due.
                 let latest = self.changes.latest();
                 match self.event_chunk(latest) {
-                    Ok(Read::Chunk(chunk)) => return Poll::Ready(Some(Chunk::Events(chunk))),
-                    Ok(Read::Unfinished) => {
+                    Ok(WatchRead::Chunk(chunk)) => return Poll::Ready(Some(Chunk::Events(chunk))),
+                    Ok(WatchRead::Unfinished) => {
                         context.waker().wake_by_ref();
                         return Poll::Pending;
                     }
-                    Ok(Read::Finished) if !self.ended => {}
-                    Ok(Read::Finished) | Err(_) => return Poll::Ready(None),
+                    Ok(WatchRead::Finished) if !self.ended => {}
+                    Ok(WatchRead::Finished) | Err(_) => return Poll::Ready(None),
                 }
                 self.interrupts.set_bookmark(next_bookmark(Instant::now(), self.deadline));
                 self.interrupts.poll(context);
@@ -266,7 +266,7 @@ enum Bookmark {
 }
 
 /// Outcome of reading objects or events.
-enum Read {
+enum WatchRead {
     Chunk(Bytes),
     /// Nothing to send so far, but there is more to read.
     Unfinished,
@@ -298,18 +298,18 @@ impl Watch {
         let latest = self.changes.latest();
         let has_news = self.changes.has_news();
         match self.initial_chunk() {
-            Read::Chunk(chunk) => return Next::Chunk(Chunk::Events(chunk)),
-            Read::Unfinished => return Next::Again,
-            Read::Finished => {}
+            WatchRead::Chunk(chunk) => return Next::Chunk(Chunk::Events(chunk)),
+            WatchRead::Unfinished => return Next::Again,
+            WatchRead::Finished => {}
         }
         if std::mem::take(&mut self.end_bookmark) {
             return Next::Chunk(Chunk::Other(self.bookmark_line(Bookmark::InitialEnd)));
         }
         if has_news {
             match self.event_chunk(latest) {
-                Ok(Read::Chunk(chunk)) => return Next::Chunk(Chunk::Events(chunk)),
-                Ok(Read::Unfinished) => return Next::Again,
-                Ok(Read::Finished) => {}
+                Ok(WatchRead::Chunk(chunk)) => return Next::Chunk(Chunk::Events(chunk)),
+                Ok(WatchRead::Unfinished) => return Next::Again,
+                Ok(WatchRead::Finished) => {}
                 Err(_) => return Next::End,
             }
         }
@@ -320,9 +320,9 @@ impl Watch {
     }
 
     /// Returns a chunk of the initial objects.
-    fn initial_chunk(&mut self) -> Read {
+    fn initial_chunk(&mut self) -> WatchRead {
         let Some(initial) = self.initial.take() else {
-            return Read::Finished;
+            return WatchRead::Finished;
         };
         let mut out = Vec::new();
         let mut next = None;
@@ -347,14 +347,14 @@ impl Watch {
             self.initial = Some(Box::new(Initial { snapshot: initial.snapshot, next }));
         }
         match (out.is_empty(), finished) {
-            (false, _) => Read::Chunk(Bytes::from(out)),
-            (true, true) => Read::Finished,
-            (true, false) => Read::Unfinished,
+            (false, _) => WatchRead::Chunk(Bytes::from(out)),
+            (true, true) => WatchRead::Finished,
+            (true, false) => WatchRead::Unfinished,
         }
     }
 
     /// Reads the events after the cursor, from the table or, if it is closed, from its last history. Also returns the current revision.
-    fn read(&self) -> Result<(Vec<Arc<Event>>, u64), Expired> {
+    fn read(&self) -> Result<(Vec<Arc<StoreEvent>>, u64), Expired> {
         let cursor = self.cursor;
         if let Some(table) = self.table
             && let (Ok(events), now) =
@@ -367,7 +367,7 @@ impl Watch {
     }
 
     /// Returns a chunk of the events after the cursor. Once all are read, changes up to `latest` count as seen.
-    fn event_chunk(&mut self, latest: u64) -> Result<Read, Expired> {
+    fn event_chunk(&mut self, latest: u64) -> Result<WatchRead, Expired> {
         let mut work = 0;
         loop {
             let (events, now) = self.read()?;
@@ -409,10 +409,10 @@ impl Watch {
                 self.check_served();
             }
             match one {
-                _ if !many.is_empty() => return Ok(Read::Chunk(Bytes::from(many))),
-                Some(one) => return Ok(Read::Chunk(one)),
-                None if is_all => return Ok(Read::Finished),
-                None if work >= WORK || awaits_conversion => return Ok(Read::Unfinished),
+                _ if !many.is_empty() => return Ok(WatchRead::Chunk(Bytes::from(many))),
+                Some(one) => return Ok(WatchRead::Chunk(one)),
+                None if is_all => return Ok(WatchRead::Finished),
+                None if work >= WORK || awaits_conversion => return Ok(WatchRead::Unfinished),
                 None => {}
             }
         }
@@ -429,12 +429,12 @@ impl Watch {
     }
 
     /// Whether an event concerns an object in the watched namespace.
-    fn is_in_namespace(&self, event: &Event) -> bool {
+    fn is_in_namespace(&self, event: &StoreEvent) -> bool {
         self.namespace.is_empty() || event.key.namespace() == &*self.namespace
     }
 
     /// Encodes an event if the client receives it.
-    fn event_line(&mut self, event: &Event) -> Option<Bytes> {
+    fn event_line(&mut self, event: &StoreEvent) -> Option<Bytes> {
         if !self.is_in_namespace(event) {
             return None;
         }
@@ -452,7 +452,7 @@ impl Watch {
             stored.as_ref().is_some_and(|stored| self.everything || is_selected(stored))
         };
         // An object that stops matching is reported as deleted, in its last matching state.
-        let (kind, stored) = match (matches(State::Before, before), matches(State::After, after)) {
+        let (kind, stored) = match (matches(EventSide::Before, before), matches(EventSide::After, after)) {
             (false, false) => return None,
             (false, true) => ("ADDED", after.as_ref()?),
             (true, true) => ("MODIFIED", after.as_ref()?),

@@ -32,15 +32,15 @@ struct Message {
 struct Field {
     number: u64,
     name: &'static str,
-    form: Form,
+    form: MemberEncoding,
 }
 
-const fn field(number: u64, name: &'static str, form: Form) -> Field {
+const fn field(number: u64, name: &'static str, form: MemberEncoding) -> Field {
     Field { number, name, form }
 }
 
 /// Encoding of a member's value.
-enum Form {
+enum MemberEncoding {
     Text,
     Bool,
     Integer,
@@ -49,15 +49,15 @@ enum Form {
     Any,
     Message(&'static Message),
     /// One field for each item of a list; any other value counts as the only item. Zero values are written too.
-    Each(&'static Form),
+    Each(&'static MemberEncoding),
     /// A message with a single field of this number.
-    Wrapped(u64, &'static Form),
+    Wrapped(u64, &'static MemberEncoding),
     /// A message in which each member of an object is a field of this number: a message with name and value.
-    Map(u64, &'static Form),
+    Map(u64, &'static MemberEncoding),
     /// Like [`Map`](Self::Map), but the named member comes first, in a field of its own.
-    MapBut(u64, &'static str, &'static Form, u64, &'static Form),
+    MapBut(u64, &'static str, &'static MemberEncoding, u64, &'static MemberEncoding),
     /// The form depends on the value.
-    Choice(fn(&Value) -> &'static Form),
+    Choice(fn(&Value) -> &'static MemberEncoding),
 }
 
 fn encode(message: &Message, value: &Value) -> Vec<u8> {
@@ -77,13 +77,13 @@ impl Message {
         }
         if self.extensions > 0 {
             for (name, value) in members.iter().filter(|(name, _)| name.starts_with("x-")) {
-                named(self.extensions, name, value, &Form::Any, out);
+                named(self.extensions, name, value, &MemberEncoding::Any, out);
             }
         }
     }
 }
 
-impl Form {
+impl MemberEncoding {
     fn write(&self, number: u64, value: &Value, out: &mut Vec<u8>) {
         let is_zero = match self {
             Self::Text => value == "",
@@ -138,7 +138,7 @@ impl Form {
     }
 }
 
-fn named(number: u64, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
+fn named(number: u64, name: &str, value: &Value, form: &MemberEncoding, out: &mut Vec<u8>) {
     put_nested(out, number, |out| {
         put_bytes(out, 1, name.as_bytes());
         form.write(2, value, out);

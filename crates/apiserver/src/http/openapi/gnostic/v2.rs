@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use super::Form::{Any, Bool, Choice, Double, Each, Integer, Map, Text, Wrapped};
-use super::{Form, Message, field};
+use super::MemberEncoding::{Any, Bool, Choice, Double, Each, Integer, Map, Text, Wrapped};
+use super::{MemberEncoding, Message, field};
 
 pub(super) static DOCUMENT: Message = Message {
     fields: &[
         field(1, "swagger", Text),
-        field(2, "info", Form::Message(&INFO)),
-        field(8, "paths", Map(2, &Form::Message(&PATH_ITEM))),
-        field(9, "definitions", Map(1, &Form::Message(&SCHEMA))),
+        field(2, "info", MemberEncoding::Message(&INFO)),
+        field(8, "paths", Map(2, &MemberEncoding::Message(&PATH_ITEM))),
+        field(9, "definitions", Map(1, &MemberEncoding::Message(&SCHEMA))),
         field(10, "parameters", Map(1, &Choice(parameter))),
         field(12, "security", Each(&Map(1, &Wrapped(1, &Each(&Text))))),
-        field(13, "securityDefinitions", Map(1, &Wrapped(2, &Form::Message(&API_KEY)))),
+        field(13, "securityDefinitions", Map(1, &Wrapped(2, &MemberEncoding::Message(&API_KEY)))),
     ],
     extensions: 16,
 };
@@ -33,13 +33,13 @@ static API_KEY: Message = Message {
 
 static PATH_ITEM: Message = Message {
     fields: &[
-        field(2, "get", Form::Message(&OPERATION)),
-        field(3, "put", Form::Message(&OPERATION)),
-        field(4, "post", Form::Message(&OPERATION)),
-        field(5, "delete", Form::Message(&OPERATION)),
-        field(6, "options", Form::Message(&OPERATION)),
-        field(7, "head", Form::Message(&OPERATION)),
-        field(8, "patch", Form::Message(&OPERATION)),
+        field(2, "get", MemberEncoding::Message(&OPERATION)),
+        field(3, "put", MemberEncoding::Message(&OPERATION)),
+        field(4, "post", MemberEncoding::Message(&OPERATION)),
+        field(5, "delete", MemberEncoding::Message(&OPERATION)),
+        field(6, "options", MemberEncoding::Message(&OPERATION)),
+        field(7, "head", MemberEncoding::Message(&OPERATION)),
+        field(8, "patch", MemberEncoding::Message(&OPERATION)),
         field(9, "parameters", Each(&Choice(parameter_or_reference))),
     ],
     extensions: 10,
@@ -53,14 +53,17 @@ static OPERATION: Message = Message {
         field(6, "produces", Each(&Text)),
         field(7, "consumes", Each(&Text)),
         field(8, "parameters", Each(&Choice(parameter_or_reference))),
-        field(9, "responses", Map(1, &Wrapped(1, &Form::Message(&RESPONSE)))),
+        field(9, "responses", Map(1, &Wrapped(1, &MemberEncoding::Message(&RESPONSE)))),
         field(10, "schemes", Each(&Text)),
     ],
     extensions: 13,
 };
 
 static RESPONSE: Message = Message {
-    fields: &[field(1, "description", Text), field(2, "schema", Wrapped(1, &Form::Message(&SCHEMA)))],
+    fields: &[
+        field(1, "description", Text),
+        field(2, "schema", Wrapped(1, &MemberEncoding::Message(&SCHEMA))),
+    ],
     extensions: 5,
 };
 
@@ -68,17 +71,17 @@ static JSON_REFERENCE: Message =
     Message { fields: &[field(1, "$ref", Text), field(2, "description", Text)], extensions: 0 };
 
 /// Chooses between the two forms of an operation's parameter: a parameter or a reference to one.
-fn parameter_or_reference(value: &Value) -> &'static Form {
-    static PARAMETER: Form = Wrapped(1, &Choice(parameter));
-    static REFERENCE: Form = Wrapped(2, &Form::Message(&JSON_REFERENCE));
+fn parameter_or_reference(value: &Value) -> &'static MemberEncoding {
+    static PARAMETER: MemberEncoding = Wrapped(1, &Choice(parameter));
+    static REFERENCE: MemberEncoding = Wrapped(2, &MemberEncoding::Message(&JSON_REFERENCE));
     if value.get("$ref").is_some() { &REFERENCE } else { &PARAMETER }
 }
 
 /// Chooses the message of a parameter: body, query or path.
-fn parameter(value: &Value) -> &'static Form {
-    static BODY: Form = Wrapped(1, &Form::Message(&BODY_PARAMETER));
-    static QUERY: Form = Wrapped(2, &Wrapped(3, &Form::Message(&QUERY_PARAMETER)));
-    static PATH: Form = Wrapped(2, &Wrapped(4, &Form::Message(&PATH_PARAMETER)));
+fn parameter(value: &Value) -> &'static MemberEncoding {
+    static BODY: MemberEncoding = Wrapped(1, &MemberEncoding::Message(&BODY_PARAMETER));
+    static QUERY: MemberEncoding = Wrapped(2, &Wrapped(3, &MemberEncoding::Message(&QUERY_PARAMETER)));
+    static PATH: MemberEncoding = Wrapped(2, &Wrapped(4, &MemberEncoding::Message(&PATH_PARAMETER)));
     match value["in"].as_str() {
         Some("body") => &BODY,
         Some("path") => &PATH,
@@ -92,7 +95,7 @@ static BODY_PARAMETER: Message = Message {
         field(2, "name", Text),
         field(3, "in", Text),
         field(4, "required", Bool),
-        field(5, "schema", Form::Message(&SCHEMA)),
+        field(5, "schema", MemberEncoding::Message(&SCHEMA)),
     ],
     extensions: 6,
 };
@@ -145,10 +148,10 @@ static SCHEMA: Message = Message {
         field(20, "enum", Each(&Any)),
         field(21, "additionalProperties", Choice(additional_properties)),
         field(22, "type", Wrapped(1, &Each(&Text))),
-        field(23, "items", Wrapped(1, &Form::Message(&SCHEMA))),
-        field(24, "allOf", Each(&Form::Message(&SCHEMA))),
-        field(25, "properties", Map(1, &Form::Message(&SCHEMA))),
-        field(29, "externalDocs", Form::Message(&EXTERNAL_DOCS)),
+        field(23, "items", Wrapped(1, &MemberEncoding::Message(&SCHEMA))),
+        field(24, "allOf", Each(&MemberEncoding::Message(&SCHEMA))),
+        field(25, "properties", Map(1, &MemberEncoding::Message(&SCHEMA))),
+        field(29, "externalDocs", MemberEncoding::Message(&EXTERNAL_DOCS)),
         field(30, "example", Any),
     ],
     extensions: 31,
@@ -157,8 +160,8 @@ static SCHEMA: Message = Message {
 static EXTERNAL_DOCS: Message =
     Message { fields: &[field(1, "description", Text), field(2, "url", Text)], extensions: 3 };
 
-fn additional_properties(value: &Value) -> &'static Form {
-    static SCHEMA_ITEM: Form = Wrapped(1, &Form::Message(&SCHEMA));
-    static ALLOWED: Form = Wrapped(2, &Each(&Bool));
+fn additional_properties(value: &Value) -> &'static MemberEncoding {
+    static SCHEMA_ITEM: MemberEncoding = Wrapped(1, &MemberEncoding::Message(&SCHEMA));
+    static ALLOWED: MemberEncoding = Wrapped(2, &Each(&Bool));
     if value.is_boolean() { &ALLOWED } else { &SCHEMA_ITEM }
 }

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::Form::{Any, Bool, Choice, Double, Each, Integer, Map, MapBut, Text, Wrapped};
-use super::{Form, Message, field};
+use super::MemberEncoding::{Any, Bool, Choice, Double, Each, Integer, Map, MapBut, Text, Wrapped};
+use super::{MemberEncoding, Message, field};
 
 pub(super) static DOCUMENT: Message = Message {
     fields: &[
         field(1, "openapi", Text),
-        field(2, "info", Form::Message(&INFO)),
-        field(4, "paths", Map(1, &Form::Message(&PATH_ITEM))),
-        field(5, "components", Form::Message(&COMPONENTS)),
+        field(2, "info", MemberEncoding::Message(&INFO)),
+        field(4, "paths", Map(1, &MemberEncoding::Message(&PATH_ITEM))),
+        field(5, "components", MemberEncoding::Message(&COMPONENTS)),
         field(6, "security", Each(&Map(1, &Wrapped(1, &Each(&Text))))),
     ],
     extensions: 9,
@@ -22,7 +22,7 @@ static INFO: Message =
 static COMPONENTS: Message = Message {
     fields: &[
         field(1, "schemas", Map(1, &Choice(schema))),
-        field(7, "securitySchemes", Map(1, &Wrapped(1, &Form::Message(&SECURITY_SCHEME)))),
+        field(7, "securitySchemes", Map(1, &Wrapped(1, &MemberEncoding::Message(&SECURITY_SCHEME)))),
     ],
     extensions: 10,
 };
@@ -39,14 +39,14 @@ static SECURITY_SCHEME: Message = Message {
 
 static PATH_ITEM: Message = Message {
     fields: &[
-        field(4, "get", Form::Message(&OPERATION)),
-        field(5, "put", Form::Message(&OPERATION)),
-        field(6, "post", Form::Message(&OPERATION)),
-        field(7, "delete", Form::Message(&OPERATION)),
-        field(8, "options", Form::Message(&OPERATION)),
-        field(9, "head", Form::Message(&OPERATION)),
-        field(10, "patch", Form::Message(&OPERATION)),
-        field(13, "parameters", Each(&Wrapped(1, &Form::Message(&PARAMETER)))),
+        field(4, "get", MemberEncoding::Message(&OPERATION)),
+        field(5, "put", MemberEncoding::Message(&OPERATION)),
+        field(6, "post", MemberEncoding::Message(&OPERATION)),
+        field(7, "delete", MemberEncoding::Message(&OPERATION)),
+        field(8, "options", MemberEncoding::Message(&OPERATION)),
+        field(9, "head", MemberEncoding::Message(&OPERATION)),
+        field(10, "patch", MemberEncoding::Message(&OPERATION)),
+        field(13, "parameters", Each(&Wrapped(1, &MemberEncoding::Message(&PARAMETER)))),
     ],
     extensions: 14,
 };
@@ -56,8 +56,8 @@ static OPERATION: Message = Message {
         field(1, "tags", Each(&Text)),
         field(3, "description", Text),
         field(5, "operationId", Text),
-        field(6, "parameters", Each(&Wrapped(1, &Form::Message(&PARAMETER)))),
-        field(7, "requestBody", Wrapped(1, &Form::Message(&REQUEST_BODY))),
+        field(6, "parameters", Each(&Wrapped(1, &MemberEncoding::Message(&PARAMETER)))),
+        field(7, "requestBody", Wrapped(1, &MemberEncoding::Message(&REQUEST_BODY))),
         field(8, "responses", MapBut(1, "default", &RESPONSE, 2, &RESPONSE)),
     ],
     extensions: 13,
@@ -77,16 +77,19 @@ static PARAMETER: Message = Message {
 static REQUEST_BODY: Message = Message {
     fields: &[
         field(1, "description", Text),
-        field(2, "content", Map(1, &Form::Message(&MEDIA_TYPE))),
+        field(2, "content", Map(1, &MemberEncoding::Message(&MEDIA_TYPE))),
         field(3, "required", Bool),
     ],
     extensions: 4,
 };
 
-static RESPONSE: Form = Wrapped(
+static RESPONSE: MemberEncoding = Wrapped(
     1,
-    &Form::Message(&Message {
-        fields: &[field(1, "description", Text), field(3, "content", Map(1, &Form::Message(&MEDIA_TYPE)))],
+    &MemberEncoding::Message(&Message {
+        fields: &[
+            field(1, "description", Text),
+            field(3, "content", Map(1, &MemberEncoding::Message(&MEDIA_TYPE))),
+        ],
         extensions: 5,
     }),
 );
@@ -96,16 +99,16 @@ static MEDIA_TYPE: Message = Message { fields: &[field(1, "schema", Choice(schem
 static REFERENCE: Message =
     Message { fields: &[field(1, "$ref", Text), field(3, "description", Text)], extensions: 0 };
 
-fn schema(value: &Value) -> &'static Form {
-    static SCHEMA_ITSELF: Form = Wrapped(1, &Form::Message(&SCHEMA));
-    static REFERRED: Form = Wrapped(2, &Form::Message(&REFERENCE));
+fn schema(value: &Value) -> &'static MemberEncoding {
+    static SCHEMA_ITSELF: MemberEncoding = Wrapped(1, &MemberEncoding::Message(&SCHEMA));
+    static REFERRED: MemberEncoding = Wrapped(2, &MemberEncoding::Message(&REFERENCE));
     if value.get("$ref").is_some_and(Value::is_string) { &REFERRED } else { &SCHEMA_ITSELF }
 }
 
 static SCHEMA: Message = Message {
     fields: &[
         field(1, "nullable", Bool),
-        field(6, "externalDocs", Form::Message(&EXTERNAL_DOCS)),
+        field(6, "externalDocs", MemberEncoding::Message(&EXTERNAL_DOCS)),
         field(7, "example", Any),
         field(9, "title", Text),
         field(10, "multipleOf", Double),
@@ -127,7 +130,7 @@ static SCHEMA: Message = Message {
         field(26, "allOf", Each(&Choice(schema))),
         field(27, "oneOf", Each(&Choice(schema))),
         field(28, "anyOf", Each(&Choice(schema))),
-        field(29, "not", Form::Message(&SCHEMA)),
+        field(29, "not", MemberEncoding::Message(&SCHEMA)),
         field(30, "items", Wrapped(1, &Choice(schema))),
         field(31, "properties", Map(1, &Choice(schema))),
         field(32, "additionalProperties", Choice(additional_properties)),
@@ -141,18 +144,18 @@ static SCHEMA: Message = Message {
 static EXTERNAL_DOCS: Message =
     Message { fields: &[field(1, "description", Text), field(2, "url", Text)], extensions: 3 };
 
-fn additional_properties(value: &Value) -> &'static Form {
-    static SCHEMA_ITEM: Form = Wrapped(1, &Choice(schema));
-    static ALLOWED: Form = Wrapped(2, &Each(&Bool));
+fn additional_properties(value: &Value) -> &'static MemberEncoding {
+    static SCHEMA_ITEM: MemberEncoding = Wrapped(1, &Choice(schema));
+    static ALLOWED: MemberEncoding = Wrapped(2, &Each(&Bool));
     if value.is_boolean() { &ALLOWED } else { &SCHEMA_ITEM }
 }
 
 /// Chooses the message of a default. A default that is no scalar becomes an empty message, because there is no field
 /// for it.
-fn default(value: &Value) -> &'static Form {
-    static NUMBER: Form = Wrapped(1, &Each(&Double));
-    static BOOL: Form = Wrapped(2, &Each(&Bool));
-    static TEXT: Form = Wrapped(3, &Each(&Text));
+fn default(value: &Value) -> &'static MemberEncoding {
+    static NUMBER: MemberEncoding = Wrapped(1, &Each(&Double));
+    static BOOL: MemberEncoding = Wrapped(2, &Each(&Bool));
+    static TEXT: MemberEncoding = Wrapped(3, &Each(&Text));
     match value {
         Value::Number(_) => &NUMBER,
         Value::Bool(_) => &BOOL,

@@ -1,6 +1,6 @@
 //! CertificateSigningRequests: requester, approval and certificate. There is no signer.
 
-pub(crate) mod request;
+pub(crate) mod pkcs10;
 
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl BuiltinKind for CertificateSigningRequest {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         match old {
-            None => request::validate(new),
+            None => pkcs10::validate(new),
             Some(old) => validate_update("", old, new),
         }
     }
@@ -116,7 +116,7 @@ fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldErro
         let why = "Approved and Denied conditions are mutually exclusive";
         errors.push(FieldError::invalid(FIELD, "\"Denied\"", why));
     }
-    errors.extend(request::validate_certificate(old, new));
+    errors.extend(pkcs10::validate_certificate(old, new));
     errors
 }
 

@@ -17,12 +17,12 @@ const UNKNOWN: &str = "<unknown>";
 
 /// A recorded column: name, type, priority, description.
 #[derive(Deserialize)]
-struct Row(String, String, i64, String);
+struct ColumnRow(String, String, i64, String);
 
 /// Returns the recorded columns of a kind after its name; `None` if the file has none for the kind.
 pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
-    let rows: Vec<Row> = serde_json::from_str(data::columns(kind)?).ok()?;
-    let columns = rows.iter().map(|Row(name, kind_of_cell, priority, description)| match name.as_str() {
+    let rows: Vec<ColumnRow> = serde_json::from_str(data::columns(kind)?).ok()?;
+    let columns = rows.iter().map(|ColumnRow(name, kind_of_cell, priority, description)| match name.as_str() {
         "Age" => Some(age()),
         name => {
             let column = column(name, kind_of_cell, *priority, description, cell(kind, name)?);
@@ -467,8 +467,8 @@ mod tests {
     #[test]
     fn every_column_of_the_data_has_its_cell() {
         for (kind, rows) in data::all_columns() {
-            let rows: Vec<Row> = serde_json::from_str(rows).unwrap();
-            for Row(name, ..) in rows.iter().filter(|row| row.0 != "Age") {
+            let rows: Vec<ColumnRow> = serde_json::from_str(rows).unwrap();
+            for ColumnRow(name, ..) in rows.iter().filter(|row| row.0 != "Age") {
                 assert!(cell(kind, name).is_some(), "{kind} {name}");
             }
         }

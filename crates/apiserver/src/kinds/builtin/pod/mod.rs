@@ -1,16 +1,16 @@
-//! Pods. Rules of the spec that templates share are in `shared/pod_template`.
+//! Pods. Rules of the spec that templates share are in `shared/pod_spec`.
 
+mod pod_update;
 mod qos;
 mod resize;
 pub(crate) mod resources;
-mod update;
 
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, set};
-use super::shared::pod_template;
+use super::shared::pod_spec;
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 pub(super) use qos::qos_class;
@@ -42,28 +42,28 @@ impl BuiltinKind for Pod {
     ) {
         match subresource {
             "resize" => resize::keep_all_but_resources(old, new),
-            "ephemeralcontainers" => update::keep_all_but_ephemeral_containers(old, new),
+            "ephemeralcontainers" => pod_update::keep_all_but_ephemeral_containers(old, new),
             _ => {}
         }
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         match old {
-            None => pod_template::validate(new, SPEC),
-            Some(old) => update::validate(old, new),
+            None => pod_spec::validate(new, SPEC),
+            Some(old) => pod_update::validate(old, new),
         }
     }
 
     fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
         match subresource {
             "resize" => resize::validate(old, new),
-            "ephemeralcontainers" => update::validate_ephemeral_containers(old, new),
+            "ephemeralcontainers" => pod_update::validate_ephemeral_containers(old, new),
             _ => Vec::new(),
         }
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_template::warnings(object, SPEC)
+        pod_spec::warnings(object, SPEC)
     }
 
     fn status_keeps(&self) -> Option<&'static str> {
@@ -76,7 +76,7 @@ impl BuiltinKind for Pod {
 }
 
 fn default(pod: &mut Value) {
-    pod_template::default(pod);
+    pod_spec::default(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{SPEC, qos_class};
 use crate::kinds::builtin::shared::fields::{elements, keep_write, put, text};
-use crate::kinds::builtin::shared::pod_template;
+use crate::kinds::builtin::shared::pod_spec;
 
 const LISTS: [&str; 2] = ["initContainers", "containers"];
 /// Resources that a resize may change.
@@ -36,7 +36,7 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
 
 /// Validates the new resources of a pod.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = pod_template::validate(new, SPEC);
+    let mut errors = pod_spec::validate(new, SPEC);
     let class = qos_class(&old["spec"]);
     if qos_class(&new["spec"]) != class {
         let why = "Pod QOS Class may not change as a result of resizing";

@@ -10,12 +10,12 @@ use crate::kinds::builtin::shared::amounts::Amounts;
 
 /// Kind of amounts of a pod: requests or limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bound {
+pub(crate) enum AmountKind {
     Requests,
     Limits,
 }
 
-impl Bound {
+impl AmountKind {
     fn field(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -25,7 +25,7 @@ impl Bound {
 }
 
 /// Returns the amounts in the spec of a pod, as LimitRanges compare them.
-pub(crate) fn in_spec(pod: &Value, bound: Bound) -> Amounts {
+pub(crate) fn in_spec(pod: &Value, bound: AmountKind) -> Amounts {
     let mut total = of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]));
     replace(&mut total, pod, bound, |name| ["cpu", "memory"].contains(&name));
     total
@@ -33,7 +33,7 @@ pub(crate) fn in_spec(pod: &Value, bound: Bound) -> Amounts {
 
 /// Returns the amounts that a pod uses, as quotas count them: with the overhead of its runtime class, and during a resize the larger of the
 /// old and the new amounts.
-pub(crate) fn in_use(pod: &Value, bound: Bound) -> Amounts {
+pub(crate) fn in_use(pod: &Value, bound: AmountKind) -> Amounts {
     let is_infeasible = elements(&pod["status"]["conditions"])
         .find(|condition| condition["type"] == "PodResizePending")
         .is_some_and(|condition| condition["reason"] == "Infeasible");
@@ -47,7 +47,7 @@ pub(crate) fn in_use(pod: &Value, bound: Bound) -> Amounts {
         let Some(status) = status else { return own };
         let mut used = if is_infeasible { Amounts::default() } else { own };
         used.raise(&Amounts::read(&status["resources"][bound.field()]));
-        if bound == Bound::Requests {
+        if bound == AmountKind::Requests {
             used.raise(&Amounts::read(&status["allocatedResources"]));
         }
         used
@@ -55,9 +55,9 @@ pub(crate) fn in_use(pod: &Value, bound: Bound) -> Amounts {
     replace(&mut total, pod, bound, is_pod_level);
     let overhead = Amounts::read(&pod["spec"]["overhead"]);
     match bound {
-        Bound::Requests => total.add(&overhead),
+        AmountKind::Requests => total.add(&overhead),
         // The overhead is not added to an unlimited resource.
-        Bound::Limits => {
+        AmountKind::Limits => {
             let limited = total.only(|_, limit| !limit.is_zero());
             total.add(&overhead.only(|name, _| limited.get(name).is_some()));
         }
@@ -67,7 +67,8 @@ pub(crate) fn in_use(pod: &Value, bound: Bound) -> Amounts {
 
 /// Whether `spec.resources` of a pod has amounts, so that its containers need none.
 pub(crate) fn has_pod_level(pod: &Value) -> bool {
-    let lists = [Bound::Requests, Bound::Limits].map(|bound| &pod["spec"]["resources"][bound.field()]);
+    let lists =
+        [AmountKind::Requests, AmountKind::Limits].map(|bound| &pod["spec"]["resources"][bound.field()]);
     lists.into_iter().filter_map(Value::as_object).flatten().any(|(name, _)| is_pod_level(name))
 }
 
@@ -77,7 +78,7 @@ fn is_pod_level(name: &str) -> bool {
 }
 
 /// Replaces amounts by those of `spec.resources`.
-fn replace(total: &mut Amounts, pod: &Value, bound: Bound, applies: impl Fn(&str) -> bool) {
+fn replace(total: &mut Amounts, pod: &Value, bound: AmountKind, applies: impl Fn(&str) -> bool) {
     for (name, amount) in Amounts::read(&pod["spec"]["resources"][bound.field()]).iter() {
         if applies(name) {
             total.set(name, amount);
@@ -137,8 +138,8 @@ mod tests {
             (json!([sidecar("1"), sidecar("2")]), json!([container("1")]), "cpu=4"),
         ] {
             let pod = json!({"spec": {"initContainers": init, "containers": containers}});
-            assert_eq!(in_spec(&pod, Bound::Requests).to_string(), cpu);
-            assert_eq!(in_use(&pod, Bound::Limits).to_string(), cpu);
+            assert_eq!(in_spec(&pod, AmountKind::Requests).to_string(), cpu);
+            assert_eq!(in_use(&pod, AmountKind::Limits).to_string(), cpu);
         }
     }
 
@@ -148,8 +149,8 @@ mod tests {
             "containers": [container("1")],
             "resources": {"requests": {"cpu": "5", "hugepages-2Mi": "2Mi"}},
         }});
-        assert_eq!(in_spec(&pod, Bound::Requests).to_string(), "cpu=5");
-        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=5,hugepages-2Mi=2Mi");
+        assert_eq!(in_spec(&pod, AmountKind::Requests).to_string(), "cpu=5");
+        assert_eq!(in_use(&pod, AmountKind::Requests).to_string(), "cpu=5,hugepages-2Mi=2Mi");
         assert!(has_pod_level(&pod));
         assert!(!has_pod_level(&json!({"spec": {"resources": {"requests": {}}}})));
     }
@@ -160,9 +161,9 @@ mod tests {
             "containers": [{"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi", "cpu": "0"}}}],
             "overhead": {"cpu": "10m", "memory": "1Mi"},
         }});
-        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=10m,memory=1025Mi");
-        assert_eq!(in_use(&pod, Bound::Limits).to_string(), "cpu=0,memory=2049Mi");
-        assert_eq!(in_spec(&pod, Bound::Requests).to_string(), "memory=1Gi");
+        assert_eq!(in_use(&pod, AmountKind::Requests).to_string(), "cpu=10m,memory=1025Mi");
+        assert_eq!(in_use(&pod, AmountKind::Limits).to_string(), "cpu=0,memory=2049Mi");
+        assert_eq!(in_spec(&pod, AmountKind::Requests).to_string(), "memory=1Gi");
     }
 
     #[test]
@@ -173,11 +174,11 @@ mod tests {
                 "name": "c2", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "1"}},
             }]},
         });
-        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=3");
-        assert_eq!(in_spec(&pod, Bound::Requests).to_string(), "cpu=2");
+        assert_eq!(in_use(&pod, AmountKind::Requests).to_string(), "cpu=3");
+        assert_eq!(in_spec(&pod, AmountKind::Requests).to_string(), "cpu=2");
         pod["status"]["containerStatuses"][0]["allocatedResources"] = json!({"cpu": "1"});
-        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=2");
+        assert_eq!(in_use(&pod, AmountKind::Requests).to_string(), "cpu=2");
         pod["status"]["conditions"] = json!([{"type": "PodResizePending", "reason": "Infeasible"}]);
-        assert_eq!(in_use(&pod, Bound::Requests).to_string(), "cpu=1");
+        assert_eq!(in_use(&pod, AmountKind::Requests).to_string(), "cpu=1");
     }
 }

@@ -8,9 +8,9 @@ use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::{metadata, names};
 use serde_json::Value;
 
-use super::scope::Scope;
+use super::scope::QuotaScope;
 use crate::kinds::builtin::pod;
-use crate::kinds::builtin::pod::resources::{self as pod_resources, Bound};
+use crate::kinds::builtin::pod::resources::{self as pod_resources, AmountKind};
 use crate::kinds::builtin::shared::amounts::Amounts;
 
 /// Namespaced resources that do not count: Events, and requests that are not stored.
@@ -33,7 +33,7 @@ const STATED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "
 
 /// Operation of a write, as far as it matters for quotas.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation<'a> {
+pub(crate) enum QuotaOperation<'a> {
     Create,
     /// A write of an existing object, with its former state.
     Update(&'a Value),
@@ -41,14 +41,14 @@ pub(crate) enum Operation<'a> {
 
 /// Counts objects of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counter {
-    kind: Kind,
+pub(crate) struct ObjectCounter {
+    kind: CountedKind,
     /// Names under which objects are counted.
     counts: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CountedKind {
     Pods,
     Services,
     VolumeClaims,
@@ -57,7 +57,7 @@ enum Kind {
     Others,
 }
 
-impl Counter {
+impl ObjectCounter {
     /// Returns the counter of a resource; `None` if quotas ignore it.
     pub(crate) fn of(group: &str, plural: &str) -> Option<Self> {
         if IGNORED.contains(&(group, plural)) {
@@ -66,11 +66,11 @@ impl Counter {
         let qualified = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
         let mut counts = vec![format!("count/{qualified}")];
         let kind = match (group, plural) {
-            ("", "pods") => Kind::Pods,
-            ("", "services") => Kind::Services,
-            ("", "persistentvolumeclaims") => Kind::VolumeClaims,
-            ("resource.k8s.io", "resourceclaims") => Kind::DeviceClaims,
-            _ => Kind::Others,
+            ("", "pods") => CountedKind::Pods,
+            ("", "services") => CountedKind::Services,
+            ("", "persistentvolumeclaims") => CountedKind::VolumeClaims,
+            ("resource.k8s.io", "resourceclaims") => CountedKind::DeviceClaims,
+            _ => CountedKind::Others,
         };
         if let ("", "configmaps" | "resourcequotas" | "replicationcontrollers" | "secrets") = (group, plural)
         {
@@ -80,14 +80,18 @@ impl Counter {
     }
 
     /// Whether a write can change the usage.
-    pub(crate) fn handles(&self, operation: Operation<'_>, subresource: &str, object: &Value) -> bool {
+    pub(crate) fn handles(&self, operation: QuotaOperation<'_>, subresource: &str, object: &Value) -> bool {
         match (self.kind, subresource, operation) {
-            (_, "", Operation::Create) => true,
+            (_, "", QuotaOperation::Create) => true,
             // An update of a pod can only change whether it is in the scope `Terminating`.
-            (Kind::Pods, "", Operation::Update(old)) => has_deadline(old) != has_deadline(object),
-            (Kind::Pods, "resize", Operation::Update(_)) => true,
-            (Kind::Services | Kind::DeviceClaims | Kind::VolumeClaims, "", Operation::Update(_)) => true,
-            (Kind::VolumeClaims, "status", Operation::Update(_)) => true,
+            (CountedKind::Pods, "", QuotaOperation::Update(old)) => has_deadline(old) != has_deadline(object),
+            (CountedKind::Pods, "resize", QuotaOperation::Update(_)) => true,
+            (
+                CountedKind::Services | CountedKind::DeviceClaims | CountedKind::VolumeClaims,
+                "",
+                QuotaOperation::Update(_),
+            ) => true,
+            (CountedKind::VolumeClaims, "status", QuotaOperation::Update(_)) => true,
             _ => false,
         }
     }
@@ -98,34 +102,36 @@ impl Counter {
             return true;
         }
         match self.kind {
-            Kind::Others => false,
-            Kind::Pods => {
+            CountedKind::Others => false,
+            CountedKind::Pods => {
                 let plain =
                     name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
                 let is_compute = ["cpu", "memory", "ephemeral-storage"].contains(&plain);
                 name == "pods" || is_compute || is_huge(name) || is_extended_request(name)
             }
-            Kind::Services => ["services", "services.nodeports", "services.loadbalancers"].contains(&name),
-            Kind::VolumeClaims => {
+            CountedKind::Services => {
+                ["services", "services.nodeports", "services.loadbalancers"].contains(&name)
+            }
+            CountedKind::VolumeClaims => {
                 let own = name.split_once(BY_STORAGE_CLASS).map_or(name, |(_, own)| own);
                 ["persistentvolumeclaims", "requests.storage"].contains(&own)
             }
-            Kind::DeviceClaims => name.ends_with(BY_DEVICE_CLASS),
+            CountedKind::DeviceClaims => name.ends_with(BY_DEVICE_CLASS),
         }
     }
 
     /// Whether an object is within a scope.
-    pub(crate) fn is_within(&self, scope: &Scope, object: &Value) -> bool {
+    pub(crate) fn is_within(&self, scope: &QuotaScope, object: &Value) -> bool {
         match (self.kind, scope.name.as_str()) {
-            (Kind::Pods, "Terminating") => has_deadline(object),
-            (Kind::Pods, "NotTerminating") => !has_deadline(object),
-            (Kind::Pods, "BestEffort") => is_best_effort(object),
-            (Kind::Pods, "NotBestEffort") => !is_best_effort(object),
-            (Kind::Pods, "CrossNamespacePodAffinity") => has_affinity_to_other_namespaces(object),
-            (Kind::Pods, "PriorityClass") => {
+            (CountedKind::Pods, "Terminating") => has_deadline(object),
+            (CountedKind::Pods, "NotTerminating") => !has_deadline(object),
+            (CountedKind::Pods, "BestEffort") => is_best_effort(object),
+            (CountedKind::Pods, "NotBestEffort") => !is_best_effort(object),
+            (CountedKind::Pods, "CrossNamespacePodAffinity") => has_affinity_to_other_namespaces(object),
+            (CountedKind::Pods, "PriorityClass") => {
                 scope.selects(text(&object["spec"]["priorityClassName"]).as_slice())
             }
-            (Kind::VolumeClaims, "VolumeAttributesClass") => {
+            (CountedKind::VolumeClaims, "VolumeAttributesClass") => {
                 let status = &object["status"];
                 let names = [
                     &object["spec"]["volumeAttributesClassName"],
@@ -144,7 +150,7 @@ impl Counter {
     /// # Errors
     /// The missing amounts and the containers that lack them.
     pub(crate) fn check_stated(&self, limited: &[&str], object: &Value) -> Result<(), String> {
-        if self.kind != Kind::Pods || pod_resources::has_pod_level(object) {
+        if self.kind != CountedKind::Pods || pod_resources::has_pod_level(object) {
             return Ok(());
         }
         let mut missing = Vec::new();
@@ -170,7 +176,7 @@ impl Counter {
 
     /// Whether [`usage`](Self::usage) depends on the content of objects, so that they must be read to be counted.
     pub(crate) fn reads_objects(&self) -> bool {
-        self.kind != Kind::Others
+        self.kind != CountedKind::Others
     }
 
     /// Returns the usage of an object.
@@ -180,11 +186,11 @@ impl Counter {
             usage.set(name, Quantity::whole(1));
         }
         match self.kind {
-            Kind::Others => {}
-            Kind::Pods => of_pod(object, now, &mut usage),
-            Kind::Services => of_service(object, &mut usage),
-            Kind::VolumeClaims => of_volume_claim(object, &mut usage),
-            Kind::DeviceClaims => of_device_claim(object, &mut usage),
+            CountedKind::Others => {}
+            CountedKind::Pods => of_pod(object, now, &mut usage),
+            CountedKind::Services => of_service(object, &mut usage),
+            CountedKind::VolumeClaims => of_volume_claim(object, &mut usage),
+            CountedKind::DeviceClaims => of_device_claim(object, &mut usage),
         }
         usage
     }
@@ -200,7 +206,7 @@ fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
         return;
     }
     usage.set("pods", Quantity::whole(1));
-    for (name, amount) in pod_resources::in_use(pod, Bound::Requests).iter() {
+    for (name, amount) in pod_resources::in_use(pod, AmountKind::Requests).iter() {
         if ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with("hugepages-") {
             usage.set(name, amount);
             usage.set(format!("requests.{name}"), amount);
@@ -208,7 +214,7 @@ fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
             usage.set(format!("requests.{name}"), amount);
         }
     }
-    for (name, amount) in pod_resources::in_use(pod, Bound::Limits).iter() {
+    for (name, amount) in pod_resources::in_use(pod, AmountKind::Limits).iter() {
         if ["cpu", "memory", "ephemeral-storage"].contains(&name) {
             usage.set(format!("limits.{name}"), amount);
         }
@@ -340,7 +346,7 @@ mod tests {
 
     fn usage(group: &str, plural: &str, object: &Value) -> String {
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
-        Counter::of(group, plural).unwrap().usage(object, now).to_string()
+        ObjectCounter::of(group, plural).unwrap().usage(object, now).to_string()
     }
 
     fn pod() -> Value {
@@ -355,7 +361,7 @@ mod tests {
         assert_eq!(usage("", "configmaps", &json!({})), "configmaps=1,count/configmaps=1");
         assert_eq!(usage("apps", "deployments", &json!({})), "count/deployments.apps=1");
         assert_eq!(usage("example.com", "widgets", &json!({})), "count/widgets.example.com=1");
-        assert_eq!(Counter::of("", "events"), None);
+        assert_eq!(ObjectCounter::of("", "events"), None);
     }
 
     #[test]
@@ -440,7 +446,7 @@ mod tests {
             ("resource.k8s.io", "resourceclaims", "gpu.deviceclass.resource.k8s.io/devices", "devices"),
             ("", "secrets", "secrets count/secrets", "count/configmaps"),
         ] {
-            let counter = Counter::of(group, plural).unwrap();
+            let counter = ObjectCounter::of(group, plural).unwrap();
             assert!(own.split_whitespace().all(|name| counter.tracks(name)), "{plural}: {own}");
             assert!(!foreign.split_whitespace().any(|name| counter.tracks(name)), "{plural}: {foreign}");
         }
@@ -448,7 +454,7 @@ mod tests {
 
     #[test]
     fn containers_must_state_limited_amounts() {
-        let pods = Counter::of("", "pods").unwrap();
+        let pods = ObjectCounter::of("", "pods").unwrap();
         let check = |limited: &[&str]| pods.check_stated(limited, &pod());
         assert_eq!(check(&["pods", "requests.cpu", "memory", "limits.cpu"]), Ok(()));
         assert_eq!(check(&["limits.memory"]), Err("must specify limits.memory for: c".to_owned()));
@@ -464,8 +470,8 @@ mod tests {
 
     #[test]
     fn scopes_select_pods_and_claims() {
-        let pods = Counter::of("", "pods").unwrap();
-        let within = |name: &str, pod: &Value| pods.is_within(&Scope::present(name), pod);
+        let pods = ObjectCounter::of("", "pods").unwrap();
+        let within = |name: &str, pod: &Value| pods.is_within(&QuotaScope::present(name), pod);
         let timed = json!({"spec": {"activeDeadlineSeconds": 0, "priorityClassName": "high"}});
         assert!(within("Terminating", &timed) && !within("NotTerminating", &timed));
         assert!(within("BestEffort", &timed) && !within("NotBestEffort", &timed));
@@ -475,26 +481,26 @@ mod tests {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": {"namespaceSelector": {}}}],
         }}}});
         assert!(within("CrossNamespacePodAffinity", &near) && !within("CrossNamespacePodAffinity", &pod()));
-        let claims = Counter::of("", "persistentvolumeclaims").unwrap();
+        let claims = ObjectCounter::of("", "persistentvolumeclaims").unwrap();
         let classed = json!({"status": {"currentVolumeAttributesClassName": "fast"}});
-        assert!(claims.is_within(&Scope::present("VolumeAttributesClass"), &classed));
-        assert!(!claims.is_within(&Scope::present("Terminating"), &classed));
+        assert!(claims.is_within(&QuotaScope::present("VolumeAttributesClass"), &classed));
+        assert!(!claims.is_within(&QuotaScope::present("Terminating"), &classed));
     }
 
     #[test]
     fn only_writes_that_change_the_usage_are_handled() {
-        let handles = |plural: &str, subresource: &str, operation: Operation<'_>, object: &Value| {
-            Counter::of("", plural).unwrap().handles(operation, subresource, object)
+        let handles = |plural: &str, subresource: &str, operation: QuotaOperation<'_>, object: &Value| {
+            ObjectCounter::of("", plural).unwrap().handles(operation, subresource, object)
         };
         let (old, timed) = (json!({}), json!({"spec": {"activeDeadlineSeconds": 5}}));
-        assert!(handles("secrets", "", Operation::Create, &old));
-        assert!(!handles("secrets", "", Operation::Update(&old), &old));
-        assert!(!handles("pods", "", Operation::Update(&old), &old));
-        assert!(handles("pods", "", Operation::Update(&old), &timed));
-        assert!(handles("pods", "resize", Operation::Update(&old), &old));
-        assert!(!handles("pods", "binding", Operation::Create, &old));
-        assert!(handles("persistentvolumeclaims", "status", Operation::Update(&old), &old));
-        assert!(handles("services", "", Operation::Update(&old), &old));
-        assert!(!handles("services", "status", Operation::Update(&old), &old));
+        assert!(handles("secrets", "", QuotaOperation::Create, &old));
+        assert!(!handles("secrets", "", QuotaOperation::Update(&old), &old));
+        assert!(!handles("pods", "", QuotaOperation::Update(&old), &old));
+        assert!(handles("pods", "", QuotaOperation::Update(&old), &timed));
+        assert!(handles("pods", "resize", QuotaOperation::Update(&old), &old));
+        assert!(!handles("pods", "binding", QuotaOperation::Create, &old));
+        assert!(handles("persistentvolumeclaims", "status", QuotaOperation::Update(&old), &old));
+        assert!(handles("services", "", QuotaOperation::Update(&old), &old));
+        assert!(!handles("services", "status", QuotaOperation::Update(&old), &old));
     }
 }

@@ -4,14 +4,14 @@
 
 mod counter;
 mod scope;
-mod validate;
+mod validate_quota;
 
 use jiff::Timestamp;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
-pub(crate) use counter::{Counter, Operation, storage_class};
-use scope::Scope;
+pub(crate) use counter::{ObjectCounter, QuotaOperation, storage_class};
+use scope::QuotaScope;
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::Amounts;
@@ -23,15 +23,15 @@ pub(super) struct ResourceQuota;
 
 impl BuiltinKind for ResourceQuota {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        validate::validate(new, old)
+        validate_quota::validate(new, old)
     }
 
     fn validate_subresource(&self, subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
-        if subresource == "status" { validate::validate_status(new) } else { Vec::new() }
+        if subresource == "status" { validate_quota::validate_status(new) } else { Vec::new() }
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
-        if old.is_none() { validate::warnings(object) } else { Vec::new() }
+        if old.is_none() { validate_quota::warnings(object) } else { Vec::new() }
     }
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Quota {
     hard: Amounts,
     /// `status.used`.
     used: Amounts,
-    scopes: Vec<Scope>,
+    scopes: Vec<QuotaScope>,
 }
 
 /// A write that quotas may limit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Write<'a> {
-    pub(crate) operation: Operation<'a>,
+pub(crate) struct QuotaWrite<'a> {
+    pub(crate) operation: QuotaOperation<'a>,
     /// Empty for the object itself.
     pub(crate) subresource: &'a str,
     /// The object after the write.
@@ -67,7 +67,7 @@ impl Quota {
             wanted: Amounts::read(&object["spec"]["hard"]),
             hard: Amounts::read(&object["status"]["hard"]),
             used: Amounts::read(&object["status"]["used"]),
-            scopes: Scope::of(&object["spec"]),
+            scopes: QuotaScope::of(&object["spec"]),
         }
     }
 
@@ -97,7 +97,7 @@ impl Quota {
     }
 
     /// Whether an object is in the scopes of the quota.
-    pub(crate) fn covers(&self, counter: &Counter, object: &Value) -> bool {
+    pub(crate) fn covers(&self, counter: &ObjectCounter, object: &Value) -> bool {
         self.scopes.iter().all(|scope| counter.is_within(scope, object))
     }
 
@@ -107,7 +107,7 @@ impl Quota {
     }
 
     /// Names of the limits in force that are about the counted resource.
-    fn limited(&self, counter: &Counter) -> Vec<&str> {
+    fn limited(&self, counter: &ObjectCounter) -> Vec<&str> {
         self.hard.names().filter(|name| counter.tracks(name)).collect()
     }
 }
@@ -120,10 +120,10 @@ impl Quota {
 /// The reason why the write is refused.
 pub(crate) fn charge(
     quotas: &[Quota],
-    counter: &Counter,
-    write: Write<'_>,
+    counter: &ObjectCounter,
+    write: QuotaWrite<'_>,
 ) -> Result<Vec<(usize, Amounts)>, String> {
-    let Write { operation, subresource, object, now } = write;
+    let QuotaWrite { operation, subresource, object, now } = write;
     if !counter.handles(operation, subresource, object) {
         return Ok(Vec::new());
     }
@@ -158,7 +158,9 @@ pub(crate) fn charge(
     for (index, quota) in concerned {
         let added = match operation {
             // An object that was already in the scopes is charged for the difference.
-            Operation::Update(old) if quota.covers(counter, old) => usage.beyond(&counter.usage(old, now)),
+            QuotaOperation::Update(old) if quota.covers(counter, old) => {
+                usage.beyond(&counter.usage(old, now))
+            }
             _ => usage.clone(),
         };
         let added = added.only(|name, amount| !amount.is_zero() && quota.hard.get(name).is_some());
@@ -198,12 +200,12 @@ mod tests {
     fn check(
         quotas: &[Quota],
         plural: &str,
-        write: (Operation<'_>, &str, &Value),
+        write: (QuotaOperation<'_>, &str, &Value),
         expected: Result<&str, &str>,
     ) {
         let (operation, subresource, object) = write;
-        let write = Write { operation, subresource, object, now: Timestamp::UNIX_EPOCH };
-        let counter = Counter::of("", plural).unwrap();
+        let write = QuotaWrite { operation, subresource, object, now: Timestamp::UNIX_EPOCH };
+        let counter = ObjectCounter::of("", plural).unwrap();
         let charged = charge(quotas, &counter, write).map(|charged| {
             let shown = charged.iter().map(|(index, used)| format!("{}: {used}", quotas[*index].name));
             shown.collect::<Vec<_>>().join("; ")
@@ -224,7 +226,7 @@ mod tests {
             ]
         };
         let secret = json!({});
-        let create = (Operation::Create, "", &secret);
+        let create = (QuotaOperation::Create, "", &secret);
         check(&quotas(1), "secrets", create, Ok("q: pods=1,secrets=2"));
         check(
             &quotas(2),
@@ -233,20 +235,20 @@ mod tests {
             Err("exceeded quota: q, requested: secrets=1, used: secrets=2, limited: secrets=2"),
         );
         check(&quotas(2), "configmaps", create, Ok(""));
-        check(&quotas(2), "secrets", (Operation::Update(&secret), "", &secret), Ok(""));
+        check(&quotas(2), "secrets", (QuotaOperation::Update(&secret), "", &secret), Ok(""));
     }
 
     #[test]
     fn a_quota_that_was_not_counted_allows_everything() {
         let uncounted = Quota::read(&json!({"metadata": {"name": "q"}, "spec": {"hard": {"secrets": "0"}}}));
         let secret = json!({});
-        check(&[uncounted], "secrets", (Operation::Create, "", &secret), Ok(""));
+        check(&[uncounted], "secrets", (QuotaOperation::Create, "", &secret), Ok(""));
         let partly =
             quota("q", &json!({"hard": {"secrets": "1", "count/secrets": "1"}}), &json!({"secrets": "0"}));
         check(
             &[partly],
             "secrets",
-            (Operation::Create, "", &secret),
+            (QuotaOperation::Create, "", &secret),
             Err("status unknown for quota: q, resources: count/secrets,secrets"),
         );
     }
@@ -262,7 +264,7 @@ mod tests {
         check(
             &quotas,
             "pods",
-            (Operation::Create, "", &pod("1")),
+            (QuotaOperation::Create, "", &pod("1")),
             Err("failed quota: q: must specify requests.memory for: c"),
         );
         let quotas = [quota(
@@ -270,11 +272,11 @@ mod tests {
             &json!({"hard": {"requests.cpu": "2", "pods": "10"}}),
             &json!({"requests.cpu": "1500m", "pods": "3"}),
         )];
-        check(&quotas, "pods", (Operation::Create, "", &pod("500m")), Ok("q: pods=4,requests.cpu=2"));
+        check(&quotas, "pods", (QuotaOperation::Create, "", &pod("500m")), Ok("q: pods=4,requests.cpu=2"));
         check(
             &quotas,
             "pods",
-            (Operation::Create, "", &pod("1")),
+            (QuotaOperation::Create, "", &pod("1")),
             Err(
                 "exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=1500m, limited: requests.cpu=2",
             ),
@@ -282,12 +284,17 @@ mod tests {
         check(
             &quotas,
             "pods",
-            (Operation::Create, "", &pod("-1")),
+            (QuotaOperation::Create, "", &pod("-1")),
             Err("quota usage is negative for resource(s): cpu,requests.cpu"),
         );
         let (old, new) = (pod("1"), pod("1250m"));
-        check(&quotas, "pods", (Operation::Update(&old), "resize", &new), Ok("q: pods=3,requests.cpu=1750m"));
-        check(&quotas, "pods", (Operation::Update(&new), "resize", &old), Ok(""));
+        check(
+            &quotas,
+            "pods",
+            (QuotaOperation::Update(&old), "resize", &new),
+            Ok("q: pods=3,requests.cpu=1750m"),
+        );
+        check(&quotas, "pods", (QuotaOperation::Update(&new), "resize", &old), Ok(""));
     }
 
     #[test]
@@ -297,10 +304,10 @@ mod tests {
             quota("timed", &json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]}), &json!({"pods": "2"})),
         ];
         let (open, timed) = (json!({"spec": {}}), json!({"spec": {"activeDeadlineSeconds": 1}}));
-        check(&quotas, "pods", (Operation::Create, "", &open), Ok("best: pods=1"));
-        check(&quotas, "pods", (Operation::Create, "", &timed), Ok("best: pods=1; timed: pods=3"));
+        check(&quotas, "pods", (QuotaOperation::Create, "", &open), Ok("best: pods=1"));
+        check(&quotas, "pods", (QuotaOperation::Create, "", &timed), Ok("best: pods=1; timed: pods=3"));
         // A pod that enters a scope is charged there in full.
-        check(&quotas, "pods", (Operation::Update(&open), "", &timed), Ok("timed: pods=3"));
+        check(&quotas, "pods", (QuotaOperation::Update(&open), "", &timed), Ok("timed: pods=3"));
     }
 
     #[test]
@@ -316,7 +323,7 @@ mod tests {
         check(
             &quotas,
             "persistentvolumeclaims",
-            (Operation::Update(&old), "status", &new),
+            (QuotaOperation::Update(&old), "status", &new),
             Ok("q: requests.storage=2Gi"),
         );
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// A condition on objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Scope {
+pub(crate) struct QuotaScope {
     /// Name such as `BestEffort` or `PriorityClass`.
     pub(crate) name: String,
     operator: Operator,
@@ -22,7 +22,7 @@ enum Operator {
     Invalid,
 }
 
-impl Scope {
+impl QuotaScope {
     /// Returns the scopes in the spec of a quota.
     pub(super) fn of(spec: &Value) -> Vec<Self> {
         let elements = |list: &Value| list.as_array().cloned().unwrap_or_default();
@@ -81,7 +81,7 @@ mod tests {
             ("Like", false, false, false),
         ] {
             let expression = json!({"scopeName": "PriorityClass", "operator": operator, "values": ["high"]});
-            let scopes = Scope::of(&json!({"scopeSelector": {"matchExpressions": [expression]}}));
+            let scopes = QuotaScope::of(&json!({"scopeSelector": {"matchExpressions": [expression]}}));
             let selects = |found: &[&str]| scopes[0].selects(found);
             assert_eq!(
                 (selects(&[]), selects(&["high"]), selects(&["low"])),
@@ -89,6 +89,6 @@ mod tests {
                 "{operator}"
             );
         }
-        assert_eq!(Scope::of(&json!({"scopes": ["BestEffort"]})), [Scope::present("BestEffort")]);
+        assert_eq!(QuotaScope::of(&json!({"scopes": ["BestEffort"]})), [QuotaScope::present("BestEffort")]);
     }
 }

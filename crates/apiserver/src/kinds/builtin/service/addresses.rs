@@ -411,7 +411,7 @@ fn remove_unchanged(before: &Value, spec: &mut Value, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::super::default;
-    use super::super::pool::{ServicePool, Taken};
+    use super::super::pool::{ServiceAllocation, ServicePool};
     use super::*;
 
     /// Returns the spec of a Service after a write, or the message of the error, from a pool without free choices: the next address
@@ -420,7 +420,7 @@ mod tests {
         let mut service = json!({"metadata": {"name": "svc"}, "spec": spec});
         default(&mut service);
         let old = old.map(|spec| json!({"metadata": {"name": "svc"}, "spec": spec}));
-        let mut taken = Taken::default();
+        let mut taken = ServiceAllocation::default();
         match allocate(&mut pool.reserving(&mut taken), old.as_ref(), &mut service) {
             Ok(()) => {
                 if let Some(old) = &old {

@@ -136,12 +136,12 @@ impl InUse {
 
 /// Addresses and ports of one Service, or of one request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct ServiceAllocation {
     addresses: Vec<u32>,
     ports: Vec<u32>,
 }
 
-impl Taken {
+impl ServiceAllocation {
     /// Reads those of a stored Service.
     fn of(service: &Value) -> Self {
         let spec = &service["spec"];
@@ -168,7 +168,7 @@ pub(crate) struct ServicePool {
     addresses: InUse,
     ports: InUse,
     /// Those of the stored Services.
-    stored: BTreeMap<Key, Taken>,
+    stored: BTreeMap<Key, ServiceAllocation>,
 }
 
 impl ServicePool {
@@ -186,7 +186,7 @@ impl ServicePool {
     pub(crate) fn observe(&mut self, key: &Key, service: Option<&Value>) {
         let before = match service {
             Some(service) => {
-                let now = Taken::of(service);
+                let now = ServiceAllocation::of(service);
                 now.addresses.iter().for_each(|address| self.addresses.add(*address));
                 now.ports.iter().for_each(|port| self.ports.add(*port));
                 self.stored.insert(key.clone(), now)
@@ -199,13 +199,13 @@ impl ServicePool {
     }
 
     /// Ends the reservations of a request, after its commit was observed, or when it failed.
-    pub(crate) fn release(&mut self, taken: &Taken) {
+    pub(crate) fn release(&mut self, taken: &ServiceAllocation) {
         taken.addresses.iter().for_each(|address| self.addresses.remove(*address));
         taken.ports.iter().for_each(|port| self.ports.remove(*port));
     }
 
     /// Reserves for one request, in `taken`.
-    pub(crate) fn reserving<'a>(&'a mut self, taken: &'a mut Taken) -> Reserving<'a> {
+    pub(crate) fn reserving<'a>(&'a mut self, taken: &'a mut ServiceAllocation) -> Reserving<'a> {
         Reserving { pool: self, taken }
     }
 }
@@ -213,7 +213,7 @@ impl ServicePool {
 /// Allocator that reserves for one request.
 pub(crate) struct Reserving<'a> {
     pool: &'a mut ServicePool,
-    taken: &'a mut Taken,
+    taken: &'a mut ServiceAllocation,
 }
 
 impl Reserving<'_> {
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn chosen_addresses_differ_until_the_range_is_full() {
-        let (mut pool, mut taken) = (pool("10.0.0.0/26"), Taken::default());
+        let (mut pool, mut taken) = (pool("10.0.0.0/26"), ServiceAllocation::default());
         let mut allocator = pool.reserving(&mut taken);
         let mut chosen: Vec<_> = (0..62).map(|_| allocator.address(None).unwrap()).collect();
         // The first 16 are left to clients as long as possible.
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn wanted_addresses_and_ports_are_free_and_in_range() {
-        let (mut pool, mut taken) = (pool("10.0.0.0/24"), Taken::default());
+        let (mut pool, mut taken) = (pool("10.0.0.0/24"), ServiceAllocation::default());
         let service = json!({"spec": {
             "clusterIPs": ["10.0.0.5"], "healthCheckNodePort": 30_003,
             "ports": [{"nodePort": 30_001}, {"nodePort": 30_001}, {"nodePort": 30_002}],

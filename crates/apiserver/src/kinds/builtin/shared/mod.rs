@@ -4,6 +4,6 @@ pub(crate) mod amounts;
 pub(super) mod fields;
 pub(super) mod immutable_fields;
 pub(super) mod label_selector;
-pub(super) mod pod_template;
+pub(super) mod pod_spec;
 pub(super) mod resource_names;
 pub(super) mod workload;

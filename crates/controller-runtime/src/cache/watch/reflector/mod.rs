@@ -1,7 +1,7 @@
 //! Executes the steps of [`ListWatch`]: sends requests to the API server, and passes the answers to the shared watch.
 
 mod problem;
-mod requests;
+mod watch_requests;
 
 use std::{
     future::Future,
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use self::problem::{RequestType, WatchProblem, silence};
-use self::requests::PAGE_SIZE;
+use self::watch_requests::PAGE_SIZE;
 use super::{
     definition,
     list_watch::{

@@ -1,0 +1,420 @@
+//! Parsing: from tokens to a tree.
+
+use super::token::{Spanned, Token, tokens};
+use super::value::Literal;
+use super::{DEPTH, Issue};
+
+/// An expression, and the offset that messages about it show: that of its operator, if it has one.
+#[derive(Debug)]
+pub(super) struct SyntaxNode {
+    pub(super) at: usize,
+    pub(super) expr: Expr,
+    /// Number of levels below and including this one.
+    depth: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Expr {
+    Literal(Literal),
+    Ident(String),
+    /// `operand.field`, or `has(operand.field)`.
+    Select {
+        operand: Box<SyntaxNode>,
+        field: String,
+        test: bool,
+    },
+    /// `target.function(arguments)`, `function(arguments)`, and operators under cel-go's names such as `_+_`.
+    Call {
+        function: String,
+        target: Option<Box<SyntaxNode>>,
+        arguments: Vec<SyntaxNode>,
+    },
+    And(Vec<SyntaxNode>),
+    Or(Vec<SyntaxNode>),
+    List(Vec<SyntaxNode>),
+    Map(Vec<(SyntaxNode, SyntaxNode)>),
+    Fold(Box<Fold>),
+}
+
+/// A macro over the elements of a list or the keys of a map.
+#[derive(Debug)]
+pub(super) struct Fold {
+    pub(super) kind: FoldKind,
+    pub(super) range: SyntaxNode,
+    pub(super) variable: String,
+    /// Condition of `map` with three arguments.
+    pub(super) filter: Option<SyntaxNode>,
+    pub(super) body: SyntaxNode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FoldKind {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+    Filter,
+}
+
+impl SyntaxNode {
+    fn new(at: usize, expr: Expr) -> Self {
+        let depth = 1 + match &expr {
+            Expr::Literal(_) | Expr::Ident(_) => 0,
+            Expr::Select { operand, .. } => operand.depth,
+            Expr::Call { target, arguments, .. } => {
+                target.iter().map(|node| node.depth).chain(depths(arguments)).max().unwrap_or(0)
+            }
+            Expr::And(terms) | Expr::Or(terms) | Expr::List(terms) => depths(terms).max().unwrap_or(0),
+            Expr::Map(entries) => {
+                entries.iter().map(|(key, value)| key.depth.max(value.depth)).max().unwrap_or(0)
+            }
+            Expr::Fold(fold) => {
+                let filter = fold.filter.as_ref().map_or(0, |filter| filter.depth);
+                fold.range.depth.max(fold.body.depth).max(filter)
+            }
+        };
+        Self { at, expr, depth }
+    }
+}
+
+fn depths(nodes: &[SyntaxNode]) -> impl Iterator<Item = usize> {
+    nodes.iter().map(|node| node.depth)
+}
+
+/// Tokens with which an expression can begin, in ANTLR's order.
+const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+/// Words that are no names of variables.
+const RESERVED: [&str; 18] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+    "__unused",
+];
+/// Binary operators by increasing precedence, with cel-go's names.
+const LEVELS: [&[(&str, &str)]; 3] = [
+    &[
+        ("==", "_==_"),
+        ("!=", "_!=_"),
+        ("<=", "_<=_"),
+        (">=", "_>=_"),
+        ("<", "_<_"),
+        (">", "_>_"),
+        ("in", "@in"),
+    ],
+    &[("+", "_+_"), ("-", "_-_")],
+    &[("*", "_*_"), ("/", "_/_"), ("%", "_%_")],
+];
+
+/// Parses an expression.
+pub(super) fn parse(text: &str) -> Result<SyntaxNode, Vec<Issue>> {
+    let mut parser = CelParser { text, tokens: tokens(text)?, next: 0, depth: 0 };
+    let node = parser.expression().map_err(|issue| vec![issue])?;
+    let Spanned { token, at, .. } = parser.peek().clone();
+    if token == Token::End {
+        return Ok(node);
+    }
+    // ANTLR deletes a single token if the text is correct without it.
+    let is_last = parser.tokens.get(parser.next + 1).is_none_or(|next| next.token == Token::End);
+    let what = if is_last { "extraneous" } else { "mismatched" };
+    let message = format!("Syntax error: {what} input '{}' expecting <EOF>", parser.shown());
+    Err(vec![Issue::new(at, message)])
+}
+
+struct CelParser<'a> {
+    text: &'a str,
+    tokens: Vec<Spanned>,
+    next: usize,
+    /// Number of rules that are being parsed.
+    depth: usize,
+}
+
+impl CelParser<'_> {
+    fn peek(&self) -> &Spanned {
+        &self.tokens[self.next.min(self.tokens.len() - 1)]
+    }
+
+    /// Text of the next token in messages.
+    fn shown(&self) -> String {
+        let next = self.peek();
+        if next.token == Token::End { "<EOF>".to_owned() } else { self.text[next.at..next.end].to_owned() }
+    }
+
+    /// Takes a sign if it is next, and returns its offset.
+    fn take(&mut self, sign: &str) -> Option<usize> {
+        let Spanned { token: Token::Sign(found), at, .. } = self.peek() else { return None };
+        let at = *at;
+        (*found == sign).then(|| {
+            self.next += 1;
+            at
+        })
+    }
+
+    fn expect(&mut self, sign: &str) -> Result<(), Issue> {
+        if self.take(sign).is_some() {
+            return Ok(());
+        }
+        let at = self.peek().at;
+        // At the end ANTLR inserts the missing token.
+        let message = if self.peek().token == Token::End {
+            format!("Syntax error: missing '{sign}' at '<EOF>'")
+        } else {
+            format!("Syntax error: mismatched input '{}' expecting '{sign}'", self.shown())
+        };
+        Err(Issue::new(at, message))
+    }
+
+    /// Builds a node, unless it is nested too deep.
+    fn node(at: usize, expr: Expr) -> Result<SyntaxNode, Issue> {
+        let node = SyntaxNode::new(at, expr);
+        if node.depth > DEPTH {
+            return Err(Issue::new(at, format!("expression recursion limit exceeded: {DEPTH}")));
+        }
+        Ok(node)
+    }
+
+    fn expression(&mut self) -> Result<SyntaxNode, Issue> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(Issue::new(self.peek().at, format!("expression recursion limit exceeded: {DEPTH}")));
+        }
+        let condition = self.or()?;
+        let node = if let Some(at) = self.take("?") {
+            let then = self.or()?;
+            self.expect(":")?;
+            let otherwise = self.expression()?;
+            let arguments = vec![condition, then, otherwise];
+            Self::node(at, Expr::Call { function: "_?_:_".to_owned(), target: None, arguments })?
+        } else {
+            condition
+        };
+        self.depth -= 1;
+        Ok(node)
+    }
+
+    fn or(&mut self) -> Result<SyntaxNode, Issue> {
+        let first = self.and()?;
+        let mut terms = vec![first];
+        let mut place = None;
+        while let Some(at) = self.take("||") {
+            place.get_or_insert(at);
+            terms.push(self.and()?);
+        }
+        match (place, terms.len()) {
+            (Some(at), _) => Self::node(at, Expr::Or(terms)),
+            _ => Ok(terms.remove(0)),
+        }
+    }
+
+    fn and(&mut self) -> Result<SyntaxNode, Issue> {
+        let first = self.binary(0)?;
+        let mut terms = vec![first];
+        let mut place = None;
+        while let Some(at) = self.take("&&") {
+            place.get_or_insert(at);
+            terms.push(self.binary(0)?);
+        }
+        match (place, terms.len()) {
+            (Some(at), _) => Self::node(at, Expr::And(terms)),
+            _ => Ok(terms.remove(0)),
+        }
+    }
+
+    fn binary(&mut self, level: usize) -> Result<SyntaxNode, Issue> {
+        let Some(operators) = LEVELS.get(level) else { return self.unary() };
+        let mut node = self.binary(level + 1)?;
+        'chain: loop {
+            for (sign, function) in *operators {
+                if let Some(at) = self.take(sign) {
+                    let arguments = vec![node, self.binary(level + 1)?];
+                    let function = (*function).to_owned();
+                    node = Self::node(at, Expr::Call { function, target: None, arguments })?;
+                    continue 'chain;
+                }
+            }
+            return Ok(node);
+        }
+    }
+
+    fn unary(&mut self) -> Result<SyntaxNode, Issue> {
+        for (sign, function) in [("!", "!_"), ("-", "-_")] {
+            let Some(at) = self.take(sign) else { continue };
+            let mut count = 1;
+            while self.take(sign).is_some() {
+                count += 1;
+            }
+            let operand = self.member()?;
+            if count % 2 == 0 {
+                return Ok(operand);
+            }
+            let negated = match (sign, &operand.expr) {
+                ("-", Expr::Literal(Literal::Int(value))) => value.checked_neg().map(Literal::Int),
+                ("-", Expr::Literal(Literal::IntMinimum)) => Some(Literal::Int(i64::MIN)),
+                ("-", Expr::Literal(Literal::Double(value))) => Some(Literal::Double(-value)),
+                _ => None,
+            };
+            if let Some(literal) = negated {
+                return Self::node(at, Expr::Literal(literal));
+            }
+            let call = Expr::Call { function: function.to_owned(), target: None, arguments: vec![operand] };
+            return Self::node(at, call);
+        }
+        self.member()
+    }
+
+    fn member(&mut self) -> Result<SyntaxNode, Issue> {
+        let mut node = self.primary()?;
+        loop {
+            if let Some(dot) = self.take(".") {
+                let Spanned { token: Token::Ident(field), .. } = self.peek().clone() else {
+                    let message = format!("Syntax error: no viable alternative at input '.{}'", self.shown());
+                    return Err(Issue::new(self.peek().at, message));
+                };
+                self.next += 1;
+                node = match self.take("(") {
+                    Some(open) => {
+                        let arguments = self.list(")")?;
+                        self.member_call(open, node, field, arguments)?
+                    }
+                    None => {
+                        let select = Expr::Select { operand: Box::new(node), field, test: false };
+                        Self::node(dot, select)?
+                    }
+                };
+            } else if let Some(at) = self.take("[") {
+                let index = self.expression()?;
+                self.expect("]")?;
+                let arguments = vec![node, index];
+                node = Self::node(at, Expr::Call { function: "_[_]".to_owned(), target: None, arguments })?;
+            } else {
+                return Ok(node);
+            }
+        }
+    }
+
+    /// Parses expressions up to a closing bracket.
+    fn list(&mut self, close: &str) -> Result<Vec<SyntaxNode>, Issue> {
+        let mut elements = Vec::new();
+        while self.take(close).is_none() {
+            elements.push(self.expression()?);
+            if self.take(",").is_none() {
+                self.expect(close)?;
+                break;
+            }
+        }
+        Ok(elements)
+    }
+
+    fn primary(&mut self) -> Result<SyntaxNode, Issue> {
+        let Spanned { token, at, .. } = self.peek().clone();
+        let refused = |parser: &Self| {
+            let message =
+                format!("Syntax error: mismatched input '{}' expecting {BEGINNINGS}", parser.shown());
+            Err(Issue::new(at, message))
+        };
+        match token {
+            Token::Literal(Literal::IntMinimum) if !self.follows_minus() => {
+                Err(Issue::new(at, "invalid int literal"))
+            }
+            Token::Literal(literal) => {
+                self.next += 1;
+                Self::node(at, Expr::Literal(literal))
+            }
+            Token::Ident(name) => {
+                self.next += 1;
+                match self.take("(") {
+                    Some(open) => {
+                        let arguments = self.list(")")?;
+                        Self::call(open, name, arguments)
+                    }
+                    None if RESERVED.contains(&name.as_str()) => {
+                        Err(Issue::new(at, format!("reserved identifier: {name}")))
+                    }
+                    None => Self::node(at, Expr::Ident(name)),
+                }
+            }
+            Token::Sign("(") => {
+                self.next += 1;
+                let inner = self.expression()?;
+                self.expect(")")?;
+                Ok(inner)
+            }
+            Token::Sign("[") => {
+                self.next += 1;
+                let elements = self.list("]")?;
+                Self::node(at, Expr::List(elements))
+            }
+            Token::Sign("{") => {
+                self.next += 1;
+                let mut entries = Vec::new();
+                while self.take("}").is_none() {
+                    let key = self.expression()?;
+                    self.expect(":")?;
+                    entries.push((key, self.expression()?));
+                    if self.take(",").is_none() {
+                        self.expect("}")?;
+                        break;
+                    }
+                }
+                Self::node(at, Expr::Map(entries))
+            }
+            Token::Sign(_) | Token::End => refused(self),
+        }
+    }
+
+    fn follows_minus(&self) -> bool {
+        let before = self.next.checked_sub(1).map(|at| &self.tokens[at].token);
+        before == Some(&Token::Sign("-"))
+    }
+
+    /// Builds a call of a global function, or the macro `has`.
+    fn call(at: usize, function: String, mut arguments: Vec<SyntaxNode>) -> Result<SyntaxNode, Issue> {
+        if function == "has" && arguments.len() == 1 {
+            let SyntaxNode { at: place, expr, .. } = arguments.remove(0);
+            let Expr::Select { operand, field, test: false } = expr else {
+                return Err(Issue::new(place, "invalid argument to has() macro"));
+            };
+            return Self::node(at, Expr::Select { operand, field, test: true });
+        }
+        Self::node(at, Expr::Call { function, target: None, arguments })
+    }
+
+    /// Builds a call of a member function, or a macro.
+    fn member_call(
+        &self,
+        at: usize,
+        target: SyntaxNode,
+        function: String,
+        mut arguments: Vec<SyntaxNode>,
+    ) -> Result<SyntaxNode, Issue> {
+        let kind = match (&*function, arguments.len()) {
+            ("all", 2) => FoldKind::All,
+            ("exists", 2) => FoldKind::Exists,
+            ("exists_one" | "existsOne", 2) => FoldKind::ExistsOne,
+            ("map", 2 | 3) => FoldKind::Map,
+            ("filter", 2) => FoldKind::Filter,
+            _ => return Self::node(at, Expr::Call { function, target: Some(Box::new(target)), arguments }),
+        };
+        let first = arguments.remove(0);
+        let Expr::Ident(variable) = first.expr else {
+            return Err(Issue::new(first.at, "argument must be a simple name"));
+        };
+        let filter = if arguments.len() == 2 { Some(arguments.remove(0)) } else { None };
+        let body = arguments.remove(0);
+        let fold = Fold { kind, range: target, variable, filter, body };
+        Self::node(at, Expr::Fold(Box::new(fold)))
+    }
+}

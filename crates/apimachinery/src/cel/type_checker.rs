@@ -1,0 +1,185 @@
+//! Type checking, with the messages of cel-go.
+
+use super::parser::{Expr, Fold, FoldKind, SyntaxNode};
+use super::types::Type;
+use super::value::Literal;
+use super::{Environment, Issue, authorization, functions};
+
+/// Returns the type of an expression.
+///
+/// # Errors
+/// All errors, ordered by their place in the text.
+pub(super) fn check(root: &SyntaxNode, environment: &Environment) -> Result<Type, Vec<Issue>> {
+    let mut checker = TypeChecker { environment, locals: Vec::new(), issues: Vec::new() };
+    let of = checker.type_of(root);
+    if checker.issues.is_empty() {
+        return Ok(of);
+    }
+    checker.issues.sort_by_key(|issue| issue.at);
+    Err(checker.issues)
+}
+
+struct TypeChecker<'a> {
+    environment: &'a Environment,
+    /// Variables of the surrounding macros, the innermost last.
+    locals: Vec<(String, Type)>,
+    issues: Vec<Issue>,
+}
+
+impl TypeChecker<'_> {
+    /// Returns the type of a node; `Dyn` after an error, so that one mistake is reported once.
+    fn type_of(&mut self, node: &SyntaxNode) -> Type {
+        match &node.expr {
+            Expr::Literal(literal) => of_literal(literal),
+            Expr::Ident(name) => self.of_ident(node.at, name),
+            Expr::Select { operand, field, test } => {
+                let of = self.of_field(node.at, operand, field);
+                if *test { Type::Bool } else { of }
+            }
+            Expr::And(terms) => self.of_terms(node.at, "_&&_", terms),
+            Expr::Or(terms) => self.of_terms(node.at, "_||_", terms),
+            Expr::List(elements) => {
+                let types: Vec<Type> = elements.iter().map(|element| self.type_of(element)).collect();
+                Type::List(Box::new(joined(types)))
+            }
+            Expr::Map(entries) => {
+                let (keys, values): (Vec<Type>, Vec<Type>) =
+                    entries.iter().map(|(key, value)| (self.type_of(key), self.type_of(value))).unzip();
+                Type::Map(Box::new(joined(keys)), Box::new(joined(values)))
+            }
+            Expr::Call { function, target, arguments } => {
+                let target = target.as_ref().map(|target| self.type_of(target));
+                let arguments: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
+                self.of_call(node.at, function, target.as_ref(), &arguments)
+            }
+            Expr::Fold(fold) => self.of_fold(node.at, fold),
+        }
+    }
+
+    fn issue(&mut self, at: usize, message: String) -> Type {
+        self.issues.push(Issue::new(at, message));
+        Type::Dyn
+    }
+
+    fn of_ident(&mut self, at: usize, name: &str) -> Type {
+        let local = self.locals.iter().rev().find(|(known, _)| known == name).map(|(_, of)| of);
+        if let Some(of) = local.or_else(|| self.environment.type_of(name)) {
+            return of.clone();
+        }
+        if functions::TYPES.contains(&name) {
+            return Type::Type;
+        }
+        self.issue(at, format!("undeclared reference to '{name}' (in container '')"))
+    }
+
+    fn of_field(&mut self, at: usize, operand: &SyntaxNode, field: &str) -> Type {
+        match self.type_of(operand) {
+            Type::Dyn => Type::Dyn,
+            Type::Map(_, value) => *value,
+            Type::Object(object) => match (object.field)(field) {
+                Some(of) => of,
+                None => self.issue(at, format!("undefined field '{field}'")),
+            },
+            other => self.issue(at, format!("type '{other}' does not support field selection")),
+        }
+    }
+
+    fn of_terms(&mut self, at: usize, function: &str, terms: &[SyntaxNode]) -> Type {
+        let types: Vec<Type> = terms.iter().map(|term| self.type_of(term)).collect();
+        if types.iter().all(|of| of.fits(&Type::Bool)) {
+            return Type::Bool;
+        }
+        let pair = &types[..types.len().min(2)];
+        self.no_overload(at, function, None, pair);
+        Type::Bool
+    }
+
+    fn of_call(&mut self, at: usize, function: &str, target: Option<&Type>, arguments: &[Type]) -> Type {
+        if let Some(target) = target
+            && let Some(of) = authorization::signature(function, target, arguments)
+        {
+            return of;
+        }
+        if !functions::is_known(function, target.is_some()) {
+            if functions::UNSUPPORTED.contains(&function) {
+                return self.issue(at, format!("the function {function} is not supported by this server"));
+            }
+            return self.issue(at, format!("undeclared reference to '{function}' (in container '')"));
+        }
+        match functions::signature(function, target, arguments) {
+            Some(of) => of,
+            None => self.no_overload(at, function, target, arguments),
+        }
+    }
+
+    fn no_overload(&mut self, at: usize, function: &str, target: Option<&Type>, arguments: &[Type]) -> Type {
+        let shown: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let target = target.map_or(String::new(), |target| format!("{target}."));
+        let shown = shown.join(", ");
+        self.issue(at, format!("found no matching overload for '{function}' applied to '{target}({shown})'"))
+    }
+
+    fn of_fold(&mut self, at: usize, fold: &Fold) -> Type {
+        let range = self.type_of(&fold.range);
+        let element = match range {
+            Type::Dyn => Type::Dyn,
+            Type::List(element) => *element,
+            Type::Map(key, _) => *key,
+            other => {
+                let message = format!(
+                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
+                self.issue(fold.range.at, message)
+            }
+        };
+        self.locals.push((fold.variable.clone(), element.clone()));
+        let condition = fold.filter.as_ref().map(|filter| self.type_of(filter));
+        let body = self.type_of(&fold.body);
+        self.locals.pop();
+        let conditions = match fold.kind {
+            FoldKind::Map => condition.map(|of| ("_?_:_", of)),
+            FoldKind::All => Some(("_&&_", body.clone())),
+            FoldKind::Exists => Some(("_||_", body.clone())),
+            FoldKind::ExistsOne | FoldKind::Filter => Some(("_?_:_", body.clone())),
+        };
+        if let Some((function, of)) = conditions.filter(|(_, of)| !of.fits(&Type::Bool)) {
+            let arguments = match function {
+                "_?_:_" if fold.kind == FoldKind::ExistsOne => vec![of, Type::Int, Type::Int],
+                "_?_:_" => {
+                    let list = Type::List(Box::new(if fold.kind == FoldKind::Map {
+                        body.clone()
+                    } else {
+                        element.clone()
+                    }));
+                    vec![of, list.clone(), list]
+                }
+                _ => vec![Type::Bool, of],
+            };
+            self.no_overload(at, function, None, &arguments);
+        }
+        match fold.kind {
+            FoldKind::All | FoldKind::Exists | FoldKind::ExistsOne => Type::Bool,
+            FoldKind::Map => Type::List(Box::new(body)),
+            FoldKind::Filter => Type::List(Box::new(element)),
+        }
+    }
+}
+
+fn of_literal(literal: &Literal) -> Type {
+    match literal {
+        Literal::Null => Type::Null,
+        Literal::Bool(_) => Type::Bool,
+        Literal::Int(_) | Literal::IntMinimum => Type::Int,
+        Literal::Uint(_) => Type::Uint,
+        Literal::Double(_) => Type::Double,
+        Literal::String(_) => Type::String,
+        Literal::Bytes(_) => Type::Bytes,
+    }
+}
+
+/// Returns the type that all elements of a literal can have; `Dyn` if there is none.
+fn joined(types: Vec<Type>) -> Type {
+    let mut types = types.into_iter();
+    let Some(first) = types.next() else { return Type::Dyn };
+    types.try_fold(first, |one, two| one.unified(&two)).unwrap_or(Type::Dyn)
+}

@@ -1,0 +1,121 @@
+//! Type check of an applied object, with the messages of structured-merge-diff.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::set::PathElement;
+use super::typed::{Composite, Elements, Fields, ScalarType, Shape, Ty};
+use crate::go;
+
+/// Returns the message if `object` does not fit its schema; several errors are joined into one.
+pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
+    let mut errors = Vec::new();
+    place(ty, object, &Trail::Root, &mut errors);
+    match &*errors {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("errors:\n  {}", many.join("\n  "))),
+    }
+}
+
+/// A path as a chain of borrowed steps, formatted only for an error.
+enum Trail<'a> {
+    Root,
+    Field(&'a Trail<'a>, &'a str),
+    Element(&'a Trail<'a>, &'a PathElement),
+    Index(&'a Trail<'a>, usize),
+}
+
+impl fmt::Display for Trail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Element(parent, element) => write!(f, "{parent}{element}"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Vec<String>) {
+    if value.is_null() {
+        return;
+    }
+    let expected = match (ty.shape(value), value) {
+        (Shape::Map(fields), Value::Object(entries)) => return map(fields, entries, path, errors),
+        (Shape::List(elements), Value::Array(items)) => return list(elements, items, path, errors),
+        // The contents of an atomic value must fit the schema too.
+        (Shape::Atomic(Composite::Map), Value::Object(entries)) => {
+            return map(Fields::of(ty), entries, path, errors);
+        }
+        (Shape::Atomic(Composite::List), Value::Array(items)) => {
+            let ty = ty.items();
+            for (index, item) in items.iter().enumerate() {
+                place(ty, item, &Trail::Index(path, index), errors);
+            }
+            return;
+        }
+        (Shape::Atomic(Composite::Any), _) => return,
+        (Shape::Map(_) | Shape::Atomic(Composite::Map), _) => format!("map, got &{{{}}}", go::value(value)),
+        (Shape::List(_) | Shape::Atomic(Composite::List), _) => {
+            format!("list, got &{{{}}}", go::value(value))
+        }
+        (Shape::Scalar(scalar), _) => match scalar_error(scalar, value) {
+            None => return,
+            Some(error) => error,
+        },
+    };
+    errors.push(format!("{path}: expected {expected}"));
+}
+
+fn map(
+    fields: Fields<'_>,
+    entries: &serde_json::Map<String, Value>,
+    path: &Trail<'_>,
+    errors: &mut Vec<String>,
+) {
+    for (name, value) in entries {
+        let path = &Trail::Field(path, name);
+        match fields.field(name) {
+            Some(ty) => place(ty, value, path, errors),
+            None => errors.push(format!("{path}: field not declared in schema")),
+        }
+    }
+}
+
+fn list(elements: Elements<'_>, items: &[Value], path: &Trail<'_>, errors: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        match elements.identity(item) {
+            Err(error) => errors.push(format!("{path}: element {index}: {error}")),
+            Ok(identity) => {
+                place(elements.ty(), item, &Trail::Element(path, &identity), errors);
+                if seen.contains(&identity) {
+                    errors.push(format!("{path}: duplicate entries for key {identity}"));
+                } else {
+                    seen.insert(identity);
+                }
+            }
+        }
+    }
+}
+
+fn scalar_error(scalar: ScalarType, value: &Value) -> Option<String> {
+    let fits = match scalar {
+        ScalarType::Numeric => value.is_number(),
+        ScalarType::String => value.is_string(),
+        ScalarType::Boolean => value.is_boolean(),
+        ScalarType::Untyped => !value.is_object() && !value.is_array(),
+    };
+    if fits {
+        return None;
+    }
+    Some(match scalar {
+        ScalarType::Numeric => format!("numeric (int or float), got {}", go::type_of(value)),
+        ScalarType::String => format!("string, got &value.valueUnstructured{{Value:{}}}", go::syntax(value)),
+        ScalarType::Boolean => format!("boolean, got &{{{}}}", go::value(value)),
+        ScalarType::Untyped => format!("any scalar, got &{{{}}}", go::value(value)),
+    })
+}

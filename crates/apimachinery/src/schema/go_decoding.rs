@@ -1,0 +1,284 @@
+//! Traces of Go's types in JSON that clients see: decoding errors, the empty struct, the form of numbers.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Number, Value};
+
+use super::Cursor;
+use super::node::{JsonType, ValueKind};
+use crate::decode;
+use crate::go::Layout;
+use crate::{go, quantity};
+
+/// Returns Go's message if a builtin object does not decode. As in Go, only the first error is reported.
+pub(super) fn decode_error(schema: Cursor<'_>, object: &Value, sent: &[u8]) -> Option<String> {
+    Decoder::new(schema.definition_name().map_or("", type_name), sent).run(schema, object)
+}
+
+/// Like [`decode_error`], for `metadata` on its own.
+pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<String> {
+    if !metadata.is_object() && !metadata.is_null() {
+        let found = go::json_type(metadata);
+        return Some(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
+    }
+    Decoder::new("ObjectMeta", &[]).run(schema, metadata)
+}
+
+/// Searches for the first mismatch. Go names the struct that contains the field, and the field's path without indexes.
+struct Decoder<'a> {
+    owner: &'a str,
+    path: Vec<&'a str>,
+    /// Text of the request, from which messages quote numbers.
+    sent: &'a [u8],
+    /// First mismatch of a type that Go decodes by default. Decoding continues after such a mismatch.
+    mismatch: Option<String>,
+}
+
+/// Error of a type with its own decoder. It ends the decoding and replaces an earlier mismatch.
+struct Refusal(String);
+
+impl<'a> Decoder<'a> {
+    fn new(owner: &'a str, sent: &'a [u8]) -> Self {
+        Self { owner, path: Vec::new(), sent, mismatch: None }
+    }
+
+    fn run(mut self, schema: Cursor<'a>, value: &'a Value) -> Option<String> {
+        match self.check(schema, value) {
+            Ok(()) => self.mismatch,
+            Err(Refusal(why)) => Some(why),
+        }
+    }
+
+    fn check(&mut self, schema: Cursor<'a>, value: &'a Value) -> Result<(), Refusal> {
+        let expected = match schema.kind() {
+            ValueKind::Of(expected) => expected,
+            ValueKind::IntOrString if schema.node.format.as_deref() == Some("int-or-string") => {
+                return self.int_or_string(value);
+            }
+            ValueKind::IntOrString => {
+                let why = quantity_refusal(value);
+                return why.map_or(Ok(()), |why| Err(Refusal(why.to_owned())));
+            }
+            ValueKind::Any | ValueKind::Opaque => return Ok(()),
+        };
+        let is_time = || schema.node.format.as_deref() == Some("date-time");
+        match (expected, value) {
+            (_, Value::Null) | (JsonType::Boolean, Value::Bool(_)) | (JsonType::Number, Value::Number(_)) => {
+            }
+            (JsonType::String, Value::String(text)) if is_time() => {
+                return go::time(text, layout(schema)).map(drop).map_err(Refusal);
+            }
+            (JsonType::String, Value::String(text)) if schema.is_bytes() => {
+                if let Some(at) = illegal_base64(text) {
+                    self.note(format!("illegal base64 data at input byte {at}"));
+                }
+            }
+            (JsonType::String, Value::String(_)) => {}
+            (JsonType::Integer, Value::Number(number)) => {
+                let bits = if schema.node.format.as_deref() == Some("int32") { 32 } else { 64 };
+                if !fits(number, bits) {
+                    self.note(self.mismatch(&go_type(schema), &self.quoted(number)));
+                }
+            }
+            (JsonType::Object, Value::Object(fields)) => {
+                let outer = self.owner;
+                if let Some(name) = schema.definition_name() {
+                    self.owner = type_name(name);
+                }
+                for (name, value) in fields {
+                    self.field(schema, name, value)?;
+                }
+                self.owner = outer;
+            }
+            (JsonType::Array, Value::Array(items)) => {
+                let Some(schema) = schema.items() else { return Ok(()) };
+                for item in items {
+                    self.check(schema, item)?;
+                }
+            }
+            _ => {
+                let why = self.mismatch(&go_type(schema), go::json_type(value));
+                // Times have a decoder of their own.
+                if is_time() {
+                    return Err(Refusal(why));
+                }
+                self.note(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a Value) -> Result<(), Refusal> {
+        if let Some(property) = schema.property(name) {
+            self.path.push(name);
+            self.check(property, value)?;
+            self.path.pop();
+            return Ok(());
+        }
+        schema.additional().map_or(Ok(()), |schema| self.check(schema, value))
+    }
+
+    /// Checks that a value is a string or a 32-bit integer.
+    fn int_or_string(&self, value: &Value) -> Result<(), Refusal> {
+        let found = match value {
+            Value::Null | Value::String(_) => return Ok(()),
+            Value::Number(number) if fits(number, 32) => return Ok(()),
+            Value::Number(number) => self.quoted(number),
+            other => go::json_type(other).to_owned(),
+        };
+        Err(Refusal(self.mismatch("int32", &found)))
+    }
+
+    /// Quotes a number for a message: `number 3.0`.
+    fn quoted(&self, number: &Number) -> String {
+        let sent = number
+            .as_f64()
+            .filter(|_| number.is_f64())
+            .and_then(|float| decode::float_as_sent(self.sent, float));
+        sent.map_or_else(|| format!("number {number}"), |sent| format!("number {sent}"))
+    }
+
+    fn note(&mut self, why: String) {
+        self.mismatch.get_or_insert(why);
+    }
+
+    fn mismatch(&self, expected: &str, found: &str) -> String {
+        if self.path.is_empty() {
+            return format!("json: cannot unmarshal {found} into Go value of type {expected}");
+        }
+        format!(
+            "json: cannot unmarshal {found} into Go struct field {}.{} of type {expected}",
+            self.owner,
+            self.path.join(".")
+        )
+    }
+}
+
+pub(super) fn fits(number: &Number, bits: u32) -> bool {
+    number.as_i64().is_some_and(|number| bits == 64 || i32::try_from(number).is_ok())
+}
+
+/// Checks the JSON text of a value, because quantities decode from JSON text, of whatever type.
+pub(super) fn quantity_refusal(value: &Value) -> Option<&'static str> {
+    let text = match value {
+        Value::Null => return None,
+        Value::String(text) => Cow::Borrowed(text.trim()),
+        other => Cow::Owned(other.to_string()),
+    };
+    quantity::refusal(&text)
+}
+
+/// Returns the layout of a time. Two Go types share the format `date-time`.
+pub(super) fn layout(schema: Cursor<'_>) -> Layout {
+    if schema.definition_name().is_some_and(|name| type_name(name) == "MicroTime") {
+        Layout::Micros
+    } else {
+        Layout::Seconds
+    }
+}
+
+/// Returns the offset at which Go's base64 decoder fails; `None` if it succeeds. Line breaks are skipped.
+pub(super) fn illegal_base64(text: &str) -> Option<usize> {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
+    let mut in_group = 0;
+    while let Some((at, byte)) = bytes.next() {
+        if is_digit(byte) {
+            in_group = (in_group + 1) % 4;
+            continue;
+        }
+        // Padding may only follow two or three digits of a group of four.
+        if byte != b'=' || in_group < 2 {
+            return Some(at);
+        }
+        if in_group == 2 {
+            match bytes.next() {
+                Some((_, b'=')) => {}
+                Some((at, _)) => return Some(at),
+                None => return Some(text.len()),
+            }
+        }
+        return bytes.next().map(|(at, _)| at);
+    }
+    // Go reports an incomplete last group at its first character.
+    (in_group > 0).then(|| text.len() - in_group)
+}
+
+/// Returns `v1.Deployment` for `io.k8s.api.apps.v1.Deployment`.
+fn qualified_type_name(definition: &str) -> &str {
+    let mut dots = definition.rmatch_indices('.').map(|(at, _)| at);
+    dots.nth(1).map_or(definition, |dot| &definition[dot + 1..])
+}
+
+pub(super) fn type_name(definition: &str) -> &str {
+    definition.rsplit('.').next().unwrap_or(definition)
+}
+
+pub(super) fn go_type(schema: Cursor<'_>) -> String {
+    match schema.kind() {
+        ValueKind::Of(JsonType::Boolean) => "bool".to_owned(),
+        ValueKind::Of(JsonType::Number) => "float64".to_owned(),
+        ValueKind::Of(JsonType::Integer) => schema.node.format.clone().unwrap_or_else(|| "int64".to_owned()),
+        ValueKind::Of(JsonType::String) if schema.node.format.as_deref() == Some("byte") => {
+            "[]uint8".to_owned()
+        }
+        ValueKind::Of(JsonType::String) => "string".to_owned(),
+        ValueKind::Of(JsonType::Array) => {
+            let items = schema.items().map_or_else(|| "interface {}".to_owned(), go_type);
+            format!("[]{items}")
+        }
+        ValueKind::Of(JsonType::Object) => match (schema.definition_name(), schema.additional()) {
+            (Some(name), _) => qualified_type_name(name).to_owned(),
+            (None, Some(values)) => format!("map[string]{}", go_type(values)),
+            (None, None) => "map[string]interface {}".to_owned(),
+        },
+        ValueKind::Any | ValueKind::IntOrString | ValueKind::Opaque => "interface {}".to_owned(),
+    }
+}
+
+/// Returns the JSON of an empty Go struct: nested structs, and the strings, numbers and lists that Go writes even if they are empty. Empty
+/// lists are null.
+pub(super) fn empty(schema: Cursor<'_>) -> Value {
+    let mut fields = Map::new();
+    for (name, property) in schema.properties() {
+        // OpenAPI says that the field is required, but Go omits it if it is empty.
+        if name == "validationActions" {
+            continue;
+        }
+        let written = match property.default_value() {
+            Some(Value::Object(_)) => empty(property),
+            Some(Value::String(_)) => Value::String(String::new()),
+            Some(Value::Number(_)) => Value::Number(Number::from(0)),
+            Some(Value::Bool(_)) => Value::Bool(false),
+            Some(_) | None => Value::Null,
+        };
+        if !written.is_null() || schema.required().iter().any(|required| required == name) {
+            fields.insert(name.to_owned(), written);
+        }
+    }
+    Value::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::illegal_base64;
+
+    #[test]
+    fn base64_is_refused_where_go_refuses_it() {
+        for (text, expected) in [
+            ("", None),
+            ("YQ==", None),
+            ("YWI=", None),
+            ("YW\nJj", None),
+            ("not base64!", Some(3)),
+            ("YQ=", Some(3)),
+            ("YQ", Some(0)),
+            ("Y", Some(0)),
+            ("=", Some(0)),
+            ("YQ=x", Some(3)),
+            ("YQ==x", Some(4)),
+        ] {
+            assert_eq!(illegal_base64(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `apiVersion`, `kind` and `metadata`: the fields that every object has, whatever its schema says.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Map, Value, json};
+
+use super::go_decoding;
+use super::node::{Child, Definitions, JsonType, SchemaNode, ValueKind};
+use super::schema_parser;
+use super::{Cursor, Schema};
+use crate::field_path::FieldPath;
+use crate::go::Layout;
+
+/// `meta.v1.ObjectMeta`, for schemas without the builtin definitions.
+static OBJECT_META: LazyLock<Arc<SchemaNode>> = LazyLock::new(|| {
+    let strings = || json!({"type": "object", "additionalProperties": {"type": "string", "default": ""}});
+    let text = || json!({"type": "string"});
+    let time = || json!({"type": "string", "format": "date-time"});
+    Arc::new(schema_parser::standalone(&json!({
+        "type": "object",
+        "properties": {
+            "annotations": strings(),
+            "creationTimestamp": time(),
+            "deletionGracePeriodSeconds": {"type": "integer", "format": "int64"},
+            "deletionTimestamp": time(),
+            "finalizers": {
+                "type": "array", "items": {"type": "string", "default": ""}, "x-kubernetes-list-type": "set",
+                "x-kubernetes-patch-strategy": "merge",
+            },
+            "generateName": text(),
+            "generation": {"type": "integer", "format": "int64"},
+            "labels": strings(),
+            "managedFields": {
+                "type": "array", "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object", "default": {},
+                    "properties": {
+                        "apiVersion": text(), "fieldsType": text(), "manager": text(), "operation": text(),
+                        "subresource": text(), "time": time(),
+                        "fieldsV1": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                    },
+                },
+            },
+            "name": text(),
+            "namespace": text(),
+            "ownerReferences": {
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],
+                "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "uid",
+                "items": {
+                    "type": "object", "default": {}, "x-kubernetes-map-type": "atomic",
+                    "required": ["apiVersion", "kind", "name", "uid"],
+                    "properties": {
+                        "apiVersion": {"type": "string", "default": ""}, "kind": {"type": "string", "default": ""},
+                        "name": {"type": "string", "default": ""}, "uid": {"type": "string", "default": ""},
+                        "blockOwnerDeletion": {"type": "boolean"}, "controller": {"type": "boolean"},
+                    },
+                },
+            },
+            "resourceVersion": text(),
+            "selfLink": text(),
+            "uid": text(),
+        },
+    })))
+});
+
+static STRING: LazyLock<Arc<SchemaNode>> =
+    LazyLock::new(|| Arc::new(SchemaNode { kind: ValueKind::Of(JsonType::String), ..SchemaNode::default() }));
+
+/// Whether a field is `apiVersion` or `kind`.
+pub(super) fn is_type_meta(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind")
+}
+
+/// Adds the fields that every object has. A custom schema may restrict `metadata.name`; the restriction only affects validation and does
+/// not replace the schema of `metadata`.
+pub(super) fn declare(node: &mut SchemaNode) {
+    for name in ["apiVersion", "kind"] {
+        node.properties.entry(name.to_owned()).or_insert_with(|| Child::inline(Arc::clone(&STRING)));
+    }
+    let restricted = node.properties.insert("metadata".to_owned(), Child::inline(Arc::clone(&OBJECT_META)));
+    node.metadata_rules = Some(restricted);
+}
+
+/// Converts `metadata` of a custom object as Go's `ObjectMeta` does: a null label becomes an empty string; other nulls
+/// and empty collections are dropped. Embedded objects are converted too.
+///
+/// # Errors
+/// Go's decoding error if a field has the wrong type, such as `json: cannot unmarshal number into Go struct field
+/// ObjectMeta.labels of type string`.
+pub fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(), String> {
+    coerce(schema.root(), object, true, &FieldPath::root())
+}
+
+/// Returns Go's decoding error of an object's `metadata`.
+pub(super) fn decode_error(object: &Value) -> Option<String> {
+    coerce_one(&mut object.as_object()?.clone()).err()
+}
+
+fn coerce(schema: Cursor<'_>, value: &mut Value, resource: bool, path: &FieldPath<'_>) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => {
+            if resource && path.is_root() {
+                coerce_one(fields)?;
+            } else if resource {
+                coerce_embedded(fields, path)?;
+            }
+            for (name, value) in fields {
+                if resource && name == "metadata" {
+                    continue;
+                }
+                if let Some(schema) = schema.property(name) {
+                    coerce(schema, value, schema.is_embedded_resource(), &path.field(name))?;
+                } else if let Some(schema) = schema.additional() {
+                    coerce(schema, value, schema.is_embedded_resource(), &path.key(name))?;
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.items() {
+                for (index, item) in items.iter_mut().enumerate() {
+                    coerce(schema, item, schema.is_embedded_resource(), &path.index(index))?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Converts the metadata of an object at `path` inside another object.
+fn coerce_embedded(fields: &mut Map<String, Value>, path: &FieldPath<'_>) -> Result<(), String> {
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = fields.get(name).filter(|value| !value.is_string()) {
+            return Err(format!("{}: Invalid value: {value}: must be a string", path.field(name)));
+        }
+    }
+    let metadata = fields.get("metadata").cloned();
+    coerce_one(fields).map_err(|why| {
+        let metadata = metadata.unwrap_or_default();
+        format!("{}: Invalid value: {metadata}: {why}", path.field("metadata"))
+    })
+}
+
+fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
+    let Some(metadata) = object.get_mut("metadata") else {
+        return Ok(());
+    };
+    let definitions = Definitions::none();
+    let child = Child::inline(Arc::clone(&OBJECT_META));
+    let schema = Cursor { definitions: &definitions, child: &child, node: &OBJECT_META };
+    if let Some(error) = go_decoding::metadata_error(schema, metadata) {
+        return Err(error);
+    }
+    super::default::default(schema, metadata, super::default::Nulls::Drop);
+    let Value::Object(fields) = metadata else {
+        object.remove("metadata");
+        return Ok(());
+    };
+    for field in ["creationTimestamp", "deletionTimestamp"] {
+        whole_seconds(fields.get_mut(field));
+    }
+    let entries = fields.get_mut("managedFields").and_then(Value::as_array_mut);
+    entries.into_iter().flatten().for_each(|entry| whole_seconds(entry.get_mut("time")));
+    fields.retain(|name, value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(entries) => !entries.is_empty(),
+        // A pointer in Go, so that zero is kept.
+        Value::Number(_) if name == "deletionGracePeriodSeconds" => true,
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::Bool(_) => true,
+    });
+    Ok(())
+}
+
+/// Formats a time in whole seconds, in UTC.
+fn whole_seconds(time: Option<&mut Value>) {
+    let Some(value) = time else { return };
+    let parsed = value.as_str().and_then(|text| crate::go::time(text, Layout::Seconds).ok());
+    if let Some(time) = parsed {
+        *value = json!(crate::go::format_seconds(time));
+    }
+}

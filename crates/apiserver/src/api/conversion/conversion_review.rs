@@ -1,0 +1,476 @@
+//! Reviews of conversion webhooks: their text, and the checks of the response. Messages are those of kube-apiserver.
+//!
+//! Objects are written to the body and read from the response one at a time, so that the caller can yield in between. Of the sent objects,
+//! only type and metadata are kept.
+
+use bytes::Bytes;
+use kube_apimachinery::decode;
+use kube_apimachinery::decode::normalize_numbers;
+use kube_apimachinery::go;
+use kube_apimachinery::metadata;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::kind::webhook_conversion::ConversionReviewVersion;
+use crate::webhook_client::decode_review;
+
+const KIND: &str = "ConversionReview";
+/// Maximum total size of all annotations of an object, in bytes.
+const ANNOTATIONS_LIMIT: usize = 256 << 10;
+
+/// A review, and the data with which its response is compared.
+pub(super) struct Review<'a> {
+    version: ConversionReviewVersion,
+    uid: String,
+    /// apiVersion of the converted objects.
+    desired: &'a str,
+    body: Vec<u8>,
+    /// Type and metadata of the sent objects, in order.
+    originals: Vec<Value>,
+    /// Name of the webhook in errors about the whole review.
+    subject: String,
+}
+
+/// An object of a response, which is not checked yet.
+pub(super) enum Converted<'a> {
+    Text(&'a RawValue),
+    Parsed(Value),
+}
+
+/// A response with objects that are not parsed yet.
+#[derive(Deserialize)]
+struct UnparsedResponse<'a> {
+    #[serde(default, rename = "apiVersion")]
+    api_version: Value,
+    #[serde(default)]
+    kind: Value,
+    #[serde(borrow)]
+    response: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct ConversionResponse<'a> {
+    #[serde(default)]
+    uid: Value,
+    #[serde(default)]
+    result: Value,
+    #[serde(borrow, default, rename = "convertedObjects")]
+    converted: Option<Vec<&'a RawValue>>,
+}
+
+impl<'a> Review<'a> {
+    /// Begins a review without objects.
+    pub(super) fn new(version: ConversionReviewVersion, uid: String, desired: &'a str) -> Self {
+        let text = |text: &str| Value::from(text).to_string();
+        let head = format!(
+            "{{\"kind\":\"{KIND}\",\"apiVersion\":\"{}\",\"request\":{{\"uid\":{},\"desiredAPIVersion\":{},\"objects\":[",
+            version.api_version(),
+            text(&uid),
+            text(desired),
+        );
+        let (body, originals, subject) = (head.into_bytes(), Vec::new(), String::new());
+        Self { version, uid, desired, body, originals, subject }
+    }
+
+    /// Appends an object.
+    pub(super) fn push(&mut self, mut object: Value) {
+        if self.originals.is_empty() {
+            self.subject = subject(&object);
+        } else {
+            self.body.push(b',');
+        }
+        go::write_json(&mut self.body, &object);
+        if let Some(fields) = object.as_object_mut() {
+            fields.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind" | "metadata"));
+        }
+        self.originals.push(object);
+    }
+
+    /// Completes the review and returns the body of the request. It contains an empty response, like the body of a Go client.
+    pub(super) fn body(&mut self) -> Bytes {
+        let mut body = std::mem::take(&mut self.body);
+        body.extend_from_slice(
+            br#"]},"response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}"#,
+        );
+        Bytes::from(body)
+    }
+
+    /// Returns the objects of a response, each with its original, in the order of the request.
+    ///
+    /// # Errors
+    /// The reason why the webhook failed, or that objects are missing or were added.
+    pub(super) fn objects<'b>(&mut self, answer: &'b [u8]) -> Result<Vec<(Value, Converted<'b>)>, String> {
+        let converted = self.converted(answer).map_err(|why| self.failed(&why))?;
+        if converted.len() != self.originals.len() {
+            let (got, wanted) = (converted.len(), self.originals.len());
+            return Err(format!("{} returned {got} objects, expected {wanted}", self.subject));
+        }
+        Ok(std::mem::take(&mut self.originals).into_iter().zip(converted).collect())
+    }
+
+    /// Returns the message of a call that failed.
+    pub(super) fn failed(&self, why: &str) -> String {
+        format!("{} failed: {why}", self.subject)
+    }
+
+    /// Returns the objects of a response.
+    fn converted<'b>(&self, answer: &'b [u8]) -> Result<Vec<Converted<'b>>, String> {
+        let api_version = self.version.api_version();
+        // A response in YAML, or with a syntax error, is parsed as a whole, which gives the text of the error.
+        let Some((head, objects)) = skim(answer) else {
+            let mut review = decode_review(answer, api_version, KIND)?;
+            self.check_result(&review["response"])?;
+            let objects = review["response"].get_mut("convertedObjects").map(Value::take);
+            let Some(Value::Array(objects)) = objects else { return Ok(Vec::new()) };
+            return Ok(objects.into_iter().map(Converted::Parsed).collect());
+        };
+        let head = decode_review(go::json(&head).as_bytes(), api_version, KIND)?;
+        self.check_result(&head["response"])?;
+        Ok(objects.into_iter().map(Converted::Text).collect())
+    }
+
+    /// Checks that the response belongs to this review, and is a success.
+    fn check_result(&self, response: &Value) -> Result<(), String> {
+        if !response.is_object() {
+            return Err("no response provided".to_owned());
+        }
+        let uid = response["uid"].as_str().unwrap_or_default();
+        // kube-apiserver does not check the UID in v1beta1.
+        if self.version == ConversionReviewVersion::V1 && uid != self.uid {
+            return Err(format!("expected response.uid={}, got {}", go::quote(&self.uid), go::quote(uid)));
+        }
+        let result = &response["result"];
+        let [status, message] = ["status", "message"].map(|field| result[field].as_str().unwrap_or_default());
+        if status == "Success" {
+            return Ok(());
+        }
+        Err(if message.is_empty() {
+            format!("response.result.status was '{status}', not 'Success'")
+        } else {
+            message.to_owned()
+        })
+    }
+
+    /// Parses and checks a converted object. Restores its metadata except for labels and annotations.
+    ///
+    /// # Errors
+    /// The reason why the object differs from the original or has invalid metadata.
+    pub(super) fn check(&self, original: Value, converted: Converted<'_>) -> Result<Value, String> {
+        match converted {
+            Converted::Parsed(converted) => self.check_value(original, converted),
+            Converted::Text(text) => {
+                let decoded = decode::json(text.get().as_bytes());
+                let decoded = decoded.map_err(|why| {
+                    self.failed(&format!("couldn't get version/kind; json parse error: {why}"))
+                })?;
+                self.check_value(original, decoded.value)
+            }
+        }
+    }
+
+    fn check_value(&self, original: Value, mut converted: Value) -> Result<Value, String> {
+        let invalid = |why: &str| format!("{} returned invalid object{why}", subject(&original));
+        if text(&converted, "kind").is_empty() {
+            return Err(format!("Object 'Kind' is missing in '{}'", go::json(&converted)));
+        }
+        let (kind, version) = (text(&converted, "kind"), text(&converted, "apiVersion"));
+        if version != self.desired {
+            let (wanted, got) = (self.desired, version);
+            return Err(invalid(&format!(
+                " at index 0: invalid groupVersion (expected {wanted}, received {got})"
+            )));
+        }
+        if kind != text(&original, "kind") {
+            let (wanted, got) = (text(&original, "kind"), kind);
+            return Err(invalid(&format!(" at index 0: invalid kind (expected {wanted}, received {got})")));
+        }
+        for (field, shown) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+            let (was, is) = (metadata::text(&original, field), metadata::text(&converted, field));
+            if was != is {
+                return Err(invalid(&format!(": must have the same {shown}: {was} != {is}")));
+            }
+        }
+        let of = subject(&original);
+        restore_metadata(original, &mut converted)
+            .map_err(|why| format!("{of} returned invalid metadata: {why}"))?;
+        normalize_numbers(&mut converted);
+        Ok(converted)
+    }
+}
+
+/// Splits a response into the review without objects, and the texts of the objects. Returns `None` if the response is not a JSON object of
+/// the expected structure.
+fn skim(answer: &[u8]) -> Option<(Value, Vec<&RawValue>)> {
+    // serde also reads structures from arrays, which are not accepted here.
+    let is_object = |text: &[u8]| text.trim_ascii_start().starts_with(b"{");
+    let answer: UnparsedResponse<'_> =
+        is_object(answer).then(|| serde_json::from_slice(answer).ok()).flatten()?;
+    let response = answer.response.get();
+    let response: ConversionResponse<'_> =
+        is_object(response.as_bytes()).then(|| serde_json::from_str(response).ok()).flatten()?;
+    let mut head = json!({"response": {"uid": response.uid, "result": response.result}});
+    for (field, value) in [("apiVersion", answer.api_version), ("kind", answer.kind)] {
+        if !value.is_null() {
+            head[field] = value;
+        }
+    }
+    Some((head, response.converted.unwrap_or_default()))
+}
+
+/// Names the webhook by the type of the object to convert.
+fn subject(object: &Value) -> String {
+    format!("conversion webhook for {}, Kind={}", text(object, "apiVersion"), text(object, "kind"))
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Copies the metadata of `original`. Labels and annotations stay those of `converted`.
+fn restore_metadata(mut original: Value, converted: &mut Value) -> Result<(), String> {
+    let Some(given) = converted.get("metadata") else {
+        return Err("missing metadata in converted object".to_owned());
+    };
+    let Some(given) = given.as_object() else {
+        return Err(format!("invalid metadata of type {} in converted object", go::type_of(given)));
+    };
+    let mut restored = match original.get_mut("metadata").map(Value::take) {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    for field in ["labels", "annotations"] {
+        match given.get(field) {
+            None | Some(Value::Null) => {
+                restored.remove(field);
+            }
+            Some(Value::Object(entries)) => {
+                check_entries(field, entries, restored.get(field))?;
+                restored.insert(field.to_owned(), Value::Object(entries.clone()));
+            }
+            Some(other) => {
+                return Err(format!(
+                    "invalid metadata.{field} of type {} in converted object",
+                    go::type_of(other)
+                ));
+            }
+        }
+    }
+    converted["metadata"] = Value::Object(restored);
+    Ok(())
+}
+
+/// Checks labels or annotations. The syntax of unchanged entries is not checked.
+fn check_entries(field: &str, entries: &Map<String, Value>, before: Option<&Value>) -> Result<(), String> {
+    if let Some((key, value)) = entries.iter().find(|(_, value)| !value.is_string()) {
+        let of = go::type_of(value);
+        return Err(format!("metadata.{field}[{key}] must be a string, but is {of} in converted object"));
+    }
+    if before.and_then(Value::as_object) == Some(entries) {
+        return Ok(());
+    }
+    let mut errors: Vec<FieldError> = Vec::new();
+    let mut size = 0;
+    for (key, value) in entries {
+        let value = value.as_str().unwrap_or_default();
+        if field == "labels" {
+            let at =
+                |shown: &str, why: &String| FieldError::invalid("metadata.labels", &go::quote(shown), why);
+            errors.extend(names::qualified(key).iter().map(|why| at(key, why)));
+            errors.extend(names::label_value(value).iter().map(|why| at(value, why)));
+        } else {
+            // kube-apiserver writes this field without the final "s".
+            let at = |why: &String| FieldError::invalid("metadata.annotation", &go::quote(key), why);
+            errors.extend(names::qualified(&key.to_ascii_lowercase()).iter().map(at));
+            size += key.len() + value.len();
+        }
+    }
+    if size > ANNOTATIONS_LIMIT {
+        errors.push(FieldError {
+            reason: "FieldValueTooLong",
+            field: "metadata.annotation".to_owned(),
+            message: format!("Too long: may not be more than {ANNOTATIONS_LIMIT} bytes"),
+        });
+    }
+    let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    texts.dedup();
+    match texts.as_slice() {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        many => Err(format!("[{}]", many.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "1f";
+
+    fn original() -> Value {
+        json!({
+            "apiVersion": "example.com/v1", "kind": "Thing",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "labels": {"l": "1"}, "finalizers": ["f/g"]},
+            "spec": {"size": 1},
+        })
+    }
+
+    fn converted() -> Value {
+        let mut object = original();
+        object["apiVersion"] = json!("example.com/v2");
+        object
+    }
+
+    fn read(version: ConversionReviewVersion, answer: &Value) -> Result<Vec<Value>, String> {
+        read_text(version, &answer.to_string())
+    }
+
+    fn read_text(version: ConversionReviewVersion, answer: &str) -> Result<Vec<Value>, String> {
+        let mut review = Review::new(version, UID.to_owned(), "example.com/v2");
+        review.push(original());
+        let objects = review.objects(answer.as_bytes())?;
+        objects.into_iter().map(|(original, converted)| review.check(original, converted)).collect()
+    }
+
+    fn answer(objects: &Value) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+            "response": {"uid": UID, "convertedObjects": objects, "result": {"status": "Success"}},
+        })
+    }
+
+    /// Changes the object in a response at a JSON pointer, and returns the error.
+    fn refused(place: &str, value: Value) -> String {
+        let mut object = converted();
+        *object.pointer_mut(place).unwrap() = value;
+        read(ConversionReviewVersion::V1, &answer(&json!([object]))).unwrap_err()
+    }
+
+    #[test]
+    fn the_body_is_that_of_a_go_client() {
+        let mut review = Review::new(ConversionReviewVersion::V1, UID.to_owned(), "example.com/v2");
+        for name in ["a", "b"] {
+            review.push(json!({"kind": "Thing", "metadata": {"name": name}, "spec": 1.0}));
+        }
+        assert_eq!(
+            String::from_utf8_lossy(&review.body()),
+            concat!(
+                r#"{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","request":{"uid":"1f","#,
+                r#""desiredAPIVersion":"example.com/v2","objects":[{"kind":"Thing","metadata":{"name":"a"},"spec":1},"#,
+                r#"{"kind":"Thing","metadata":{"name":"b"},"spec":1}]},"#,
+                r#""response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn an_answer_may_be_yaml_and_repeat_fields_or_leave_out_its_type() {
+        let read = |text: &str| read_text(ConversionReviewVersion::V1, text);
+        let object = converted().to_string();
+        let response =
+            format!(r#"{{"uid":"{UID}","result":{{"status":"Success"}},"convertedObjects":[{object}]}}"#);
+        for answer in [
+            format!(r#"{{"response":{response}}}"#),
+            format!(r#"{{"response":null,"response":{response}}}"#),
+            format!("kind: ConversionReview\nresponse: {response}\n"),
+        ] {
+            assert_eq!(read(&answer).unwrap(), [converted()], "{answer}");
+        }
+        const FAILED: &str = "conversion webhook for example.com/v1, Kind=Thing failed: ";
+        for (answer, why) in [
+            (format!(r#"{{"response":[{response}]}}"#), "no response provided"),
+            (
+                r#"{"response":"#.to_owned(),
+                "couldn't get version/kind; json parse error: unexpected end of JSON input",
+            ),
+        ] {
+            assert_eq!(read(&answer).unwrap_err(), format!("{FAILED}{why}"));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_checked_against_its_request() {
+        const FAILED: &str = "conversion webhook for example.com/v1, Kind=Thing failed: ";
+        let good = answer(&json!([converted()]));
+        assert_eq!(read(ConversionReviewVersion::V1, &good).unwrap(), [converted()]);
+        for (place, value, why) in [
+            ("/response", Value::Null, "no response provided"),
+            ("/response/uid", json!("x"), "expected response.uid=\"1f\", got \"x\""),
+            ("/response/result", json!({}), "response.result.status was '', not 'Success'"),
+            ("/response/result", json!({"status": "Failure", "message": "not today"}), "not today"),
+            (
+                "/apiVersion",
+                json!("apiextensions.k8s.io/v1beta1"),
+                "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
+            ),
+        ] {
+            let mut bad = good.clone();
+            *bad.pointer_mut(place).unwrap() = value;
+            assert_eq!(read(ConversionReviewVersion::V1, &bad).unwrap_err(), format!("{FAILED}{why}"));
+        }
+        let mut old = good;
+        old["apiVersion"] = json!("apiextensions.k8s.io/v1beta1");
+        old["response"]["uid"] = json!("of another one");
+        assert_eq!(
+            read(ConversionReviewVersion::V1Beta1, &old).unwrap(),
+            [converted()],
+            "v1beta1 checks no uid"
+        );
+        for count in [0, 2] {
+            let objects = vec![converted(); count];
+            assert_eq!(
+                read(ConversionReviewVersion::V1, &answer(&json!(objects))).unwrap_err(),
+                format!(
+                    "conversion webhook for example.com/v1, Kind=Thing returned {count} objects, expected 1"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn a_converted_object_is_the_same_object() {
+        const INVALID: &str = "conversion webhook for example.com/v1, Kind=Thing returned invalid object";
+        let version = "invalid groupVersion (expected example.com/v2, received v1)";
+        for (place, value, why) in [
+            ("/apiVersion", json!("v1"), format!(" at index 0: {version}")),
+            (
+                "/kind",
+                json!("Other"),
+                " at index 0: invalid kind (expected Thing, received Other)".to_owned(),
+            ),
+            ("/metadata/name", json!("b"), ": must have the same name: a != b".to_owned()),
+            ("/metadata/namespace", json!(""), ": must have the same namespace: n != ".to_owned()),
+            ("/metadata/uid", json!("v"), ": must have the same UID: u != v".to_owned()),
+            ("/metadata", json!([]), ": must have the same name: a != ".to_owned()),
+        ] {
+            assert_eq!(refused(place, value), format!("{INVALID}{why}"));
+        }
+        assert!(refused("", json!({"metadata": {}})).starts_with("Object 'Kind' is missing in '{"));
+        assert!(refused("", json!(7)).starts_with("Object 'Kind' is missing in '7"));
+    }
+
+    #[test]
+    fn only_labels_and_annotations_of_the_metadata_change() {
+        let mut object = converted();
+        object["metadata"]["labels"] = json!({"m": "2"});
+        object["metadata"]["annotations"] = json!({"Kept": "as is"});
+        object["metadata"]["finalizers"] = json!(["other/one"]);
+        object["metadata"]["generation"] = json!(9);
+        let read = |object: &Value| read(ConversionReviewVersion::V1, &answer(&json!([object])));
+        let mut expected = converted();
+        expected["metadata"]["labels"] = json!({"m": "2"});
+        expected["metadata"]["annotations"] = json!({"Kept": "as is"});
+        assert_eq!(read(&object).unwrap(), [expected]);
+        const INVALID: &str = "conversion webhook for example.com/v1, Kind=Thing returned invalid metadata: ";
+        for (labels, why) in [
+            (json!("x"), "invalid metadata.labels of type string in converted object"),
+            (json!({"a": 1}), "metadata.labels[a] must be a string, but is int64 in converted object"),
+        ] {
+            assert_eq!(refused("/metadata/labels", labels), format!("{INVALID}{why}"));
+        }
+        let error = refused("/metadata/labels", json!({"a": "!"}));
+        assert!(error.starts_with(&format!("{INVALID}metadata.labels: Invalid value: \"!\": ")), "{error}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Default priority levels and flow schemas of kube-apiserver. They classify requests ([`crate::api::flow_control`]) but do not
+//! limit them.
+
+use serde_json::{Value, json};
+
+/// A priority level: name, concurrency shares, lendable percentage, and queues (number, hand size, length limit). A level without queues
+/// rejects requests.
+type DefaultLevel = (&'static str, i64, i64, Option<(i64, i64, i64)>);
+
+const LEVELS: [DefaultLevel; 7] = [
+    ("catch-all", 5, 0, None),
+    ("system", 30, 33, Some((64, 6, 50))),
+    ("node-high", 40, 25, Some((64, 6, 50))),
+    ("leader-election", 10, 0, Some((16, 4, 50))),
+    ("workload-high", 40, 50, Some((128, 6, 50))),
+    ("workload-low", 100, 90, Some((128, 6, 50))),
+    ("global-default", 20, 50, Some((128, 6, 50))),
+];
+
+pub(super) fn priority_levels() -> Vec<Value> {
+    let level = |name: &str, spec: Value| json!({"metadata": metadata(name), "spec": spec, "status": {}});
+    let mut levels = vec![level(
+        "exempt",
+        json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}),
+    )];
+    for (name, shares, lendable, queues) in LEVELS {
+        let response = match queues {
+            None => json!({"type": "Reject"}),
+            Some((queues, hand, length)) => json!({
+                "type": "Queue", "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": length},
+            }),
+        };
+        levels.push(level(
+            name,
+            json!({"type": "Limited", "limited": {
+                "nominalConcurrencyShares": shares, "lendablePercent": lendable, "limitResponse": response,
+            }}),
+        ));
+    }
+    levels
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}})
+}
+
+/// Requests that a schema matches.
+enum What {
+    Everything,
+    /// GET of these paths.
+    Paths(&'static [&'static str]),
+    /// Resource rules: verbs, group, resources, and whether requests at the cluster scope are included.
+    Resources(&'static [(&'static [&'static str], &'static str, &'static [&'static str], bool)]),
+}
+
+/// Subjects that a schema matches.
+enum Who {
+    Groups(&'static [&'static str]),
+    Users(&'static [&'static str]),
+    /// Users, and the service accounts of `kube-system`.
+    UsersAndSystem(&'static [&'static str]),
+}
+
+/// A flow schema: name, priority level, precedence, distinguisher, subjects and requests.
+type DefaultSchema = (&'static str, &'static str, i64, &'static str, Who, What);
+
+const ALL_USERS: Who = Who::Groups(&["system:unauthenticated", "system:authenticated"]);
+const MANAGER: &str = "system:kube-controller-manager";
+const SCHEDULER: &str = "system:kube-scheduler";
+
+const SCHEMAS: [DefaultSchema; 11] = [
+    ("exempt", "exempt", 1, "", Who::Groups(&["system:masters"]), What::Everything),
+    ("probes", "exempt", 2, "", ALL_USERS, What::Paths(&["/healthz", "/readyz", "/livez"])),
+    (
+        "system-leader-election",
+        "leader-election",
+        100,
+        "ByUser",
+        Who::UsersAndSystem(&[MANAGER, SCHEDULER]),
+        What::Resources(&[(&["get", "create", "update"], "coordination.k8s.io", &["leases"], false)]),
+    ),
+    (
+        "system-node-high",
+        "node-high",
+        400,
+        "ByUser",
+        Who::Groups(&["system:nodes"]),
+        What::Resources(&[
+            (&["*"], "", &["nodes", "nodes/status"], true),
+            (&["*"], "coordination.k8s.io", &["leases"], false),
+        ]),
+    ),
+    ("system-nodes", "system", 500, "ByUser", Who::Groups(&["system:nodes"]), What::Everything),
+    (
+        "kube-controller-manager",
+        "workload-high",
+        800,
+        "ByNamespace",
+        Who::Users(&[MANAGER]),
+        What::Everything,
+    ),
+    ("kube-scheduler", "workload-high", 800, "ByNamespace", Who::Users(&[SCHEDULER]), What::Everything),
+    (
+        "kube-system-service-accounts",
+        "workload-high",
+        900,
+        "ByNamespace",
+        Who::UsersAndSystem(&[]),
+        What::Everything,
+    ),
+    (
+        "service-accounts",
+        "workload-low",
+        9000,
+        "ByUser",
+        Who::Groups(&["system:serviceaccounts"]),
+        What::Everything,
+    ),
+    ("global-default", "global-default", 9900, "ByUser", ALL_USERS, What::Everything),
+    ("catch-all", "catch-all", 10000, "ByUser", ALL_USERS, What::Everything),
+];
+
+pub(super) fn flow_schemas(now: &str) -> Vec<Value> {
+    let schema = |(name, level, precedence, distinguisher, who, what): &DefaultSchema| {
+        let mut rules = what.rules();
+        rules["subjects"] = who.subjects();
+        let mut spec = json!({
+            "priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence, "rules": [rules],
+        });
+        if !distinguisher.is_empty() {
+            spec["distinguisherMethod"] = json!({"type": distinguisher});
+        }
+        let message = format!(
+            "This FlowSchema references the PriorityLevelConfiguration object named \"{level}\" and it exists"
+        );
+        let condition = json!({
+            "type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found", "message": message,
+        });
+        json!({"metadata": metadata(name), "spec": spec, "status": {"conditions": [condition]}})
+    };
+    SCHEMAS.iter().map(schema).collect()
+}
+
+impl Who {
+    fn subjects(&self) -> Value {
+        let user = |name: &&str| json!({"kind": "User", "user": {"name": name}});
+        let system =
+            json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}});
+        match self {
+            Self::Groups(names) => {
+                names.iter().map(|name| json!({"kind": "Group", "group": {"name": name}})).collect()
+            }
+            Self::Users(names) => names.iter().map(user).collect(),
+            Self::UsersAndSystem(names) => names.iter().map(user).chain([system]).collect(),
+        }
+    }
+}
+
+impl What {
+    fn rules(&self) -> Value {
+        let of = |verbs: &[&str], group: &str, resources: &[&str], everywhere: bool| {
+            let mut rule =
+                json!({"verbs": verbs, "apiGroups": [group], "resources": resources, "namespaces": ["*"]});
+            if everywhere {
+                rule["clusterScope"] = json!(true);
+            }
+            rule
+        };
+        match self {
+            Self::Everything => json!({
+                "resourceRules": [of(&["*"], "*", &["*"], true)],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            }),
+            Self::Paths(paths) => json!({"nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": paths}]}),
+            Self::Resources(rules) => {
+                let rules: Vec<Value> = rules
+                    .iter()
+                    .map(|(verbs, group, resources, everywhere)| of(verbs, group, resources, *everywhere))
+                    .collect();
+                json!({"resourceRules": rules})
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Counts the objects that quotas limit (profile [`Dev`](crate::Profile::Dev)).
+//!
+//! A new quota, or one with a changed spec, is counted at once. Its status then has the limits of the spec and the usage of the existing
+//! objects, and the admission plugin `ResourceQuota` enforces it. The plugin adds to the usage with each write. This controller counts
+//! again when an object is deleted, or when its usage changes. After a creation it counts again one second later, because some creations do
+//! not pass admission, such as those of other controllers.
+//!
+//! Objects and quota are read at one revision, and the status is written only if the quota has not changed since. Therefore usage that
+//! admission adds meanwhile is not lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube_apimachinery::quantity::Quantity;
+use serde_json::Value;
+use tokio::time::{Duration, Instant, sleep_until};
+
+use crate::kind::registry::ServedKind;
+use crate::kind::resource::StorageKey;
+use crate::kinds::builtin::resource_quota::{ObjectCounter, Quota};
+use crate::kinds::builtin::shared::amounts::Amounts;
+use crate::state::{ClusterState, Turns, writer};
+use crate::store::{Change, Expired, Key, Snapshot, Store, StoreEvent, Stored};
+
+/// Field manager of the status.
+const MANAGER: &str = "kube-controller-manager";
+/// Delay after which creations are counted again.
+const RECOUNT: Duration = Duration::from_secs(1);
+/// Maximum number of changes that are read at a time.
+const BATCH: usize = 1024;
+/// Maximum number of attempts to count a quota that changes meanwhile. Then it is counted later.
+const ATTEMPTS: usize = 5;
+
+fn table() -> StorageKey {
+    StorageKey { group: String::new(), plural: "resourcequotas".to_owned() }
+}
+
+/// Counts quotas when they or their objects change. Runs until its task is aborted.
+pub(crate) async fn run(cluster: Arc<ClusterState>) {
+    let mut commits = cluster.commits();
+    let mut known = KnownQuotas::default();
+    loop {
+        commits.see();
+        let Some(quotas) = cluster.registry().get("", "v1", "resourcequotas").cloned() else {
+            return;
+        };
+        let now = Instant::now();
+        known.learn(&cluster, &quotas, now);
+        for key in known.ready(now) {
+            if !count(&cluster, &quotas, &key).await {
+                known.due.insert(key, now.checked_add(RECOUNT).unwrap_or(now));
+            }
+        }
+        let soonest = known.due.values().min().copied();
+        tokio::select! {
+            // A commit takes precedence over a due count, because it may change when quotas are due.
+            biased;
+            () = commits.changed() => {}
+            () = sleep_until(soonest.unwrap_or(now)), if soonest.is_some() => {}
+        }
+    }
+}
+
+/// The quotas, and the times of their next counts.
+#[derive(Default)]
+struct KnownQuotas {
+    quotas: BTreeMap<Key, Seen>,
+    /// Revision up to which each counted table was read.
+    tables: BTreeMap<StorageKey, u64>,
+    /// Times at which quotas are due to be counted.
+    due: BTreeMap<Key, Instant>,
+}
+
+/// A quota at a revision.
+struct Seen {
+    revision: u64,
+    spec: Value,
+    quota: Quota,
+}
+
+/// A resource with objects that quotas count.
+struct Counted {
+    served: Arc<ServedKind>,
+    counter: ObjectCounter,
+}
+
+impl KnownQuotas {
+    /// Reads the changes of quotas and of the objects that they count, and schedules counts.
+    fn learn(&mut self, cluster: &ClusterState, quotas: &ServedKind, now: Instant) {
+        let snapshot = cluster.read(|store| store.snapshot(&table()));
+        self.quotas.retain(|key, _| snapshot.get(key).is_some());
+        self.due.retain(|key, _| snapshot.get(key).is_some());
+        for (key, stored) in snapshot.range("", None) {
+            if self.quotas.get(key).is_some_and(|seen| seen.revision == stored.revision) {
+                continue;
+            }
+            let object = quotas.value(stored);
+            let quota = Quota::read(&object);
+            let is_changed = self.quotas.get(key).is_none_or(|seen| seen.spec != object["spec"]);
+            if is_changed || quota.hard() != quota.wanted() {
+                self.due.insert(key.clone(), now);
+            }
+            let seen = Seen { revision: stored.revision, spec: object["spec"].clone(), quota };
+            self.quotas.insert(key.clone(), seen);
+        }
+        if self.quotas.is_empty() {
+            self.tables.clear();
+            return;
+        }
+        let names: BTreeSet<&str> =
+            self.quotas.values().flat_map(|seen| seen.quota.wanted().names()).collect();
+        let counted = counted(cluster, |counter| names.iter().any(|name| counter.tracks(name)));
+        self.tables.retain(|table, _| counted.iter().any(|counted| counted.served.storage() == table));
+        for counted in &counted {
+            let storage = counted.served.storage();
+            let seen = self.tables.get(storage).copied();
+            let (events, seen) = changes(cluster, storage, seen);
+            self.tables.insert(storage.clone(), seen);
+            match events {
+                Ok(events) => {
+                    let wall = cluster.clock.now();
+                    events.iter().for_each(|event| self.schedule(counted, event, now, wall));
+                }
+                // The table is new, or its history no longer reaches back.
+                Err(Expired) => {
+                    let tracking =
+                        self.quotas.iter().filter(|(_, seen)| tracks(&seen.quota, &counted.counter));
+                    let keys: Vec<Key> = tracking.map(|(key, _)| key.clone()).collect();
+                    self.due.extend(keys.into_iter().map(|key| (key, now)));
+                }
+            }
+        }
+    }
+
+    /// Schedules the counts that a change of an object requires.
+    fn schedule(&mut self, counted: &Counted, event: &StoreEvent, now: Instant, wall: Timestamp) {
+        let concerned = self.quotas.iter().filter(|(key, seen)| {
+            key.namespace() == event.key.namespace() && tracks(&seen.quota, &counted.counter)
+        });
+        for (key, seen) in concerned {
+            let at = match (&event.before, &event.after) {
+                (Some(before), Some(after)) => {
+                    if !is_counted_differently(counted, &seen.quota, before, after, wall) {
+                        continue;
+                    }
+                    now
+                }
+                (None, _) => now.checked_add(RECOUNT).unwrap_or(now),
+                (Some(_), None) => now,
+            };
+            let due = self.due.entry(key.clone()).or_insert(at);
+            *due = at.min(*due);
+        }
+    }
+
+    /// Removes and returns the quotas to count now.
+    fn ready(&mut self, now: Instant) -> Vec<Key> {
+        let ready: Vec<Key> =
+            self.due.iter().filter(|(_, due)| **due <= now).map(|(key, _)| key.clone()).collect();
+        self.due.retain(|_, due| *due > now);
+        ready
+    }
+}
+
+/// Returns the counted resources that satisfy a condition on their counters.
+fn counted(cluster: &ClusterState, condition: impl Fn(&ObjectCounter) -> bool) -> Vec<Counted> {
+    let tables = cluster.registry().one_per_table();
+    let namespaced = tables.into_iter().filter(|served| served.resource.namespaced);
+    namespaced
+        .filter_map(|served| {
+            let counter = ObjectCounter::of(&served.resource.group, &served.resource.plural)?;
+            condition(&counter).then_some(Counted { served, counter })
+        })
+        .collect()
+}
+
+/// Whether a quota limits objects of a counted resource.
+fn tracks(quota: &Quota, counter: &ObjectCounter) -> bool {
+    quota.wanted().names().any(|name| counter.tracks(name))
+}
+
+/// Returns the changes of a table after a revision, and the revision to which they lead.
+fn changes(
+    cluster: &ClusterState,
+    storage: &StorageKey,
+    seen: Option<u64>,
+) -> (Result<Vec<Arc<StoreEvent>>, Expired>, u64) {
+    let mut all = Vec::new();
+    let mut seen = seen;
+    loop {
+        let (events, revision) = cluster.read(|store| {
+            let events = seen.map_or(Err(Expired), |seen| store.events_after(storage, seen, BATCH));
+            (events, Store::revision(store))
+        });
+        match events {
+            Err(Expired) => return (Err(Expired), revision),
+            Ok(events) if events.is_empty() => return (Ok(all), revision),
+            Ok(events) => {
+                seen = events.last().map(|event| event.revision);
+                all.extend(events);
+            }
+        }
+    }
+}
+
+/// Whether a change affects how a quota counts the object.
+fn is_counted_differently(
+    counted: &Counted,
+    quota: &Quota,
+    before: &Stored,
+    after: &Stored,
+    now: Timestamp,
+) -> bool {
+    if !counted.counter.reads_objects() {
+        return false;
+    }
+    let [before, after] = [before, after].map(|stored| {
+        let object = counted.served.value(stored);
+        quota.covers(&counted.counter, &object).then(|| counted.counter.usage(&object, now))
+    });
+    before != after
+}
+
+/// Counts the objects of a quota and writes its status if it differs. Returns whether the status is now correct, or the quota deleted.
+async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
+    for _ in 0..ATTEMPTS {
+        // Objects and quota are read at one revision. Usage that admission adds later changes the quota, so that the commit below fails.
+        let registry = counted(cluster, |_| true);
+        let read = cluster.read(|store| {
+            let stored = store.get(&table(), key).cloned()?;
+            let snapshots: Vec<Snapshot> =
+                registry.iter().map(|counted| store.snapshot(counted.served.storage())).collect();
+            Some((stored, snapshots))
+        });
+        let Some((stored, snapshots)) = read else {
+            return true;
+        };
+        let old = quotas.value(&stored);
+        let quota = Quota::read(&old);
+        let mut used = quota.used().only(|name, _| quota.wanted().get(name).is_some());
+        for (counted, snapshot) in registry.iter().zip(&snapshots) {
+            if tracks(&quota, &counted.counter) {
+                usage(counted, snapshot, &quota, key.namespace(), cluster.clock.now(), &mut used).await;
+            }
+        }
+        if quota.is_at(&used) {
+            return true;
+        }
+        let mut new = old.clone();
+        new["status"] = Quota::status(quota.wanted(), &used);
+        writer::track_as(cluster, quotas, MANAGER, "status", Some(&old), &mut new);
+        let change = Change::Put(quotas.document(&new));
+        let committed =
+            cluster.commit(&table(), key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()));
+        if committed.is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Sets the usage of one resource in `used`.
+async fn usage(
+    counted: &Counted,
+    snapshot: &Snapshot,
+    quota: &Quota,
+    namespace: &str,
+    now: Timestamp,
+    used: &mut Amounts,
+) {
+    let (counter, mut turns) = (&counted.counter, Turns::default());
+    let mut total = Amounts::default();
+    if counter.reads_objects() || quota.has_scopes() {
+        for (_, stored) in snapshot.range(namespace, None) {
+            let object = counted.served.value(stored);
+            if quota.covers(counter, &object) {
+                total.add(&counter.usage(&object, now));
+            }
+            turns.pass().await;
+        }
+    } else {
+        let number =
+            Quantity::whole(i64::try_from(snapshot.range(namespace, None).count()).unwrap_or(i64::MAX));
+        for name in counter.usage(&Value::Null, now).names() {
+            total.set(name, number);
+        }
+    }
+    for name in quota.wanted().names().filter(|name| counter.tracks(name)) {
+        used.set(name, total.get(name).unwrap_or(Quantity::ZERO));
+    }
+}
