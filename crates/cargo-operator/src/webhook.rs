@@ -44,7 +44,7 @@ pub fn run(arguments: &Webhook, here: &Path, shell: &Shell) -> Result<(), Failur
     let project = arguments.selection.project(here)?;
     let library = library(&project)?;
     let kind = KindName::new("example.com", "v1", &arguments.kind, []).map_err(Failure::from)?;
-    let mut files = Files::read(library, &project, kind, here)?;
+    let mut files = KindFiles::read(library, &project, kind, here)?;
     let wanted = Webhooks { defaulting: arguments.defaulting, validation: arguments.validation };
     if wanted.defaulting || wanted.validation {
         files.add_webhooks(wanted, &OperatorName::of_package(&project.package, &library.name))?;
@@ -56,7 +56,7 @@ pub fn run(arguments: &Webhook, here: &Path, shell: &Shell) -> Result<(), Failur
 }
 
 /// The files of a kind, and what is changed in them.
-struct Files<'p> {
+struct KindFiles<'p> {
     kind: KindName,
     project: &'p Project,
     /// Folder of the library's sources.
@@ -69,7 +69,7 @@ struct Files<'p> {
     edited: Vec<String>,
 }
 
-impl<'p> Files<'p> {
+impl<'p> KindFiles<'p> {
     fn read(library: &CrateRoot, project: &'p Project, kind: KindName, here: &Path) -> Result<Self, Failure> {
         let folder = library.file.parent().unwrap_or(here).to_owned();
         let module = folder.join(format!("{}.rs", kind.module));

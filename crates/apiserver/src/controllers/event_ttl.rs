@@ -90,13 +90,13 @@ fn follow(
 #[derive(Debug)]
 struct Leases {
     ttl: Duration,
-    of: BTreeMap<Key, Lease>,
+    of: BTreeMap<Key, EventLease>,
     /// Leases by expiry. The revision distinguishes leases that expire at the same time.
-    order: BTreeMap<Lease, Key>,
+    order: BTreeMap<EventLease, Key>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Lease {
+struct EventLease {
     end: Instant,
     /// Revision of the write.
     revision: u64,
@@ -112,7 +112,7 @@ impl Leases {
         self.gone(key);
         // An expiry beyond the range of the clock is never reached.
         if let Some(end) = now.checked_add(self.ttl) {
-            let lease = Lease { end, revision };
+            let lease = EventLease { end, revision };
             self.of.insert(key.clone(), lease);
             self.order.insert(lease, key.clone());
         }

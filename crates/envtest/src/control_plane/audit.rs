@@ -70,9 +70,9 @@ struct Event {
     verb: String,
     #[serde(rename = "requestURI")]
     uri: String,
-    user: User,
-    impersonated_user: Option<User>,
-    object_ref: Option<ObjectRef>,
+    user: AuditedUser,
+    impersonated_user: Option<AuditedUser>,
+    object_ref: Option<AuditedObject>,
     #[serde(default)]
     response_status: ResponseStatus,
     #[serde(default)]
@@ -80,7 +80,7 @@ struct Event {
 }
 
 #[derive(Deserialize)]
-struct User {
+struct AuditedUser {
     #[serde(default)]
     username: String,
 }
@@ -88,7 +88,7 @@ struct User {
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[derive(Default)]
-struct ObjectRef {
+struct AuditedObject {
     api_group: String,
     resource: String,
     subresource: String,
@@ -125,7 +125,7 @@ impl Event {
     }
 }
 
-impl ObjectRef {
+impl AuditedObject {
     fn action(&self, verb: &str) -> OwnedAction {
         // The name of a new object is known only after it was authorized.
         let name = if verb == "create" && self.subresource.is_empty() { "" } else { &self.name };

@@ -252,8 +252,8 @@ impl Plugin {
             AdmissionPlugin::NamespaceLifecycle => vec![Self::Mutating(Box::new(NamespaceLifecycle))],
             AdmissionPlugin::LimitRanger => rule(Box::new(limit_ranger::LimitRanger)),
             AdmissionPlugin::ServiceAccount => vec![
-                Self::Mutating(Box::new(service_account::ServiceAccount)),
-                Self::Validating(Box::new(service_account::ServiceAccount)),
+                Self::Mutating(Box::new(service_account::ServiceAccountAdmission)),
+                Self::Validating(Box::new(service_account::ServiceAccountAdmission)),
             ],
             AdmissionPlugin::TaintNodesByCondition => {
                 rule(Box::new(taint_nodes_by_condition::TaintNodesByCondition))

@@ -38,9 +38,9 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 /// Time that a pod waits for the account `default`.
 const ACCOUNT_WAIT: Duration = Duration::from_secs(1);
 
-pub(super) struct ServiceAccount;
+pub(super) struct ServiceAccountAdmission;
 
-impl MutatingPlugin for ServiceAccount {
+impl MutatingPlugin for ServiceAccountAdmission {
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
         match object {
             Some(pod) if attributes.operation == Operation::Create && attributes.is_of("", "pods") => {
@@ -51,7 +51,7 @@ impl MutatingPlugin for ServiceAccount {
     }
 }
 
-impl ValidatingPlugin for ServiceAccount {
+impl ValidatingPlugin for ServiceAccountAdmission {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
         let outcome = match (attributes.operation, attributes.subresource, object) {
             (Operation::Create, "", Some(pod)) if attributes.is_below("", "pods") => check(attributes, pod),

@@ -22,15 +22,16 @@ struct ColumnRow(String, String, i64, String);
 /// Returns the recorded columns of a kind after its name; `None` if the file has none for the kind.
 pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
     let rows: Vec<ColumnRow> = serde_json::from_str(data::columns(kind)?).ok()?;
-    let columns = rows.iter().map(|ColumnRow(name, kind_of_cell, priority, description)| match name.as_str() {
-        "Age" => Some(age()),
-        name => {
-            let column = column(name, kind_of_cell, *priority, description, cell(kind, name)?);
-            // The only column besides names of objects that has a format.
-            let is_name = (kind, name) == ("VolumeAttachment", "Attacher");
-            Some(Column { format: if is_name { "name".to_owned() } else { String::new() }, ..column })
-        }
-    });
+    let columns =
+        rows.iter().map(|ColumnRow(name, kind_of_cell, priority, description)| match name.as_str() {
+            "Age" => Some(age()),
+            name => {
+                let column = column(name, kind_of_cell, *priority, description, cell(kind, name)?);
+                // The only column besides names of objects that has a format.
+                let is_name = (kind, name) == ("VolumeAttachment", "Attacher");
+                Some(Column { format: if is_name { "name".to_owned() } else { String::new() }, ..column })
+            }
+        });
     columns.collect()
 }
 
