@@ -113,18 +113,15 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
         }
     }
     let mut contents = Vec::new();
-    let checks: [(&str, fn(NameRule, &str) -> Vec<String>); 2] =
-        [("generateName", names::name_prefix), ("name", names::name)];
-    for (field, check) in checks {
-        let name = text(object, field);
-        for why in if name.is_empty() { Vec::new() } else { check(NameRule::PathSegment, name) } {
-            contents.push(FieldError::invalid(format!("metadata.{field}"), &quote(name), &why));
+    let mut refuse = |field: &str, value: &str, reasons: Vec<String>| {
+        for why in reasons.iter().filter(|_| !value.is_empty()) {
+            contents.push(FieldError::invalid(format!("metadata.{field}"), &quote(value), why));
         }
-    }
-    let namespace = text(object, "namespace");
-    for why in if namespace.is_empty() { Vec::new() } else { names::name(NameRule::Label, namespace) } {
-        contents.push(FieldError::invalid("metadata.namespace", &quote(namespace), &why));
-    }
+    };
+    let [prefix, name, namespace] = ["generateName", "name", "namespace"].map(|field| text(object, field));
+    refuse("generateName", prefix, names::name_prefix(NameRule::PathSegment, prefix));
+    refuse("name", name, names::name(NameRule::PathSegment, name));
+    refuse("namespace", namespace, names::name(NameRule::Label, namespace));
     validate_contents(&object["metadata"], &mut contents);
     validate_finalizers(object, &mut contents);
     for mut error in contents {
