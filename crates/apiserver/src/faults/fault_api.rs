@@ -118,7 +118,7 @@ fn carry_out(faults: &Faults, command: FaultCommand) -> Result<(u16, Value), Api
         FaultCommand::StopClock => faults.stop_clock(),
         FaultCommand::ResumeClock => faults.resume_clock(),
         FaultCommand::AdvanceClock(by) => {
-            faults.advance_clock(go::duration(&by).map_err(ApiError::bad_request)?)
+            faults.advance_clock(go::duration(&by).map_err(ApiError::bad_request)?);
         }
     }
     Ok((200, json!({})))
