@@ -145,7 +145,7 @@ impl User {
                 let (pointer, expected) = rest.split_once(' ').unwrap();
                 self.wait(path, |object| match object.and_then(|object| object.pointer(pointer)) {
                     Some(Value::String(found)) => found == expected,
-                    Some(found) => found.to_string() == expected,
+                    Some(found) => serde_json::to_string(found).unwrap() == expected,
                     None => false,
                 })
                 .await;
