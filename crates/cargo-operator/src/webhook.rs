@@ -55,7 +55,7 @@ pub fn run(arguments: &Webhook, here: &Path, shell: &Shell) -> Result<(), Failur
     files.write(shell)
 }
 
-/// The files of a kind, and what is changed in them.
+/// The files of a kind, with the changes that will be written.
 struct KindFiles<'p> {
     kind: KindName,
     project: &'p Project,

@@ -42,7 +42,7 @@ impl fmt::Display for Unmet {
 
 impl std::error::Error for Unmet {}
 
-/// Calls `check` until it returns a value. An error of `check` describes what is missing.
+/// Calls `check` until it succeeds, and returns its value. The errors of `check` should say which condition does not hold yet.
 ///
 /// Checks every 10 ms of tokio's time, so that the wait takes no real time in paused time. The error can be of any type that
 /// implements `Display`, so `?` can propagate the error of a request. For errors of several types, use
@@ -97,7 +97,7 @@ pub(crate) async fn poll<T, E: fmt::Display, Fut: Future<Output = Result<T, E>>>
     outcome.await.map_err(|_| Unmet::new(last, within))
 }
 
-/// Calls `check` repeatedly for `during`, and returns its last value. An error of `check` describes what is wrong.
+/// Calls `check` repeatedly for `during`, and returns its last value. The errors of `check` should say which condition no longer holds.
 ///
 /// Checks every 10 ms of tokio's time, and at least once.
 ///
@@ -126,7 +126,7 @@ pub async fn consistently<T, E: fmt::Display>(
     }
 }
 
-/// Waits until the object exists and `check` returns a value. An error of `check` describes what is missing. A failure
+/// Waits until the object exists and `check` succeeds. The errors of `check` should say which condition does not hold yet. A failure
 /// prints the object.
 ///
 /// ```

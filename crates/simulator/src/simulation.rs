@@ -196,7 +196,7 @@ impl Simulation {
         self
     }
 
-    /// Searches for a run that violates a rule, and returns what was tried.
+    /// Plays one plan after the other until a run violates a rule or the budget ends, and returns the number of played plans.
     ///
     /// Trace files in the folder `tests/simulation` of the package that belong to this test are played first. If the environment
     /// variable `SIMULATION` has the path of a trace file, its plan alone is played. `SIMULATION_REPORT` has the path of a file to
@@ -207,8 +207,8 @@ impl Simulation {
     /// # Panics
     ///
     /// With the story of the first run that violates a rule, which is also written to `target/simulation` as a trace file and as a
-    /// picture; if an environment variable has a value that it cannot have; if the operator changes nothing, or no plan was played within the budget, so that the test would show nothing; if
-    /// a trace file is none, is of another test, or its plan does not happen.
+    /// picture; if an environment variable has a value that it cannot have; if the operator changes nothing, or no plan was played
+    /// within the budget, so that the test would show nothing; if a trace file is none, is of another test, or its plan does not happen.
     #[expect(clippy::must_use_candidate, reason = "most tests need only the panic")]
     pub fn explore(self, explore: Explore) -> Report {
         let (name, test) = (Rc::clone(&self.definition.name), trace_file::test_name());

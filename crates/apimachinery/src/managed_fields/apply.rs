@@ -36,8 +36,8 @@ pub enum OnConflict {
 /// The result equals `live` if nothing changes. See [`track_update`](super::track_update) for `reset`.
 ///
 /// # Errors
-/// 400 if `applied` has `managedFields`. 409 if it changes fields that other managers own, unless `on_conflict` is [`OnConflict::Force`]. 500 if it does not fit the
-/// schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
+/// 400 if `applied` has `managedFields`. 409 if it changes fields that other managers own, unless `on_conflict` is
+/// [`OnConflict::Force`]. 500 if it does not fit the schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
 pub fn apply(
     schema: &Schema,
     live: Option<&Value>,

@@ -1,7 +1,8 @@
 //! Requests with placeholders, and their responses.
 //!
 //! `{{ns}}` is the namespace of a story; `{{uid:Kind/name}}` and `{{rv:Kind/name}}` are the UID and the last seen
-//! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, `{{ip:Kind/name}}` its cluster IP, and `{{continue}}` the last continue token.
+//! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, `{{ip:Kind/name}}` its cluster IP, and `{{continue}}` the
+//! last continue token.
 
 use std::collections::BTreeMap;
 use std::fmt;

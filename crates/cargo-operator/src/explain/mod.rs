@@ -85,7 +85,7 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
         }
         let answer = answer(&api, wanted.as_ref()).await.map_err(|error| place.failure(error))?;
         let unknown = answer.unknown();
-        // Text would say the same as the error. Programs read the rest of the answer.
+        // The error says all that the text would say; in JSON the answer has fields beyond it.
         if unknown.is_none() || arguments.format == Format::Json {
             shell.result(arguments.format.show(&answer));
         }

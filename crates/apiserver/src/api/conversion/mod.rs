@@ -188,7 +188,8 @@ impl Converter {
         Ok(documents.await?.pop().expect("the answer has as many objects as the review"))
     }
 
-    /// Returns one object in the version of `served`, like [`read`](Self::read). With [`EarlierConversion::Ignored`] the webhook is always called.
+    /// Returns one object in the version of `served`, like [`read`](Self::read). With [`EarlierConversion::Ignored`] the webhook is always
+    /// called.
     ///
     /// # Errors
     /// Like [`read`](Self::read).
