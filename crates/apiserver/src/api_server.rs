@@ -434,11 +434,17 @@ impl ApiServer {
         self.core.server.faults()
     }
 
-    /// Holds or releases the garbage collector and the protection of volumes, which otherwise act after each commit. For simulations, which
-    /// decide when they act.
+    /// Stops the garbage collector and the protection of volumes until [`release_controllers`](Self::release_controllers). Without this call
+    /// they act after each commit. A simulation decides when they act.
     #[doc(hidden)]
-    pub fn hold_controllers(&self, held: bool) {
-        self.core.server.cluster.hold_controllers(held);
+    pub fn hold_controllers(&self) {
+        self.core.server.cluster.hold_controllers();
+    }
+
+    /// Lets controllers act again that [`hold_controllers`](Self::hold_controllers) has stopped.
+    #[doc(hidden)]
+    pub fn release_controllers(&self) {
+        self.core.server.cluster.release_controllers();
     }
 
     /// Calls `observe` for each commit from now on, whether of a client or of the server's own controllers, inside the call that commits.

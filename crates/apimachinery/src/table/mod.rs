@@ -67,6 +67,15 @@ impl IncludeObject {
     }
 }
 
+/// Presence of the column definitions in a table. In a watch, only the first event has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnDefinitions {
+    /// The table has column definitions.
+    Included,
+    /// `columnDefinitions` is `null`.
+    Omitted,
+}
+
 /// Options of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -74,8 +83,8 @@ pub struct Options {
     pub include: IncludeObject,
     /// Current time, from which ages are computed.
     pub now: Timestamp,
-    /// Whether to include the column definitions. In a watch, only the first event has them.
-    pub with_columns: bool,
+    /// Presence of the column definitions.
+    pub column_definitions: ColumnDefinitions,
     /// API version of the metadata in the rows: `meta.k8s.io/v1` or `v1beta1`.
     pub api_version: &'static str,
 }
@@ -89,7 +98,10 @@ pub fn table<'a>(
     options: Options,
 ) -> Value {
     let rows: Vec<Value> = objects.into_iter().map(|object| row(columns, object, options)).collect();
-    let columns = options.with_columns.then(|| definitions(columns));
+    let columns = match options.column_definitions {
+        ColumnDefinitions::Included => definitions(columns),
+        ColumnDefinitions::Omitted => Value::Null,
+    };
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1",
         "metadata": list_metadata(metadata), "columnDefinitions": columns, "rows": rows,

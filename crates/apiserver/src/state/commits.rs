@@ -30,12 +30,15 @@ impl Commits {
         })
     }
 
-    /// Holds back or releases the controllers that wait for a [turn](CommitsSubscription::turn).
-    pub(crate) fn hold(&self, held: bool) {
-        self.held.store(held, Ordering::Release);
-        if !held {
-            self.released.notify_waiters();
-        }
+    /// Stops the controllers that wait for a [turn](CommitsSubscription::turn) until they are released.
+    pub(crate) fn hold(&self) {
+        self.held.store(true, Ordering::Release);
+    }
+
+    /// Releases held controllers.
+    pub(crate) fn release(&self) {
+        self.held.store(false, Ordering::Release);
+        self.released.notify_waiters();
     }
 
     /// Records a commit. Commits may be reported out of order; the revision never decreases.
@@ -108,11 +111,11 @@ mod tests {
     async fn a_turn_comes_after_a_commit_and_a_release() {
         let commits = Commits::new(1);
         let mut subscription = commits.subscribe();
-        commits.hold(true);
+        commits.hold();
         commits.publish(2);
         let mut turn = Box::pin(subscription.turn());
         assert!(turn.as_mut().now_or_never().is_none(), "controllers are held back");
-        commits.hold(false);
+        commits.release();
         assert!(turn.now_or_never().is_some());
         assert!(Box::pin(subscription.turn()).now_or_never().is_none(), "there is no commit since");
     }

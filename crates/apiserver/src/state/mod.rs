@@ -366,9 +366,14 @@ impl ClusterState {
         self.journal.as_ref().is_none_or(CommitJournal::is_writable)
     }
 
-    /// Holds back or releases the garbage collector and the protection of volumes.
-    pub(crate) fn hold_controllers(&self, held: bool) {
-        self.committed.hold(held);
+    /// Stops the garbage collector and the protection of volumes until they are released.
+    pub(crate) fn hold_controllers(&self) {
+        self.committed.hold();
+    }
+
+    /// Lets held controllers act again.
+    pub(crate) fn release_controllers(&self) {
+        self.committed.release();
     }
 
     /// Sets the function that receives each commit from now on. Returns `false` if there is one already.

@@ -162,9 +162,9 @@ impl Run<'_> {
     async fn collect(&mut self, step: &mut Option<Attempt>) -> Result<(), End> {
         (self.collect_early, self.collect_late) = (false, false);
         let last = self.trace.len();
-        self.server.hold_controllers(false);
+        self.server.release_controllers();
         let settled = self.settle(step).await;
-        self.server.hold_controllers(true);
+        self.server.hold_controllers();
         settled?;
         self.take_news()?;
         let is_collected = |entry: &Entry| matches!(&entry.action, Action::Committed(change) if change.actor == Actor::Server);

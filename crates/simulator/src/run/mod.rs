@@ -289,7 +289,7 @@ impl<'d> Run<'d> {
         let truth = Arc::clone(&self.truth);
         let is_first = self.server.observe_commits(move |commit| truth.lock().record(commit));
         debug_assert!(is_first, "a new server has no other observer");
-        self.server.hold_controllers(true);
+        self.server.hold_controllers();
         (self.start, self.unrest_since) = (Instant::now(), Instant::now());
         for deviation in &self.plan {
             match deviation.what {

@@ -5,7 +5,7 @@ use http::{HeaderValue, Response, header};
 use kube_apimachinery::go;
 use kube_apimachinery::protobuf;
 use kube_apimachinery::status::ApiError;
-use kube_apimachinery::table;
+use kube_apimachinery::table::{self, ColumnDefinitions};
 use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
@@ -131,7 +131,7 @@ pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, Api
         View::MetadataList => return Err(ApiError::internal("content is not a list")),
         View::Table => {
             let objects = [object];
-            call.table(&objects, &objects[0]["metadata"], true)?
+            call.table(&objects, &objects[0]["metadata"], ColumnDefinitions::Included)?
         }
     };
     Ok(Reply::value(code, accept.encoding, &shown))
@@ -199,9 +199,9 @@ impl Call {
         &self,
         objects: &[Value],
         metadata: &Value,
-        with_columns: bool,
+        column_definitions: ColumnDefinitions,
     ) -> Result<Value, ApiError> {
-        let options = table::Options { with_columns, ..self.table_options()? };
+        let options = table::Options { column_definitions, ..self.table_options()? };
         let mut table = table::table(&self.served.resource.columns, objects, metadata, options);
         if self.accept.view_version != "v1" {
             table["apiVersion"] = json!(self.accept.meta_api_version());
@@ -217,6 +217,7 @@ impl Call {
         let include = if self.accept.view == View::Table { self.query.text("includeObject") } else { "" };
         let include = table::IncludeObject::parse(include)?;
         let api_version = self.accept.meta_api_version();
-        Ok(table::Options { include, now: self.cluster.clock.now(), with_columns: true, api_version })
+        let column_definitions = ColumnDefinitions::Included;
+        Ok(table::Options { include, now: self.cluster.clock.now(), column_definitions, api_version })
     }
 }

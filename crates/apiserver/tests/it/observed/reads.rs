@@ -35,6 +35,19 @@ async fn a_table_of_a_scale_has_the_columns_of_scales() {
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
 }
 
+#[tokio::test(start_paused = true)]
+async fn only_the_first_event_of_a_watch_of_tables_has_column_definitions() {
+    let server = ApiServer::start(Options::default());
+    let path = "/api/v1/namespaces?watch=1&resourceVersion=0&timeoutSeconds=1";
+    let body = send(&server.service(), "GET", path, &[TABLE], "").await.body;
+    let events = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
+    let has_definitions: Vec<bool> =
+        events.map(|event| event.unwrap()["object"]["columnDefinitions"].is_array()).collect();
+    assert!(has_definitions.len() > 1, "a new cluster has several namespaces");
+    assert!(has_definitions[0]);
+    assert!(!has_definitions[1..].contains(&true), "{has_definitions:?}");
+}
+
 #[tokio::test]
 async fn component_statuses_are_computed_and_not_stored() {
     let server = ApiServer::start(Options::default());

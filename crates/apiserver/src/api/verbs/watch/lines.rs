@@ -4,6 +4,7 @@ use bytes::Bytes;
 use kube_apimachinery::go;
 use kube_apimachinery::protobuf;
 use kube_apimachinery::status::ApiError;
+use kube_apimachinery::table::ColumnDefinitions;
 use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
@@ -66,8 +67,11 @@ impl Watch {
                 let objects = [object];
                 // `includeObject` was validated when the watch began.
                 let metadata = json!({"resourceVersion": revision.to_string()});
-                let first = std::mem::take(&mut self.first_row);
-                self.call.table(&objects, &metadata, first).unwrap_or_else(|error| error.to_json())
+                let column_definitions =
+                    std::mem::replace(&mut self.column_definitions, ColumnDefinitions::Omitted);
+                self.call
+                    .table(&objects, &metadata, column_definitions)
+                    .unwrap_or_else(|error| error.to_json())
             }
         }
     }

@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use kube_apimachinery::status::ApiError;
+use kube_apimachinery::table::ColumnDefinitions;
 use tokio::time::{Duration, Instant};
 
 use super::Call;
@@ -97,7 +98,7 @@ pub(crate) fn run(
         everything: selection.is_everything(),
         waited: false,
         end_bookmark,
-        first_row: true,
+        column_definitions: ColumnDefinitions::Included,
         ended: false,
         one_by_one: fault.is_about_events(),
         bookmark_now: false,
@@ -161,8 +162,8 @@ struct Watch {
     waited: bool,
     /// Whether the bookmark after the initial objects is still to be sent.
     end_bookmark: bool,
-    /// Whether the next table has to contain the column definitions.
-    first_row: bool,
+    /// Presence of the column definitions in the next table: included in the first one.
+    column_definitions: ColumnDefinitions,
     ended: bool,
     /// Whether each event is a chunk of its own, because a fault counts or rearranges them.
     one_by_one: bool,
