@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Args;
-use kube_envtest::dev::{DevError, Rendered, Session, SessionFlags, SessionOptions};
+use kube_envtest::dev::{DevError, PreviousObjects, Rendered, Session, SessionFlags, SessionOptions};
 use tokio::{task::JoinSet, time::Instant};
 
 use self::{
@@ -347,7 +347,7 @@ fn objects(count: usize) -> String {
     if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
 
-/// Starts an API server on loopback, with the objects of the session before.
+/// Starts an API server on loopback, with the objects of the previous session unless `--reset` deletes them.
 async fn own_server(
     arguments: &Dev,
     rendered: &Rendered,
@@ -356,7 +356,8 @@ async fn own_server(
 ) -> Result<Target, Failure> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let options = SessionOptions::new(folder).services(rendered.services.iter().cloned()).address(address);
-    let options = options.keep_objects(!arguments.reset);
+    let previous = if arguments.reset { PreviousObjects::Delete } else { PreviousObjects::Restore };
+    let options = options.keep_objects(previous);
     let (session, narrator) = Session::start(options).await.map_err(|error| not_started(&error))?;
     let before = session.count(&rendered.definitions).await.map_err(failed)?;
     let kubeconfig = write::relative(&session.kubeconfig(), here().as_deref().unwrap_or(folder));

@@ -13,6 +13,8 @@ mod story;
 
 use std::{io, path::PathBuf};
 
+#[cfg(feature = "persistence")]
+pub use self::session::PreviousObjects;
 pub use self::{
     apply::ApplyError,
     narrator::Narrator,

@@ -46,6 +46,16 @@ const READER: &str = "explain-reader";
 /// Lifetime of the operator's token: longer than a day's work, for an operator that runs on while its code does not compile.
 const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
 
+/// Treatment of the objects that a previous session stored.
+#[cfg(feature = "persistence")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreviousObjects {
+    /// The session begins with these objects.
+    Restore,
+    /// The session deletes the file with these objects and begins without any.
+    Delete,
+}
+
 /// Options of a [`Session`].
 #[derive(Debug, Clone)]
 #[must_use]
@@ -54,7 +64,7 @@ pub struct SessionOptions {
     services: Vec<(String, String)>,
     address: SocketAddr,
     #[cfg(feature = "persistence")]
-    keeps_objects: Option<bool>,
+    previous_objects: Option<PreviousObjects>,
 }
 
 impl SessionOptions {
@@ -65,7 +75,7 @@ impl SessionOptions {
             services: Vec::new(),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             #[cfg(feature = "persistence")]
-            keeps_objects: None,
+            previous_objects: None,
         }
     }
 
@@ -81,11 +91,11 @@ impl SessionOptions {
         self
     }
 
-    /// Keeps the objects in a file of the folder, for the next session. With `true` they are those of the session before, with `false`
-    /// there are none at first. Default: objects are not kept.
+    /// Keeps the objects in a file of the folder, for the next session. `previous` decides about the objects that the file already has.
+    /// Default: objects are not kept.
     #[cfg(feature = "persistence")]
-    pub fn keep_objects(mut self, of_session_before: bool) -> Self {
-        self.keeps_objects = Some(of_session_before);
+    pub fn keep_objects(mut self, previous: PreviousObjects) -> Self {
+        self.previous_objects = Some(previous);
         self
     }
 }
@@ -318,14 +328,14 @@ fn server_options(services: &[(String, String)], reader_token: &str) -> Result<O
         .fold(options, |options, (namespace, name)| options.service_address(namespace, name, WEBHOOKS)))
 }
 
-/// Starts the server, with the objects of the session before if the options say so.
+/// Starts the server, with the objects of the previous session if the options restore them.
 #[cfg(feature = "persistence")]
 fn start_server(server: Options, options: &SessionOptions) -> Result<ApiServer, DevError> {
-    let Some(of_session_before) = options.keeps_objects else { return Ok(ApiServer::start(server)) };
+    let Some(previous) = options.previous_objects else { return Ok(ApiServer::start(server)) };
     let path = options.folder.join("objects.redb");
     let failed = |source| DevError::Write { path: path.clone(), source };
     fs::create_dir_all(&options.folder).map_err(failed)?;
-    if !of_session_before {
+    if previous == PreviousObjects::Delete {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
