@@ -1,4 +1,4 @@
-//! Rules of the server for `metadata`: the namespace, the fields of a new object, and the generation.
+//! Rules of the server for `metadata`: the namespace, the generated name, the fields of a new object, and the generation.
 
 use kube_apimachinery::metadata::{self, of, raise_generation, text};
 use kube_apimachinery::status::{ApiError, FieldError};

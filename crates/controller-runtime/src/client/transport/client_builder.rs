@@ -1,3 +1,5 @@
+//! Options of a [`Client`], and its construction.
+
 use std::{sync::Arc, time::Duration};
 
 use kube_workqueue::BucketError;
