@@ -74,7 +74,7 @@ impl Cluster {
         if let Err(error) = client.apiserver_version().await {
             let cause = innermost(&error);
             anyhow::bail!(
-                "cannot reach the API server at {url}: {cause}: is it running, and is the context right?"
+                "cannot reach the API server at {url}: {cause}: check that it is running, and that the context is the right one"
             );
         }
         install_crds(&client, &[Guestbook::crd()]).await?;

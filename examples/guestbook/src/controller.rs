@@ -36,27 +36,27 @@ pub fn build(
 ) -> Result<(), AddError> {
     Builder::managed_by(manager)
         .for_kind::<Guestbook>()
-        // Writes of the status and of finalizers do not change the generation, so our own writes cause no further reconcile.
+        // Writes of the status and of finalizers do not change the generation, so the controller's own writes cause no reconcile.
         .with_predicate(GenerationChanged)
         .with_finalizer(FINALIZER)
         .owns::<Deployment>()
         .owns::<ConfigMap>()
-        .watches(Kind::new(TryMapFn(dressed_by(manager.cached()))))
+        .watches(Kind::new(TryMapFn(users_of_theme(manager.cached()))))
         .complete(reconciler)?;
     Ok(())
 }
 
 /// Maps a theme's ConfigMap to the Guestbooks that use it.
-fn dressed_by(
+fn users_of_theme(
     guestbooks: Cached<Guestbook>,
 ) -> impl Fn(&ConfigMap) -> Result<Vec<ObjectKey<Guestbook>>, ReadError> + Send + Sync {
     move |theme: &ConfigMap| {
-        let mut dressed = guestbooks.list_lazy()?;
-        dressed.retain(|guestbook| {
+        let mut users = guestbooks.list_lazy()?;
+        users.retain(|guestbook| {
             guestbook.meta().namespace() == theme.metadata.namespace.as_deref()
                 && guestbook.object().is_ok_and(|guestbook| guestbook.spec.theme == theme.metadata.name)
         });
-        Ok(dressed.iter().map(Lazy::key).collect())
+        Ok(users.iter().map(Lazy::key).collect())
     }
 }
 
@@ -69,9 +69,9 @@ pub struct GuestbookReconciler {
     deployments: Cached<Deployment>,
 }
 
-/// An object that this Guestbook does not own has the name of a child.
+/// An object that this Guestbook does not control has the name of a child.
 #[derive(Debug, thiserror::Error)]
-#[error("{child} exists and belongs to something else: rename it or the Guestbook")]
+#[error("{child} exists, but this Guestbook does not control it: rename one of them")]
 struct NameTaken {
     child: String,
 }
@@ -195,7 +195,7 @@ impl GuestbookReconciler {
         if has_finalizer(guestbook, FINALIZER) {
             self.client.apply(&children::archive(guestbook)).await?;
             if self.client.remove_finalizer(guestbook, FINALIZER).await? {
-                cx.events().normal(guestbook, "Archived", "Archive", "the greeting is kept in a ConfigMap");
+                cx.events().normal(guestbook, "Archived", "Archive", "archived the greeting in a ConfigMap");
             }
         }
         Ok(Action::done())

@@ -1,8 +1,8 @@
 //! A Guestbook operator: `cargo run -p guestbook`.
 //!
 //! A [`Guestbook`](api::Guestbook) is a web page served by a Deployment. The controller owns that Deployment and a
-//! ConfigMap with the page, and reports in the status whether both exist as specified. It archives the greeting before a
-//! Guestbook is deleted, and retries with back-off while an object is missing.
+//! ConfigMap with the page, and reports in the status whether both exist as specified. It retries with back-off while the
+//! theme of a Guestbook does not exist, and archives the greeting before a Guestbook is deleted.
 //!
 //! Modules in reading order: [`api`] (the kind), [`controller`] (the operator: the part to copy), [`play`]
 //! (the demonstration), [`narrator`] (its output) and [`cluster`] (embedded or existing cluster).

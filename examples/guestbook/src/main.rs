@@ -82,7 +82,10 @@ fn init_logs(args: &Args) -> Result<(), logging::InitError> {
 async fn run(args: Args) -> anyhow::Result<()> {
     let plays = args.demo || !args.on_existing_cluster();
     if args.once && !plays {
-        anyhow::bail!("--once ends after the play, and an existing cluster sees no play without --demo");
+        anyhow::bail!(
+            "--once exits after the demonstration, which does not run on an existing cluster: add --demo, or remove \
+             --once"
+        );
     }
     let cast = if plays { Some(Cast::read(&args.guestbooks)?) } else { None };
     let narrator = Narrator::new();

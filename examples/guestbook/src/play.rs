@@ -20,7 +20,7 @@ use crate::{api::Guestbook, narrator::Narrator};
 /// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Failures of the broken Guestbook before it is repaired.
+/// Number of failures after which the broken Guestbook is repaired.
 const FAILURES: i32 = 5;
 
 /// Name of the theme that is missing at first.
@@ -48,7 +48,7 @@ impl Cast {
         let found = guestbooks.len();
         let guestbooks = guestbooks.try_into().ok().with_context(|| {
             format!(
-                "{}: the play needs three Guestbooks, each in a .yaml file; there are {found}",
+                "{}: the demonstration needs three Guestbooks, each in a .yaml file; the folder has {found}",
                 folder.display()
             )
         })?;
@@ -65,8 +65,8 @@ fn read_guestbook(file: &Path) -> anyhow::Result<DynamicObject> {
     })?;
     let (kind, version) = (value["kind"].as_str(), value["apiVersion"].as_str());
     if (kind, version) != (Some("Guestbook"), Some("example.com/v1")) {
-        let (kind, version) = (kind.unwrap_or("nothing"), version.unwrap_or("no apiVersion"));
-        bail!("{shown} holds {kind} ({version}): put a Guestbook (example.com/v1) there");
+        let (kind, version) = (kind.unwrap_or("no kind"), version.unwrap_or("no apiVersion"));
+        bail!("{shown} contains {kind} ({version}), not a Guestbook (example.com/v1)");
     }
     let object: DynamicObject =
         serde_json::from_value(value).with_context(|| format!("{shown} is not a Kubernetes object"))?;
@@ -174,7 +174,7 @@ impl Stage {
         ready.await.with_context(|| format!("Guestbook {name} is not ready"))
     }
 
-    /// Waits until the controller has reported the missing theme several times.
+    /// Waits until the controller has reported the missing theme [`FAILURES`] times.
     async fn until_failing(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
         let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(
@@ -184,7 +184,7 @@ impl Stage {
         let failing = eventually(PATIENCE, async || {
             let guestbook = self.guestbooks.get(name).await.map_err(|error| error.to_string())?;
             if guestbook.ready().is_none_or(|ready| ready.reason != "ThemeNotFound") {
-                return Err("its condition does not say that the theme is missing".to_owned());
+                return Err("its condition Ready does not have the reason ThemeNotFound".to_owned());
             }
             let events = events.list(&Default::default()).await.map_err(|error| error.to_string())?;
             let about = |event: &k8s_openapi::api::events::v1::Event| {
@@ -195,7 +195,9 @@ impl Stage {
                 events.items.iter().filter(|event| about(event)).filter_map(|event| event.series.as_ref());
             match failures.map(|series| series.count).max() {
                 Some(count) if count >= FAILURES => Ok(()),
-                count => Err(format!("its controller has reported {} failures", count.unwrap_or(0))),
+                count => {
+                    Err(format!("its controller has reported {} of {FAILURES} failures", count.unwrap_or(0)))
+                }
             }
         });
         failing.await.with_context(|| format!("Guestbook {name} does not fail"))
@@ -206,7 +208,7 @@ impl Stage {
         let scaled = eventually(PATIENCE, async || {
             let deployment = self.deployments.get(name).await.map_err(|error| error.to_string())?;
             let replicas = deployment.spec.and_then(|spec| spec.replicas);
-            if replicas == Some(wanted) { Ok(()) } else { Err(format!("it asks for {replicas:?} replicas")) }
+            if replicas == Some(wanted) { Ok(()) } else { Err(format!("its spec.replicas is {replicas:?}")) }
         });
         scaled.await.with_context(|| format!("Deployment {name} is not scaled"))
     }
@@ -225,7 +227,7 @@ impl Stage {
             found("its ConfigMap", self.config_maps.get_opt(name).await.map_err(text)?.is_some())?;
             self.config_maps.get(&archive).await.map_err(text).map(|_| ())
         });
-        gone.await.with_context(|| format!("Guestbook {name} is not gone"))
+        gone.await.with_context(|| format!("Guestbook {name} is not deleted completely"))
     }
 }
 

@@ -56,7 +56,7 @@ fn once_plays_to_the_end_and_says_so() {
     assert!(String::from_utf8_lossy(&output.stderr).is_empty(), "{output:?}");
 }
 
-/// The program after its demonstration, while it serves.
+/// The running program, after its demonstration.
 struct Serving {
     child: Child,
     kubeconfig: String,
@@ -196,7 +196,7 @@ fn bad_files_are_named() {
 
     for (yaml, told) in [
         ("spec: [", "is not YAML"),
-        ("kind: Gadget\napiVersion: v1\n", "holds Gadget (v1): put a Guestbook (example.com/v1) there"),
+        ("kind: Gadget\napiVersion: v1\n", "contains Gadget (v1), not a Guestbook (example.com/v1)"),
         ("kind: Guestbook\napiVersion: example.com/v1\nspec: {greeting: hi}\n", "has no metadata.name"),
     ] {
         fs::write(folder.path().join("bad.yaml"), yaml).expect("a file");
@@ -206,7 +206,7 @@ fn bad_files_are_named() {
 }
 
 #[test]
-fn a_spec_that_the_api_server_refuses_is_told_in_its_words() {
+fn a_refused_spec_is_reported_with_the_message_of_the_api_server() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, spec) in [("a", "greeting: hi"), ("b", "{greeting: hi, replicas: 99}"), ("c", "greeting: hi")]
     {

@@ -15,12 +15,12 @@ fn guestbooks() -> Simulation {
     Simulation::new("guestbook-operator", controller::add_to)
         .crd::<Guestbook>()
         .rights(include_str!("../manifests/rbac.yaml"))
-        .step("a guestbook is asked for", async |user| user.apply_yaml(WELCOME).await)
-        .step("it grows", async move |user| {
+        .step("a guestbook is created", async |user| user.apply_yaml(WELCOME).await)
+        .step("it is scaled", async move |user| {
             user.merge_patch(&grown, &json!({ "spec": { "replicas": 3 } })).await
         })
         .step("its page is deleted", async move |user| user.delete_key(&page).await)
-        .step("it goes", async move |user| user.delete_key(&gone).await)
+        .step("it is deleted", async move |user| user.delete_key(&gone).await)
         .eventually("every guestbook is ready", |now| now.all::<Guestbook>().iter().all(Guestbook::is_ready))
 }
 
@@ -30,12 +30,12 @@ fn guestbooks_survive_crashes() {
 }
 
 #[test]
-fn guestbooks_survive_lost_answers_and_refusals() {
+fn guestbooks_survive_lost_responses_and_refusals() {
     guestbooks().explore(Explore::lost_answers().and(Explore::refusals()));
 }
 
 #[test]
-fn guestbooks_survive_late_news_and_hasty_users() {
+fn guestbooks_survive_late_events_and_early_steps() {
     guestbooks().explore(
         Explore::staleness().and(Explore::unobserved()).and(Explore::order()).and(Explore::early_steps()),
     );

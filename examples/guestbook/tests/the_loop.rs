@@ -43,7 +43,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     let rights = Rights::of_manifests(include_str!("../manifests/rbac.yaml"), "default").expect("manifests");
     let manager = Manager::new(env.client(), ManagerOptions::new("guestbook-operator"));
     controller::add_to(&manager).expect("it is the only controller");
-    // The kind is installed before there is a manager.
+    // The program installs the kind with this client before it creates its manager.
     manager.needs::<CustomResourceDefinition>([Verb::Get, Verb::Apply]);
     let declared = manager.declarations().roles("guestbook", "default").manifest("guestbook", "default");
     let declared = Rights::of_manifests(&declared, "default").expect("manifests");
@@ -105,7 +105,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     // A changed theme is copied into the page.
     let style = json!({ "data": { "style.css": "h1 { color: crimson }" } });
     client.merge_patch(&key::<ConfigMap>("roses"), &style).await.expect("it can be changed");
-    until("the page is dressed", async || {
+    until("the page has the style of the theme", async || {
         let page = get::<ConfigMap>(&client, "welcome").await.ok_or("there is none")?;
         if page.data.iter().flatten().any(|(file, _)| file == "style.css") {
             Ok(())
@@ -115,7 +115,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     })
     .await;
 
-    // An object that the Guestbook does not own has the name of a child: it is left alone.
+    // An object that the Guestbook does not own has the name of a child: the operator leaves it unchanged.
     let mut theirs = config_map("taken");
     theirs.data = Some([("mine".to_owned(), "yes".to_owned())].into());
     client.create(&theirs).await.expect("it is new");
@@ -170,7 +170,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     gaps
 }
 
-/// Permissions that no request uses here: an API server checks `create` when an applied object does not exist and `update` of
+/// Permissions that no request uses here. An API server checks `create` when an applied object does not exist, and `update` of
 /// finalizers for owner references; `list` is needed on servers that do not stream lists.
 const UNUSED: [&str; 6] = [
     "create configmaps",
