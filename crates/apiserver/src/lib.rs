@@ -152,7 +152,7 @@
 //! Admission webhooks are called over HTTPS, or within the process by a [`WebhookTransport`].
 //!
 //! The creation of an object that has no effect, such as a policy, has a `Warning`. `docs/book/src/reference/api-server-differences.md`
-//! of the repository lists the missing admission plugins and all other known differences to kube-apiserver.
+//! of the repository lists the missing admission plugins and all other known differences from kube-apiserver.
 //!
 //! # Limitations
 //!

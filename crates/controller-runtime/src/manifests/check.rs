@@ -75,7 +75,7 @@ pub fn objects_of(text: &str) -> Result<Vec<Value>, String> {
 }
 
 impl Manifests {
-    /// Differences to the objects of files: see [`differences`].
+    /// Differences from the objects in files: see [`differences`].
     #[must_use]
     pub fn differences(&self, files: &[Value]) -> Vec<Difference> {
         differences(self.objects().iter().map(ManifestObject::value), files)

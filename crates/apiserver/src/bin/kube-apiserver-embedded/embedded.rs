@@ -60,25 +60,26 @@ struct Arguments {
     /// everything in both.
     #[arg(long, default_value_t, value_name = "MODE")]
     authorization_mode: AuthorizationMode,
-    /// Write a kubeconfig for this server to a file, or with `-` to standard output after the first line.
+    /// Write a kubeconfig for this server to a file, or with `-` to standard output after the line `ready …`.
     #[arg(long, value_name = "PATH")]
     kubeconfig_out: Option<PathBuf>,
-    /// Keep the objects in this file, which is created if it does not exist. Answered writes survive a killed process.
+    /// Keep the objects in this file, which is created if it does not exist. Writes that were answered survive a crash of the process.
     #[arg(long, value_name = "PATH")]
     data_file: Option<PathBuf>,
-    /// Sync each write to the disk before it is answered, so that it also survives a power failure.
+    /// Sync each write to disk before it is answered, so that it also survives a power failure.
     #[arg(long, requires = "data_file")]
     fsync: bool,
     /// Controllers to run: none (envtest), or garbage collection, namespace deletion, default service accounts and quotas (dev).
     #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
     profile: ProfileName,
-    /// Time that Events are kept after their last change.
+    /// Time after their last change at which Events are deleted.
     #[arg(long, value_parser = duration, default_value = "1h", value_name = "DURATION")]
     event_ttl: Duration,
-    /// Admission plugins that run, in addition to those that run by default, separated by commas.
+    /// Admission plugins to enable in addition to those that are enabled by default, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
     enable_admission_plugins: Vec<AdmissionPlugin>,
-    /// Admission plugins that do not run, separated by commas. ServiceAccount runs only in profile dev.
+    /// Admission plugins to disable, separated by commas. By default all are enabled except OwnerReferencesPermissionEnforcement and,
+    /// outside of profile dev, ServiceAccount.
     #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
     disable_admission_plugins: Vec<AdmissionPlugin>,
     /// Accept faults as JSON below /debug/faults/: every client can make the server misbehave. Loopback addresses only.
@@ -91,13 +92,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Fill a folder with kube-apiserver and etcd, which are links to this program, and print its path for KUBEBUILDER_ASSETS.
+    /// Create kube-apiserver and etcd in a folder, as links to this program, and print the folder's path for KUBEBUILDER_ASSETS.
     ///
     /// KUBEBUILDER_ASSETS=$(kube-apiserver-embedded assets) go test ./...
     ///
-    /// A kubectl that is on the path is linked too.
+    /// If kubectl is on the PATH, the folder also gets a link to it.
     Assets {
-        /// Folder to fill; it is created if it does not exist. By default a folder in the user's cache.
+        /// Folder for the links; it is created if it does not exist. By default a folder in the user's cache.
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },

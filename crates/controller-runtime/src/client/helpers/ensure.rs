@@ -159,7 +159,7 @@ async fn ensure_once<K: Object>(
     let fail = |reason: &str| client.unsent(by.verb(), object, reason);
     let key = client.key_of(by.verb(), object)?;
     let found = client.get(&key).await?;
-    // `mutate` gets a copy, so that the difference to the object as read can be computed.
+    // `mutate` gets a copy, so that its changes to the object can be computed.
     let mut new = found.clone().unwrap_or_else(|| object.clone());
     mutate(&mut new).map_err(|error| fail("the function that changes the object failed").caused_by(error))?;
     if client.find_key(&new).as_ref() != Some(&key) {

@@ -319,7 +319,7 @@ impl World {
 
 impl Replica {
     fn new(rules: Rules, rng: &mut Rng) -> Self {
-        // API servers have real time, so that the difference to a replica is within the bound.
+        // API servers have real time, so that the difference from a replica is within the bound.
         let skew = i64::try_from(SKEW.as_secs() / 4).expect("an hour");
         Self {
             rotation: Rotation::new(BTreeSet::new(), Duration::from_secs(rules.propagation)),
