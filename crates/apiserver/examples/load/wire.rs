@@ -66,13 +66,16 @@ impl Tls {
     }
 }
 
-/// A connection with one request at a time.
+/// A connection with one request at a time. It is opened again if it ended between two requests, as the server may close it at any time:
+/// a client that gets no CPU for 20 s misses the server's ping.
 pub(crate) struct Connection {
     sender: Sender,
     address: SocketAddr,
+    connector: TlsConnector,
+    protocol: Protocol,
     authorization: Option<HeaderValue>,
     /// Drives the connection; aborted with it.
-    _driver: JoinSet<()>,
+    driver: JoinSet<hyper::Result<()>>,
 }
 
 enum Sender {
@@ -80,29 +83,37 @@ enum Sender {
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
+impl Sender {
+    async fn ready(&mut self) -> hyper::Result<()> {
+        match self {
+            Self::Http1(sender) => sender.ready().await,
+            Self::Http2(sender) => sender.ready().await,
+        }
+    }
+}
+
 impl Connection {
     pub(crate) async fn open(server: &ServerProcess, protocol: Protocol) -> Result<Self> {
-        let address = server.address;
-        #[expect(clippy::disallowed_methods, reason = "this client is not a part of the framework")]
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let name = ServerName::IpAddress(address.ip().into());
-        let stream = TokioIo::new(server.tls.connector(protocol).connect(name, stream).await?);
-        let mut driver = JoinSet::new();
-        // If a connection fails, its current request fails too and reports the error.
-        let sender = match protocol {
-            Protocol::Http1 => {
-                let (sender, connection) = http1::handshake(stream).await?;
-                driver.spawn(async move { drop(connection.await) });
-                Sender::Http1(sender)
-            }
-            Protocol::Http2 => {
-                let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
-                driver.spawn(async move { drop(connection.await) });
-                Sender::Http2(sender)
-            }
+        let (address, connector) = (server.address, server.tls.connector(protocol));
+        let (sender, driver) = connect(address, &connector, protocol).await?;
+        let authorization = server.authorization.clone();
+        Ok(Self { sender, address, connector, protocol, authorization, driver })
+    }
+
+    /// Waits until a request can be sent, on a new connection if this one has ended.
+    async fn ready(&mut self) -> Result<()> {
+        let Err(error) = self.sender.ready().await else { return Ok(()) };
+        // The error only says that the driver ended; the driver knows the reason.
+        let reason = match self.driver.join_next().await {
+            Some(Ok(Err(error))) => error.to_string(),
+            Some(Ok(Ok(()))) => "closed by the server".to_owned(),
+            Some(Err(failed)) => failed.to_string(),
+            None => error.to_string(),
         };
-        Ok(Self { sender, address, authorization: server.authorization.clone(), _driver: driver })
+        eprintln!("a connection ended between two requests and is opened again: {reason}");
+        let again = connect(self.address, &self.connector, self.protocol).await;
+        (self.sender, self.driver) = again.map_err(|error| format!("{reason}; then {error}"))?;
+        Ok(self.sender.ready().await?)
     }
 
     /// Sends a request and reads the whole response.
@@ -140,18 +151,41 @@ impl Connection {
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
+        let request = match self.protocol {
+            Protocol::Http1 => request.uri(path).header(header::HOST, "localhost"),
+            Protocol::Http2 => request.uri(format!("https://{}{path}", self.address)),
+        };
+        let request = request.body(Full::new(body))?;
+        self.ready().await?;
         Ok(match &mut self.sender {
-            Sender::Http1(sender) => {
-                let request = request.uri(path).header(header::HOST, "localhost").body(Full::new(body))?;
-                sender.ready().await?;
-                sender.send_request(request).await?
-            }
-            Sender::Http2(sender) => {
-                let uri = format!("https://{}{path}", self.address);
-                let request = request.uri(uri).body(Full::new(body))?;
-                sender.ready().await?;
-                sender.send_request(request).await?
-            }
+            Sender::Http1(sender) => sender.send_request(request).await?,
+            Sender::Http2(sender) => sender.send_request(request).await?,
         })
     }
+}
+
+async fn connect(
+    address: SocketAddr,
+    connector: &TlsConnector,
+    protocol: Protocol,
+) -> Result<(Sender, JoinSet<hyper::Result<()>>)> {
+    #[expect(clippy::disallowed_methods, reason = "this client is not a part of the framework")]
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let name = ServerName::IpAddress(address.ip().into());
+    let stream = TokioIo::new(connector.connect(name, stream).await?);
+    let mut driver = JoinSet::new();
+    let sender = match protocol {
+        Protocol::Http1 => {
+            let (sender, connection) = http1::handshake(stream).await?;
+            driver.spawn(connection);
+            Sender::Http1(sender)
+        }
+        Protocol::Http2 => {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+            driver.spawn(connection);
+            Sender::Http2(sender)
+        }
+    };
+    Ok((sender, driver))
 }
