@@ -1,29 +1,12 @@
 //! JSON patch (RFC 6902) with kube-apiserver's deviations.
 
-use json_patch::PatchOperation;
-use json_patch::jsonptr::Pointer;
 use serde_json::Value;
 
+use super::operations::{MAX_OPERATIONS, OperationError, apply_all};
 use super::rejected;
 use crate::decode;
 use crate::go;
 use crate::status::ApiError;
-
-/// Maximum number of operations in a patch; each costs a traversal of the object.
-const MAX_OPERATIONS: usize = 10_000;
-
-/// Maximum total size of the values that the `copy` operations of a patch add, in bytes. Without a limit, each copy could double the
-/// object.
-const MAX_COPIED: usize = 3 << 20;
-
-/// Maximum nesting that operations may create, equal to the JSON parser's limit for bodies: code that handles objects recurses.
-const MAX_DEPTH: usize = 128;
-
-/// Maximum number of traversals of the object to determine its depth, per patch.
-const MAX_WALKS: usize = 32;
-
-/// Maximum number of list elements that a patch may shift, enough for 10,000 insertions at the front of a list of 6,000.
-const MAX_SHIFTED: usize = 60_000_000;
 
 /// Applies a JSON patch.
 ///
@@ -31,7 +14,7 @@ const MAX_SHIFTED: usize = 60_000_000;
 /// - 400 if the body is not a list of operations.
 /// - 413 if it has more than 10,000 operations, copies more than 3 MiB, or shifts too many list elements.
 /// - 422 without a cause if an operation is unknown or malformed, its path is missing or a test fails; also if the result is nested more
-///   than 128 levels deep, or if it might be and [`MAX_WALKS`] traversals were needed before.
+///   than 128 levels deep.
 pub fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch =
         decode::json(patch).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
@@ -79,120 +62,10 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
             operations.len()
         )));
     }
-    let mut patched = target.clone();
-    let mut bound = DepthBound { deepest: depth(target), walks: 0 };
-    let (mut copied, mut shifted) = (0, 0);
-    for operation in operations {
-        let mut operation: PatchOperation = serde_json::from_value(operation).map_err(|_| rejected())?;
-        if let PatchOperation::Replace(replace) = &operation
-            && patched.pointer(replace.path.as_str()).is_none()
-            && replace
-                .path
-                .parent()
-                .is_some_and(|parent| patched.pointer(parent.as_str()).is_some_and(Value::is_object))
-        {
-            // kube-apiserver's library lets `replace` create a missing member of an object, against the RFC.
-            operation = PatchOperation::Add(json_patch::AddOperation {
-                path: replace.path.clone(),
-                value: replace.value.clone(),
-            });
-        }
-        if let PatchOperation::Test(test) = &operation
-            && test.value.is_null()
-            && is_absent(&patched, &test.path)
-        {
-            // An absent member of an object equals null.
-            continue;
-        }
-        bound.admit(&operation, &patched)?;
-        shifted += shifts(&operation, &patched);
-        if shifted > MAX_SHIFTED {
-            return Err(too_large("The operations move too many elements of lists"));
-        }
-        if let PatchOperation::Copy(copy) = &operation
-            && let Some(source) = patched.pointer(copy.from.as_str())
-        {
-            copied += source.to_string().len();
-            if copied > MAX_COPIED {
-                return Err(too_large(&format!(
-                    "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit \
-                     {MAX_COPIED}"
-                )));
-            }
-        }
-        json_patch::patch(&mut patched, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
-    }
-    Ok(patched)
-}
-
-/// Whether an object lacks the member that a path names.
-fn is_absent(patched: &Value, path: &Pointer) -> bool {
-    let holder = path.parent().and_then(|parent| patched.pointer(parent.as_str()));
-    holder.is_some_and(Value::is_object) && patched.pointer(path.as_str()).is_none()
-}
-
-/// Upper bound of an object's depth, which makes most traversals unnecessary.
-struct DepthBound {
-    deepest: usize,
-    /// Number of traversals so far.
-    walks: usize,
-}
-
-impl DepthBound {
-    /// Updates the bound for an operation, or refuses the operation because it would nest too deep.
-    fn admit(&mut self, operation: &PatchOperation, patched: &Value) -> Result<(), ApiError> {
-        let levels = |path: &Pointer| path.as_str().matches('/').count();
-        // The depth of a subtree is at most that of the object minus the length of its path.
-        let below = |from: &Pointer| self.deepest.saturating_sub(levels(from));
-        let (path, from, added) = match operation {
-            PatchOperation::Add(add) => (&add.path, None, depth(&add.value)),
-            PatchOperation::Replace(replace) => (&replace.path, None, depth(&replace.value)),
-            PatchOperation::Copy(copy) => (&copy.path, Some(&copy.from), below(&copy.from)),
-            PatchOperation::Move(r#move) => (&r#move.path, Some(&r#move.from), below(&r#move.from)),
-            PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
-        };
-        let above = levels(path);
-        let mut reached = above + added;
-        if reached > MAX_DEPTH
-            && let Some(from) = from
-            && self.walks < MAX_WALKS
-        {
-            self.walks += 1;
-            reached = above + patched.pointer(from.as_str()).map_or(added, depth);
-            self.deepest = depth(patched);
-        }
-        if reached > MAX_DEPTH {
-            return Err(rejected());
-        }
-        self.deepest = self.deepest.max(reached);
-        Ok(())
-    }
-}
-
-/// Returns the number of list elements that an operation shifts.
-fn shifts(operation: &PatchOperation, patched: &Value) -> usize {
-    let after = |path: &Pointer| {
-        let list =
-            path.parent().and_then(|parent| patched.pointer(parent.as_str())).and_then(Value::as_array);
-        let place = path.back().and_then(|last| last.decoded().parse::<usize>().ok());
-        list.zip(place).map_or(0, |(list, place)| list.len().saturating_sub(place))
-    };
-    match operation {
-        PatchOperation::Add(add) => after(&add.path),
-        PatchOperation::Remove(remove) => after(&remove.path),
-        PatchOperation::Copy(copy) => after(&copy.path),
-        PatchOperation::Move(r#move) => after(&r#move.from) + after(&r#move.path),
-        PatchOperation::Replace(_) | PatchOperation::Test(_) => 0,
-    }
-}
-
-/// Returns the levels of nesting; a scalar has none.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
+    apply_all(target, operations).map_err(|error| match error {
+        OperationError::Inapplicable(_) => rejected(),
+        OperationError::TooLarge(why) => too_large(&why),
+    })
 }
 
 fn too_large(why: &str) -> ApiError {
@@ -312,37 +185,40 @@ mod tests {
         );
         assert!(patched(&json!(chain).to_string()).is_err());
     }
+
     #[test]
-    fn a_deep_object_is_traversed_a_limited_number_of_times() {
-        let mut target = json!({"x": 1});
-        for _ in 0..120 {
-            target = json!({"d": target});
+    fn only_replace_and_test_accept_the_whole_document() {
+        let target = json!({"a": {"b": 1}});
+        let applied = |operation: Value| apply(&target, vec![operation]).map_err(|error| error.code());
+        let patched = applied(json!({"op": "replace", "path": "", "value": {"c": 2}}));
+        assert_eq!(patched, Ok(json!({"c": 2})));
+        assert_eq!(applied(json!({"op": "replace", "path": "", "value": []})), Ok(json!([])));
+        assert_eq!(applied(json!({"op": "test", "path": "", "value": {"a": {"b": 1}}})), Ok(target.clone()));
+        for operation in [
+            json!({"op": "replace", "path": "", "value": 1}),
+            json!({"op": "replace", "path": "", "value": null}),
+            json!({"op": "add", "path": "", "value": {"c": 2}}),
+            json!({"op": "remove", "path": ""}),
+            json!({"op": "copy", "from": "", "path": "/c"}),
+            json!({"op": "copy", "from": "/a", "path": ""}),
+            json!({"op": "move", "from": "/a", "path": ""}),
+        ] {
+            assert_eq!(applied(operation.clone()), Err(422), "{operation}");
         }
-        let deep_move = |n: usize| {
-            let (from, to) = if n.is_multiple_of(2) { ("/d", "/e") } else { ("/e", "/d") };
-            json!({"op": "move", "from": from, "path": to})
-        };
-        // Moves on one level create no depth, and need no traversal.
-        let operations: Vec<Value> = (0..10_000).map(deep_move).collect();
-        let mut bound = DepthBound { deepest: depth(&target), walks: 0 };
-        for operation in &operations {
-            let operation: PatchOperation = serde_json::from_value(operation.clone()).unwrap();
-            bound.admit(&operation, &target).unwrap();
+    }
+
+    #[test]
+    fn paths_and_missing_members_are_those_of_the_library() {
+        let target = json!({"a": {"list": [1, 2]}});
+        for (operation, expected) in [
+            (json!({"op": "remove", "path": "x/a"}), json!({})),
+            (json!({"op": "replace", "path": "/a/list/-1", "value": 3}), json!({"a": {"list": [1, 3]}})),
+            (json!({"op": "add", "path": "/a/list/-1", "value": 3}), json!({"a": {"list": [1, 2, 3]}})),
+            (json!({"op": "copy", "from": "/none", "path": "/b"}), json!({"a": {"list": [1, 2]}, "b": null})),
+            (json!({"op": "add", "path": "/b"}), json!({"a": {"list": [1, 2]}, "b": null})),
+        ] {
+            assert_eq!(apply(&target, vec![operation.clone()]).unwrap(), expected, "{operation}");
         }
-        assert_eq!(bound.walks, 0);
-        assert!(apply(&target, operations).is_ok());
-        // An operation that might nest too deep may cause a traversal, but not each does.
-        let copy = json!({"op": "copy", "from": "/d", "path": "/a/b/c/d/e/f/g/h/i/j"});
-        let copy: PatchOperation = serde_json::from_value(copy).unwrap();
-        let small = json!({"d": 1});
-        let mut bound = DepthBound { deepest: MAX_DEPTH, walks: 0 };
-        for _ in 0..100 {
-            let _ = bound.admit(&copy, &target);
-            bound.deepest = MAX_DEPTH;
-        }
-        assert_eq!(bound.walks, MAX_WALKS);
-        let mut bound = DepthBound { deepest: MAX_DEPTH, walks: 0 };
-        assert!(bound.admit(&copy, &small).is_ok(), "it only seemed so");
     }
 
     #[test]
@@ -354,7 +230,7 @@ mod tests {
         let error = apply(&target, patch(2_000)).unwrap_err();
         assert_eq!(
             (error.code(), error.message()),
-            (413, "Request entity too large: The operations move too many elements of lists")
+            (413, "Request entity too large: the operations of the patch move too many values")
         );
         let at_the_end = vec![json!({"op": "add", "path": "/list/-", "value": 1}); 10_000];
         assert!(apply(&target, at_the_end).is_ok());

@@ -5,6 +5,7 @@
 mod admission;
 mod json_patch;
 mod merge_patch;
+mod operations;
 mod strategic;
 
 pub use self::json_patch::json;
