@@ -1,0 +1,332 @@
+//! HorizontalPodAutoscalers: `autoscaling/v1` has a single metric, `v2` a list. They are stored as `v2`.
+//!
+//! Fields that the older version lacks are kept in annotations, so that a client that reads and writes an object in that version loses
+//! none.
+
+mod metrics;
+
+use std::borrow::Cow;
+
+use kube_apimachinery::go_struct;
+use serde_json::{Map, Value, json};
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::fields::{set, within};
+use crate::kind::resource::Resource;
+
+/// Fields that `v1` keeps in annotations: the annotation, and the path of the field in `v2`.
+const KEPT: [(&str, &str, &str); 4] = [
+    ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
+    ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
+    ("autoscaling.alpha.kubernetes.io/conditions", "status", "conditions"),
+    ("autoscaling.alpha.kubernetes.io/current-metrics", "status", "currentMetrics"),
+];
+const ANNOTATIONS: [&str; 4] = [KEPT[0].0, KEPT[1].0, KEPT[2].0, KEPT[3].0];
+/// Stored version.
+const STORED: &str = "autoscaling/v2";
+const TARGET: &str = "targetCPUUtilizationPercentage";
+/// Default target of the CPU utilization.
+const PERCENT: u32 = 80;
+const CURRENT: &str = "currentCPUUtilizationPercentage";
+
+#[derive(Debug)]
+pub(super) struct HorizontalPodAutoscaler;
+
+impl BuiltinKind for HorizontalPodAutoscaler {
+    fn default(&self, object: &mut Value) {
+        default(object);
+    }
+
+    fn convert_to_storage(&self, resource: &Resource, object: &mut Value) {
+        if resource.api_version() == STORED {
+            return;
+        }
+        to_storage(object);
+        // One version writes some fields as zero that the other omits.
+        if let Some(message) = go_struct::message_of_kind(STORED, &resource.kind) {
+            go_struct::complete(message, object);
+        }
+    }
+
+    fn version_annotations(&self, resource: &Resource) -> &'static [&'static str] {
+        if resource.api_version() == STORED { &[] } else { &ANNOTATIONS }
+    }
+
+    fn convert_from_storage(&self, resource: &Resource, object: &mut Value) {
+        if resource.api_version() != STORED {
+            from_storage(object);
+        }
+    }
+}
+
+/// Returns an autoscaler of any version in the stored one.
+pub(super) fn stored(object: &Value) -> Cow<'_, Value> {
+    if object["apiVersion"] == STORED {
+        return Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    to_storage(&mut object);
+    Cow::Owned(object)
+}
+
+/// Sets defaults after the fields were completed. The default metric is not set if an annotation of `v1` has metrics.
+fn default(object: &mut Value) {
+    let is_new = object["apiVersion"] == STORED;
+    let annotation = object["metadata"]["annotations"][KEPT[0].0].as_str();
+    let has_metrics = annotation
+        .and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok())
+        .is_some_and(|metrics| !metrics.is_empty());
+    within(object, "spec", |spec| {
+        set(spec, "minReplicas", json!(1));
+        if is_new {
+            default_metrics(spec);
+            within(spec, "behavior", default_behavior);
+        } else if !has_metrics {
+            set(spec, TARGET, json!(PERCENT));
+        }
+    });
+}
+
+/// Sets the default metric: 80 % CPU utilization.
+fn default_metrics(spec: &mut Value) {
+    let none = spec["metrics"].as_array().is_none_or(Vec::is_empty);
+    if let Some(fields) = spec.as_object_mut().filter(|_| none) {
+        let target = json!({"type": "Utilization", "averageUtilization": PERCENT});
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        fields.insert("metrics".to_owned(), json!([metric]));
+    }
+}
+
+/// Sets default rules of scaling up and down, once there is a rule for either.
+fn default_behavior(behavior: &mut Value) {
+    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    for (direction, policies) in [("scaleUp", json!([pods, percent])), ("scaleDown", json!([percent]))] {
+        set(behavior, direction, json!({}));
+        let rules = &mut behavior[direction];
+        set(rules, "selectPolicy", json!("Max"));
+        set(rules, "policies", policies);
+    }
+    set(&mut behavior["scaleUp"], "stabilizationWindowSeconds", json!(0));
+}
+
+/// Converts an autoscaler from `autoscaling/v1` to the stored version.
+fn to_storage(object: &mut Value) {
+    let mut texts = Vec::new();
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        for (annotation, part, field) in KEPT {
+            // Annotations that are not JSON are lost, as in kube-apiserver.
+            let text = annotations.remove(annotation);
+            let text = text.as_ref().and_then(Value::as_str);
+            if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+                texts.push((part, field, value));
+            }
+        }
+        if annotations.is_empty() {
+            remove(&mut object["metadata"], "annotations");
+        }
+    }
+    for (part, old, new, value) in
+        [("spec", TARGET, "metrics", "target"), ("status", CURRENT, "currentMetrics", "current")]
+    {
+        let Some(percent) = object.get_mut(part).and_then(|part| remove(part, old)) else {
+            continue;
+        };
+        let mut about = json!({"name": "cpu"});
+        about[value] = json!({"averageUtilization": percent});
+        if value == "target" {
+            about[value]["type"] = json!("Utilization");
+        }
+        put(object, part, new, json!([{"type": "Resource", "resource": about}]));
+    }
+    for (part, field, value) in texts {
+        let value = match field {
+            "metrics" => {
+                // The processor comes last.
+                let own = object[part][field].as_array().cloned().unwrap_or_default();
+                let others =
+                    value.as_array().into_iter().flatten().map(|metric| metrics::stored(metric, "target"));
+                others.chain(own).collect()
+            }
+            "currentMetrics" => {
+                let metrics = value.as_array().into_iter().flatten();
+                metrics.map(|metric| metrics::stored(metric, "current")).collect()
+            }
+            "behavior" => match metrics::stored_behavior(&value) {
+                Some(behavior) => behavior,
+                None => continue,
+            },
+            _ => value,
+        };
+        put(object, part, field, value);
+    }
+    within(object, "spec", default_metrics);
+}
+
+/// Converts a stored autoscaler to `autoscaling/v1`.
+fn from_storage(object: &mut Value) {
+    let mut texts = Vec::new();
+    for (part, new, old, value) in
+        [("spec", "metrics", TARGET, "target"), ("status", "currentMetrics", CURRENT, "current")]
+    {
+        let Some(Value::Array(list)) = object.get_mut(part).and_then(|part| remove(part, new)) else {
+            continue;
+        };
+        let utilization = |metric: &Value| {
+            let resource = &metric["resource"];
+            let is_processor = metric["type"] == "Resource" && resource["name"] == "cpu";
+            resource[value]["averageUtilization"].as_i64().filter(|_| is_processor)
+        };
+        if let Some(percent) = list.iter().filter_map(utilization).next_back() {
+            put(object, part, old, json!(percent));
+        }
+        // The status keeps the processor too, for its value.
+        let others = list.iter().filter(|metric| value == "current" || utilization(metric).is_none());
+        let others: Vec<String> = others.map(|metric| metrics::shown(metric, value)).collect();
+        if !others.is_empty() {
+            texts.push((KEPT[usize::from(value == "current") * 3].0, format!("[{}]", others.join(","))));
+        }
+    }
+    if let Some(behavior) = object.get_mut("spec").and_then(|spec| remove(spec, "behavior")) {
+        texts.push((KEPT[1].0, metrics::shown_behavior(&behavior)));
+    }
+    if let Some(Value::Array(conditions)) =
+        object.get_mut("status").and_then(|status| remove(status, "conditions"))
+        && !conditions.is_empty()
+    {
+        let conditions: Vec<String> = conditions.iter().map(metrics::shown_condition).collect();
+        texts.push((KEPT[2].0, format!("[{}]", conditions.join(","))));
+    }
+    // Earlier annotations of these names are not of this conversion.
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.retain(|name, _| KEPT.iter().all(|(kept, ..)| kept != name));
+        if annotations.is_empty() {
+            remove(&mut object["metadata"], "annotations");
+        }
+    }
+    for (annotation, text) in texts {
+        let metadata = &mut object["metadata"];
+        if !metadata["annotations"].is_object() {
+            metadata["annotations"] = json!({});
+        }
+        metadata["annotations"][annotation] = json!(text);
+    }
+}
+
+fn remove(part: &mut Value, field: &str) -> Option<Value> {
+    part.as_object_mut()?.remove(field).filter(|value| !value.is_null())
+}
+
+fn put(object: &mut Value, part: &str, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        let part = fields.entry(part).or_insert_with(|| Value::Object(Map::new()));
+        if let Some(part) = part.as_object_mut() {
+            part.insert(field.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_is_the_metric_of_the_older_version() {
+        let mut object = json!({"metadata": {}, "spec": {"maxReplicas": 3, TARGET: 50}});
+        let old = object.clone();
+        to_storage(&mut object);
+        assert_eq!(
+            object,
+            json!({
+                "metadata": {},
+                "spec": {"maxReplicas": 3, "metrics": [{"type": "Resource", "resource": {
+                    "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50},
+                }}]},
+            })
+        );
+        from_storage(&mut object);
+        assert_eq!(object, old);
+    }
+
+    /// Converts a stored object, checks an annotation, and converts it back.
+    #[track_caller]
+    fn check(stored: &Value, annotation: usize, expected: &str) {
+        let mut object = stored.clone();
+        from_storage(&mut object);
+        assert_eq!(object["metadata"]["annotations"][KEPT[annotation].0], expected);
+        to_storage(&mut object);
+        assert_eq!(object, *stored);
+    }
+
+    #[test]
+    fn fields_that_the_older_version_lacks_are_kept_in_the_encoding_of_kube_apiserver() {
+        let metric = |kind: &str, field: &str, about: Value| json!({"metadata": {}, "spec": {"metrics": [{"type": kind, field: about}]}});
+        check(
+            &metric(
+                "Pods",
+                "pods",
+                json!({"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}),
+            ),
+            0,
+            r#"[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"1"}}]"#,
+        );
+        let about = json!({
+            "metric": {"name": "m", "selector": {"matchLabels": {"a": "b"}}},
+            "describedObject": {"kind": "K", "name": "n"}, "target": {"type": "Value", "value": "2"},
+        });
+        check(
+            &metric("Object", "object", about),
+            0,
+            r#"[{"type":"Object","object":{"target":{"kind":"K","name":"n"},"metricName":"m","targetValue":"2","selector":{"matchLabels":{"a":"b"}}}}]"#,
+        );
+        check(
+            &metric(
+                "Resource",
+                "resource",
+                json!({"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}),
+            ),
+            0,
+            r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]"#,
+        );
+        check(
+            &metric(
+                "External",
+                "external",
+                json!({"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "3"}}),
+            ),
+            0,
+            r#"[{"type":"External","external":{"metricName":"m","targetAverageValue":"3"}}]"#,
+        );
+        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});
+        check(
+            &json!({"metadata": {}, "spec": {"metrics": [cpu], "behavior": {"scaleDown": {
+                "stabilizationWindowSeconds": 5, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}],
+            }}}}),
+            1,
+            r#"{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":5,"SelectPolicy":null,"Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15}],"Tolerance":null}}"#,
+        );
+        check(
+            &json!({"metadata": {}, "spec": {"metrics": [cpu]}, "status": {"conditions": [
+                {"type": "AbleToScale", "status": "True", "lastTransitionTime": "2001-02-03T04:05:06Z"},
+            ]}}),
+            2,
+            r#"[{"type":"AbleToScale","status":"True","lastTransitionTime":"2001-02-03T04:05:06Z"}]"#,
+        );
+    }
+
+    #[test]
+    fn the_status_keeps_the_value_of_the_processor() {
+        let current = json!({"averageUtilization": 5, "averageValue": "1"});
+        let mut object = json!({"metadata": {}, "status": {"currentMetrics": [
+            {"type": "Resource", "resource": {"name": "cpu", "current": current}},
+        ]}});
+        from_storage(&mut object);
+        assert_eq!(object["status"], json!({CURRENT: 5}));
+        assert_eq!(
+            object["metadata"]["annotations"][KEPT[3].0],
+            r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":5,"currentAverageValue":"1"}}]"#
+        );
+        to_storage(&mut object);
+        assert_eq!(object["status"]["currentMetrics"][0]["resource"]["current"], current);
+    }
+}
