@@ -65,12 +65,11 @@ pub(crate) struct Catalog {
 impl Catalog {
     /// Defines the custom kinds on both servers and reads the schemas of the genuine one.
     pub(crate) async fn load(genuine: &Server, ours: &Server) -> Result<Self> {
-        let none = Bindings::new("none");
         for definition in documents(DEFINITIONS)? {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
             let create = Request::new(Method::POST, path, "definitions").body(definition);
             for server in [genuine, ours] {
-                let answer = server.send(&create, &none).await?;
+                let answer = server.send(&create, &server.bindings("none")).await?;
                 if answer.status != 201 {
                     return Err(format!("a definition is refused: {}", answer.body).into());
                 }

@@ -27,7 +27,7 @@ pub(crate) struct Pairs {
 
 impl Pairs {
     /// Whether the values stand for each other; new values do from now on.
-    fn bind(&mut self, genuine: &str, ours: &str) -> bool {
+    pub(crate) fn bind(&mut self, genuine: &str, ours: &str) -> bool {
         match (self.genuine.get(genuine), self.ours.get(ours)) {
             (Some(expected), Some(_)) => expected == ours,
             (None, None) => {
@@ -54,6 +54,7 @@ impl Pairs {
         };
         if genuine.status != ours.status {
             let text = |answer: &Answer| match answer.body["message"].as_str() {
+                _ if answer.is_ended() => format!("no response: {}", answer.body),
                 Some(message) if answer.status >= 400 => format!("{} {message}", answer.status),
                 _ => answer.status.to_string(),
             };
@@ -81,6 +82,11 @@ impl Pairs {
             });
             return found;
         }
+        // Other fields may contain the UID, as those of Jobs.
+        let uid = |answer: &Answer| answer.body["metadata"]["uid"].as_str().map(str::to_owned);
+        if let (Some(genuine), Some(ours)) = (uid(genuine), uid(ours)) {
+            self.bind(&genuine, &ours);
+        }
         self.values("$", &genuine.body, &ours.body, &mut found);
         // The message repeats the causes.
         if !causes.0.is_empty() {
@@ -91,6 +97,30 @@ impl Pairs {
             found.retain(|difference| difference.path != "$.metadata.resourceVersion");
         }
         found
+    }
+
+    /// Compares the reviews that webhooks received.
+    pub(crate) fn compare_calls(
+        &mut self,
+        genuine: &[(String, Value)],
+        ours: &[(String, Value)],
+        found: &mut Vec<Difference>,
+    ) {
+        let name = |(webhook, review): &(String, Value)| {
+            let (operation, resource) =
+                (&review["request"]["operation"], &review["request"]["resource"]["resource"]);
+            format!("{webhook} {} {}", operation.as_str().unwrap_or("?"), resource.as_str().unwrap_or("?"))
+        };
+        let names = |calls: &[(String, Value)]| calls.iter().map(name).collect::<Vec<_>>();
+        if names(genuine) != names(ours) {
+            let text = |calls| names(calls).join(", ");
+            found.push(Difference { path: "webhook calls".into(), genuine: text(genuine), ours: text(ours) });
+            return;
+        }
+        for ((webhook, genuine), (_, ours)) in genuine.iter().zip(ours) {
+            let kind = &webhook[..1];
+            self.values(&format!("call {kind}"), genuine, ours, found);
+        }
     }
 
     fn values(&mut self, path: &str, genuine: &Value, ours: &Value, found: &mut Vec<Difference>) {
@@ -150,7 +180,11 @@ impl Pairs {
     }
 
     fn is_equal(&mut self, path: &str, genuine: &str, ours: &str) -> bool {
-        if path.ends_with(".metadata.uid") || path.ends_with(".metadata.name") {
+        // Each review has a UID of its own.
+        if path.ends_with(".request.uid") && path.starts_with("call ") {
+            return true;
+        }
+        if path.ends_with(".metadata.uid") || path.ends_with(".metadata.name") || path == "$.details.name" {
             return genuine == ours || self.bind(genuine, ours);
         }
         if path.ends_with(".metadata.resourceVersion") {
@@ -177,7 +211,8 @@ impl Pairs {
 fn causes(answer: &Answer, translate: impl Fn(&str) -> String) -> BTreeSet<String> {
     let causes = answer.body["details"]["causes"].as_array().into_iter().flatten();
     let text = |cause: &Value, field: &str| translate(cause[field].as_str().unwrap_or_default());
-    let cause = |cause: &Value| format!("{}: {}", text(cause, "field"), text(cause, "message"));
+    let cause =
+        |cause: &Value| without_revisions(&format!("{}: {}", text(cause, "field"), text(cause, "message")));
     causes
         .map(cause)
         .map(|cause| if cause.contains('{') { sorted_parts(&cause).join(" ") } else { cause })
@@ -225,6 +260,8 @@ fn without_revisions(text: &str) -> String {
         ("ResourceVersion: ", ","),
         ("resource version: ", " "),
         ("in record (", ")"),
+        ("resourceVersion:", " "),
+        ("expected response.uid=\"", "\""),
     ] {
         if let Some((before, rest)) = out.split_once(start) {
             let after = rest.find(stop).map_or("", |at| &rest[at..]);

@@ -3,19 +3,25 @@
 //!
 //! Requests come in stories: a story is about one resource, in a namespace of its own, and consists of creates, updates,
 //! patches, applies, deletes, reads and watches. Bodies are samples with random changes, which the genuine server's OpenAPI
-//! documents guide. A story ends at its first difference; the first story of each kind of difference is shortened before it is
-//! reported. An interrupted run reports what it has found. Stories depend only on the seed and on the genuine server's responses: `--seed 7 --story 42` repeats one.
+//! documents guide. Some stories configure admission webhooks, and one custom kind has a conversion webhook: this program serves
+//! them for both servers, and also compares the reviews that it receives. Connections that the genuine server ends are counted.
+//!
+//! A story ends at its first difference; the first story of each kind of difference is shortened before it is reported. An
+//! interrupted run reports what it has found. Stories depend only on the seed and on the genuine server's responses: `--seed 7
+//! --story 42` repeats one.
 //!
 //! Differences that are accepted stand in `known.rs` and are only counted. The exit code is 1 if there are others.
 
 mod catalog;
 mod comparison;
 mod dice;
+mod hooks;
 mod known;
 mod mutation;
 mod player;
 mod report;
 mod request;
+mod responder;
 mod schema;
 mod server;
 mod story;
@@ -33,6 +39,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use catalog::Catalog;
 use player::{Namespaces, Stage, Twins, shrink};
 use report::{Report, signature};
+use responder::Responder;
 use server::Server;
 use story::Story;
 
@@ -94,8 +101,21 @@ impl Run<'_> {
         let only = self.arguments.only.as_deref();
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number as u64);
         let mut story = Story::new(self.catalog, only, seed, &namespace);
-        let mut requests = Vec::new();
         self.report.lock().stories += 1;
+        let played = self.play_story(number, &mut stage, &mut story, &mut namespaces).await;
+        // A failure of the story counts more than one of the end.
+        let closed = stage.close().await;
+        played.and(closed)
+    }
+
+    async fn play_story(
+        &self,
+        number: usize,
+        stage: &mut Stage<'_>,
+        story: &mut Story<'_>,
+        namespaces: &mut Namespaces,
+    ) -> Result<()> {
+        let mut requests = Vec::new();
         while let Some(request) = story.next() {
             let outcome = stage.play(&request).await?;
             if self.arguments.story.is_some() {
@@ -108,6 +128,13 @@ impl Run<'_> {
                 *report.statuses.entry((verb, outcome.genuine.status)).or_default() += 1;
             }
             requests.push(request.clone());
+            if outcome.genuine.is_ended() {
+                // There is nothing to compare, and the state is unknown.
+                let reason = outcome.genuine.body.as_str().unwrap_or_default().to_owned();
+                let ended = (request.subject.clone(), reason);
+                *self.report.lock().ended.entry(ended).or_default() += 1;
+                return Ok(());
+            }
             if outcome.differences.is_empty() {
                 story.observe(&request, &outcome.genuine);
                 continue;
@@ -126,7 +153,7 @@ impl Run<'_> {
                     let kind = signature(&request, difference);
                     if self.report.lock().count(&kind) {
                         if !self.arguments.no_shrink {
-                            requests = shrink(self.twins, &mut namespaces, requests, &kind).await?;
+                            requests = shrink(self.twins, namespaces, requests, &kind).await?;
                         }
                         let mut example = format!("  story {number}:\n");
                         for request in &requests {
@@ -156,7 +183,10 @@ async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let folder = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
     let folder = folder.ok_or("set KUBEBUILDER_ASSETS to the folder of etcd and kube-apiserver")?;
-    let twins = Twins { genuine: Server::genuine(&folder).await?, ours: Server::embedded() };
+    let responder = Responder::start().await?;
+    let genuine = Server::genuine(&folder, &responder).await?;
+    let ours = Server::embedded(&responder);
+    let twins = Twins { genuine, ours, responder };
     let catalog = Catalog::load(&twins.genuine, &twins.ours).await?;
     let run = Run {
         arguments: &arguments,
@@ -167,14 +197,15 @@ async fn main() -> Result<ExitCode> {
     };
     let jobs = if arguments.story.is_some() { 1 } else { arguments.jobs };
     let mut terminated = signal(SignalKind::terminate())?;
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
-        _ = terminated.recv() => {}
-        interrupted = ctrl_c() => interrupted?,
-        done = try_join_all((0..jobs).map(|_| run.job())) => drop(done?),
-    }
-    // An interrupted run reports what it has found.
+        _ = terminated.recv() => Ok(()),
+        interrupted = ctrl_c() => interrupted.map_err(Into::into),
+        done = try_join_all((0..jobs).map(|_| run.job())) => done.map(drop),
+    };
+    // An interrupted or failed run reports what it has found.
     let report = run.report.into_inner();
     print!("{}", report.text(arguments.known));
+    ended?;
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

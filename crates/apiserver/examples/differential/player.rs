@@ -7,13 +7,21 @@ use serde_json::json;
 use super::Result;
 use super::comparison::{Difference, Pairs};
 use super::request::{Answer, Bindings, Body, Request};
+use super::responder::{Responder, Side};
 use super::server::Server;
 
-/// Both servers.
+/// Both servers, and the webhooks that they call.
 pub(crate) struct Twins {
     pub(crate) genuine: Server,
     pub(crate) ours: Server,
+    pub(crate) responder: Responder,
 }
+
+/// Path of the configurations of admission webhooks.
+pub(crate) const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/";
+/// Maximum number of tries until a new configuration is in effect, a tenth of a second apart. A configuration that was shortened may
+/// lack the webhook that shows it.
+const TRIES: usize = 50;
 
 /// A namespace on each server, and the values of placeholders for its objects.
 pub(crate) struct Stage<'a> {
@@ -21,6 +29,9 @@ pub(crate) struct Stage<'a> {
     genuine: Bindings,
     ours: Bindings,
     pairs: Pairs,
+    namespace: String,
+    /// Paths of the webhook configurations that exist.
+    configurations: Vec<String>,
 }
 
 /// Two responses and their differences.
@@ -34,26 +45,82 @@ impl<'a> Stage<'a> {
     pub(crate) async fn open(twins: &'a Twins, namespace: &str) -> Result<Self> {
         let body = json!({"metadata": {"name": namespace}});
         let create = Request::new(Method::POST, "/api/v1/namespaces", "").body(body);
-        let none = Bindings::new(namespace);
-        for server in [&twins.genuine, &twins.ours] {
-            let answer = server.send(&create, &none).await?;
-            if answer.status != 201 {
+        let (genuine, ours) = (twins.genuine.bindings(namespace), twins.ours.bindings(namespace));
+        for (server, bindings) in [(&twins.genuine, &genuine), (&twins.ours, &ours)] {
+            // A connection that ends is no reason to give up: the namespace exists then, or the next try creates it.
+            let mut answer = server.send(&create, bindings).await?;
+            if answer.is_ended() {
+                answer = server.send(&create, bindings).await?;
+            }
+            if !matches!(answer.status, 201 | 409) {
                 return Err(format!("namespace {namespace}: {}", answer.body).into());
             }
         }
-        let bindings = || Bindings::new(namespace);
-        Ok(Self { twins, genuine: bindings(), ours: bindings(), pairs: Pairs::default() })
+        let mut pairs = Pairs::default();
+        pairs.bind(&genuine.expand("{{hook}}"), &ours.expand("{{hook}}"));
+        let namespace = namespace.to_owned();
+        Ok(Self { twins, genuine, ours, pairs, namespace, configurations: Vec::new() })
     }
 
-    /// Sends a request to both servers and compares their responses.
+    /// Sends a request to both servers and compares their responses, and their calls of webhooks.
     pub(crate) async fn play(&mut self, request: &Request) -> Result<Outcome> {
         let genuine = self.twins.genuine.send(request, &self.genuine);
         let ours = self.twins.ours.send(request, &self.ours);
         let (genuine, ours) = try_join(genuine, ours).await?;
+        if genuine.is_ended() || ours.is_ended() {
+            if !self.twins.genuine.is_running() {
+                return Err("the genuine server has ended".into());
+            }
+            let differences = self.pairs.compare(&genuine, &ours);
+            return Ok(Outcome { genuine, differences });
+        }
         self.genuine.learn(&genuine.body);
         self.ours.learn(&ours.body);
-        let differences = self.pairs.compare(&genuine, &ours);
+        let mut differences = self.pairs.compare(&genuine, &ours);
+        let calls = |side| self.twins.responder.take(side, &self.namespace);
+        let calls = (calls(Side::Genuine), calls(Side::Embedded));
+        // A request that one server refuses early reaches fewer webhooks.
+        if genuine.status == ours.status {
+            self.pairs.compare_calls(&calls.0, &calls.1, &mut differences);
+        }
+        if request.method == Method::POST && genuine.status == 201 && ours.status == 201 {
+            self.await_configuration(request, &genuine.body).await?;
+        }
         Ok(Outcome { genuine, differences })
+    }
+
+    /// Waits until a new configuration of webhooks is in effect on the genuine server: its first webhook refuses ConfigMaps with a label.
+    async fn await_configuration(&mut self, request: &Request, body: &serde_json::Value) -> Result<()> {
+        if !request.path.starts_with(CONFIGURATIONS) || request.path.contains("dryRun") {
+            return Ok(());
+        }
+        let Some(name) = body["metadata"]["name"].as_str() else { return Ok(()) };
+        let path = request.path.split('?').next().unwrap_or_default();
+        self.configurations.push(format!("{path}/{name}"));
+        let metadata = json!({"name": "ready", "labels": {"ready": name}});
+        let path = "/api/v1/namespaces/{{ns}}/configmaps?dryRun=All";
+        let probe = Request::new(Method::POST, path, "").body(json!({"metadata": metadata}));
+        for _ in 0..TRIES {
+            let answer = self.twins.genuine.send(&probe, &self.genuine).await?;
+            if answer.body["message"].as_str().is_some_and(|message| message.contains("\"ready.")) {
+                return Ok(());
+            }
+            tokio::time::sleep(tokio::time::Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// Deletes the configurations of webhooks.
+    pub(crate) async fn close(self) -> Result<()> {
+        for path in &self.configurations {
+            let delete = Request::new(Method::DELETE, path, "");
+            try_join(
+                self.twins.genuine.send(&delete, &self.genuine),
+                self.twins.ours.send(&delete, &self.ours),
+            )
+            .await?;
+        }
+        Ok(())
     }
 }
 
@@ -75,7 +142,7 @@ impl Namespaces {
 }
 
 /// Maximum number of replays that shorten one story.
-const REPLAYS: usize = 120;
+const REPLAYS: usize = 60;
 
 /// Removes requests, and parts of the last request's body, without which the same difference appears.
 pub(crate) async fn shrink(
@@ -85,19 +152,28 @@ pub(crate) async fn shrink(
     signature: &str,
 ) -> Result<Vec<Request>> {
     let mut replays = 0;
-    let mut index = story.len().saturating_sub(1);
-    while index > 0 && replays < REPLAYS {
-        index -= 1;
-        let mut shorter = story.clone();
-        shorter.remove(index);
-        replays += 1;
-        if shows(twins, namespaces, &shorter, signature).await? {
-            story = shorter;
+    // Long stretches first: most requests of a story have nothing to do with its end.
+    let mut stretch = story.len().saturating_sub(1);
+    while stretch > 0 {
+        let mut end = story.len().saturating_sub(1);
+        while end > 0 && replays < REPLAYS {
+            let start = end.saturating_sub(stretch);
+            let mut shorter = story.clone();
+            shorter.drain(start..end);
+            replays += 1;
+            if shows(twins, namespaces, &shorter, signature).await? {
+                story = shorter;
+            }
+            end = start;
         }
+        stretch /= 2;
     }
     let Some(last) = story.len().checked_sub(1) else { return Ok(story) };
     for request in (0..=last).rev() {
         let Body::Json(body) = &story[request].body else { continue };
+        if story[request].path.starts_with(CONFIGURATIONS) {
+            continue;
+        }
         for pointer in super::mutation::pointers(body) {
             if replays >= REPLAYS || pointer.is_empty() {
                 continue;
@@ -131,5 +207,6 @@ async fn shows(
         stage.play(request).await?;
     }
     let outcome = stage.play(last).await?;
+    stage.close().await?;
     Ok(outcome.differences.first().is_some_and(|found| super::report::signature(last, found) == signature))
 }

@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) findings: BTreeMap<String, Finding>,
     /// Numbers of known differences by reason and signature.
     pub(crate) known: BTreeMap<&'static str, BTreeMap<String, usize>>,
+    /// Numbers of connections that the genuine server ended without a response, by subject and reason.
+    pub(crate) ended: BTreeMap<(String, String), usize>,
     /// Numbers of requests by verb and status of the genuine server.
     pub(crate) statuses: BTreeMap<(String, u16), usize>,
 }
@@ -51,6 +53,9 @@ impl Report {
             for (signature, count) in sorted.into_iter().rev() {
                 let _ = writeln!(out, "    {count} × {signature}");
             }
+        }
+        for ((subject, reason), count) in &self.ended {
+            let _ = writeln!(out, "connection ended: {count} × {subject}: {reason}");
         }
         let mut verbs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for ((verb, status), count) in &self.statuses {

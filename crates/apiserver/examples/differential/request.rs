@@ -2,7 +2,7 @@
 //!
 //! `{{ns}}` is the namespace of a story; `{{uid:Kind/name}}` and `{{rv:Kind/name}}` are the UID and the last seen
 //! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, `{{ip:Kind/name}}` its cluster IP, and `{{continue}}` the
-//! last continue token.
+//! last continue token. `{{hook}}` is the start of the URLs of webhooks, and `{{ca}}` their authority.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,6 +93,17 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
+impl Answer {
+    /// A connection that ended before the response, for this reason.
+    pub(crate) fn ended(reason: &str) -> Self {
+        Self { status: 0, content_type: String::new(), warnings: Vec::new(), body: reason.into() }
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.status == 0
+    }
+}
+
 /// Values of the placeholders on one server.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings(BTreeMap<String, String>);
@@ -100,6 +111,11 @@ pub(crate) struct Bindings(BTreeMap<String, String>);
 impl Bindings {
     pub(crate) fn new(namespace: &str) -> Self {
         Self(BTreeMap::from([("ns".to_owned(), namespace.to_owned())]))
+    }
+
+    /// Sets the value of a placeholder.
+    pub(crate) fn set(&mut self, label: &str, value: &str) {
+        self.0.insert(label.to_owned(), value.to_owned());
     }
 
     /// Replaces the placeholders that have a value.

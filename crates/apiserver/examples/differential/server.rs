@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use kube_apiserver_embedded::{ApiServer, Options};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::{Duration, sleep, timeout};
@@ -24,6 +25,7 @@ use tower_service::Service;
 
 use super::Result;
 use super::request::{Answer, Bindings, Body, Request};
+use super::responder::{Responder, Side};
 
 /// Time for a response; watches end after a second.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -37,7 +39,9 @@ type Call = dyn Fn(HttpRequest<Full<Bytes>>) -> BoxFuture<'static, Result<Answer
 /// A server that answers requests.
 pub(crate) struct Server {
     call: Box<Call>,
-    _processes: Processes,
+    /// URL of the webhooks, in which each server has a path of its own, and their authority in base64.
+    webhooks: (String, String),
+    processes: Mutex<Processes>,
 }
 
 /// Processes and their files; dropping it ends and removes them.
@@ -59,17 +63,17 @@ impl Drop for Processes {
 
 impl Server {
     /// Starts an embedded server in this process.
-    pub(crate) fn embedded() -> Self {
+    pub(crate) fn embedded(responder: &Responder) -> Self {
         let service = ApiServer::start(Options::default()).service();
         let call: Box<Call> = Box::new(move |request| {
             let mut service = service.clone();
             async move { collect(service.call(request).await?).await }.boxed()
         });
-        Self { call, _processes: Processes::default() }
+        Self { call, webhooks: responder.address(Side::Embedded), processes: Mutex::default() }
     }
 
     /// Starts `etcd` and `kube-apiserver` of a folder and waits until they are ready.
-    pub(crate) async fn genuine(binaries: &Path) -> Result<Self> {
+    pub(crate) async fn genuine(binaries: &Path, responder: &Responder) -> Result<Self> {
         let files = tempfile::Builder::new().prefix("differential-").tempdir()?;
         let folder = files.path().to_owned();
         let at = |name: &str| folder.join(name);
@@ -108,7 +112,8 @@ impl Server {
                 continue;
             };
             if is_found(&call, "/readyz").await && is_found(&call, "/api/v1/namespaces/default").await {
-                return Ok(Self { call, _processes: processes });
+                let webhooks = responder.address(Side::Genuine);
+                return Ok(Self { call, webhooks, processes: Mutex::new(processes) });
             }
         }
         let log = fs::read_to_string(at("kube-apiserver.log")).unwrap_or_default();
@@ -116,7 +121,22 @@ impl Server {
         Err(format!("kube-apiserver is not ready after a minute; the end of its log: {end:#?}").into())
     }
 
-    /// Sends a request and reads the whole response.
+    /// Returns the values of placeholders for a namespace.
+    pub(crate) fn bindings(&self, namespace: &str) -> Bindings {
+        let mut bindings = Bindings::new(namespace);
+        bindings.set("hook", &self.webhooks.0);
+        bindings.set("ca", &self.webhooks.1);
+        bindings
+    }
+
+    /// Whether the processes of the server run.
+    pub(crate) fn is_running(&self) -> bool {
+        let is_over = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
+        !self.processes.lock().children.iter_mut().any(is_over)
+    }
+
+    /// Sends a request and reads the whole response. A connection that ends before the response is an answer with status 0. The next
+    /// request opens a new connection.
     pub(crate) async fn send(&self, request: &Request, bindings: &Bindings) -> Result<Answer> {
         let path = bindings.expand(&request.path);
         let mut message = HttpRequest::builder()
@@ -130,8 +150,11 @@ impl Server {
             message = message.header(header::CONTENT_TYPE, request.content_type);
         }
         let message = message.body(Full::from(bindings.expand(&request.text())))?;
-        let answer = timeout(WITHIN, (self.call)(message)).await;
-        let mut answer = answer.map_err(|_| format!("{request}: no response within {WITHIN:?}"))??;
+        let mut answer = match timeout(WITHIN, (self.call)(message)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => Answer::ended(&causes(&*error)),
+            Err(_) => Answer::ended(&format!("no response within {WITHIN:?}")),
+        };
         if request.is_watch()
             && let Value::String(lines) = &answer.body
         {
@@ -142,6 +165,12 @@ impl Server {
         }
         Ok(answer)
     }
+}
+
+/// Returns an error with its causes.
+fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 async fn is_found(call: &Call, path: &str) -> bool {

@@ -7,8 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::catalog::{Catalog, Resource};
 use super::dice::Dice;
+use super::hooks::configuration;
 use super::mutation::{mutate, pointers};
 use super::request::{Answer, Body, Request};
+use super::responder::convert_object;
 
 /// Names of the objects.
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -20,6 +22,10 @@ const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;
 pub(crate) struct Story<'a> {
     catalog: &'a Catalog,
     resource: &'a Resource,
+    /// The same resource in another version, to which a story changes from time to time.
+    other: Option<&'a Resource>,
+    /// Webhook configurations that the story has yet to create.
+    configurations: Vec<Request>,
     dice: Dice,
     /// Namespace of the story on the genuine server.
     namespace: String,
@@ -42,12 +48,38 @@ impl<'a> Story<'a> {
         };
         let left = if resource.verbs.len() == 1 { 3 } else { 8 + dice.below(16) };
         let namespace = namespace.to_owned();
-        Self { catalog, resource, dice, namespace, objects: BTreeMap::new(), left }
+        let is_other = |other: &&Resource| {
+            other.group == resource.group
+                && other.plural == resource.plural
+                && other.version != resource.version
+        };
+        let other = catalog.resources.iter().find(is_other);
+        let mut configurations = Vec::new();
+        if !resource.affects_others() && dice.percent(20) {
+            for _ in 0..=usize::from(dice.percent(30)) {
+                let is_mutating = dice.percent(60);
+                let is_first = |request: &Request| request.path.contains("/mutating") != is_mutating;
+                if configurations.iter().all(is_first) {
+                    configurations.push(configuration(resource, is_mutating, &mut dice));
+                }
+            }
+        }
+        Self { catalog, resource, other, configurations, dice, namespace, objects: BTreeMap::new(), left }
     }
 
     /// Returns the next request.
     pub(crate) fn next(&mut self) -> Option<Request> {
         self.left = self.left.checked_sub(1)?;
+        if self.dice.percent(50)
+            && let Some(configuration) = self.configurations.pop()
+        {
+            return Some(configuration);
+        }
+        if let Some(other) = self.other
+            && self.dice.percent(25)
+        {
+            self.other = Some(std::mem::replace(&mut self.resource, other));
+        }
         let mut request = loop {
             if let Some(request) = self.draw() {
                 break request;
@@ -187,6 +219,9 @@ impl<'a> Story<'a> {
     }
 
     fn mutated(&mut self, mut object: Value, least: usize) -> Value {
+        if is_converted(self.resource) && self.dice.percent(15) {
+            object["spec"]["fail"] = self.dice.pick(&CONVERSION_FAILURES).into();
+        }
         let number = least + self.dice.weighted(&[(45, 0), (40, 1), (12, 2), (3, 4)]);
         let resource = self.resource;
         let schemas = &self.catalog.schemas;
@@ -216,6 +251,9 @@ impl<'a> Story<'a> {
     fn current(&mut self, name: &str) -> Value {
         let sample = self.sample(name);
         let mut object = self.objects.get(name).cloned().unwrap_or(sample);
+        if object["apiVersion"].as_str().is_some_and(|version| version != self.resource.api_version()) {
+            object = convert_object(&object, &self.resource.api_version());
+        }
         if let Some(metadata) = object["metadata"].as_object_mut() {
             match self.dice.below(20) {
                 0..4 => drop(metadata.remove("resourceVersion")),
@@ -541,6 +579,28 @@ impl<'a> Story<'a> {
             request.query("dryRun=x");
         }
     }
+}
+
+/// Values of `spec.fail` of the resource with a conversion webhook.
+const CONVERSION_FAILURES: [&str; 13] = [
+    "failed",
+    "silent",
+    "uid",
+    "none",
+    "many",
+    "version",
+    "name",
+    "kind",
+    "label",
+    "metadata",
+    "finalizer",
+    "bad-label",
+    "null",
+];
+
+/// Whether a webhook converts the objects of a resource.
+fn is_converted(resource: &Resource) -> bool {
+    resource.plural == "sprockets"
 }
 
 #[derive(Debug, Clone, Copy)]
