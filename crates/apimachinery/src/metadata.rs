@@ -315,7 +315,6 @@ fn go_owner(owner: &Value) -> String {
 pub fn restore(old: &Value, new: &mut Value) {
     let before = old.get("metadata").cloned().unwrap_or_default();
     let metadata = of(new);
-    metadata.remove("selfLink");
     for field in ["creationTimestamp", "generation"] {
         match before.get(field) {
             Some(value) => metadata.insert(field.to_owned(), value.clone()),

@@ -134,8 +134,6 @@
 //! Changes of immutable fields of volumes and claims are refused with Kubernetes' message, without the diff that kube-apiserver
 //! appends.
 //!
-//! `autoscaling/v1` keeps fields that it cannot represent in Kubernetes' annotations, but in the encoding of `autoscaling/v2`.
-//!
 //! `serviceaccounts/token` issues service account tokens, with audiences, an expiration and a bound object. The server
 //! authenticates their bearers, and TokenReview verifies them, with or without other [`Tokens`]. A token that is no longer valid
 //! is answered with 401. Without [keys](Options::service_account_keys) tokens are signed with HMAC, so only the server can verify

@@ -9,11 +9,41 @@ use super::set::PathElement;
 use super::typed::{Composite, Elements, Fields, ScalarType, Shape, Ty};
 use crate::go;
 
-/// Returns the message if `object` does not fit its schema; several errors are joined into one.
+/// Treatment of elements of a list with the same keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Duplicates {
+    /// They are errors, as in an applied configuration.
+    Refused,
+    /// They are accepted, as in a stored object.
+    Accepted,
+}
+
+/// Errors so far.
+struct Errors {
+    duplicates: Duplicates,
+    messages: Vec<String>,
+}
+
+impl Errors {
+    fn push(&mut self, message: String) {
+        self.messages.push(message);
+    }
+}
+
+/// Returns the message if an applied configuration does not fit its schema; several errors are joined into one.
 pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
-    let mut errors = Vec::new();
+    check_with(ty, object, Duplicates::Refused)
+}
+
+/// Like [`check`], for an object that was written by other means than an apply.
+pub(super) fn check_written(ty: Ty<'_>, object: &Value) -> Option<String> {
+    check_with(ty, object, Duplicates::Accepted)
+}
+
+fn check_with(ty: Ty<'_>, object: &Value, duplicates: Duplicates) -> Option<String> {
+    let mut errors = Errors { duplicates, messages: Vec::new() };
     place(ty, object, &Trail::Root, &mut errors);
-    match &*errors {
+    match &*errors.messages {
         [] => None,
         [one] => Some(one.clone()),
         many => Some(format!("errors:\n  {}", many.join("\n  "))),
@@ -39,7 +69,7 @@ impl fmt::Display for Trail<'_> {
     }
 }
 
-fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Vec<String>) {
+fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Errors) {
     if value.is_null() {
         return;
     }
@@ -70,12 +100,7 @@ fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Vec<String>) 
     errors.push(format!("{path}: expected {expected}"));
 }
 
-fn map(
-    fields: Fields<'_>,
-    entries: &serde_json::Map<String, Value>,
-    path: &Trail<'_>,
-    errors: &mut Vec<String>,
-) {
+fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>, path: &Trail<'_>, errors: &mut Errors) {
     for (name, value) in entries {
         let path = &Trail::Field(path, name);
         match fields.field(name) {
@@ -85,13 +110,16 @@ fn map(
     }
 }
 
-fn list(elements: Elements<'_>, items: &[Value], path: &Trail<'_>, errors: &mut Vec<String>) {
+fn list(elements: Elements<'_>, items: &[Value], path: &Trail<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         match elements.identity(item) {
             Err(error) => errors.push(format!("{path}: element {index}: {error}")),
             Ok(identity) => {
                 place(elements.ty(), item, &Trail::Element(path, &identity), errors);
+                if errors.duplicates == Duplicates::Accepted {
+                    continue;
+                }
                 if seen.contains(&identity) {
                     errors.push(format!("{path}: duplicate entries for key {identity}"));
                 } else {

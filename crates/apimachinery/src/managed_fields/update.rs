@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::Writer;
 use super::managers::{Id, Managers, Operation, Owned};
 use super::remove::reconcile;
+use super::schema_check::check_written;
 use super::set::FieldSet;
 use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
@@ -37,14 +38,15 @@ pub fn track_update(
     writer: &Writer<'_>,
     reset: &[&str],
 ) {
-    let done = track_update_across(Schemas::alike(schema), old, new, writer, reset);
-    debug_assert!(done.is_ok(), "only a conversion can fail");
+    // An object that does not fit its schema has no entries afterwards.
+    let _ = track_update_across(Schemas::alike(schema), old, new, writer, reset);
 }
 
 /// Like [`track_update`], for a kind with different fields in its versions.
 ///
 /// # Errors
-/// 500 if the object cannot be converted to the version of an entry. `new` has no `managedFields` then.
+/// 500 if the object does not fit its schema, such as an element of a keyed list without its key, or cannot be converted to the version of
+/// an entry. `new` has no `managedFields` then.
 pub fn track_update_across(
     schemas: Schemas<'_>,
     old: Option<&Value>,
@@ -82,6 +84,9 @@ pub fn track_update_across(
         Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect())
     });
     let given = without_nulls.as_ref().unwrap_or(new);
+    if let Some(why) = check_written(schemas.ty(), given) {
+        return Err(ApiError::internal(format!("failed to convert new object: {why}")));
+    }
     record(&mut managers, schemas, old, given, &Id::new(writer, Operation::Update), writer, reset)?;
     managers.encode(new);
     Ok(())

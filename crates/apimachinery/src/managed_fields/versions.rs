@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::compare::{Comparison, compare};
 use super::managers::Managers;
+use super::schema_check::check_written;
 use super::typed::Ty;
 use crate::schema::Schema;
 use crate::status::ApiError;
@@ -93,6 +94,13 @@ impl Comparisons {
             for (version, (old, new)) in pairs {
                 let old = old.map_err(|error| failed("failed to convert old object", &error))?;
                 let new = new.map_err(|error| failed("failed to convert new object", &error))?;
+                for (state, step) in
+                    [(&old, "failed to convert old object"), (&new, "failed to convert new object")]
+                {
+                    if let Some(why) = check_written(schemas.ty_in(version), state) {
+                        return Err(ApiError::internal(format!("{step}: {why}")));
+                    }
+                }
                 others.insert(version.to_owned(), compare(schemas.ty_in(version), &old, &new));
             }
         }

@@ -247,9 +247,10 @@ pub(super) fn empty(schema: Cursor<'_>) -> Value {
         }
         let written = match property.default_value() {
             Some(Value::Object(_)) => empty(property),
-            Some(Value::String(_)) => Value::String(String::new()),
-            Some(Value::Number(_)) => Value::Number(Number::from(0)),
-            Some(Value::Bool(_)) => Value::Bool(false),
+            // Another default belongs to a field that Go omits.
+            Some(zero @ (Value::String(_) | Value::Number(_) | Value::Bool(_))) if is_zero(zero) => {
+                zero.clone()
+            }
             Some(_) | None => Value::Null,
         };
         if !written.is_null() || schema.required().iter().any(|required| required == name) {
@@ -257,6 +258,16 @@ pub(super) fn empty(schema: Cursor<'_>) -> Value {
         }
     }
     Value::Object(fields)
+}
+
+/// Whether a value is the zero of its type in Go.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Bool(is_set) => !is_set,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::go::quote;
 use crate::status::ApiError;
 
 /// A field that selectors support.
@@ -27,6 +28,20 @@ pub struct Selectable<'a> {
     pub namespaced: bool,
     /// Whether a CustomResourceDefinition defines the kind, which changes the message for an unsupported field.
     pub custom: bool,
+    /// Message for an unsupported field of a kind that declares fields.
+    pub refusal: FieldRefusal,
+}
+
+/// Message for an unsupported field of a kind that declares fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldRefusal {
+    /// `field label not supported: x`.
+    #[default]
+    Plain,
+    /// `field label "x" not supported for Job`, with the name of the kind.
+    OfKind(&'static str),
+    /// `field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: x`, with version and kind.
+    OfVersion(&'static str),
 }
 
 /// A conjunction of terms; an empty selector matches everything.
@@ -205,10 +220,15 @@ fn unescape(value: &str) -> Result<String, String> {
 /// Builds the error for an unsupported field. Custom kinds and kinds with selectable fields have a
 /// message of their own.
 fn unsupported(selectable: Selectable<'_>, label: &str) -> ApiError {
-    ApiError::bad_request(if selectable.custom || !selectable.fields.is_empty() {
-        format!("field label not supported: {label}")
-    } else {
-        format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    if !selectable.custom && selectable.fields.is_empty() {
+        return ApiError::bad_request(format!(
+            "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ));
+    }
+    ApiError::bad_request(match selectable.refusal {
+        FieldRefusal::Plain => format!("field label not supported: {label}"),
+        FieldRefusal::OfKind(kind) => format!("field label {} not supported for {kind}", quote(label)),
+        FieldRefusal::OfVersion(kind) => format!("field label not supported for {kind}: {label}"),
     })
 }
 
@@ -250,7 +270,10 @@ mod tests {
 
     fn parse(plural: &str, selector: &str) -> Result<FieldSelector, ApiError> {
         let (fields, namespaced) = kind(plural);
-        FieldSelector::parse(selector, Selectable { fields: &fields, namespaced, custom: false })
+        FieldSelector::parse(
+            selector,
+            Selectable { fields: &fields, namespaced, custom: false, refusal: FieldRefusal::Plain },
+        )
     }
 
     fn selects(plural: &str, selector: &str, object: &Value) -> bool {

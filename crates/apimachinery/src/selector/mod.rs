@@ -7,6 +7,6 @@ mod grammar;
 mod labels;
 
 pub use fields::{
-    FieldSelector, FieldTerm, Selectable, SelectableField, field_terms, values as field_values,
+    FieldRefusal, FieldSelector, FieldTerm, Selectable, SelectableField, field_terms, values as field_values,
 };
 pub use labels::{LabelSelector, label_selector_text};

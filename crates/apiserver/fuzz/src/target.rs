@@ -414,7 +414,7 @@ fn is_the_clients_fault(status: &Value) -> bool {
 }
 
 /// kube-apiserver's 500 messages for invalid requests.
-const KNOWN_INTERNAL: [&str; 13] = [
+const KNOWN_INTERNAL: [&str; 14] = [
     "resourceVersion should not be set on objects to be created",
     "strconv.ParseUint: parsing",
     "cannot merge lists without merge key",
@@ -428,6 +428,7 @@ const KNOWN_INTERNAL: [&str; 13] = [
     "does not contain declared merge key",
     "failed to create typed patch object",
     "failed to convert new object",
+    "object has no apiVersion field",
 ];
 
 /// Returns the start of a text.

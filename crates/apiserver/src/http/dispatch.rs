@@ -296,7 +296,17 @@ fn admissible(
     accept: Option<&str>,
     warnings: &Warnings,
 ) -> Result<Box<Admissible>, ApiError> {
-    let verb = verb.ok_or_else(|| verbs::method_not_allowed(&served, ""))?;
+    if let Some(warning) = served.custom.as_ref().and_then(|custom| custom.warning.as_ref()) {
+        warnings.add(warning.clone());
+    }
+    let verb = verb.ok_or_else(|| {
+        // Only paths that exist refuse a method. Kinds that are only posted have no paths of objects.
+        let is_absent = !path.name.is_empty()
+            && path.subresource.is_empty()
+            && !served.resource.allows("get")
+            && !served.is_custom();
+        if is_absent { not_served() } else { verbs::method_not_allowed(&served, "") }
+    })?;
     let connects = connection(&served, &path.subresource).is_some();
     let endpoint = match (served.is_custom(), path.subresource.as_str()) {
         (false, subresource) if verb == Verb::Create && action(&served, subresource).is_some() => {
@@ -323,13 +333,10 @@ fn admissible(
         stale: head.extensions.get::<Stale>().copied(),
         conversions: Arc::default(),
     };
-    if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
-        call.warn(warning);
-    }
+    check_allowed(&call, verb)?;
     if let Some(warning) = call.served.strategy.deprecation(&call.served) {
         call.warn(warning);
     }
-    check_allowed(&call, verb)?;
     // In a box, because futures that pass it on keep it twice each.
     Ok(Box::new(Admissible { call, verb, arrived, has_name }))
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::Strategy;
 use super::resource::{Resource, StorageKey};
 use super::storage_version::version_number;
-use super::webhook_conversion::WebhookConversion;
+use super::webhook_conversion::{EqualVersions, WebhookConversion};
 use crate::store::{Document, Stored, TypeMeta};
 
 /// A resource with data derived from it.
@@ -35,6 +35,8 @@ pub(crate) struct ServedKind {
     stored_as: Option<Arc<Schema>>,
     /// Conversion of custom resources by a webhook.
     pub(crate) webhook: Option<Arc<WebhookConversion>>,
+    /// Versions of the definition that differ in their schemas, without conversion by a webhook: objects are equal in all of them.
+    pub(crate) equal_versions: Option<Arc<EqualVersions>>,
 }
 
 /// Parts of a definition that the pipeline needs.
@@ -72,12 +74,18 @@ impl ServedKind {
             custom,
             stored_as: None,
             webhook: None,
+            equal_versions: None,
         }
     }
 
     /// Sets the schema of the storage version, for a version that is not the storage version.
     pub(crate) fn stored_as(self, storage: Arc<Schema>) -> Self {
         Self { stored_as: Some(storage), ..self }
+    }
+
+    /// Sets the other versions of a definition without a conversion webhook.
+    pub(crate) fn with_equal_versions(self, versions: Option<Arc<EqualVersions>>) -> Self {
+        Self { equal_versions: versions, ..self }
     }
 
     /// Sets the conversion by a webhook.
@@ -183,6 +191,11 @@ impl ServedKind {
         stored.document.stored_in() == self.storage_version()
     }
 
+    /// Whether an object is stored in this version. Builtin kinds lose nothing in any version.
+    pub(crate) fn is_stored_in_own_version(&self, stored: &Stored) -> bool {
+        !self.is_custom() || stored.document.stored_in() == version_number(&self.resource.version)
+    }
+
     /// Identifies the storage version, which never changes for builtin kinds.
     fn storage_version(&self) -> u64 {
         version_number(self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str()))
@@ -219,6 +232,24 @@ impl ServedKind {
         }
     }
 
+    /// Whether annotations stand for fields of Go's internal type.
+    pub(crate) fn has_version_annotations(&self) -> bool {
+        !self.strategy.version_annotations(self).is_empty()
+    }
+
+    /// Removes the annotations that stand for fields of Go's internal type.
+    pub(crate) fn hide_version_annotations(&self, object: &mut Value) {
+        let hidden = self.strategy.version_annotations(self);
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else {
+            return;
+        };
+        annotations.retain(|name, _| !hidden.contains(&name.as_str()));
+        if annotations.is_empty() && !hidden.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+
     /// Returns the top-level fields that an endpoint does not write.
     pub(crate) fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
@@ -229,7 +260,7 @@ impl ServedKind {
                 Some("ownerReferences") => &["spec", "metadata.ownerReferences"],
                 _ => &["spec"],
             },
-            "finalize" => &["metadata", "status"],
+            "finalize" => &["status"],
             _ => &[],
         }
     }

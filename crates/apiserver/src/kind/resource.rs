@@ -4,7 +4,7 @@
 //! equally: a difference between kinds is a value in their [`Resource`], not a condition on a kind's name.
 
 use kube_apimachinery::names::NameRule;
-use kube_apimachinery::selector::{Selectable, SelectableField};
+use kube_apimachinery::selector::{FieldRefusal, Selectable, SelectableField};
 use kube_apimachinery::table::Column;
 
 /// A served (group, version, plural). Versions of one kind share [`storage`](Self::storage).
@@ -56,7 +56,12 @@ impl Resource {
 
     /// Returns the fields that selectors support.
     pub(crate) fn selectable(&self) -> Selectable<'_> {
-        Selectable { fields: &self.selectable, namespaced: self.namespaced, custom: self.rules.custom }
+        Selectable {
+            fields: &self.selectable,
+            namespaced: self.namespaced,
+            custom: self.rules.custom,
+            refusal: self.rules.field_refusal,
+        }
     }
 
     /// Whether the main endpoint supports `verb` (`get list watch create update patch delete deletecollection`).
@@ -134,6 +139,8 @@ pub(crate) struct Rules {
     pub(crate) revalidated: bool,
     /// Whether the kind is defined by a CustomResourceDefinition.
     pub(crate) custom: bool,
+    /// Message for a field that selectors do not support.
+    pub(crate) field_refusal: FieldRefusal,
 }
 
 /// Condition under which `metadata.generation` is incremented.
@@ -151,6 +158,8 @@ pub(crate) enum Generation {
     SpecOrAnnotations,
     /// Anything outside `metadata` changes, except `status` if it is a subresource (custom kinds).
     OutsideMetadata,
+    /// The labels, or anything outside `metadata`, change (EndpointSlice).
+    LabelsOrContents,
 }
 
 impl Generation {

@@ -142,6 +142,13 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the annotations that stand for fields of Go's internal type. They are absent in responses with only the metadata, which are
+    /// made of that type.
+    fn version_annotations(&self, served: &ServedKind) -> &'static [&'static str] {
+        let _ = served;
+        &[]
+    }
+
     /// Whether creates and updates record the managers of fields.
     fn tracks_fields(&self) -> bool {
         true

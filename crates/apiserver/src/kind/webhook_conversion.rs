@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use kube_apimachinery::managed_fields::{Schemas, Versions};
 use kube_apimachinery::schema::Schema;
+use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::storage_version::version_number;
@@ -56,6 +58,37 @@ pub(crate) struct ObjectVersion {
     pub(crate) name: String,
     pub(crate) kind: TypeMeta,
     pub(crate) schema: Arc<Schema>,
+}
+
+/// All versions of a definition with `conversion.strategy: None`: a conversion changes only the `apiVersion`.
+#[derive(Debug)]
+pub(crate) struct EqualVersions(pub(crate) Vec<ObjectVersion>);
+
+impl EqualVersions {
+    /// Returns the schemas for a write in the version of `own`.
+    pub(crate) fn schemas<'a>(&'a self, own: &'a Schema) -> Schemas<'a> {
+        Schemas { own, others: Some(self) }
+    }
+
+    fn version_of(&self, api_version: &str) -> Option<&ObjectVersion> {
+        self.0.iter().find(|version| version.kind.api_version == api_version)
+    }
+}
+
+impl Versions for EqualVersions {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        self.version_of(api_version).map(|version| &*version.schema)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ApiError> {
+        if self.version_of(api_version).is_none() {
+            let why = format!("request to convert CR to an invalid group/version: {api_version}");
+            return Err(ApiError::internal(why));
+        }
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        Ok(object)
+    }
 }
 
 impl WebhookConversion {

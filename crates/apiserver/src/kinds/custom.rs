@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use kube_apimachinery::go::quote;
+use kube_apimachinery::go::{self, quote};
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use crate::kind::Strategy;
 use crate::kind::registry::ServedKind;
+
+/// Maximum number of replicas.
+const MAX_REPLICAS: i64 = i32::MAX as i64;
 
 /// Strategy of custom kinds.
 #[derive(Debug)]
@@ -21,7 +24,9 @@ impl Strategy for Custom {
     }
 
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
-        with_embedded(served, object, served.schema.validate(object))
+        let mut errors = with_embedded(served, object, served.schema.validate(object));
+        errors.extend(scale_errors(served, object, ""));
+        errors
     }
 
     /// Warns of added finalizers without a domain.
@@ -35,12 +40,15 @@ impl Strategy for Custom {
         let known = old.map(metadata::finalizers).unwrap_or_default();
         let added: BTreeSet<&str> = metadata::finalizers(object).into_iter().collect();
         let is_plain = |name: &&str| {
-            !known.contains(name) && !name.contains('/') && !["orphan", "foregroundDeletion"].contains(name)
+            !known.contains(name)
+                && !name.contains('/')
+                && !["orphan", "foregroundDeletion", "kubernetes"].contains(name)
         };
         let warning = |name: &str| {
+            let including = if name.contains('.') { " including a path (/)" } else { "" };
             format!(
-                "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other \
-                 finalizer writers",
+                "metadata.finalizers: {}: prefer a domain-qualified finalizer name{including} to avoid accidental conflicts \
+                 with other finalizer writers",
                 quote(name)
             )
         };
@@ -55,12 +63,91 @@ impl Strategy for Custom {
         new: &Value,
         subresource: &str,
     ) -> Vec<FieldError> {
-        if subresource == "status" {
+        let mut errors = if subresource == "status" {
             served.schema.validate_status_update(old, new)
         } else {
             with_embedded(served, new, served.schema.validate_update(old, new))
+        };
+        errors.extend(scale_errors(served, new, subresource));
+        errors
+    }
+}
+
+/// Validates the values at the paths of the scale subresource; `/status` does not write the number of wanted replicas.
+fn scale_errors(served: &ServedKind, object: &Value, subresource: &str) -> Vec<FieldError> {
+    let Some(scale) = &served.resource.scale else { return Vec::new() };
+    let wanted = (subresource != "status").then(|| replicas_error(object, &scale.spec_replicas)).flatten();
+    let actual = replicas_error(object, &scale.status_replicas);
+    let selector = scale.selector.as_deref().and_then(|path| {
+        let why = match nested(object, path) {
+            Ok(None | Some(Value::String(_))) => return None,
+            Ok(Some(other)) => accessor_error(
+                path,
+                &format!("{} is of the type {}, expected string", go::value(other), go::type_of(other)),
+            ),
+            Err(why) => why,
+        };
+        Some(FieldError::invalid(dotted(path), "\"\"", &why))
+    });
+    wanted.into_iter().chain(actual).chain(selector).collect()
+}
+
+/// Checks that a number of replicas is one of Go's `int32`.
+fn replicas_error(object: &Value, path: &[String]) -> Option<FieldError> {
+    let (shown, why) = match nested(object, path) {
+        Ok(None) => return None,
+        Ok(Some(Value::Number(number))) if number.is_i64() || number.is_u64() => {
+            // Larger numbers are not decoded as integers.
+            let number = number.as_i64().unwrap_or(i64::MAX);
+            let why = match number {
+                ..0 => "should be a non-negative integer".to_owned(),
+                0..=MAX_REPLICAS => return None,
+                _ => format!("should be less than or equal to {MAX_REPLICAS}"),
+            };
+            (number, why)
+        }
+        Ok(Some(other)) => {
+            let found = format!("{} is of the type {}, expected int64", go::value(other), go::type_of(other));
+            (0, accessor_error(path, &found))
+        }
+        Err(why) => (0, why),
+    };
+    Some(FieldError::invalid(dotted(path), &shown.to_string(), &why))
+}
+
+/// Returns the value at a path.
+///
+/// # Errors
+/// Go's message if a value on the way is no object.
+fn nested<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
+    let mut place = object;
+    for (index, name) in path.iter().enumerate() {
+        match place {
+            Value::Object(fields) => match fields.get(name) {
+                Some(value) => place = value,
+                None => return Ok(None),
+            },
+            Value::Null => return Ok(None),
+            other => {
+                let found = format!(
+                    "{} is of the type {}, expected map[string]interface{{}}",
+                    go::value(other),
+                    go::type_of(other)
+                );
+                return Err(accessor_error(&path[..=index], &found));
+            }
         }
     }
+    Ok(Some(place))
+}
+
+fn accessor_error(path: &[String], found: &str) -> String {
+    format!("{} accessor error: {found}", dotted(path))
+}
+
+/// Returns a path in the form of a definition: `.spec.replicas`.
+fn dotted(path: &[String]) -> String {
+    format!(".{}", path.join("."))
 }
 
 /// Adds the errors of the embedded objects of a custom object.

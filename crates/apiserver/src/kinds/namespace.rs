@@ -103,8 +103,15 @@ impl Strategy for Namespace {
     }
 }
 
-/// Sets the label with the namespace's name, if it has a name yet.
+/// Sets the phase, and the label with the namespace's name, if it has a name yet.
 pub(crate) fn default(namespace: &mut Value) {
+    let status = &mut namespace["status"];
+    if !status.is_object() {
+        *status = json!({});
+    }
+    if status["phase"].as_str().unwrap_or_default().is_empty() {
+        status["phase"] = json!("Active");
+    }
     let name = metadata::text(namespace, "name").to_owned();
     if name.is_empty() {
         return;
@@ -127,21 +134,10 @@ pub(crate) fn prepare_create(namespace: &mut Value) {
     namespace["spec"] = json!({"finalizers": finalizers});
 }
 
-/// Restricts updates of `spec.finalizers` to `/finalize`, which changes nothing else.
+/// Restricts updates of `spec.finalizers` to `/finalize`, which changes metadata too, but not the status.
 fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
-    if subresource != "finalize" {
-        new["spec"] = old["spec"].clone();
-        return;
-    }
-    let mut finalized = old.clone();
-    finalized["spec"] = new["spec"].clone();
-    match new["metadata"].get("managedFields") {
-        Some(entries) => finalized["metadata"]["managedFields"] = entries.clone(),
-        None => {
-            metadata::of(&mut finalized).remove("managedFields");
-        }
-    }
-    *new = finalized;
+    let kept = if subresource == "finalize" { "status" } else { "spec" };
+    new[kept] = old[kept].clone();
 }
 
 /// Validates `spec.finalizers` in a write of `/finalize`: each is a qualified name or a standard finalizer.

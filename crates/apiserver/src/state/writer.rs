@@ -44,7 +44,14 @@ pub(crate) fn track_as(
     let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
     let reset = served.reset_fields(subresource);
     let Some(webhook) = &served.webhook else {
-        managed_fields::track_update(&served.schema, old, new, &writer, reset);
+        match &served.equal_versions {
+            // An object that does not fit its schemas has no entries afterwards.
+            Some(versions) => {
+                let schemas = versions.schemas(&served.schema);
+                let _ = managed_fields::track_update_across(schemas, old, new, &writer, reset);
+            }
+            None => managed_fields::track_update(&served.schema, old, new, &writer, reset),
+        }
         return;
     };
     let schemas = Schemas { own: &served.schema, others: Some(&SameMetadata(webhook)) };

@@ -210,8 +210,8 @@ impl Converter {
         Ok(converted.into_iter().next().unwrap_or(stored))
     }
 
-    /// Returns an object of a request in the version of `to`, with its defaults. For admission webhooks, which receive objects in the
-    /// version of their rules.
+    /// Returns an object of a request in the version of `to`, without its defaults and with fields that it does not declare. For admission
+    /// webhooks, which receive objects in the version of their rules.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -229,8 +229,6 @@ impl Converter {
         // Reviews of conversions contain no revision.
         let revision = metadata::of(&mut object).remove("resourceVersion");
         let converted = Self::call(cluster, webhook, version, iter::once(Ok(object)), |mut converted| {
-            version.schema.prune(&mut converted);
-            version.schema.default(&mut converted);
             if let Some(revision) = &revision {
                 metadata::of(&mut converted).insert("resourceVersion".to_owned(), revision.clone());
             }

@@ -62,7 +62,8 @@ pub(crate) async fn create(
     }
     // Ownership is tracked before plugins and the kind set further fields, which have no owner.
     if ownership == update::Ownership::Tracked {
-        update::track(call, None, &mut object, options, "").await;
+        // A PUT to `/status` creates an object too; the fields that it does not write have no owner.
+        update::track(call, None, &mut object, options, &call.path.subresource).await;
     }
     let (admission, attributes) =
         (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
@@ -86,7 +87,10 @@ pub(crate) async fn create(
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
         // Until the commit, or the end of a dry run.
-        let _reserved = call.cluster.allocate(served, None, &mut candidate)?;
+        let _reserved = match call.path.subresource.as_str() {
+            "" => call.cluster.allocate(served, None, &mut candidate)?,
+            _ => None,
+        };
         prepare(call, &mut candidate)?;
         if !call.path.name.is_empty() {
             // A PUT or PATCH has only been checked for permission of its own verb so far.
@@ -98,6 +102,9 @@ pub(crate) async fn create(
         admission.validate(&attributes, Some(&candidate)).await?;
         served.strategy.prepare_storage(served, &mut candidate);
         call.permissions.note_created(metadata::text(&candidate, "name"));
+        if !options.dry_run {
+            metadata::of(&mut candidate).remove("selfLink");
+        }
         if options.dry_run {
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
@@ -110,17 +117,26 @@ pub(crate) async fn create(
             return Ok(Created::Stored(call.converted(stored).await?));
         }
         if !generate {
-            return Err(exists(call, namespace, metadata::text(&candidate, "name")));
+            let exists = exists(call, namespace, metadata::text(&candidate, "name"));
+            // A prefix beside the name changes the error, although no name was generated.
+            return Err(match metadata::text(&candidate, "generateName") {
+                "" => exists,
+                _ => not_unique(call, &exists, metadata::text(&candidate, "name")),
+            });
         }
     }
     // As in kube-apiserver, the message contains none of the generated names.
-    let mut error = ApiError::already_exists(&served.resource.group, &served.resource.plural, "");
-    error = ApiError::new(
-        409,
-        "AlreadyExists",
-        format!("{}, the server was not able to generate a unique name for the object", error.message()),
-    );
-    Err(error.with_details("", &served.resource.group, &served.resource.plural).with_retry_after(1))
+    let error = ApiError::already_exists(&served.resource.group, &served.resource.plural, "");
+    Err(not_unique(call, &error, ""))
+}
+
+/// Builds the error of an object with `generateName` whose name is taken.
+fn not_unique(call: &Call, exists: &ApiError, name: &str) -> ApiError {
+    let resource = &call.served.resource;
+    let why =
+        format!("{}, the server was not able to generate a unique name for the object", exists.message());
+    let error = ApiError::new(409, "AlreadyExists", why);
+    error.with_details(name, &resource.group, &resource.plural).with_retry_after(1)
 }
 
 /// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and text that is no number.

@@ -217,11 +217,11 @@ fn with_revision(object: &Value, revision: u64) -> Value {
 
 fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     let resource = &call.served.resource;
-    if crate::kinds::definition::is_table(call.served.storage()) {
-        return check_definition_preconditions(call, options, old);
+    if call.served.strategy.pins_deleted_uid() {
+        return check_preconditions_first(call, options, old);
     }
     let refuse =
-        |why: String| Err(ApiError::conflict(&resource.group, &resource.kind, &call.path.name, &why));
+        |why: String| Err(ApiError::conflict(&resource.storage.group, &resource.kind, &call.path.name, &why));
     let actual = metadata::text(old, "uid");
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != actual) {
         return refuse(format!(
@@ -239,8 +239,9 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Res
     Ok(())
 }
 
-/// Checks the preconditions for deleting a definition. Their messages differ from those of other kinds.
-fn check_definition_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
+/// Checks the preconditions for deleting a namespace or a definition. kube-apiserver checks them before the storage does, with other
+/// messages.
+fn check_preconditions_first(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     for (name, field, wanted) in
         [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)]
     {

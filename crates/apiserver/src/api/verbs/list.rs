@@ -15,7 +15,7 @@ use bytes::Bytes;
 use kube_apimachinery::go;
 use kube_apimachinery::protobuf::ListMessage;
 use kube_apimachinery::status::ApiError;
-use kube_apimachinery::table;
+use kube_apimachinery::table::{self, IncludeObject};
 use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
@@ -253,8 +253,16 @@ impl ListEncoding {
                 }
                 object
             }
-            View::MetadataList => partial_metadata(self.accept, &object),
-            View::Table => table::row(&self.served.resource.columns, &object, self.table),
+            View::MetadataList => {
+                self.served.hide_version_annotations(&mut object);
+                partial_metadata(self.accept, &object)
+            }
+            View::Table => {
+                if self.table.include != IncludeObject::Object {
+                    self.served.hide_version_annotations(&mut object);
+                }
+                table::row(&self.served.resource.columns, &object, self.table)
+            }
         }
     }
 

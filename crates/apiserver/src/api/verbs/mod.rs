@@ -249,7 +249,8 @@ impl Call {
     /// Builds the 422 for the object of this request.
     pub(crate) fn invalid(&self, name: &str, errors: Vec<status::FieldError>) -> ApiError {
         let resource = &self.served.resource;
-        ApiError::invalid(&resource.group, &resource.kind, name, errors)
+        // The group is that of Go's internal type, which versions in several groups share.
+        ApiError::invalid(&resource.storage.group, &resource.kind, name, errors)
     }
 
     /// Builds the 405, with the message for builtin or for custom resources.

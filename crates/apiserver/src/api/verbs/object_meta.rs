@@ -91,6 +91,9 @@ pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value)
                 || old["metadata"].get("annotations") != new["metadata"].get("annotations")
         }
         Generation::OutsideMetadata => outside(old) != outside(new),
+        Generation::LabelsOrContents => {
+            outside(old) != outside(new) || old["metadata"].get("labels") != new["metadata"].get("labels")
+        }
     };
     if changed {
         if served.resource.rules.generation == Generation::LateSpec {

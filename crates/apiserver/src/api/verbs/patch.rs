@@ -9,6 +9,7 @@ use kube_apimachinery::go::quote;
 use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::patch;
+use kube_apimachinery::schema;
 use kube_apimachinery::status::{ApiError, FieldError};
 use kube_apimachinery::yaml;
 use serde_json::{Value, json};
@@ -82,10 +83,10 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let patch = Patch::read(kind, bytes)?;
     let changed = update::change(call, &options, UpdateReview::Object, |call, old| {
         let mut new = patch.apply(&call.served, old)?;
-        check_type(call, &new)?;
+        check_type(call, &new, &patch)?;
         conform(call, &mut new, &patch, options.field_validation)?;
-        update::check_name(call, &new)?;
         object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut new)?;
+        update::check_name(call, &new)?;
         Ok((new, Ownership::Tracked))
     })
     .await?;
@@ -159,27 +160,108 @@ impl Patch {
     }
 }
 
-/// Checks that a patch does not change the type of a custom object.
-fn check_type(call: &Call, new: &Value) -> Result<(), ApiError> {
+/// Checks that a patch does not change the type of the object.
+fn check_type(call: &Call, new: &Value, patch: &Patch) -> Result<(), ApiError> {
+    const HEAD: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                        \"json:\\\"kind,omitempty\\\"\" }";
     let served = &call.served;
-    if served.is_custom() {
-        let text = |field: &str| new.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let mut errors = Vec::new();
-        if kind != served.kind.kind {
-            let detail = format!("must be {}", served.kind.kind);
-            errors.push(FieldError::invalid("kind", &quote(&kind), &detail));
-        }
-        if api_version != served.kind.api_version {
-            let detail = format!("must be {}", served.kind.api_version);
-            errors.push(FieldError::invalid("apiVersion", &quote(&api_version), &detail));
-        }
-        if !errors.is_empty() {
-            return Err(ApiError::invalid(group, &kind, &call.path.name, errors));
-        }
+    let text = |field: &str| new.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let of_other_type = ["apiVersion", "kind"].into_iter().find_map(|field| {
+        Some((field, new.get(field).filter(|value| !value.is_string() && !value.is_null())?))
+    });
+    if let Patch::Strategic(..) = patch {
+        // The types of the decoded object are fixed, and those of the patch are replaced.
+        return match of_other_type {
+            Some((_, Value::Number(number))) if !number.is_f64() => {
+                Err(refusal(patch, new, "cannot convert int64 to string"))
+            }
+            Some(_) => Err(refusal(patch, new, "unrecognized type: string")),
+            None => Ok(()),
+        };
     }
-    Ok(())
+    let unreadable = |found: &Value, into: &str| {
+        let found = go::json_type(found);
+        let why = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go {into}"
+        );
+        Err(refusal(patch, new, &why))
+    };
+    if !new.is_object() {
+        return unreadable(new, &format!("value of type {HEAD}"));
+    }
+    if let Some((field, value)) = of_other_type {
+        return unreadable(value, &format!("struct field .{field} of type string"));
+    }
+    if served.is_custom() {
+        return check_custom_type(call, new, patch, api_version, kind);
+    }
+    if api_version.is_empty() && !kind.is_empty() {
+        // Go decodes the internal type, which has no fields in JSON.
+        return update::check_name(call, &json!({"metadata": {}}));
+    }
+    let (api_version, kind) = (
+        if api_version.is_empty() { &*served.kind.api_version } else { api_version },
+        if kind.is_empty() { &*served.kind.kind } else { kind },
+    );
+    if (api_version, kind) == (&*served.kind.api_version, &*served.kind.kind) {
+        return Ok(());
+    }
+    let why = if schema::schema_of_kind(api_version, kind).is_some() {
+        let (own, version) = (
+            super::reply::go_package(&served.resource.storage.group),
+            api_version.rsplit('/').next().unwrap_or_default(),
+        );
+        format!("converting ({version}.{kind}) to ({own}.{}): unknown conversion", served.kind.kind)
+    } else {
+        format!(
+            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+            quote(kind),
+            quote(api_version)
+        )
+    };
+    Err(refusal(patch, new, &why))
+}
+
+fn check_custom_type(
+    call: &Call,
+    new: &Value,
+    patch: &Patch,
+    api_version: &str,
+    kind: &str,
+) -> Result<(), ApiError> {
+    let served = &call.served;
+    if kind.is_empty() {
+        return Err(refusal(patch, new, &format!("Object 'Kind' is missing in '{new}'")));
+    }
+    if api_version.is_empty() {
+        return Err(ApiError::internal_error(
+            "Object 'apiVersion' is missing in 'object has no apiVersion field'",
+        ));
+    }
+    let mut errors = Vec::new();
+    if kind != served.kind.kind {
+        let detail = format!("must be {}", served.kind.kind);
+        errors.push(FieldError::invalid("kind", &quote(kind), &detail));
+    }
+    if api_version != served.kind.api_version {
+        let detail = format!("must be {}", served.kind.api_version);
+        errors.push(FieldError::invalid("apiVersion", &quote(api_version), &detail));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    Err(ApiError::invalid(group, kind, &call.path.name, errors))
+}
+
+/// Builds the 422 for a patch with an undecodable result.
+fn refusal(patch: &Patch, new: &Value, why: &str) -> ApiError {
+    let shown = match patch {
+        Patch::Strategic(patch, _) => go::value(patch),
+        Patch::Json(_) | Patch::Merge(..) => new.to_string(),
+    };
+    ApiError::invalid("", "", "", vec![FieldError::invalid("patch", &quote(&shown), why)])
 }
 
 /// Decodes the patched object like an object in a body. Errors are attributed to the patch.
@@ -189,15 +271,9 @@ pub(super) fn conform(
     patch: &Patch,
     validation: FieldValidation,
 ) -> Result<(), ApiError> {
-    let shown = match patch {
-        Patch::Strategic(patch, _) => go::value(patch),
-        Patch::Json(_) | Patch::Merge(..) => new.to_string(),
-    };
+    let sent = new.clone();
     super::options::complete_type(&call.served, new);
-    let refuse = |why: &str| {
-        let error = FieldError::invalid("patch", &quote(&shown), why);
-        ApiError::invalid("", "", "", vec![error])
-    };
+    let refuse = |why: &str| refusal(patch, &sent, why);
     let served = Arc::clone(&call.served);
     if let Patch::Strategic(..) = patch
         && let Err(why) = served.schema.restore(new)
@@ -274,6 +350,7 @@ async fn create_applied(
         )));
     }
     let mut object = call.with_conversions(|| merge(call, None, applied, manager, on_conflict)).await?;
+    update::wanted_revision(applied)?;
     metadata::of(&mut object).remove("resourceVersion");
     check_place(call, &mut object)?;
     call.served.conform_applied(&mut object);
@@ -283,8 +360,8 @@ async fn create_applied(
 /// Checks the name and the namespace of a merged object against the URL. If the configuration omits them, the merge keeps those of
 /// an existing object, so only a new object needs a name. Conflicts are reported before a wrong name.
 fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
-    update::check_name(call, merged)?;
-    object_meta::reconcile_namespace(&call.served, &call.path.namespace, merged)
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, merged)?;
+    update::check_name(call, merged)
 }
 
 /// Reads the applied configuration from the body, and checks its type against the endpoint.
@@ -334,6 +411,9 @@ pub(super) fn read_configuration(
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if api_version != call.served.kind.api_version || kind != call.served.kind.kind {
+        // A version with several slashes has neither a group nor a kind.
+        let (api_version, kind) =
+            if api_version.matches('/').count() > 1 { ("", "") } else { (api_version, kind) };
         // Go prints a slash between group and version, even if the group is empty.
         let slash = if api_version.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!("invalid object type: {slash}{api_version}, Kind={kind}")));
@@ -361,7 +441,13 @@ fn merge(
             let schemas = versions.schemas(&call.served);
             managed_fields::apply_across(schemas, live, applied, &writer, on_conflict, reset)
         }
-        None => managed_fields::apply(&call.served.schema, live, applied, &writer, on_conflict, reset),
+        None => match &call.served.equal_versions {
+            Some(versions) => {
+                let schemas = versions.schemas(&call.served.schema);
+                managed_fields::apply_across(schemas, live, applied, &writer, on_conflict, reset)
+            }
+            None => managed_fields::apply(&call.served.schema, live, applied, &writer, on_conflict, reset),
+        },
     }
 }
 

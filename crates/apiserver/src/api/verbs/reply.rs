@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use kube_apimachinery::go;
+use kube_apimachinery::metadata;
 use kube_apimachinery::protobuf;
 use kube_apimachinery::status::ApiError;
 use kube_apimachinery::table::{self, ColumnDefinitions};
@@ -118,13 +119,20 @@ pub(crate) fn in_protobuf(call: &Call, stored: &Stored, revision: u64) -> Option
         View::Metadata | View::MetadataList => (call.accept.meta_api_version(), "PartialObjectMetadata"),
         View::Table => return None,
     };
+    if call.accept.view != View::Object && call.served.has_version_annotations() {
+        let mut object = call.served.value(stored);
+        call.served.hide_version_annotations(&mut object);
+        metadata::of(&mut object).insert("resourceVersion".to_owned(), json!(revision.to_string()));
+        return protobuf::encode_text(api_version, kind, object.to_string().as_bytes());
+    }
     // The message of a metadata view has no fields for the rest of the object, which is skipped.
     protobuf::encode_text(api_version, kind, &call.served.text(stored, revision))
 }
 
 /// Responds with an object that differs from its stored form, or is not stored.
-pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, ApiError> {
+pub(crate) fn object(call: &Call, code: u16, mut object: Value) -> Result<Reply, ApiError> {
     let accept = call.accept;
+    hide_version_annotations(call, &mut object);
     let shown = match accept.view {
         View::Object => object,
         View::Metadata => partial_metadata(accept, &object),
@@ -135,6 +143,19 @@ pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, Api
         }
     };
     Ok(Reply::value(code, accept.encoding, &shown))
+}
+
+/// Removes the annotations that responses with only the metadata of objects do not have.
+pub(crate) fn hide_version_annotations(call: &Call, object: &mut Value) {
+    let is_whole = match call.accept.view {
+        View::Object => true,
+        View::Table => call.query.text("includeObject") == "Object",
+        View::Metadata | View::MetadataList => false,
+    };
+    if is_whole {
+        return;
+    }
+    call.served.hide_version_annotations(object);
 }
 
 /// Responds with a `Table` of one object with the columns of `resource`.

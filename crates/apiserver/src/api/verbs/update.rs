@@ -215,9 +215,14 @@ pub(crate) async fn change(
         if served.is_custom() {
             served.strategy.prepare_storage(served, &mut new);
         }
+        if !options.dry_run {
+            // The storage drops it; a dry run, and webhooks, see it.
+            metadata::of(&mut new).remove("selfLink");
+        }
         let is_wanted = served.is_stored_as_wanted(&stored);
-        // Values are compared too: an object that was stored under an older schema gets new defaults when it is read.
-        if new == old && is_wanted {
+        // Values are compared too: an object that was stored under an older schema gets new defaults when it is read. In another version
+        // than the stored one, a value does not show what its stored form loses.
+        if new == old && is_wanted && served.is_stored_in_own_version(&stored) {
             return Ok(Changed::Stored(shown));
         }
         let document = call.document(&new).await?;
@@ -259,7 +264,7 @@ pub(crate) async fn change(
 ///
 /// # Errors
 /// 500 for a text that is not a number.
-fn wanted_revision(object: &Value) -> Result<u64, ApiError> {
+pub(crate) fn wanted_revision(object: &Value) -> Result<u64, ApiError> {
     let text = metadata::text(object, "resourceVersion");
     if text.is_empty() { Ok(0) } else { parse_uint(text).map_err(ApiError::internal) }
 }
@@ -276,7 +281,7 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
             let resource = &call.served.resource;
             let error =
                 FieldError::invalid("metadata.resourceVersion", "0", "must be specified for an update");
-            Err(ApiError::invalid(&resource.group, &resource.plural, &call.path.name, vec![error]))
+            Err(ApiError::invalid(&resource.storage.group, &resource.plural, &call.path.name, vec![error]))
         }
     }
 }

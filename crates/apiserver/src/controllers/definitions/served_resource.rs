@@ -6,14 +6,16 @@ use std::sync::Arc;
 use kube_apimachinery::metadata;
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::schema::Schema;
-use kube_apimachinery::selector::SelectableField;
+use kube_apimachinery::selector::{FieldRefusal, SelectableField};
 use kube_apimachinery::table;
 use serde_json::{Value, json};
 
 use crate::kind::registry::{CustomKind, Registry, ServedKind};
 use crate::kind::resource::{Generation, Resource, Rules, ScalePaths, StorageKey};
 use crate::kind::storage_version;
-use crate::kind::webhook_conversion::{ConversionReviewVersion, ObjectVersion, WebhookConversion};
+use crate::kind::webhook_conversion::{
+    ConversionReviewVersion, EqualVersions, ObjectVersion, WebhookConversion,
+};
 use crate::kinds::{self, definition::condition};
 use crate::store::TypeMeta;
 use crate::webhook_client::ClientConfig;
@@ -124,6 +126,7 @@ fn served_version(
             any_finalizer: true,
             revalidated: true,
             custom: true,
+            field_refusal: FieldRefusal::Plain,
         },
     };
     let parsed = Option::as_ref(webhook).and_then(|webhook| webhook.version(&resource.version));
@@ -132,6 +135,7 @@ fn served_version(
     if let Some(webhook) = &**webhook {
         return Some(Arc::new(served.converted_by(Arc::clone(webhook))));
     }
+    let served = served.with_equal_versions(equal_versions(definition).map(Arc::new));
     Some(Arc::new(match storage.filter(|storage| storage["name"] != version["name"]) {
         Some(storage) => served.stored_as(schema(storage)),
         None => served,
@@ -140,8 +144,29 @@ fn served_version(
 
 /// Returns the conversion webhook of a definition, if it has one.
 fn webhook_conversion(definition: &Value) -> Option<WebhookConversion> {
+    let conversion = &definition["spec"]["conversion"];
+    if conversion["strategy"] != "Webhook" {
+        return None;
+    }
+    Some(WebhookConversion {
+        client: ClientConfig::read(&conversion["webhook"]["clientConfig"]),
+        review: ConversionReviewVersion::first_supported(&conversion["webhook"]["conversionReviewVersions"]),
+        storage: storage_version(definition),
+        versions: object_versions(definition),
+    })
+}
+
+/// Returns the versions of a definition if they differ in their schemas.
+fn equal_versions(definition: &Value) -> Option<EqualVersions> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    let (first, others) = versions.split_first()?;
+    let differ = others.iter().any(|version| version["schema"] != first["schema"]);
+    differ.then(|| EqualVersions(object_versions(definition)))
+}
+
+/// Returns all versions of a definition, served or not.
+fn object_versions(definition: &Value) -> Vec<ObjectVersion> {
     let spec = &definition["spec"];
-    let conversion = Some(&spec["conversion"]).filter(|conversion| conversion["strategy"] == "Webhook")?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, kind) = (text(&spec["group"]), text(&definition["status"]["acceptedNames"]["kind"]));
     let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
@@ -150,12 +175,7 @@ fn webhook_conversion(definition: &Value) -> Option<WebhookConversion> {
         let kind = TypeMeta::new(&format!("{group}/{name}"), &kind);
         ObjectVersion { kind, name, schema: schema(version) }
     };
-    Some(WebhookConversion {
-        client: ClientConfig::read(&conversion["webhook"]["clientConfig"]),
-        review: ConversionReviewVersion::first_supported(&conversion["webhook"]["conversionReviewVersions"]),
-        storage: storage_version(definition),
-        versions: versions.iter().map(version).collect(),
-    })
+    versions.iter().map(version).collect()
 }
 
 /// Parses the schema of a version. The schema is not validated again, so that a definition from an older data file stays served.

@@ -40,6 +40,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             any_finalizer: true,
             revalidated: true,
             custom: true,
+            field_refusal: kube_apimachinery::selector::FieldRefusal::Plain,
         },
     })
 }

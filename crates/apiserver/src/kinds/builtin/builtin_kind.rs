@@ -101,6 +101,12 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the annotations that stand for fields of Go's internal type.
+    fn version_annotations(&self, resource: &Resource) -> &'static [&'static str] {
+        let _ = resource;
+        &[]
+    }
+
     /// Whether creates and updates record the managers of fields.
     fn tracks_fields(&self) -> bool {
         true
@@ -227,6 +233,10 @@ impl<K: BuiltinKind> Strategy for K {
 
     fn status_keeps(&self, _served: &ServedKind) -> Option<&'static str> {
         BuiltinKind::status_keeps(self)
+    }
+
+    fn version_annotations(&self, served: &ServedKind) -> &'static [&'static str] {
+        BuiltinKind::version_annotations(self, &served.resource)
     }
 
     fn tracks_fields(&self) -> bool {

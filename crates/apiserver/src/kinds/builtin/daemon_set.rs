@@ -30,6 +30,10 @@ impl BuiltinKind for DaemonSet {
         });
     }
 
+    fn version_annotations(&self, _resource: &Resource) -> &'static [&'static str] {
+        &[TEMPLATE_GENERATION]
+    }
+
     fn prepare_create(&self, _context: &WriteContext<'_>, object: &mut Value) {
         let generation = template_generation(object).max(1);
         set_template_generation(object, generation);

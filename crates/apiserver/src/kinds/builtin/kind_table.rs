@@ -3,7 +3,7 @@
 //! It lists all kinds of kube-apiserver, each with the strategy that holds its rules.
 
 use kube_apimachinery::names::NameRule;
-use kube_apimachinery::selector::SelectableField;
+use kube_apimachinery::selector::{FieldRefusal, SelectableField};
 
 use super::super::definition::Definition;
 use super::super::namespace::Namespace;
@@ -75,6 +75,7 @@ const RULES: Rules = Rules {
     any_finalizer: false,
     revalidated: true,
     custom: false,
+    field_refusal: FieldRefusal::Plain,
 };
 
 /// Kinds with a spec that controllers reconcile.
@@ -230,14 +231,20 @@ pub(super) static KINDS: &[KindAttributes] = &[
         selectable: || {
             vec![SelectableField { paths: vec![path("status.succeeded")], ..typed("status.successful", "0") }]
         },
-        ..kind("batch/v1", "jobs", SPEC, &Job)
+        ..kind("batch/v1", "jobs", Rules { field_refusal: FieldRefusal::OfKind("Job"), ..SPEC }, &Job)
     },
     kind("networking.k8s.io/v1", "ingresses", SPEC, &Plain),
     kind("networking.k8s.io/v1", "ingressclasses", SPEC, &IngressClass),
     kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }, &Plain),
     kind("networking.k8s.io/v1", "networkpolicies", SPEC_NAMED_ONCE, &NetworkPolicy),
     kind("networking.k8s.io/v1", "servicecidrs", NAMED_ONCE, &Plain),
-    kind("policy/v1", "poddisruptionbudgets", Rules { unconditional_update: false, ..SPEC }, &Plain),
+    // The rules of kube-apiserver for this kind leave the name to the general ones.
+    kind(
+        "policy/v1",
+        "poddisruptionbudgets",
+        Rules { unconditional_update: false, name: NameRule::PathSegment, ..SPEC },
+        &Plain,
+    ),
     kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE, &RoleBinding),
     kind("rbac.authorization.k8s.io/v1", "clusterroles", ROLE, &Role),
     kind("rbac.authorization.k8s.io/v1", "rolebindings", ROLE, &RoleBinding),
@@ -291,13 +298,27 @@ pub(super) static KINDS: &[KindAttributes] = &[
         &PriorityClass,
     ),
     kind("node.k8s.io/v1", "runtimeclasses", Rules { unconditional_update: false, ..PUT }, &RuntimeClass),
-    kind("discovery.k8s.io/v1", "endpointslices", CONTENTS, &EndpointSlice),
+    kind(
+        "discovery.k8s.io/v1",
+        "endpointslices",
+        Rules { generation: Generation::LabelsOrContents, ..RULES },
+        &EndpointSlice,
+    ),
     kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &Plain),
     kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &Plain),
     kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &Plain),
     KindAttributes {
         selectable: || vec![field("spec.driver"), field("spec.nodeName")],
-        ..kind("resource.k8s.io/v1", "resourceslices", Rules { returns_deleted_object: true, ..SPEC }, &Plain)
+        ..kind(
+            "resource.k8s.io/v1",
+            "resourceslices",
+            Rules {
+                returns_deleted_object: true,
+                field_refusal: FieldRefusal::OfVersion("resource.k8s.io/v1, Kind=ResourceSlice"),
+                ..SPEC
+            },
+            &Plain,
+        )
     },
     kind(
         "flowcontrol.apiserver.k8s.io/v1",

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
+use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -31,8 +32,25 @@ impl BuiltinKind for Node {
         true
     }
 
+    fn prepare_create(&self, _context: &WriteContext<'_>, node: &mut Value) {
+        drop_config_source(node);
+    }
+
+    /// Removes `configSource`, a removed feature, unless the node has it already.
+    fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        if old["spec"]["configSource"].is_null() {
+            drop_config_source(new);
+        }
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         validate(new, old)
+    }
+}
+
+fn drop_config_source(node: &mut Value) {
+    if let Some(spec) = node["spec"].as_object_mut() {
+        spec.remove("configSource");
     }
 }
 

@@ -212,8 +212,11 @@ fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>
         (None, true) => {
             let service = &config["service"];
             let place = format!("{field}.service");
-            for name in ["name", "namespace"].into_iter().filter(|name| text(service, name).is_empty()) {
-                errors.push(FieldError::required(format!("{place}.{name}"), ""));
+            // kube-apiserver passes name and namespace in the wrong order, so that each error names the other field.
+            for (name, shown) in [("namespace", "name"), ("name", "namespace")] {
+                if text(service, name).is_empty() {
+                    errors.push(FieldError::required(format!("{place}.{shown}"), ""));
+                }
             }
             webhook_reference::check_port_and_path(service, &place, errors);
         }

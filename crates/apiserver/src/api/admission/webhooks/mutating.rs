@@ -241,7 +241,12 @@ async fn decoded(
         && attributes.is_of_resource()
     {
         served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
-        served.conform(&mut object);
+        if served.is_custom() {
+            // Unknown fields stay: another version may know them.
+            served.schema.default(&mut object);
+        } else {
+            served.conform(&mut object);
+        }
         let converted = convert(attributes, served, attributes.served, Some(&object)).await?;
         object = converted.unwrap_or(object);
     }

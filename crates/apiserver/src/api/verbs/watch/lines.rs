@@ -59,7 +59,8 @@ impl Watch {
         self.encode(kind, &shown)
     }
 
-    fn view(&mut self, object: Value, revision: u64) -> Value {
+    fn view(&mut self, mut object: Value, revision: u64) -> Value {
+        reply::hide_version_annotations(&self.call, &mut object);
         match self.call.accept.view {
             View::Object => object,
             View::Metadata | View::MetadataList => reply::partial_metadata(self.call.accept, &object),

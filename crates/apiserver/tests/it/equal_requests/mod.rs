@@ -1,5 +1,10 @@
 //! Answers of a kube-apiserver 1.36.3 that `just differential` found to differ, each shortened to a few requests.
 
+mod custom_kinds;
+mod patches;
+mod views;
+mod writes;
+
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
@@ -16,7 +21,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const THING: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}"#;
 
-/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `table` and `metadata` for the media
+/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `table` and `metadata` for the media
 /// types), a path, a body, and the status with parts of the warnings and the body; `!` marks what must be absent.
 async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
     let mut service = ApiServer::start(Options::default()).service();
@@ -25,6 +30,7 @@ async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
             "merge" => ("PATCH", "application/merge-patch+json", "application/json"),
             "strategic" => ("PATCH", "application/strategic-merge-patch+json", "application/json"),
             "json-patch" => ("PATCH", "application/json-patch+json", "application/json"),
+            "apply" => ("PATCH", "application/apply-patch+yaml", "application/json"),
             "table" => ("GET", "", TABLE),
             "metadata" => ("GET", "", METADATA_LIST),
             method => (method, "application/json", "application/json"),

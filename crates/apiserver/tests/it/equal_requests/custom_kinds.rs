@@ -1,0 +1,133 @@
+//! Custom kinds: their scale, their finalizers, and versions without a conversion webhook.
+
+use super::{DEFINITION, DEFINITIONS, THING, THINGS, check};
+
+/// A kind whose first version keeps any field; the second one declares a field.
+const TWO_VERSIONS: &str = r#"{"metadata":{"name":"pairs.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+    "names":{"plural":"pairs","kind":"Pair"},"versions":[
+    {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}},
+    {"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","properties":{"size":{"type":"integer"}}}}}
+    ]}}"#;
+const PAIRS: [&str; 2] =
+    ["/apis/example.com/v1/namespaces/default/pairs", "/apis/example.com/v2/namespaces/default/pairs"];
+
+#[tokio::test]
+async fn the_values_of_a_scale_are_validated() {
+    let scales = r#"{"metadata":{"name":"sizes.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"sizes","kind":"Size"},"versions":[{"name":"v1","served":true,"storage":true,
+        "subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas",
+        "labelSelectorPath":".status.selector"}},
+        "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
+    let sizes = "/apis/example.com/v1/namespaces/default/sizes";
+    let size = |replicas: &str| {
+        format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Size","metadata":{{"name":"a"}},"spec":{{"replicas":{replicas}}}}}"#
+        )
+    };
+    let status = format!("{sizes}/a/status");
+    check(&[
+        ("POST", DEFINITIONS, scales, 201, &[]),
+        (
+            "POST",
+            sizes,
+            &size("-1"),
+            422,
+            &[".spec.replicas: Invalid value: -1: should be a non-negative integer"],
+        ),
+        (
+            "POST",
+            sizes,
+            &size("2147483648"),
+            422,
+            &[".spec.replicas: Invalid value: 2147483648: should be less than or equal to 2147483647"],
+        ),
+        (
+            "POST",
+            sizes,
+            &size(r#""x""#),
+            422,
+            &[".spec.replicas accessor error: x is of the type string, expected int64"],
+        ),
+        (
+            "POST",
+            sizes,
+            &size("1").replace(r#"{"replicas":1}"#, "1"),
+            422,
+            &[".spec.replicas accessor error: 1 is of the type int64, expected map[string]interface{}"],
+        ),
+        ("POST", sizes, &size("1"), 201, &[]),
+        ("merge", &status, r#"{"status":{"replicas":-2}}"#, 422, &[".status.replicas: Invalid value: -2"]),
+        (
+            "merge",
+            &status,
+            r#"{"status":{"selector":1}}"#,
+            422,
+            &[".status.selector accessor error: 1 is of the type int64, expected string"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn warnings_of_finalizers_depend_on_a_dot_and_spare_standard_ones() {
+    let with = |finalizer: &str| {
+        THING.replace(r#""name":"a""#, &format!(r#""name":"a","finalizers":["{finalizer}"]"#))
+    };
+    let create = format!("{THINGS}?dryRun=All");
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        (
+            "POST",
+            &create,
+            &with("a"),
+            201,
+            &["prefer a domain-qualified finalizer name to avoid accidental conflicts"],
+        ),
+        (
+            "POST",
+            &create,
+            &with("a.b"),
+            201,
+            &["finalizer name including a path (/) to avoid accidental conflicts"],
+        ),
+        ("POST", &create, &with("kubernetes"), 201, &["!prefer a domain-qualified"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_apply_fails_if_a_version_of_another_manager_lacks_a_field() {
+    let [first, second] = PAIRS;
+    let pair = r#"{"apiVersion":"example.com/v2","kind":"Pair","metadata":{"name":"a"},"size":1}"#;
+    let applied = r#"{"apiVersion":"example.com/v1","kind":"Pair","metadata":{"name":"a"},"other":1}"#;
+    check(&[
+        ("POST", DEFINITIONS, TWO_VERSIONS, 201, &[]),
+        ("POST", second, pair, 201, &["example.com/v2"]),
+        (
+            "apply",
+            &format!("{first}/a?fieldManager=m"),
+            applied,
+            500,
+            &["failed to convert new object: .other: field not declared in schema"],
+        ),
+        // Any other write drops the entries.
+        ("merge", &format!("{first}/a"), r#"{"other":1}"#, 200, &["!managedFields"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_write_in_another_version_stores_what_that_version_keeps() {
+    let [first, second] = PAIRS;
+    let pair = r#"{"apiVersion":"example.com/v1","kind":"Pair","metadata":{"name":"a"},"other":1}"#;
+    let same = r#"{"metadata":{"labels":{}}}"#;
+    check(&[
+        ("POST", DEFINITIONS, TWO_VERSIONS, 201, &[]),
+        ("POST", first, pair, 201, &[r#""other":1"#]),
+        ("GET", &format!("{second}/a"), "", 200, &["!\"other\":1"]),
+        // The patch changes nothing that this version shows.
+        ("merge", &format!("{second}/a"), same, 200, &[]),
+        ("GET", &format!("{first}/a"), "", 200, &["!\"other\":1"]),
+    ])
+    .await;
+}

@@ -1,0 +1,113 @@
+//! Patches: their operations, and objects whose type they change.
+
+use super::{DEFINITION, DEFINITIONS, MAPS, THING, THINGS, check};
+
+const MAP: &str = r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#;
+const REJECTED: &str = "the server rejected our request due to an error in our request";
+
+#[tokio::test]
+async fn only_replace_and_test_accept_the_whole_document() {
+    let path = format!("{MAPS}/a?dryRun=All");
+    let whole = r#"[{"op":"replace","path":"","value":{"metadata":{"name":"a","namespace":"default"},"data":{"z":"1"}}}]"#;
+    check(&[
+        ("POST", MAPS, MAP, 201, &[]),
+        ("json-patch", &path, whole, 200, &[r#""data":{"z":"1"}"#]),
+        ("json-patch", &path, r#"[{"op":"add","path":"","value":{}}]"#, 422, &[REJECTED]),
+        ("json-patch", &path, r#"[{"op":"copy","from":"/data","path":""}]"#, 422, &[REJECTED]),
+        ("json-patch", &path, r#"[{"op":"copy","from":"","path":"/data"}]"#, 422, &[REJECTED]),
+        ("json-patch", &path, r#"[{"op":"replace","path":"","value":1}]"#, 422, &[REJECTED]),
+        (
+            "json-patch",
+            &path,
+            r#"[{"op":"replace","path":"","value":[]}]"#,
+            422,
+            &["couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct {"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_patch_cannot_change_the_type_of_a_builtin_object() {
+    let path = format!("{MAPS}/a?dryRun=All");
+    check(&[
+        ("POST", MAPS, MAP, 201, &[]),
+        (
+            "merge",
+            &path,
+            r#"{"kind":"X"}"#,
+            422,
+            &[r#"no kind \"X\" is registered for version \"v1\" in scheme"#],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"apps/v1"}"#,
+            422,
+            &[r#"no kind \"ConfigMap\" is registered for version"#],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"kind":"Pod"}"#,
+            422,
+            &["converting (v1.Pod) to (core.ConfigMap): unknown conversion"],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"kind":1}"#,
+            422,
+            &["cannot unmarshal number into Go struct field .kind of type string"],
+        ),
+        ("merge", &path, r#"{"kind":null}"#, 200, &[r#""kind":"ConfigMap""#]),
+        // A strategic merge patch is applied to a struct, whose type is fixed.
+        ("strategic", &path, r#"{"kind":"X"}"#, 200, &[]),
+        ("strategic", &path, r#"{"kind":1}"#, 422, &["cannot convert int64 to string"]),
+        ("strategic", &path, r#"{"metadata":{"labels":{"a":1}}}"#, 422, &["cannot convert int64 to string"]),
+        ("strategic", &path, r#"{"metadata":{"labels":{"a":true}}}"#, 422, &["unrecognized type: string"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_patch_of_a_custom_object_must_leave_its_type() {
+    let path = format!("{THINGS}/a?dryRun=All");
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("POST", THINGS, THING, 201, &[]),
+        ("merge", &path, r#"{"kind":null}"#, 422, &["Object 'Kind' is missing in '{"]),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":null}"#,
+            500,
+            &["Object 'apiVersion' is missing in 'object has no apiVersion field'"],
+        ),
+        ("merge", &path, r#"{"kind":"X"}"#, 422, &[r#"kind: Invalid value: \"X\": must be Thing"#]),
+        (
+            "json-patch",
+            &path,
+            r#"[{"op":"replace","path":"","value":{}}]"#,
+            422,
+            &["Object 'Kind' is missing in '{}'"],
+        ),
+        ("json-patch", &path, r#"[{"op":"copy","from":"/none","path":"/y"}]"#, 200, &[r#""y":null"#]),
+        // The namespace is compared before the name.
+        (
+            "merge",
+            &path,
+            r#"{"metadata":{"name":null,"namespace":"b"}}"#,
+            400,
+            &["does not match the namespace sent"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_applied_version_that_cannot_be_read_is_not_quoted() {
+    let applied = r#"{"apiVersion":"a/b/c","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+    let part = "invalid object type: /, Kind=\"";
+    check(&[("apply", &format!("{MAPS}/a?fieldManager=m"), applied, 400, &[part])]).await;
+}
