@@ -19,12 +19,12 @@ enum Duplicates {
 }
 
 /// Errors so far.
-struct Errors {
+struct SchemaErrors {
     duplicates: Duplicates,
     messages: Vec<String>,
 }
 
-impl Errors {
+impl SchemaErrors {
     fn push(&mut self, message: String) {
         self.messages.push(message);
     }
@@ -41,7 +41,7 @@ pub(super) fn check_written(ty: Ty<'_>, object: &Value) -> Option<String> {
 }
 
 fn check_with(ty: Ty<'_>, object: &Value, duplicates: Duplicates) -> Option<String> {
-    let mut errors = Errors { duplicates, messages: Vec::new() };
+    let mut errors = SchemaErrors { duplicates, messages: Vec::new() };
     place(ty, object, &Trail::Root, &mut errors);
     match &*errors.messages {
         [] => None,
@@ -69,7 +69,7 @@ impl fmt::Display for Trail<'_> {
     }
 }
 
-fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Errors) {
+fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut SchemaErrors) {
     if value.is_null() {
         return;
     }
@@ -100,7 +100,12 @@ fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Errors) {
     errors.push(format!("{path}: expected {expected}"));
 }
 
-fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>, path: &Trail<'_>, errors: &mut Errors) {
+fn map(
+    fields: Fields<'_>,
+    entries: &serde_json::Map<String, Value>,
+    path: &Trail<'_>,
+    errors: &mut SchemaErrors,
+) {
     for (name, value) in entries {
         let path = &Trail::Field(path, name);
         match fields.field(name) {
@@ -110,7 +115,7 @@ fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>, path: &Trai
     }
 }
 
-fn list(elements: Elements<'_>, items: &[Value], path: &Trail<'_>, errors: &mut Errors) {
+fn list(elements: Elements<'_>, items: &[Value], path: &Trail<'_>, errors: &mut SchemaErrors) {
     let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         match elements.identity(item) {

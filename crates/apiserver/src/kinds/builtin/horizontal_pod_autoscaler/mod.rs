@@ -3,7 +3,7 @@
 //! Fields that the older version lacks are kept in annotations, so that a client that reads and writes an object in that version loses
 //! none.
 
-mod metrics;
+mod annotation_text;
 
 use std::borrow::Cow;
 
@@ -144,15 +144,18 @@ fn to_storage(object: &mut Value) {
             "metrics" => {
                 // The processor comes last.
                 let own = object[part][field].as_array().cloned().unwrap_or_default();
-                let others =
-                    value.as_array().into_iter().flatten().map(|metric| metrics::stored(metric, "target"));
+                let others = value
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|metric| annotation_text::stored(metric, "target"));
                 others.chain(own).collect()
             }
             "currentMetrics" => {
                 let metrics = value.as_array().into_iter().flatten();
-                metrics.map(|metric| metrics::stored(metric, "current")).collect()
+                metrics.map(|metric| annotation_text::stored(metric, "current")).collect()
             }
-            "behavior" => match metrics::stored_behavior(&value) {
+            "behavior" => match annotation_text::stored_behavior(&value) {
                 Some(behavior) => behavior,
                 None => continue,
             },
@@ -182,19 +185,19 @@ fn from_storage(object: &mut Value) {
         }
         // The status keeps the processor too, for its value.
         let others = list.iter().filter(|metric| value == "current" || utilization(metric).is_none());
-        let others: Vec<String> = others.map(|metric| metrics::shown(metric, value)).collect();
+        let others: Vec<String> = others.map(|metric| annotation_text::shown(metric, value)).collect();
         if !others.is_empty() {
             texts.push((KEPT[usize::from(value == "current") * 3].0, format!("[{}]", others.join(","))));
         }
     }
     if let Some(behavior) = object.get_mut("spec").and_then(|spec| remove(spec, "behavior")) {
-        texts.push((KEPT[1].0, metrics::shown_behavior(&behavior)));
+        texts.push((KEPT[1].0, annotation_text::shown_behavior(&behavior)));
     }
     if let Some(Value::Array(conditions)) =
         object.get_mut("status").and_then(|status| remove(status, "conditions"))
         && !conditions.is_empty()
     {
-        let conditions: Vec<String> = conditions.iter().map(metrics::shown_condition).collect();
+        let conditions: Vec<String> = conditions.iter().map(annotation_text::shown_condition).collect();
         texts.push((KEPT[2].0, format!("[{}]", conditions.join(","))));
     }
     // Earlier annotations of these names are not of this conversion.
