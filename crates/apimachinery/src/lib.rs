@@ -1,8 +1,8 @@
-//! Pure transformations of Kubernetes objects, with the results and the messages of Kubernetes' own libraries.
+//! Pure transformations of Kubernetes objects, with the results and the error messages of Kubernetes' own libraries.
 //!
 //! Kubernetes' `apimachinery` and `structured-merge-diff` decide how objects are defaulted, pruned, validated, patched, applied and
 //! selected. This crate makes the same decisions for objects as [`serde_json::Value`]. Each function depends only on its arguments: the
-//! crate reads no clock, never waits, and does no I/O. An API server, a client or a test can use single modules.
+//! crate reads no clock, never waits, and does no I/O. An API server, a client or a test can use any module without the others.
 //!
 //! ```
 //! use kube_apimachinery::selector::LabelSelector;
@@ -27,8 +27,8 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. Without features the crate depends only on `serde` and `serde_json`, so that a user of selectors compiles
-//! no regular expressions, no YAML parser and no data about builtin kinds.
+//! No feature is on by default. Without features the crate depends only on `serde` and `serde_json`: a program that uses only selectors
+//! compiles no regular expressions, no YAML parser and no data about builtin kinds.
 //!
 //! # Limitations
 //!

@@ -1,8 +1,8 @@
 //! A Kubernetes API server inside your process.
 //!
-//! Responses equal those of kube-apiserver v1.36, as far as these were recorded. Unlike kube-apiserver, the server starts in
+//! Responses are tested against recorded responses of kube-apiserver v1.36. Unlike kube-apiserver, the server starts in
 //! milliseconds, needs neither etcd nor a socket, and follows tokio's time, which tests can pause. Use it where a
-//! test, an example or a development loop needs the real API and a cluster is too much.
+//! test, an example or a development loop needs the real API, but not a whole cluster.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -29,12 +29,12 @@
 //! on the object's revision. Expensive work happens outside the store's lock and is repeated if the object changed meanwhile. A
 //! list is a snapshot; a watch is a cursor into the history. Builtin and custom kinds share one code path.
 //!
-//! Responses are JSON, YAML, or protobuf if the client prefers it. Custom objects and tables have no protobuf message and are not
+//! Responses are JSON, YAML or protobuf, as the client prefers. Custom objects and tables have no protobuf message and are not
 //! offered in protobuf. Objects are stored as JSON text, and protobuf is encoded while that text is read. A watch event is
 //! encoded once for all watches that ask for the same encoding.
 //!
 //! With a data file, commits are also passed, in order, to a thread that writes many of them in one transaction. Responses and
-//! events wait until their revision is in the file, so that no client sees a change that a killed process would lose.
+//! events wait until their revision is in the file, so that no client observes a change that a killed process would lose.
 //!
 //! Schemas, patches, server-side apply, selectors and encodings are in the crate `kube-apimachinery`. Modules in reading order,
 //! of which each imports only from earlier ones: `store`, `kind` (kinds as data), `kinds` (their rules), `state` (the cluster),
@@ -47,10 +47,15 @@
 //!
 //! # Users
 //!
-//! Callers in the process are administrators. [`ApiServer::service_for`] returns a service for any other user, whose permissions come
-//! from roles and bindings. Over a socket users have [`Tokens`], client certificates ([`Options::client_authority`]) or tokens of
-//! service accounts; other clients are anonymous and may only read health and version. As in kube-apiserver, users may impersonate
-//! others if roles allow it, and can grant only permissions that they hold. [`Options::authorization`] turns access control off.
+//! Callers in process are administrators. [`ApiServer::service_for`] returns a service for any other user, whose permissions come
+//! from roles and bindings.
+//!
+//! Over a socket, the server authenticates users by [`Tokens`], client certificates ([`Options::client_authority`]) and tokens of
+//! service accounts. Other clients are anonymous and may only read health and version. If neither `Tokens` nor client certificates
+//! are configured, every client is admin, except for those with a service account token.
+//!
+//! As in kube-apiserver, users may impersonate others if roles allow it, and can grant only permissions that they hold.
+//! [`Options::authorization`] turns access control off.
 //!
 //! [`ApiServer::audit`] records requests in order, with their user and the rule of the role that allowed them. `/metrics` shows requests, watches,
 //! stored objects and webhooks with the names and labels of kube-apiserver.
@@ -73,7 +78,7 @@
 //!   is 429.
 //! - JSON may be nested 127 levels deep, YAML 64 and protobuf 100. Deeper bodies are answered with 400; kube-apiserver accepts
 //!   10,000 levels of JSON.
-//! - The first 128 query parameters are read.
+//! - Query parameters after the first 128 are ignored.
 //! - A request times out after 60 s with 504, or sooner if its `timeout` parameter says so; a write 34 s after its body arrived.
 //! - A write is attempted at most 64 times if other writes change the object meanwhile.
 //!
@@ -103,13 +108,13 @@
 //!
 //! # What is served
 //!
-//! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults. Of its other validation, the rules
-//! that clients meet most often are implemented. Nothing acts on the objects: no pod runs, no certificate is
-//! signed, no policy is evaluated, and no APIService is proxied. Services get a cluster IP of [`Options::service_range`] and their
-//! node ports, but nothing answers there.
+//! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults and the schemas of their fields. Of the
+//! other validation of builtin resources, the rules that clients meet most often are implemented. Nothing acts on the objects: no
+//! pod runs, no certificate is signed, no policy is evaluated, and no APIService is proxied. Services get a cluster IP of
+//! [`Options::service_range`] and their node ports, but nothing answers there.
 //!
-//! Writes pass the [admission plugins](AdmissionPlugin) that kube-apiserver runs by default, without policies. Options
-//! switch them on and off.
+//! Writes pass the [admission plugins](AdmissionPlugin) that kube-apiserver runs by default, except those for policies. Options
+//! switch plugins on and off.
 //!
 //! Responses name the flow schema and priority level of the request (`X-Kubernetes-PF-FlowSchema-UID`,
 //! `X-Kubernetes-PF-PriorityLevel-UID`), from which clients learn that they need not limit their own rate. The server itself
@@ -135,27 +140,27 @@
 //! appends.
 //!
 //! `serviceaccounts/token` issues service account tokens, with audiences, an expiration and a bound object. The server
-//! authenticates their bearers, and TokenReview verifies them, with or without other [`Tokens`]. A token that is no longer valid
-//! is answered with 401. Without [keys](Options::service_account_keys) tokens are signed with HMAC, so only the server can verify
-//! them, and with [`Tokens`] or client certificates the key is new at each start, which invalidates earlier tokens. With keys others
-//! verify tokens by `/.well-known/openid-configuration` and `/openid/v1/jwks`.
+//! authenticates their bearers, and TokenReview verifies them, with or without other [`Tokens`]. A request with a token that is no
+//! longer valid is answered with 401. Without [keys](Options::service_account_keys), tokens are signed with HMAC, so only this server
+//! can verify them. If [`Tokens`] or client certificates are configured, the HMAC key is new at each start, which invalidates earlier
+//! tokens. With keys, other programs can verify tokens by `/.well-known/openid-configuration` and `/openid/v1/jwks`.
 //!
 //! Pods have no processes, and there are no kubelets. `pods/log` of a pod without a node is empty. Connections (`pods/exec`,
-//! `pods/attach`, `pods/portforward`, and `proxy` of pods, services and nodes) pass admission; then they fail as on a cluster where
-//! the pod has no node or the service no endpoints, or with 501. ComponentStatuses show the scheduler and the controller manager as not
-//! probed.
+//! `pods/attach`, `pods/portforward`, and `proxy` of pods, services and nodes) pass admission. Then they fail as on a cluster where
+//! the pod has no node or the service has no endpoints; otherwise they fail with 501. ComponentStatuses report that the scheduler and
+//! the controller manager were not probed.
 //!
 //! With the feature `websocket` watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
 //!
-//! Admission webhooks are called over HTTPS, or within the process by a [`WebhookTransport`].
+//! The server calls admission webhooks over HTTPS, or in process through a [`WebhookTransport`].
 //!
-//! The creation of an object that has no effect, such as a policy, has a `Warning`. `docs/book/src/reference/api-server-differences.md`
+//! When a client creates an object without effect, such as an admission policy, the response contains a `Warning`. `docs/book/src/reference/api-server-differences.md`
 //! of the repository lists the missing admission plugins and all other known differences from kube-apiserver.
 //!
 //! # Limitations
 //!
 //! - There are no admission policies or CEL validation rules.
-//! - A changed CustomResourceDefinition takes effect at once: watches of its objects end, and clients never see the error that
+//! - A changed CustomResourceDefinition takes effect at once: watches of its objects end, and clients never receive the error that
 //!   storage is being initialized.
 //! - The [clock](faults::Faults::advance_clock) changes timestamps in objects and calculations with them. Timeouts, bookmarks and
 //!   the age of the history follow tokio's time.
@@ -164,9 +169,9 @@
 //! - Nothing terminates a pod that is assigned to a node: after a deletion the pod stays until a client deletes it with a grace
 //!   period of 0, as a kubelet does.
 //! - The state is in memory and is lost with the last handle, unless the server uses a [data file](ApiServer::open).
-//! - Without [`Tokens`] and client certificates every client is admin. Listeners then accept only loopback addresses, and refuse
-//!   requests that a website may have sent: those with an `Origin` other than the server, or with a `Host` other than an address,
-//!   `localhost` or a name of the Service `kubernetes`.
+//! - If every client is admin (see [Users](#users)), listeners accept only loopback addresses, and refuse requests that a web page
+//!   in a browser may have sent: those with an `Origin` other than the server, or with a `Host` other than an address, `localhost`
+//!   or a name of the Service `kubernetes`.
 
 // A large future is copied with every request; main functions and tests are moved once.
 #![cfg_attr(not(test), warn(clippy::large_futures))]

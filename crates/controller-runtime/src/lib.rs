@@ -18,11 +18,11 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let env = kube_envtest::Environment::builder().start().await?;
-//! let manager = Manager::new(env.client(), ManagerOptions::new("print-names")); // operators use Manager::from_config
+//! let manager = Manager::new(env.client(), ManagerOptions::new("print-names")); // on a cluster: Manager::from_config
 //! Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(PrintNames)?;
 //!
 //! let ready = manager.ready();
-//! manager.run(async { ready.await.unwrap_or(()) }).await?; // operators use run_until_signal()
+//! manager.run(async { ready.await.unwrap_or(()) }).await?; // in an operator: run_until_signal()
 //! # Ok(())
 //! # }
 //! ```
@@ -30,10 +30,10 @@
 //! # Mental model
 //!
 //! A change of an object becomes an [`Event`] with the old and the new state (each a [`Lazy`], decoded on first access). A
-//! [`Predicate`] passes or drops the event. An [`EventHandler`] turns it into requests: the object's own [`ObjectKey`], its
-//! owner's, or whatever a mapping function returns. The [`workqueue`] holds each request at most once and hands it to a worker,
-//! which calls the [`Reconciler`]. The reconciler reads from caches ([`Cached`]), writes through the [`Client`], and returns an
-//! [`Action`] or an error, which decides when the request runs again.
+//! [`Predicate`] passes or drops the event. An [`EventHandler`] turns it into requests: the [`ObjectKey`] of the object or of its
+//! owner, or the requests that a mapping function returns. The [`workqueue`] holds each request at most once and hands it to a
+//! worker, which calls the [`Reconciler`]. The reconciler reads from caches ([`Cached`]) and writes through the [`Client`]. It
+//! returns an [`Action`] or an error, which determines when the request runs again.
 //!
 //! A [`Manager`] holds the caches and controllers and runs them. A [`Builder`] connects sources, predicates and handlers to a
 //! reconciler.
@@ -48,24 +48,23 @@
 //!
 //! All are off by default:
 //!
-//! - `clap` adds `manager::Flags`, the command-line flags of an operator, and `operator::Operator`, its commands: run
-//!   the operator, and print its manifests, rights and CustomResourceDefinitions; it includes `manifests`;
-//! - `http2` adds `serving::MetricsServerOptions::enable_http2`; the client uses HTTP/2 without this feature;
-//! - `logging` adds the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them;
-//! - `opentelemetry` adds the module `telemetry`, a layer that exports the spans of reconciles and links the attempts of a
-//!   request;
+//! - `clap` adds `manager::Flags`, the command-line flags of an operator, and `operator::Operator`, the commands of its
+//!   program: run the operator, and print its manifests, rights and CustomResourceDefinitions. It includes `manifests`.
+//! - `gzip` requests compressed responses from the API server. For clients that you create yourself, use the feature `gzip` of
+//!   `kube`. The API server compresses responses of more than 128 KiB; watches are never compressed. Compression pays off if the
+//!   API server is far away. Within a cluster it takes more time on both sides than it saves on the network, so it is off by
+//!   default, unlike in client-go.
+//! - `http2` adds `serving::MetricsServerOptions::enable_http2`. The client uses HTTP/2 without this feature.
+//! - `logging` adds the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them.
 //! - `manifests` adds the module `manifests`: the objects that deploy an operator, computed from its registrations.
-//!
-//! The feature `gzip` requests compressed responses, and so does the feature `gzip` of `kube` for clients that you
-//! create yourself. The API server compresses responses of more than 128 KiB; watches are never compressed. Compression
-//! pays off if the API server is far away. Within a cluster it takes more time on both sides than it saves on the
-//! network, so it is off by default, unlike in client-go.
+//! - `opentelemetry` adds the module `telemetry`: a layer that exports the spans of reconciles, and links the attempts of a
+//!   request.
 //!
 //! # Logs and traces
 //!
-//! The feature `logging` sets up the log of an operator. A conflict, or a write that is refused because the process does not
-//! hold the lease, is logged at `DEBUG` for the first eight attempts in a row, because a retry usually succeeds, and at `ERROR`
-//! from the ninth on.
+//! The feature `logging` sets up the log of an operator. Failed reconciles are logged at `ERROR`. The first eight attempts in a row
+//! are logged at `DEBUG` if a retry usually succeeds: after a conflict, a write that was refused because the process does not hold
+//! the lease, or a read of a cache that is not synced.
 //!
 //! All logs and spans go through `tracing`. Each reconcile is a span with controller, request, `reconcileID` and attempt, under
 //! the names of controller-runtime's log fields. The feature `opentelemetry` exports them: see `docs/book/src/guides/opentelemetry.md`.
@@ -73,8 +72,8 @@
 //! # Cancellation
 //!
 //! Every future of this crate may be dropped. Dropping [`Manager::run`] stops its controllers at their next `.await`, as a
-//! crash would, and leaves no task behind. A reconcile is dropped at an `.await` when it exceeds its timeout or does not finish
-//! within the manager's shutdown.
+//! crash would, and leaves no task behind. A reconcile is dropped at an `.await` when it exceeds its timeout, or when it still
+//! runs at the end of the manager's shutdown timeout.
 //!
 //! # Defaults
 //!
@@ -86,11 +85,11 @@
 //! | timeout of a reconcile | none |
 //! | a reconcile that panics | counts as a failure and is retried |
 //! | leader election; metrics server and health server | none |
-//! | wait for caches at the start, and for each source of a controller | 2 minutes |
+//! | time limit for caches, and for each source of a controller, to be synced at the start | 2 minutes |
 //! | sources of a controller on a standby | not running |
 //! | cached objects kept decoded | those read more than once between two changes, up to an estimated 64 MiB; all but the latest are compressed |
 //! | resyncs, which pass every cached object to the handlers again | none |
-//! | wait for running reconciles at the stop | 30 seconds |
+//! | time that running reconciles have to finish when the manager stops | 30 seconds |
 //!
 //! # Limitations
 //!

@@ -20,11 +20,11 @@ use crate::{
     webhooks::{ANSWER_WITHIN, Router, ServerKind, WebhookError, WebhookHost, WebhookSettings},
 };
 
-/// A cluster for one test.
+/// A cluster for one test. The [crate docs](crate) have an example.
 ///
-/// Dropping it closes the socket and stops the controllers of the embedded server. The server's state is freed with the last
-/// in-process client, because such a client is a handle of the server. Processes of a control plane are killed, and their files
-/// removed. An existing cluster is left unchanged: see [`Environment::stop`].
+/// Dropping it closes the socket and stops the controllers of the embedded server; the server's state is freed with the last
+/// in-process client, because such a client is a handle of the server. Dropping it also kills the processes of a control plane and
+/// removes their files. Objects in an existing cluster remain: see [`Environment::stop`].
 #[doc(alias = "envtest.Environment")]
 pub struct Environment {
     client: kube::Client,
@@ -181,7 +181,7 @@ impl Environment {
         self.kubeconfig.as_deref()
     }
 
-    /// Client that acts as a user with these groups, besides `system:authenticated`. The user needs no credentials: the
+    /// Client that acts as a user with these groups and `system:authenticated`. The user needs no credentials: the
     /// administrator's client impersonates it. Its permissions are those that roles and bindings grant it.
     ///
     /// ```
@@ -214,8 +214,9 @@ impl Environment {
 
     /// Creates a user that has the rights of manifests, and no others except those of every authenticated user.
     ///
-    /// A test as administrator never finds the missing rule that stops the operator in production. With such a user, RBAC of the
-    /// API server refuses requests that the manifests do not allow, and [`User::rights`] lists permissions that the test did not need.
+    /// A test that runs as administrator does not find a missing rule, which then stops the operator in production. With such a user,
+    /// the RBAC of the API server refuses requests that the manifests do not allow, and [`User::rights`] also lists permissions that the
+    /// test did not need.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -253,10 +254,10 @@ impl Environment {
     /// # }
     /// ```
     ///
-    /// All bindings of the manifests bind the user, whatever their subjects are; [`service_account`](Self::service_account) keeps
+    /// All bindings of the manifests bind the user, and their subjects are ignored; [`service_account`](Self::service_account) keeps
     /// the subjects. Roles and bindings are installed with the user's name as a prefix, so that users do not share them; missing
-    /// namespaces are created. A user that was declared with [`Builder::user`] has its own credentials; others are impersonated by the
-    /// administrator. [`stop`](Self::stop) removes roles and bindings from an existing cluster.
+    /// namespaces are created. A user that was declared with [`Builder::user`] has its own credentials; the administrator
+    /// impersonates other users. [`stop`](Self::stop) removes roles and bindings from an existing cluster.
     pub fn user(&self, name: impl Into<String>) -> UserBuilder<'_> {
         UserBuilder::user(self, name.into())
     }
@@ -275,7 +276,7 @@ impl Environment {
         self.users.iter().find(|user| user.name() == name)
     }
 
-    /// Notes an object to be removed from an existing cluster.
+    /// Records an object that [`stop`](Self::stop) removes from an existing cluster.
     pub(crate) fn note_installed(&self, object: InstalledObject) {
         self.installed.lock().unwrap_or_else(PoisonError::into_inner).push(object);
     }
@@ -300,7 +301,7 @@ impl Environment {
     /// Stops the environment: removes its CustomResourceDefinitions if [`Builder::clean_up`] is set, removes webhooks and the roles of
     /// users from an existing cluster, and waits until its processes have exited after SIGTERM.
     ///
-    /// Dropping an environment does the same, except for requests to the API server.
+    /// Dropping an environment sends no requests to the API server, and kills the processes.
     ///
     /// # Errors
     ///
@@ -339,6 +340,23 @@ impl fmt::Debug for Environment {
 }
 
 /// Configures and starts an [`Environment`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use kube_envtest::{Cluster, Environment};
+///
+/// // The embedded API server, in process, with its objects named in the same way in every run:
+/// let env = Environment::builder().seed(1).start().await?;
+/// # drop(env);
+/// # async fn on_the_selected_cluster() -> Result<(), Box<dyn std::error::Error>> {
+/// // The cluster that the environment variables of Go's envtest select, with the definitions of a folder:
+/// let env = Environment::builder().cluster(Cluster::from_env().await?).crds_from("config/crd").start().await?;
+/// # Ok(())
+/// # }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Builder {
@@ -354,7 +372,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Selects the cluster. Default: embedded. With [`Cluster::from_env`], environment variables select it.
+    /// Selects the cluster. Default: [`Cluster::Embedded`]. With [`Cluster::from_env`], environment variables select it.
     pub fn cluster(mut self, cluster: Cluster) -> Self {
         self.cluster = cluster;
         self
@@ -380,8 +398,8 @@ impl Builder {
         self
     }
 
-    /// Sets the epoch from which the embedded server's wall time advances with tokio's time. Default: none, which follows the
-    /// system clock; in paused time, one reading of it that all clocks of the process share.
+    /// Sets the epoch from which the embedded server's wall time advances with tokio's time. Default: none. Wall time then follows
+    /// the system clock; in paused time it advances from one reading of the system clock, which all clocks of the process share.
     ///
     /// Pass the same epoch to the managers, see [`Environment::epoch`].
     pub fn epoch(mut self, epoch: Epoch) -> Self {
@@ -419,10 +437,10 @@ impl Builder {
     }
 
     /// Reads the webhook configurations in a YAML or JSON file, or in all such files of a folder, such as `config/webhook`.
-    /// Other objects are skipped, except for Services, which have to have the ports that the configurations name.
+    /// Services must have the ports that the configurations name; other objects are skipped.
     ///
-    /// The configurations are installed when an operator [serves](Instance::serve_webhooks) them. References to Services are
-    /// replaced by the address of the operator, those of [definitions](Self::crds_from) as well.
+    /// The configurations are installed when an operator [serves](Instance::serve_webhooks) them. References to Services, in
+    /// configurations and in [definitions](Self::crds_from), are replaced by the address of the operator.
     #[doc(alias = "WebhookInstallOptions.Paths")]
     pub fn webhooks_from(mut self, path: impl Into<PathBuf>) -> Self {
         self.webhooks.paths.push(path.into());
@@ -436,8 +454,8 @@ impl Builder {
         self
     }
 
-    /// Sets the address of webhook servers, which the API server has to reach; port 0 picks a free port. Default:
-    /// `127.0.0.1:0`. In process no address is used.
+    /// Sets the address of webhook servers, which the API server must be able to reach; port 0 picks a free port. Default:
+    /// `127.0.0.1:0`. Has no effect if the API server calls webhooks in process.
     #[doc(alias = "LocalServingHost")]
     #[doc(alias = "LocalServingPort")]
     pub fn webhooks_at(mut self, address: SocketAddr) -> Self {
@@ -452,7 +470,7 @@ impl Builder {
         self
     }
 
-    /// Declares a user with credentials of its own, which [`Environment::user`] returns. Its permissions are those that roles and bindings
+    /// Declares a user with its own credentials; [`Environment::user`] returns it. Its permissions are those that roles and bindings
     /// grant it.
     #[doc(alias = "AddUser")]
     pub fn user<G: Into<String>>(

@@ -23,21 +23,22 @@
 //! so that a test can pause time (`#[tokio::test(start_paused = true)]`) and observe exact delays. [`Transport::Tcp`]
 //! uses a real socket, which other processes can reach.
 //!
-//! Environments share nothing. Start one per test, and run the tests in parallel. Tests that share an environment, because it is
-//! a real cluster, use a [namespace](Environment::namespace) each.
+//! Environments share nothing. Start one per test, and run the tests in parallel. If tests share an environment, because it is
+//! a real cluster, give each its own [namespace](Environment::namespace).
 //!
 //! [`Builder::cluster`] runs a test on another cluster: the binaries of `KUBEBUILDER_ASSETS` ([`Assets`]), or an existing
-//! cluster ([`Cluster::Existing`]). [`Cluster::from_env`] selects it by the environment variables of Go's envtest.
-//! Both require that time is not paused, and a TLS feature of `kube`, which your crate enables.
+//! cluster ([`Cluster::Existing`]). [`Cluster::from_env`] selects the cluster by the environment variables of Go's envtest.
+//! On such clusters time must not be paused, and your crate must enable a TLS feature of `kube`.
 //!
-//! [`Operator`] starts, stops and crashes the manager under test, also at a [`CrashPoint`] before or after one of its
-//! writes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
+//! [`Operator`] starts, stops and crashes the manager under test. A [`CrashPoint`] selects a write before or after which it
+//! crashes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
 //!
-//! [`Environment::user`] and [`Environment::service_account`] create users that have exactly the rights of manifests, and
-//! [`User::rights`] reports which of them a test did not need, and which it lacked.
+//! [`Environment::user`] and [`Environment::service_account`] create users that have exactly the rights of manifests.
+//! [`User::rights`] reports which rights a test did not need, and which were missing.
 //!
-//! [`Instance::serve_webhooks`] installs the webhooks of the manager: their configurations, from its registrations or from files
-//! ([`Builder::webhooks_from`]), refer to the operator instead of its Service, and [`Operator::start`] waits until they answer.
+//! [`Instance::serve_webhooks`] installs the webhook configurations of the manager, from its registrations or from files
+//! ([`Builder::webhooks_from`]), and replaces their Service by the address of the operator under test. [`Operator::start`] waits
+//! until the webhooks answer.
 //!
 //! [`eventually_object`], [`eventually_list`], [`consistently_object`] and [`eventually_gone`] wait for the effects of an
 //! operator, and print the object when they fail. [`eventually_update`] retries an update on conflict, and [`EqualObject`]
@@ -79,10 +80,11 @@
 //!
 //! # Limitations
 //!
-//! There is no download of binaries (`setup-envtest` does that). Workloads do not run: Deployments are stored, but no pods are created.
-//! Environments on one existing cluster share its CustomResourceDefinitions, and so their conversion webhooks; admission webhooks
-//! are called for the [namespaces](Environment::namespace) of their environment only, and for cluster-scoped objects.
-//! [`Environment::stop`] removes them; after a drop they remain, and refuse what they match.
+//! - The crate does not download binaries; `setup-envtest` does.
+//! - Workloads do not run: Deployments are stored, but no pods are created.
+//! - Environments on one existing cluster share its CustomResourceDefinitions, and so their conversion webhooks. Admission webhooks
+//!   are called only for the [namespaces](Environment::namespace) of their environment, and for cluster-scoped objects.
+//!   [`Environment::stop`] removes them. After a drop they remain in an existing cluster, and requests that they match fail.
 
 mod control_plane;
 mod crd;

@@ -43,23 +43,23 @@
 //!
 //! # Mental model
 //!
-//! A run holds the operator, an embedded API server with its controllers, remote systems, other programs and a user, on one thread
-//! and in paused time. Every request, every answer, every remote effect and every event of a watch stops at the border
+//! A run consists of the operator, an embedded API server with its controllers, remote systems, other programs and a user, on one
+//! thread and in paused time. Every request, every response, every remote effect and every event of a watch stops at the border
 //! of the process. When no task can run, the simulation lets one of them pass, and the tasks run until all are idle
-//! again. A fixed rule chooses what passes: the oldest answer, then the oldest call, then the watch with the oldest
+//! again. A fixed rule determines the order: the oldest response, then the oldest call, then the watch with the oldest
 //! unread event, then the garbage collector; then the next step of the user, if nothing has changed for a while; then
 //! time jumps to the next timer. A run that follows this rule is the *run without faults*.
 //!
 //! A *plan* is a short list of deviations from that run. Each names a call or a watch event: `crash after create
-//! configmaps default/page #1`. [`Explore`] chooses the plans that are tried. A run violates a rule ([`Oracle`]) if it
-//! ends differently from the run without faults. Objects are compared up to renaming: uids, generated names, ids of
-//! remote systems and times may differ, but references must lead to the same objects. The crate makes no assumption
-//! about the purpose of an operator: its own run without faults is the specification.
+//! configmaps default/page #1`. [`Explore`] chooses the plans that are tried. [`Oracle`] lists the rules that a run can violate; above
+//! all, it must end with the same objects as the run without faults. Uids, generated names, ids of remote systems and times may
+//! differ, but references must lead to corresponding objects. The crate makes no assumption about the purpose of an operator: its own
+//! run without faults is the specification.
 //!
-//! The run without faults is played three times. The first two have the same seed and must be equal, action by action; if they are
-//! not, the operator depends on hash order, random numbers, the system's clock, threads or statics, and the first action that
-//! differs is reported. The third has another seed and date and shows which values, such as ids of remote systems, differ
-//! from run to run.
+//! The simulation plays the run without faults three times. The first two have the same seed and must be equal, action by action. If
+//! they are not, the operator depends on hash order, random numbers, the system's clock, threads or statics, and the simulation reports
+//! the first action that differs. The third run has another seed and date. It shows which values, such as ids of remote systems,
+//! differ from run to run.
 //!
 //! # A finding
 //!
@@ -79,28 +79,27 @@
 //! ```
 //!
 //! [`Simulation::explore`] also writes a trace file and a picture to `target/simulation`. `SIMULATION=<trace file> cargo test <test>`
-//! plays its plan alone; a trace file in the folder `tests/simulation` of a package is played first in every run of its test, so
-//! that the bug does not return unnoticed. [`Simulation::replay`] plays a plan in a test of its own. A plan of several
-//! deviations is shrunk: first to fewer, and then to milder ones.
+//! plays only the plan of the file. A trace file in the folder `tests/simulation` of a package is played first in every run of its
+//! test, so that the bug does not return unnoticed. [`Simulation::replay`] plays a plan in a separate test. A plan of several
+//! deviations is reduced: first to fewer deviations, then to milder ones.
 //!
 //! # The world
 //!
-//! [`Simulation::replicas`] runs several processes with leader election, [`Simulation::also`] other operators, and
-//! [`Simulation::actor`] controllers of the world, such as those of [`actors`]. A [`Remote`] stands for each system besides the API
-//! server.
+//! The world is the cluster and everything else that the operator can change. [`Simulation::replicas`] runs several processes of the
+//! operator with leader election, [`Simulation::also`] other operators, and [`Simulation::actor`] controllers of the cluster, such as
+//! those in [`actors`]. A [`Remote`] is a fake of a system other than the API server.
 //!
 //! # Requirements of an operator
 //!
 //! The operator starts no thread, opens no socket, keeps nothing in statics, and takes time and randomness from tokio
-//! and from the [reconcile's context](controller_runtime::Context). The simulation reports an operator that uses
-//! threads of tokio's pool, sockets or sleep in real time (on Linux), that has tasks which outlive it or are always
-//! ready, or whose runs do not repeat.
+//! and from the [reconcile's context](controller_runtime::Context). The simulation reports an operator if it uses threads of
+//! tokio's pool or sockets, sleeps in real time (on Linux), has tasks that outlive it or are always ready, or if its runs are
+//! not reproducible.
 //!
 //! # Cancellation
 //!
-//! A crash drops the future of [`Manager::run`](controller_runtime::Manager::run) with everything in it, after the process's
-//! connection was cut, so that nothing that a `Drop` sends reaches the server. Calls that were carried out keep their
-//! effect.
+//! A crash first cuts the connection of the process, so that no request of a `Drop` reaches the server. Then it drops the future of
+//! [`Manager::run`](controller_runtime::Manager::run) with everything in it. Calls that were carried out keep their effect.
 //!
 //! # Defaults and bounds
 //!
@@ -110,7 +109,7 @@
 //! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s; 30 s if no request waits in the operator's controllers |
 //! | plans of [`Explore::random`] | 1,000 |
 //! | runs and time to shrink a plan | 200, and 10 s of real time |
-//! | time that watch events are held back | 2 virtual minutes; 10 s without further events |
+//! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive |
 //! | real time without progress of a run, in which it could run | 10 s, then the run is a finding; after 60 s the test process ends |
 //! | longest time until quiet, after a step or crash | 1 virtual hour |
 //! | processes of `SIMULATION_JOBS` | 256 |
@@ -123,12 +122,12 @@
 //!
 //! - Watches of caches break with 410 only. Reads are never outdated, except those of caches.
 //! - Only one process crashes at a time. The clocks of processes do not differ.
-//! - Of the API server's controllers, the garbage collector and the protection of volumes are actors of their own; the others act
-//!   at once after each commit. Webhooks of the operator are not called.
+//! - Of the API server's controllers, only the garbage collector and the protection of volumes can act late; the others act at
+//!   once after each commit. Webhooks of the operator are not called.
 //! - [`Explore::order`] draws random orders for the actions of one moment. It does not enumerate all orders.
 //! - A pause stops requests, answers and watch events of a process, but its timers run.
-//! - A runnable of the operator's own that acts less often than every 30 s may be overlooked at the end of a run.
-//! - Statics, and threads that the operator starts by itself, are noticed only if runs differ because of them.
+//! - A runnable of the operator that acts less often than every 30 s may be overlooked at the end of a run.
+//! - The simulation notices statics, and threads that the operator starts, only if runs differ because of them.
 //! - The order in which tasks are polled is fixed, not explored: races between tasks within a process are not found.
 
 pub mod actors;

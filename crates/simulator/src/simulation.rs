@@ -28,9 +28,9 @@ use crate::{
     watchdog::ThreadTimes,
 };
 
-/// An operator and the world in which it is tested: kinds, steps of a user, remote systems and checks.
+/// An operator under test, and its world: kinds, steps of a user, remote systems and checks.
 ///
-/// See the [crate](crate) for an example.
+/// The [crate docs](crate) have an example.
 #[derive(Clone)]
 #[must_use]
 pub struct Simulation {
@@ -70,8 +70,9 @@ impl Simulation {
         }
     }
 
-    /// Runs the operator in this many processes with leader election. Default: 1, without. The lease has the name of the manager,
-    /// in the namespace `default`; [`rights`](Self::rights) must allow it. With [`of`](Self::of) the function turns it on.
+    /// Runs the operator in this many processes with leader election. Default: one process without leader election. The lease has the
+    /// name of the manager, in the namespace `default`; [`rights`](Self::rights) must allow it. With [`of`](Self::of) the function
+    /// must enable leader election itself.
     ///
     /// # Panics
     ///
@@ -82,7 +83,7 @@ impl Simulation {
         self
     }
 
-    /// Runs another operator on the same API server, which is tested as well. `name` stands in stories and plans.
+    /// Runs another operator on the same API server. It is tested as well. Reports and plans call it `name`.
     pub fn also<E: Into<BoxError>>(
         self,
         name: &'static str,
@@ -91,8 +92,8 @@ impl Simulation {
         self.add_program(Program::new(name, made_by(name, add)))
     }
 
-    /// Runs a controller of the world, such as [`actors::kubelet`](crate::actors::kubelet): no fault happens to it, and its writes
-    /// are not judged.
+    /// Runs a controller of the cluster, such as [`actors::kubelet`](crate::actors::kubelet). It suffers no faults, and its writes
+    /// are not checked.
     pub fn actor<E: Into<BoxError>>(
         self,
         name: &'static str,
@@ -109,14 +110,15 @@ impl Simulation {
         self
     }
 
-    /// Does not judge by a rule, for a reason that reports print.
+    /// Turns off a rule. Reports print the reason.
     pub fn allow(mut self, oracle: Oracle, reason: &str) -> Self {
         self.definition.allowed.push((oracle, Rc::from(reason)));
         self
     }
 
-    /// Does not compare a field of a kind, such as `/status/lastProbe`: it may differ between runs, and changes of it alone count as
-    /// none. Reports print it. Times, and values that differ between two runs without faults, need no mask.
+    /// Excludes a field of a kind, such as `/status/lastProbe`, from all comparisons: it may differ between runs, and a write that
+    /// changes only this field counts as no change. Reports list the masks. Times, and values that differ between two runs without
+    /// faults, need no mask.
     ///
     /// # Panics
     ///
@@ -145,8 +147,8 @@ impl Simulation {
         self
     }
 
-    /// Adds an action of the user. A step begins when the world is quiet after the one before, and is tried again each virtual
-    /// second while it fails, for ten minutes. The closure is called for each attempt.
+    /// Adds an action of the user. A step begins when nothing has changed for a while after the previous step. While it fails, it is
+    /// tried again each virtual second for ten minutes. The closure is called for each attempt.
     pub fn step<T, E, F>(mut self, name: impl Into<String>, step: F) -> Self
     where
         F: AsyncFn(User) -> Result<T, E> + 'static,
@@ -156,7 +158,7 @@ impl Simulation {
         self
     }
 
-    /// Adds a remote system, which `initial` makes for each run. The operator reaches it through a
+    /// Adds a remote system; `initial` makes its state at the start of each run. The operator reaches it through a
     /// [`Remote`](crate::Remote) with the same type of state, so two systems need two types.
     pub fn remote<T: Serialize + Send + 'static>(
         mut self,
@@ -180,13 +182,14 @@ impl Simulation {
         self.check(name, When::Quiet, holds)
     }
 
-    /// Adds a condition that must go on to hold once it holds: after each later change of the run.
+    /// Adds a condition that, once it holds, must hold after each later change of the run.
     pub fn lasting(self, name: &str, holds: impl Fn(&Now<'_>) -> bool + 'static) -> Self {
         self.check(name, When::Lasting, holds)
     }
 
-    /// Adds a condition that must hold after some change of some run of a search, so that the search reaches the situation that it is
-    /// about: a failover while a page is missing, for example. [`explore`](Self::explore) fails if all plans were played without.
+    /// Adds a condition that must hold after at least one change in one run of a search: it proves that the search reaches a
+    /// situation, such as a failover while a page is missing. [`explore`](Self::explore) fails if all plans were played and the
+    /// condition never held.
     pub fn sometimes(self, name: &str, holds: impl Fn(&Now<'_>) -> bool + 'static) -> Self {
         self.check(name, When::Sometimes, holds)
     }
@@ -198,17 +201,22 @@ impl Simulation {
 
     /// Plays one plan after the other until a run violates a rule or the budget ends, and returns the number of played plans.
     ///
-    /// Trace files in the folder `tests/simulation` of the package that belong to this test are played first. If the environment
-    /// variable `SIMULATION` has the path of a trace file, its plan alone is played. `SIMULATION_REPORT` has the path of a file to
-    /// which the report is added, a line of JSON for each search. `SIMULATION_JOBS=4` plays the plans in four processes, each of
-    /// which runs this test up to here and beyond; `SIMULATION_SHARE=1/4` plays the first of every four plans, and
-    /// `SIMULATION_SEEDS=0..1000` adds a random plan for each seed.
+    /// Trace files of this test in the folder `tests/simulation` of the package are played first. Environment variables change the
+    /// search:
+    ///
+    /// - `SIMULATION=FILE` plays only the plan of a trace file.
+    /// - `SIMULATION_REPORT=FILE` appends the report to a file, a line of JSON for each search.
+    /// - `SIMULATION_JOBS=4` plays the plans in four processes, each of which runs the whole test.
+    /// - `SIMULATION_SHARE=1/4` plays the first of every four plans.
+    /// - `SIMULATION_SEEDS=0..1000` adds a random plan for each seed.
     ///
     /// # Panics
     ///
-    /// With the story of the first run that violates a rule, which is also written to `target/simulation` as a trace file and as a
-    /// picture; if an environment variable has a value that it cannot have; if the operator changes nothing, or no plan was played
-    /// within the budget, so that the test would show nothing; if a trace file is none, is of another test, or its plan does not happen.
+    /// - A run violates a rule. The message is the story of the first such run: its steps, with the write that broke the rule. The run
+    ///   is also written to `target/simulation` as a trace file and as a picture.
+    /// - The test would show nothing: the operator changes nothing, or no plan was played within the budget.
+    /// - An environment variable has an invalid value.
+    /// - A trace file is invalid or of another test, or a deviation of its plan did not happen.
     #[expect(clippy::must_use_candidate, reason = "most tests need only the panic")]
     pub fn explore(self, explore: Explore) -> Report {
         let (name, test) = (Rc::clone(&self.definition.name), trace_file::test_name());
@@ -320,7 +328,7 @@ impl Simulation {
     ///
     /// # Panics
     ///
-    /// If the operator changes nothing, so that no fault has a place.
+    /// The operator changes nothing, so that no fault can be injected.
     #[must_use]
     pub fn find(self, explore: Explore) -> Option<Finding> {
         let began = Stopwatch::start();
@@ -329,7 +337,7 @@ impl Simulation {
         result.err().map(|finding| *finding)
     }
 
-    /// Plays one plan: lines as the `replay` lines of a [`Finding`]. The empty plan is the run without faults.
+    /// Plays one plan. Its lines are those that a [`Finding`] prints after `replay:`. The empty plan is the run without faults.
     ///
     /// # Errors
     ///
@@ -337,7 +345,7 @@ impl Simulation {
     ///
     /// # Panics
     ///
-    /// If a deviation finds no place, because the operator does not make this call: the run would show nothing.
+    /// A deviation did not happen, because the operator does not make its call: the run would show nothing.
     pub fn replay(self, plan: &str) -> Result<Option<Finding>, PlanError> {
         let plan: Plan = plan.parse()?;
         Ok(self.replay_plan(&plan))

@@ -1,6 +1,6 @@
-//! A queue of keys to work on: each key once, one run of it at a time, failures retried with back-off.
+//! A queue of keys: it contains each key at most once, a key has one run at a time, and failed keys are retried with back-off.
 //!
-//! It keeps the contract of client-go's `workqueue`, on which Kubernetes controllers rely, and does not depend on Kubernetes.
+//! The queue keeps the contract of client-go's `workqueue`, on which Kubernetes controllers rely. It does not depend on Kubernetes.
 //!
 //! ```
 //! use kube_workqueue::Queue;
@@ -39,7 +39,7 @@
 //! | unknown | becomes ready | waits |
 //! | ready | keeps its place | stays ready |
 //! | waiting | becomes ready | waits until the earlier of the two times |
-//! | being processed | becomes ready once the run ends, once | waits once the run ends (or becomes ready, if the time has come) |
+//! | being processed | becomes ready when the run ends, for one more run | waits when the run ends, or becomes ready if its time has come |
 //!
 //! Many tasks may call `get` on clones of one handle; each key goes to one of them.
 //!
@@ -50,11 +50,11 @@
 //!
 //! # Recovery
 //!
-//! All retries share a budget, the [`Bucket`] of the default limiter, which delays keys that could otherwise be retried. When
+//! All retries share a budget, the [`Bucket`] of the default limiter, which delays keys beyond their own back-off. When
 //! the service that made them fail is back, each success of a key that had failed releases keys that only the budget delays, in
-//! order: one, then two for each further success, up to 100 at once. The first failure ends the recovery until the next
-//! success, and the keys that still wait follow at the rate of the budget. So the rate of the budget applies while attempts
-//! fail, and ten thousand keys are processed as fast as they succeed.
+//! order: the first success releases one, and each later success two, up to 100 at once. The first failure ends the recovery until
+//! the next success; the keys that still wait then follow at the rate of the budget. So the rate of the budget applies only while
+//! attempts fail, and after an outage ten thousand keys are processed as fast as they succeed.
 //!
 //! A *success* is a [`forget`](Queue::forget) of a key that is being processed and had failed; a *failure* is a
 //! rate-limited add of a key that is not ready. [`Queue::throttled`] reports that the service refuses load although no key
@@ -79,11 +79,11 @@
 //!
 //! | Setting | Default |
 //! |---|---|
-//! | delay of the n-th failure of a key | 5 ms × 2ⁿ, at most 1000 s |
+//! | delay after the n-th failure of a key in a row | 5 ms × 2ⁿ⁻¹, at most 1000 s |
 //! | retries of all keys together | 100 at once, then 10 a second |
 //! | events | at once, with [`Priority::Normal`], not debounced |
 //! | events in back-off | the first at once, later ones 30 s after the last run: [`BackOffEvents::Once`] |
-//! | ageing | after 1 s, one hand-out in 4 |
+//! | ageing | after 1 s, one key in 4 is of a lower priority |
 //! | flows | one |
 //! | keys ahead of the bucket in a recovery | 100 at once |
 //!
@@ -96,9 +96,10 @@
 //!
 //! # Limitations
 //!
-//! No persistence: a restarted controller lists its objects again. No results: the caller keeps the results of a run. No
-//! tasks: nothing happens between calls, and a queue without callers costs nothing. No clock other than tokio's, so that
-//! tests can pause it.
+//! - The queue is not persistent: a restarted controller lists its objects again.
+//! - The queue does not store results of runs.
+//! - The queue has no task of its own: nothing happens between calls, and a queue without callers costs nothing.
+//! - The only clock is tokio's, so that tests can pause it.
 
 mod core;
 mod item;

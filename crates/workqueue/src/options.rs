@@ -39,10 +39,10 @@ pub(crate) struct Debounce {
 
 /// Effect of an event, a plain [`add`](crate::Queue::add), on a key that waits because it failed.
 ///
-/// In Go an event always makes the key run at once; if that run fails, the next delay is doubled although the last delay had
-/// not passed. A controller whose failing runs cause events (it writes a status, it deletes and recreates a child) therefore
-/// spins, and a key that others change often reaches the longest delay within seconds (kubernetes/kubernetes#132805). The
-/// default keeps the first effect, which lets a repaired object recover at once, but not the second.
+/// In Go an event always makes the key run at once. If that run fails, the next delay is doubled although the last delay had
+/// not passed. Therefore a controller whose failing runs cause events (it writes a status, it deletes and recreates a child)
+/// spins, and a key that changes often reaches the longest delay within seconds (kubernetes/kubernetes#132805). With the
+/// default, an event still makes the key run at once, so that a repaired object recovers, but does not double the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackOffEvents {
@@ -100,8 +100,8 @@ impl<K> Options<K> {
         self
     }
 
-    /// Assigns keys to flows that take turns: within a priority, every flow with ready keys gets one of them handed
-    /// out before any gets a second. So none of `n` active flows waits longer than `⌈n / workers⌉` times the longest
+    /// Assigns keys to flows that take turns: within a priority, one key of every flow with ready keys is handed out before a
+    /// second key of any flow. So none of `n` active flows waits longer than `⌈n / workers⌉` times the longest
     /// run, however many keys the others have. Default: all keys are of one flow, in the order in which they became ready.
     ///
     /// The function is called under the queue's lock when a key enters the queue.
@@ -111,10 +111,10 @@ impl<K> Options<K> {
         self
     }
 
-    /// Delays events of a key until none has arrived for `quiet`, but not longer than `max` after the first one. Default: an
-    /// event makes a key ready at once.
+    /// Debounces events: a key becomes ready when no event of it has arrived for `quiet`, at the latest `max` after the first
+    /// one. Default: an event makes a key ready at once.
     ///
-    /// Explicit delays are not affected. Events that arrive while the key is being processed count as one that
+    /// Explicit delays are not affected. Events that arrive while the key is being processed count as one event that
     /// arrives when the processing ends.
     #[must_use]
     pub fn debounce(mut self, quiet: Duration, max: Duration) -> Self {
@@ -122,7 +122,7 @@ impl<K> Options<K> {
         self
     }
 
-    /// Sets the receiver of measurements. Default: none, and then no clock is read for them.
+    /// Sets the receiver of measurements. Default: none; the queue then does not read the clock for them.
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
         self.metrics = Some(metrics);
@@ -146,7 +146,7 @@ impl<K> fmt::Debug for Options<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct AddOptions {
-    /// Shortest delay from now. Together with `rate_limited`, the earlier of the two times applies, as in Go.
+    /// Delay from now. Together with `rate_limited`, the earlier of the two times applies, as in Go.
     pub after: Option<Duration>,
     /// Whether the key failed: the failure is counted, and the rate limiter sets the delay.
     pub rate_limited: bool,

@@ -12,9 +12,9 @@ use crate::options::{AddOptions, Options};
 use crate::shared::{Registration, Shared};
 use crate::snapshot::{KeySnapshot, Waiting};
 
-/// A queue of keys to work on, each once at a time.
+/// A queue that contains each key at most once, and hands out a key only while no other run of it is in progress.
 ///
-/// A handle: clones are the same queue. See the [crate docs](crate) for its guarantees.
+/// A handle: clones are the same queue. The [crate docs](crate) describe its guarantees, and have an example.
 #[doc(alias = "TypedRateLimitingInterface")]
 #[doc(alias = "PriorityQueue")]
 pub struct Queue<K> {
@@ -43,9 +43,9 @@ impl<K> Queue<K> {
         self.len() == 0
     }
 
-    /// The state of the queue now, for gauges. The cost is proportional to the number of keys being processed.
+    /// Returns the current values of the queue's gauges. The cost is proportional to the number of keys being processed.
     ///
-    /// The two times need [`Options::metrics`]: without it, the clock is not read when a key is handed out, and they are
+    /// The two durations need [`Options::metrics`]: without it, the clock is not read when a key is handed out, and they are
     /// zero.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
@@ -79,7 +79,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Counts a failure of `key` and makes it ready after the delay that the rate limiter sets.
     ///
-    /// For a key that is ready, nothing is counted, because it runs anyway.
+    /// If `key` is ready, it runs anyway: then nothing is counted and no delay applies.
     #[doc(alias = "AddRateLimited")]
     pub fn add_rate_limited(&self, key: K) {
         self.add_with(key, AddOptions::default().rate_limited());
@@ -100,9 +100,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.change(|inner, _| inner.core.cancel(key, hash))
     }
 
-    /// Until when and why `key` waits; `None` if it does not.
-    ///
-    /// For a key being processed, this is about its next run.
+    /// Returns until when and why `key` waits; `None` if it does not wait. While a key is being processed, the result is about its
+    /// next run.
     #[must_use]
     pub fn when(&self, key: &K) -> Option<Waiting> {
         let (hash, now) = (self.shared.hash(key), self.shared.now());
@@ -110,7 +109,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Some(Waiting { until: until.instant(self.shared.epoch), why })
     }
 
-    /// All keys of the queue, in no particular order.
+    /// Returns all keys of the queue with their states, in no particular order.
     ///
     /// The iterator takes the lock for at most 64 keys at a time, so a queue of a million keys remains usable meanwhile.
     /// Concurrent changes may or may not be visible. A key that leaves the queue and comes back may appear twice or not at
@@ -142,10 +141,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.inner.lock().core.snapshot_of(key, hash, now)
     }
 
-    /// The ready key that has been in line for the longest time. With more than 1024 flows, among those of 1024 of them.
+    /// Returns the key that has been ready for the longest time. With more than 1024 flows, only the keys of 1024 of them are
+    /// compared.
     ///
-    /// Needs [`Options::metrics`]: without it, the time since which a key is ready is mostly unknown, and any first key of a line is
-    /// returned.
+    /// Needs [`Options::metrics`]: without it, the queue mostly does not know since when a key is ready, and returns the first key of
+    /// any flow.
     #[must_use]
     pub fn oldest_ready(&self) -> Option<KeySnapshot<K>> {
         let now = self.shared.now();
@@ -157,7 +157,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Resets the failure count of `key`, which succeeded or will not be retried. Its state in the queue does not change.
     ///
-    /// While the key is being processed this counts as a success, which may release keys that only a shared budget delays: see
+    /// If the key is being processed, the call counts as a success, which may release keys that only a shared budget delays: see
     /// [recovery](crate#recovery).
     #[doc(alias = "Forget")]
     pub fn forget(&self, key: &K) {
@@ -165,9 +165,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.change(|inner, now| inner.core.forget(key, hash, now));
     }
 
-    /// Reports that the service refuses load although no key failed: for example by a 429 with a time to wait. Keys
-    /// that only a shared budget delays keep to it until a key that had failed succeeds: see
-    /// [recovery](crate#recovery).
+    /// Reports that the service refuses load although no key failed, for example with a 429 and a time to wait. This ends a
+    /// [recovery](crate#recovery): keys that only a shared budget delays wait for it again, until a key that had failed succeeds.
     pub fn throttled(&self) {
         self.shared.change(|inner, _| inner.core.throttled());
     }

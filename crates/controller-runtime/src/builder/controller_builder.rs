@@ -20,7 +20,7 @@ use crate::{
 
 /// A controller under construction: its sources, predicates, name and options. Made by [`Builder`](super::Builder).
 ///
-/// `S` is [`ForKind<K>`](super::ForKind) for a controller of kind `K`, and [`ForRequests`] for a controller of requests alone.
+/// `S` is [`ForKind<K>`](super::ForKind) for a controller of kind `K`, and [`ForRequests`] for a controller without a kind.
 #[must_use = "a controller exists once `complete` has been called"]
 pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     pub(super) manager: &'m Manager,
@@ -50,14 +50,33 @@ pub(super) type Attach<R> = Box<dyn FnOnce(&Attachment<'_>) -> Arc<dyn DynSource
 pub struct ForRequests;
 
 impl<R: Request, S> ControllerBuilder<'_, R, S> {
-    /// Reconciles the requests of `source`.
+    /// Reconciles the requests that `source` enqueues for the changes of a kind.
+    ///
+    /// ```
+    /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, ReconcileError, reconcile};
+    /// use controller_runtime::{Kind, MapFn};
+    /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    ///
+    /// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
+    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
+    /// // A change of a ConfigMap reconciles the Deployment of the same name.
+    /// let of_same_name = MapFn(|map: &ConfigMap| {
+    ///     Some(ObjectKey::<Deployment>::new(map.metadata.namespace.as_deref()?, map.metadata.name.as_deref()?))
+    /// });
+    /// Builder::managed_by(manager)
+    ///     .for_kind::<Deployment>()
+    ///     .watches(Kind::new(of_same_name))
+    ///     .complete(reconcile::from_fn(nothing))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "Watches")]
     pub fn watches<C: Object>(mut self, source: Kind<C, R>) -> Self {
         self.sources.push(Box::new(|to| Arc::new(source.attach(to))));
         self
     }
 
-    /// Reconciles the requests that `handler` returns for each `C` that changes. Watches and caches only the metadata of `C`.
+    /// Reconciles the requests that `handler` enqueues for each `C` that changes. Watches and caches only the metadata of `C`.
     ///
     /// For a kind known at run time, [`watches`](Self::watches) takes a [`Kind::dynamic`] of `PartialObjectMeta<DynamicObject>`.
     #[doc(alias = "WatchesMetadata")]
@@ -80,7 +99,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// Declares requests that the reconciler sends for objects of kind `C` and that no registration implies, for its
     /// [rights](crate::rights): for example to delete an owned object, or to read an object that is not cached.
     ///
-    /// The right is needed in the namespaces of the default cache of `C`. [`needs_right`](Self::needs_right) takes any other.
+    /// The right applies to the namespaces of the default cache of `C`. For other namespaces, or single objects, use
+    /// [`needs_right`](Self::needs_right).
     ///
     /// ```
     /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, ReconcileError, reconcile};
@@ -121,8 +141,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self.need(Needed::of_kind(kind.clone(), verbs, Location::caller()))
     }
 
-    /// Like [`needs`](Self::needs), for any right: of single objects, in single namespaces, or with a verb that has no request of its
-    /// own.
+    /// Like [`needs`](Self::needs), for any right: for single objects, in single namespaces, or with a verb that no request uses,
+    /// such as `bind`.
     #[track_caller]
     pub fn needs_right(self, right: Right) -> Self {
         self.need(Needed::of_right(right, Location::caller()))
@@ -139,8 +159,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self
     }
 
-    /// Passes only events that `filter` passes, for all sources of the controller, including those added before. Several
-    /// filters must all pass. Filters run before the predicates of a source.
+    /// Adds a filter of events for all sources of the controller, including those added before. An event must pass all filters, and
+    /// then the predicates of its source.
     ///
     /// With a [`LabelSelector`](crate::cache::LabelSelector) as filter, the API server sends only the selected objects of each
     /// kind, unless an unfiltered cache of the kind exists by the time the controller is added to the manager.
@@ -152,7 +172,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self
     }
 
-    /// Names the controller in logs and metrics, and as the reporter of its Kubernetes Events.
+    /// Names the controller in logs and metrics, and as the reporter of its Kubernetes Events. Default: the kind in lower case, or the
+    /// name given to [`Builder::for_requests`](super::Builder::for_requests).
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -164,8 +185,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self
     }
 
-    /// Adds the controller to the manager, which runs it: at once, if the manager is already running its controllers. A
-    /// controller added later waits for its own sources only.
+    /// Adds the controller to the manager, which runs it. If the manager is already running its controllers, the new one starts at
+    /// once, and waits only for its own sources.
     ///
     /// The returned handle adds sources while the controller runs, and removes the controller.
     ///

@@ -31,7 +31,8 @@ pub struct ForKind<K: Object> {
 
 /// Methods of a controller of a kind.
 impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
-    /// Reconciles only changes of `K` itself that `predicate` passes, in addition to the predicates given before.
+    /// Adds a predicate on changes of `K` itself; changes of owned and watched objects are not affected. A change must pass all
+    /// predicates.
     #[doc(alias = "WithPredicates")]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
         self.subject.own = self.subject.own.with_predicate(predicate);
@@ -62,7 +63,7 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
     /// Reconciles the controlling `K` of each `C` that changes.
     ///
     /// The API server sends, and the cache holds, only the metadata of `C`, unless a [`Cached<C>`](crate::Cached) was
-    /// created before [`complete`](Self::complete). [`owns_with`](Self::owns_with) takes predicates.
+    /// created before [`complete`](Self::complete). For predicates, use [`owns_with`](Self::owns_with).
     #[doc(alias = "Owns")]
     #[track_caller]
     pub fn owns<C: StaticObject>(self) -> Self
@@ -110,7 +111,7 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
 
 /// Webhooks of the controller's kind: see [`webhook`](crate::webhook).
 impl<K: StaticObject> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
-    /// Sets defaults of `K` in a mutating webhook.
+    /// Registers a mutating webhook that sets defaults of `K`.
     #[doc(alias = "WithDefaulter")]
     pub fn defaulted(self) -> Self
     where
@@ -129,7 +130,7 @@ impl<K: StaticObject> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
         self
     }
 
-    /// Validates `K` in a validating webhook.
+    /// Registers a validating webhook for `K`.
     #[doc(alias = "WithValidator")]
     pub fn validated(self) -> Self
     where
@@ -148,7 +149,8 @@ impl<K: StaticObject> ControllerBuilder<'_, ObjectKey<K>, ForKind<K>> {
         self
     }
 
-    /// Converts between `K`, the hub, and other versions of its kind, in a tuple: `converted::<(v1::Guestbook,)>()`.
+    /// Registers a conversion webhook between `K`, the hub, and other versions of its kind, given as a tuple:
+    /// `converted::<(v1::Guestbook,)>()`.
     #[doc(alias = "WithConverter")]
     pub fn converted<S: Spokes<K>>(mut self) -> Self {
         self.webhooks.push(Registration::converter::<K, S>());

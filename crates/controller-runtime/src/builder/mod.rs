@@ -43,8 +43,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Requests need not be keys of objects: any type that can be compared, ordered and hashed will do. Sources enqueue
-/// them:
+/// A request need not be the key of an object: every type that is a [`Request`] can be used, such as the name of a tenant.
+/// Sources enqueue the requests:
 ///
 /// ```
 /// # use controller_runtime::{

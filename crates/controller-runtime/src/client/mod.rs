@@ -29,20 +29,21 @@
 //!
 //! # Mental model
 //!
-//! A method of [`Client`] makes a request; the options of the request are methods on it; awaiting it sends it. The
-//! request first passes the [`Interceptor`]s, then waits for the client's rate limit, if there is one; then the
-//! [`WriteGate`] checks it if it is a write.
+//! A method of [`Client`] makes a request, methods of the request set its options, and awaiting it sends it. The
+//! request first passes the [`Interceptor`]s, then waits for the client's rate limit, if there is one. Before a write is sent, the
+//! [`WriteGate`] checks it.
 //!
-//! Some writes take an object that was read before: an update, a delete, a [`Patch::between`] two states. They apply
-//! only to this version of this object. If the object has changed since it was read, the request fails with a
-//! [`Conflict`]. Applies and patches written by hand apply to whichever object has the name.
+//! An update, a delete and a [`Patch::between`] two states take an object that was read before, and apply only to this version
+//! of this object. If the object has changed since it was read, the request fails with a [`Conflict`]. Applies and patches written
+//! by hand apply to any object of the name.
 //!
 //! When the API server answers that it is busy (429, or 503 with `Retry-After`), the client waits and sends the request
 //! again, at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless
-//! the client or the request sets another ([`ClientBuilder::request_timeout`]). It is unknown whether a write that
-//! exceeds its deadline was carried out ([`ClientError::is_outcome_unknown`]), and cached reads show the previous state
-//! until the watch delivers the change. So the next attempt should read again before it decides. It should create
-//! objects with a fixed name, because with a `generateName` it would create a second object.
+//! the client or the request sets another ([`ClientBuilder::request_timeout`]).
+//!
+//! If a write exceeds its deadline, it may or may not have been carried out ([`ClientError::is_outcome_unknown`]), and cached reads
+//! show the previous state until the watch delivers the change. So the next attempt should read the object again before it
+//! decides, and should create objects with a fixed name: with a `generateName` it would create a second object.
 //!
 //! The reads of this module go to the API server. [`Cached`](crate::Cached) reads caches. The two are separate types,
 //! so that the code shows where data may be stale. A write through this client is visible in the caches at once,
@@ -55,8 +56,8 @@
 //!
 //! # Limitations
 //!
-//! Not supported: requests in protobuf; strategic merge patches computed from two objects; `exec`, logs and port forwarding,
-//! for which there is [`Client::kube`].
+//! Not supported: requests in protobuf; strategic merge patches computed from two objects; `exec`, logs and port forwarding
+//! (use [`Client::kube`]).
 //!
 //! The folders are floors: each imports only from those before it.
 //!

@@ -41,7 +41,7 @@ where
     }
 }
 
-/// Enqueues the object itself, as a controller does for events of its own kind.
+/// Enqueues the object that changes. [`Builder::for_kind`](crate::Builder::for_kind) uses it.
 #[derive(Debug, Clone, Copy, Default)]
 #[doc(alias = "EnqueueRequestForObject")]
 pub struct ForObject;

@@ -8,14 +8,14 @@ use crate::{
 };
 use kube::core::ApiResource;
 
-/// Enqueues the owner of kind `O`, as a controller does for events of the objects that it creates.
+/// Enqueues the owner of kind `O` of an object that changes. [`ControllerBuilder::owns`](crate::ControllerBuilder::owns) uses it.
 ///
-/// An update enqueues the owners in the old and in the new state, so that both notice an object that changes hands.
-/// Owners are matched by API group and kind, whatever the version.
+/// An update enqueues the owners in the old and in the new state, so that both are reconciled when an object gets another owner.
+/// Owners are matched by API group and kind; the version is ignored.
 ///
-/// The owner's UID is not compared, as in Go: a request is a name, and an owner created again under the same name must notice
-/// leftovers of its predecessor, for example that a name becomes free. The reconciler, which has both objects, decides on
-/// ownership: [`is_controlled_by`](crate::is_controlled_by) compares UIDs. At worst a reconcile finds nothing to do.
+/// As in Go, the owner's UID is not compared. A request is a name: an owner that was created again under the same name must be
+/// reconciled when an object of its predecessor is deleted, because the object's name becomes free. The reconciler, which has both
+/// objects, checks ownership with [`is_controlled_by`](crate::is_controlled_by), which compares UIDs.
 #[doc(alias = "EnqueueRequestForOwner")]
 #[derive(Debug, Clone)]
 pub struct ForOwner<O: Object> {

@@ -12,9 +12,11 @@ use crate::{
 /// Enqueues the requests that a function returns for an object.
 ///
 /// For an update the function is called with the old and the new state, so that an object that is no longer referred to is
-/// reconciled as well. Write the type of the argument (`|secret: &Secret| …`): it determines the watched kind. A state that
-/// does not fit the type yields no requests and is logged as an error; when the object changes, the function is called for that
-/// state's predecessor and the new state. If labels, owners or names are enough, [`MapMeta`] is cheaper.
+/// reconciled as well. Write the type of the argument (`|secret: &Secret| …`): it determines the watched kind. If labels, owners or
+/// names are enough, [`MapMeta`] is cheaper.
+///
+/// A state that does not fit the type yields no requests and is logged as an error. When the object changes again, the function is
+/// called with the last state that did fit, and with the new state.
 #[doc(alias = "EnqueueRequestsFromMapFunc")]
 #[derive(Debug, Clone, Copy)]
 pub struct MapFn<F>(pub F);

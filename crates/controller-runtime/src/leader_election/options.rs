@@ -68,22 +68,22 @@ impl LeaderElectionOptions {
     }
 
     /// Sets the candidate's identity, which no other candidate may ever have, not even a later one in the same pod. Default:
-    /// the host's name and a random UUID. A manager with a [seed](crate::ManagerOptions::seed) has no default and does not
-    /// run without an identity, because all candidates with that seed would have the same one, and all of them would lead.
+    /// the host's name and a random UUID. A manager with a [seed](crate::ManagerOptions::seed) has no default, and does not run
+    /// without an identity: all candidates with that seed would have the same one, and all of them would lead.
     #[doc(alias = "Identity")]
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// Sets how fast a leader is replaced. Default: [`Timing::default`].
+    /// Sets how fast a leader is replaced. Default: a lease duration of 15 s, a renew deadline of 10 s and a retry period of 2 s.
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Sets whether the lease is released at a shutdown, when everything that leads has stopped, so that another candidate
-    /// leads at once. Default: yes. In Go the release is off by default, and may take place while reconciles still run.
+    /// Sets whether the lease is released at a shutdown, so that another candidate leads at once. Default: yes. The release happens
+    /// after everything that needs the lease has stopped; in Go it is off by default, and may happen while reconciles still run.
     #[doc(alias = "LeaderElectionReleaseOnCancel")]
     pub fn release_on_cancel(mut self, release: bool) -> Self {
         self.release_on_cancel = release;
@@ -97,8 +97,8 @@ impl LeaderElectionOptions {
         self
     }
 
-    /// Sends the election's requests through `client`, which nothing else uses, so that other requests of the process cannot
-    /// delay a renewal. The client may also be for another cluster than the manager's. Default: the manager's, except with
+    /// Sends the election's requests through `client`. Use the client for nothing else, so that other requests cannot delay a
+    /// renewal. It may reach another cluster than the manager's. Default: the manager's client, except with
     /// [`Manager::from_config`](crate::Manager::from_config), which gives the election a connection of its own.
     #[doc(alias = "LeaderElectionConfig")]
     pub fn client(mut self, client: kube::Client) -> Self {

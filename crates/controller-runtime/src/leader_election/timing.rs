@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Durations of leader election, which determine how fast a leader is replaced and how much clocks may differ.
 ///
 /// A leader renews its lease every `retry_period`, and stops leading when no renewal that it started succeeded for
-/// `renew_deadline`. Other candidates take the lease over when they have not seen it change for `lease_duration`, each by its
-/// own clock. So no two processes lead at once as long as no clock runs faster than another by the factor `lease_duration /
-/// renew_deadline`: 1.5 with the defaults, which are client-go's.
+/// `renew_deadline`. Another candidate takes the lease over when it has observed no change of the lease for `lease_duration` by its
+/// own clock. So two processes never lead at the same time unless one clock runs faster than another by the factor
+/// `lease_duration / renew_deadline`: 1.5 with the defaults, which are client-go's.
 ///
 /// ```
 /// use std::time::Duration;

@@ -41,33 +41,32 @@ use crate::{
 ///
 /// # Lifecycle
 ///
-/// [`Manager::run`] starts runnables in groups, each when the one before is ready: servers of metrics and probes, webhooks,
-/// caches, runnables without leader election, then controllers. With [leader election](ManagerOptions::leader_election) the
-/// last group waits until this process leads. When the process loses the lease, that group is dropped and the process is a
-/// standby again. Ready means that servers listen and caches have received their initial list.
+/// [`Manager::run`] starts runnables in groups, one after the other: servers of metrics and probes, webhooks, caches, runnables
+/// without leader election, then controllers. Each group starts when the previous one is ready: its servers listen, and its caches
+/// have received their initial list. With [leader election](ManagerOptions::leader_election) the last group waits until this
+/// process leads. When the process loses the lease, that group is dropped and the process is a standby again.
 ///
 /// When the shutdown future completes, the manager stops the groups in reverse order: no new reconcile begins, and running ones
-/// may finish within [`ManagerOptions::graceful_shutdown_timeout`]. Then it drops the rest, and names it in its error. The lease is
-/// released only when nothing that needs it runs any more.
+/// may finish within [`ManagerOptions::graceful_shutdown_timeout`]. Then the manager drops those that still run, and names them in
+/// its error. It releases the lease only when nothing that needs the lease runs any more.
 ///
-/// A failed runnable stops the whole manager, in the same order. Runnables can be added until then, and start at once if their
+/// If a runnable fails, the whole manager stops in the same order. Until then, runnables can be added, and start at once if their
 /// group has started; they can also be [removed](RunnableHandle::remove).
 ///
-/// Two managers, or two successive runs, in one process are independent of each other. Only two things are
-/// process-wide: a panic hook, which records the place of a panic in a reconcile and then calls the previous hook, and
-/// the signals of [`Signals`].
+/// Two managers in one process, or two successive runs of one, are independent of each other. Only two things are process-wide:
+/// a panic hook, which records the place of a panic in a reconcile and then calls the previous hook, and the signals of
+/// [`Signals`].
 ///
 /// # Code that does not await
 ///
-/// A reconcile can be stopped only at an `.await`. On a multi-threaded runtime, a reconcile that computes without one occupies
-/// its thread. Such a reconcile is named by [`ManagerError::Unstoppable`] at a shutdown; when the lease is lost, it is named in the
-/// log and by the check `leader-election` of `/healthz`, so that the process is restarted. Until then it runs on without the
-/// lease, and [`Manager::client`] refuses its writes.
+/// A reconcile can be stopped only at an `.await`. On a multi-threaded runtime, a reconcile that computes without an `.await`
+/// occupies its thread. At a shutdown, [`ManagerError::Unstoppable`] names such a reconcile. When the lease is lost, the log names
+/// it, and the check `leader-election` of `/healthz` fails, so that Kubernetes restarts the process. Until then the reconcile
+/// continues without the lease, and [`Manager::client`] refuses its writes.
 ///
-/// On a single-threaded runtime nothing else runs meanwhile: no lease is renewed, so another process takes it over, no probe is
-/// answered, no timeout fires and no shutdown begins. Two guarantees hold there too: writes are refused once the lease
-/// has expired, and the second signal ends the process ([`Manager::run_until_signal`]). Move long computations to
-/// [`tokio::task::spawn_blocking`].
+/// On a single-threaded runtime nothing else runs meanwhile: the lease is not renewed, so another process takes it over; no probe is
+/// answered; no timeout fires; no shutdown begins. Two guarantees still hold: writes are refused once the lease has expired, and the
+/// second signal ends the process ([`Manager::run_until_signal`]). Move long computations to [`tokio::task::spawn_blocking`].
 ///
 /// # Example
 ///
@@ -119,10 +118,10 @@ pub(super) struct Election {
 }
 
 impl Manager {
-    /// Makes a manager that reaches the cluster through `client`: for tests with an in-process client, and for connections of
-    /// your own making. Operators use [`Manager::from_config`], which detects a dead API server.
+    /// Makes a manager that reaches the cluster through `client`: for tests with an in-process client, and for connections that you
+    /// make yourself. In operators prefer [`Manager::from_config`], which detects dead connections.
     ///
-    /// The leader election uses `client` too, unless [`leader_election::LeaderElectionOptions::client`] sets another one;
+    /// The leader election uses `client` as well, unless [`leader_election::LeaderElectionOptions::client`] sets another one;
     /// [`Manager::from_config`] gives it a connection of its own.
     ///
     /// Each request is sent once, even if `client` retries by itself: the retries of
@@ -203,7 +202,7 @@ impl Manager {
 
     /// Makes a manager that connects to the cluster of `config`.
     ///
-    /// With leader election there are two connections, so that no other request of the operator can delay a renewal of the
+    /// With leader election the manager has a second client, so that no other request of the operator can delay a renewal of the
     /// lease. Both are made by [`client::connect`](crate::client::connect): with HTTP/2 if the API server offers it, so that
     /// all watches share a few connections, and with pings and TCP keepalive, which detect a vanished peer within a minute.
     /// Their `User-Agent` is that of `config` or else the operator's name, as in `guestbook-operator`, with the suffix
@@ -235,19 +234,18 @@ impl Manager {
         Ok(Self::new(connect(config, &options.name, "")?, options))
     }
 
-    /// The client for reconcilers, which writes on behalf of the manager. With leader election it writes only while this
-    /// process leads.
+    /// The client for reconcilers. Its field manager is the name of the manager. With leader election it writes only while this
+    /// process leads; otherwise writes fail with [`ErrorKind::NotPermitted`](crate::client::ErrorKind::NotPermitted).
     ///
-    /// Reconciles of a controller without leader election use [`Context::client`](crate::Context::client) or
-    /// [`Manager::ungated_client`] instead. Writes of this client fail there with
-    /// [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent), even on the leader, because they would work on the leader and
-    /// fail on each standby.
+    /// Do not use it in reconciles of a controller without leader election, which also runs on standbys: use
+    /// [`Context::client`](crate::Context::client) or [`Manager::ungated_client`]. There writes of this client fail with
+    /// [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent) even on the leader, so that the mistake shows before a failover.
     #[must_use]
     pub fn client(&self) -> Client {
         self.shared.client.clone()
     }
 
-    /// The client for code that needs no leader election: it writes at any time.
+    /// The client for code that needs no leader election. It writes whether this process leads or not.
     #[must_use]
     pub fn ungated_client(&self) -> Client {
         self.shared.ungated.clone()
@@ -256,7 +254,7 @@ impl Manager {
     /// The cached objects of kind `K`: all of them, unless another selection is the default
     /// ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
     ///
-    /// All handles of a kind, and all controllers that watch it, share one list and watch. It starts with the manager,
+    /// All handles of a kind, and all controllers that watch it, share one list and watch. The watch starts with the manager,
     /// or at once if the manager is running, and stops when the last handle and source are dropped.
     #[must_use]
     #[track_caller]
@@ -270,7 +268,7 @@ impl Manager {
         cache::Caches::new(&self.shared.cache)
     }
 
-    /// The metrics of this manager, to which you can add your own.
+    /// The metrics of this manager. Metrics of your own can be added to them.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
@@ -309,13 +307,13 @@ impl Manager {
         wait_until_ready(self.shared.readiness.subscribe())
     }
 
-    /// The current state and its changes.
+    /// The current state of the manager, and its changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<State> {
         self.shared.state.subscribe()
     }
 
-    /// Whether this process leads, and changes of that. Always `false` without leader election.
+    /// Whether this process holds the lease, now and later. Always `false` without leader election.
     #[must_use]
     #[doc(alias = "Elected")]
     pub fn leads(&self) -> watch::Receiver<bool> {

@@ -89,8 +89,8 @@ impl ManagerOptions {
 
     /// Sets the time that running reconciles have to finish when the manager stops. Default: 30 seconds.
     ///
-    /// The remaining groups get the rest of that time; the manager's servers get it to finish running requests, up to one
-    /// minute.
+    /// The groups that stop after the controllers share the time that is left. The manager's servers, which stop last, have at
+    /// most one minute of it to finish running requests.
     #[doc(alias = "GracefulShutdownTimeout")]
     pub fn graceful_shutdown_timeout(mut self, timeout: Shutdown) -> Self {
         self.graceful_shutdown_timeout = timeout;
@@ -103,13 +103,13 @@ impl ManagerOptions {
         self
     }
 
-    /// Sets up the manager's clients: rate limit, warnings, write gates, [interceptors](ClientBuilder::interceptor). Default:
-    /// see [`ClientBuilder`].
+    /// Sets options of the manager's clients: rate limit, warnings, write gates, [interceptors](ClientBuilder::interceptor).
+    /// Default: those of [`ClientBuilder`].
     ///
     /// The options apply to [`Manager::client`](super::Manager::client) and
-    /// [`Manager::ungated_client`](super::Manager::ungated_client) together: they share one rate limit, for example. Writes
-    /// remain subject to leadership, and are visible in the caches at once. Lists and watches of the caches, events and the
-    /// leader election are not affected.
+    /// [`Manager::ungated_client`](super::Manager::ungated_client) together: they share one rate limit, for example. Lists and
+    /// watches of the caches, Kubernetes Events and the leader election are not affected. Leadership is still checked before
+    /// writes, and writes are still visible in the caches at once.
     ///
     /// ```
     /// use controller_runtime::{ManagerOptions, client::Warnings};

@@ -40,7 +40,7 @@ impl Manager {
         *self.shared.servers.health.borrow()
     }
 
-    /// Adds a liveness check; replaces an existing one of that name. A process that fails it is restarted.
+    /// Adds a check to `/healthz`; replaces an existing one of that name. Kubernetes restarts a container whose liveness probe fails.
     ///
     /// ```
     /// # fn example(manager: &controller_runtime::Manager) {
@@ -58,7 +58,8 @@ impl Manager {
         self.shared.servers.live.add(name, check);
     }
 
-    /// Adds a readiness check; replaces an existing one of that name. A process that fails it gets no traffic from Services.
+    /// Adds a check to `/readyz`; replaces an existing one of that name. Services send no traffic to a pod whose readiness probe
+    /// fails. For an example see [`add_healthz_check`](Self::add_healthz_check).
     #[doc(alias = "AddReadyzCheck")]
     pub fn add_readyz_check<C, F>(&self, name: impl Into<String>, check: C)
     where
@@ -68,10 +69,10 @@ impl Manager {
         self.shared.servers.ready.add(name, check);
     }
 
-    /// Serves `path` of the metrics server with `handler`, in place of an earlier handler; at once if the server is running.
-    /// `/metrics` cannot be replaced. Access is controlled as for the metrics
+    /// Adds a handler for `path` to the metrics server, in place of an earlier handler for it. If the server is running, the
+    /// handler is used at once. `/metrics` cannot be replaced. Access is controlled as for the metrics
     /// ([`MetricsServerOptions::allowed_to`](crate::serving::MetricsServerOptions::allowed_to)). Without a metrics server
-    /// nothing is served.
+    /// the handler has no effect.
     ///
     /// For handlers that are known when the manager is made, prefer
     /// [`MetricsServerOptions::extra_handler`](crate::serving::MetricsServerOptions::extra_handler).

@@ -29,8 +29,8 @@ impl<R: Request> UnmanagedController<R> {
         Self { controller, manager, _name: name }
     }
 
-    /// Runs until `shutdown` completes, and then until its running reconciles are done. The controller can be run again
-    /// afterwards.
+    /// Runs the controller until `shutdown` completes, and then until its running reconciles are done. The controller can be run
+    /// again afterwards.
     ///
     /// # Cancellation
     ///
@@ -44,7 +44,7 @@ impl<R: Request> UnmanagedController<R> {
         self.manager.run_alone(&self.controller, shutdown).await
     }
 
-    /// A handle of the controller, for explanations and further sources. Its [`remove`](ControllerHandle::remove) has no effect:
+    /// A handle of the controller, for explanations and additional sources. Its [`remove`](ControllerHandle::remove) has no effect:
     /// end the run instead.
     #[must_use]
     pub fn handle(&self) -> ControllerHandle<R> {

@@ -11,7 +11,8 @@ use super::{Manager, ManagerShared, RunContext};
 /// Handle of a manager that does not keep it alive.
 ///
 /// A [`Manager`] holds its controllers and other runnables until it is dropped. If one of them held the manager, neither would
-/// ever be dropped. So reconcilers and runnables that need it, for example to add controllers, hold this instead.
+/// ever be dropped. Reconcilers and runnables that need the manager, for example to add controllers, must hold a weak handle
+/// instead.
 ///
 /// ```
 /// use controller_runtime::{Action, Context, ObjectKey, ReconcileError, Reconciler, manager::WeakManager};
@@ -67,7 +68,7 @@ impl RunContext {
 }
 
 impl WeakManager {
-    /// The manager; `None` if it has been dropped. A manager that runs is held by its run.
+    /// The manager; `None` if it has been dropped. A manager is not dropped while it runs.
     #[must_use]
     pub fn upgrade(&self) -> Option<Manager> {
         Some(Manager { shared: self.shared.upgrade()? })

@@ -10,12 +10,12 @@ use crate::{
 
 /// Drops updates that do not change `metadata.generation`: changes of status, labels and annotations.
 ///
-/// Kinds without a generation (ConfigMaps, Secrets, …) never pass an update.
+/// Do not use it for kinds without a generation (ConfigMaps, Secrets, …): it drops all their updates.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "GenerationChangedPredicate")]
 pub struct GenerationChanged;
 
-/// Drops updates that do not change `metadata.resourceVersion`.
+/// Drops updates that do not change `metadata.resourceVersion`: those of a resync.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "ResourceVersionChangedPredicate")]
 pub struct ResourceVersionChanged;

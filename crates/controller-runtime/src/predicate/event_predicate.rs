@@ -9,8 +9,8 @@ use crate::{
 
 /// Decides whether an event passes to the handler.
 ///
-/// Implemented by every `Fn(&Event<K>) -> bool`, and combined with [`And`], [`Or`] and [`Not`]. Drop updates, and other
-/// events only with a good reason: a controller behind a predicate that drops deletes never notices them.
+/// Implemented by every `Fn(&Event<K>) -> bool`, and combined with [`And`], [`Or`] and [`Not`]. Usually a predicate drops only
+/// updates: if it drops deletions, the controller never notices that an object was deleted.
 ///
 /// ```
 /// use controller_runtime::{Event, Predicate, predicate::{GenerationChanged, LabelChanged, Or}};
@@ -25,7 +25,7 @@ use crate::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a predicate on events of `{K}`",
     note = "a predicate on events of `{K}` is a closure `|event: &Event<{K}>| -> bool`, or a type of `controller_runtime::predicate`",
-    note = "a source of `PartialObjectMeta<K>` sees metadata only: a predicate that reads more needs a source of `K`"
+    note = "a source of `PartialObjectMeta<K>` receives metadata only: a predicate that reads more needs a source of `K`"
 )]
 pub trait Predicate<K: Object>: Send + Sync + 'static {
     /// Returns whether the event passes.

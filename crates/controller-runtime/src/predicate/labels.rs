@@ -9,7 +9,7 @@ use crate::{
 /// Passes events of objects that match the selector before or after the change, so that a controller notices when an object
 /// leaves the selection.
 ///
-/// Go's `LabelSelectorPredicate` checks the new state only.
+/// Go's `LabelSelectorPredicate` checks only the new state.
 impl EventFilter for LabelSelector {
     fn passes(&self, event: &MetaEvent<'_>) -> bool {
         let selected = |meta: &crate::cache::Meta| self.selects(meta.labels());

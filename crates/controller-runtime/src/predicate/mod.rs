@@ -1,11 +1,11 @@
 //! Predicates: filters of events between cache and handler.
 //!
-//! A predicate sees the event with the old and the new state and decides at once. Predicates are evaluated behind the cache:
+//! A predicate receives the event with the old and the new state, and must not block. Predicates are evaluated behind the cache:
 //! objects of dropped events are not reconciled, but are still watched and held in memory.
 //!
 //! The predicates of this module read only metadata ([`Meta`](crate::cache::Meta)), so that objects of dropped events are never
-//! decoded. The exception is [`Changed`], which compares any part of an object. Your own predicates may decode
-//! ([`Lazy::object`](crate::Lazy::object)), and must then decide about objects that do not fit their type.
+//! decoded. The exception is [`Changed`], which compares any part of an object. Your own predicates may decode the object
+//! ([`Lazy::object`](crate::Lazy::object)), and must then decide whether events of objects that do not fit their type pass.
 //!
 //! A [`LabelSelector`] as predicate can do more: unless an unfiltered cache of the kind exists, the API server sends only the
 //! objects that it selects.

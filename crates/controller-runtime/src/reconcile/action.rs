@@ -6,7 +6,7 @@ use kube_workqueue::Priority;
 
 /// Result of a reconcile that did not fail: whether and when the request runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "return it: an action that is dropped does nothing"]
+#[must_use = "an action has no effect unless the reconciler returns it"]
 #[doc(alias = "reconcile.Result")]
 pub struct Action {
     pub(crate) next: NextRun,
@@ -22,28 +22,39 @@ pub(crate) enum NextRun {
 }
 
 impl Action {
-    /// The request is done until the next event. Its failure count is reset.
+    /// Makes the result of a request that is done until the next event. Resets the failure count of the request.
     pub const fn done() -> Self {
         Self::next(NextRun::Done)
     }
 
-    /// The request is reconciled again, with the same growing delays as after failures, but the run does not count as
-    /// failed.
+    /// Makes the result of a request that is reconciled again with the growing delays of the rate limiter, as after failures. The
+    /// run itself does not count as failed in metrics and logs.
     pub const fn requeue() -> Self {
         Self::next(NextRun::Requeue)
     }
 
-    /// The request is reconciled again after `delay`, or earlier if an event enqueues it. Its failure count is reset, and no
-    /// rate limit applies.
+    /// Makes the result of a request that is reconciled again after `delay`, or earlier if an event enqueues it. Resets the failure
+    /// count of the request; no rate limit applies.
     ///
     /// A delay of zero is [`Action::requeue`]: it backs off, so that a computed delay that has become zero cannot make a
-    /// reconcile loop without a pause. (In Go it is no requeue at all. If the request is done, return [`Action::done`].)
+    /// reconcile loop without a pause. (In Go a delay of zero means no requeue. If the request is done, return [`Action::done`].)
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use controller_runtime::Action;
+    ///
+    /// /// Reconciles again when a certificate has to be renewed.
+    /// fn until_renewal(remaining: Duration) -> Action {
+    ///     Action::requeue_after(remaining.saturating_sub(Duration::from_secs(86_400)))
+    /// }
+    /// # assert_eq!(until_renewal(Duration::from_secs(86_400)), Action::requeue());
+    /// ```
     pub const fn requeue_after(delay: Duration) -> Self {
         if delay.is_zero() { Self::requeue() } else { Self::next(NextRun::RequeueAfter(delay)) }
     }
 
     /// Sets the priority of the next run that this action asks for. Default: the priority of the run that ends, but at least
-    /// [`Priority::Normal`]. No effect on [`Action::done`], or where the controller has no
+    /// [`Priority::Normal`]. Has no effect on [`Action::done`], or if the controller has no
     /// [priority queue](crate::controller::ControllerOptions::use_priority_queue).
     pub const fn with_priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);

@@ -30,9 +30,8 @@ pub(crate) struct WorkerContext {
 }
 
 impl Context {
-    /// Number of runs of this request since its last success that failed or asked for
-    /// [`Action::requeue`](super::Action::requeue); 0 in the first run. Errors with a delay of their own
-    /// ([`ReconcileError::retry_after`](super::ReconcileError::retry_after)) do not count.
+    /// Number of runs of this request that failed, or returned [`Action::requeue`](super::Action::requeue), since its last success;
+    /// 0 in the first run. Errors of [`ReconcileError::retry_after`](super::ReconcileError::retry_after) do not count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -45,8 +44,8 @@ impl Context {
         &self.causes
     }
 
-    /// Error of the previous run of this request, if it failed: its first 1 KiB. `None` if the error is no longer
-    /// stored because more than 1024 requests fail.
+    /// Error of the previous run of this request if that failed, cut off after 1 KiB. Also `None` if more than 1024 requests
+    /// fail, and the error of this one is no longer stored.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
@@ -59,8 +58,7 @@ impl Context {
         self.id
     }
 
-    /// The client for the writes of this reconcile. It is the manager's client whose permission to write fits the
-    /// controller:
+    /// The client for the writes of this reconcile. Which client of the manager it is depends on the controller:
     ///
     /// - A controller that [needs leader election](crate::controller::ControllerOptions::needs_leader_election), which is the default,
     ///   gets [`Manager::client`](crate::Manager::client): while this process does not hold the lease, writes fail with
@@ -95,13 +93,14 @@ impl Context {
         &self.worker.client
     }
 
-    /// Records Kubernetes Events on behalf of the controller, without waiting for the API server.
+    /// The recorder of Kubernetes Events of the controller. It does not wait for the API server.
     #[must_use]
     pub fn events(&self) -> &Recorder {
         &self.worker.recorder
     }
 
-    /// Cancelled when the manager shuts down or the controller has failed: a long reconcile may use it to finish early.
+    /// Token that is cancelled when the manager shuts down or the controller has failed. A long reconcile can check it to finish
+    /// early.
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
         &self.worker.draining

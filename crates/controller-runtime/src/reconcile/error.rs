@@ -6,9 +6,12 @@ use crate::cache::{DecodeError, Misfit, ReadError};
 
 /// Error of a reconcile.
 ///
-/// Made from any error by `?`. Retried with back-off, except in three cases: an error made by [`ReconcileError::terminal`] is not
-/// retried; one made by [`ReconcileError::retry_after`] has a delay of its own; and a [`DecodeError`], or a
-/// [`ReadError::OutsideNamespaces`] of a cache with a fixed set of namespaces, is terminal.
+/// `?` makes it from any error. The request is then retried with back-off
+/// ([`ControllerOptions::rate_limiter`](crate::controller::ControllerOptions::rate_limiter)), with three exceptions:
+///
+/// - After an error of [`ReconcileError::terminal`] the request is not retried.
+/// - After an error of [`ReconcileError::retry_after`] it is retried after the delay of the error.
+/// - A [`DecodeError`] is terminal, and so is a [`ReadError::OutsideNamespaces`] of a cache with a fixed set of namespaces.
 ///
 /// `?` converts every error that is [`Send`] and [`Sync`]: types that implement [`std::error::Error`], boxed errors, texts,
 /// `anyhow::Error` and `eyre::Report`. For that reason this type does not implement [`std::error::Error`] itself.
@@ -31,13 +34,13 @@ use crate::cache::{DecodeError, Misfit, ReadError};
 ///
 /// fn with_anyhow(port: &str) -> Result<u16, ReconcileError> {
 ///     use anyhow::Context;
-///     let port = port.parse::<u16>().context("spec.port is no number")?; // an anyhow::Error
+///     let port = port.parse::<u16>().context("spec.port is not a number")?; // an anyhow::Error
 ///     Ok(port)
 /// }
 ///
 /// assert!(!parse("http").unwrap_err().is_terminal());
 /// assert_eq!(check(0).unwrap_err().to_string(), "spec.port must not be 0");
-/// assert_eq!(format!("{:#}", with_anyhow("http").unwrap_err()), "spec.port is no number: invalid digit found in string");
+/// assert_eq!(format!("{:#}", with_anyhow("http").unwrap_err()), "spec.port is not a number: invalid digit found in string");
 /// assert!(parse_once("http").unwrap_err().is_terminal());
 /// ```
 pub struct ReconcileError {
@@ -68,8 +71,8 @@ impl ReconcileError {
     /// Makes an error that is retried after `delay`, or earlier if an event enqueues the request: for example because
     /// another service names the time at which to try again.
     ///
-    /// In the log, the metrics and [`Context::last_error`](super::Context::last_error) it is a failure like others. But it
-    /// bypasses the rate limiter, so it is not counted as an [attempt](super::Context::attempt): the count of earlier failures
+    /// The log, the metrics and [`Context::last_error`](super::Context::last_error) report it like other failures. But it
+    /// bypasses the rate limiter, and does not count as an [attempt](super::Context::attempt): the count of earlier failures
     /// stays, and the back-off continues from it at the next ordinary error.
     ///
     /// A delay of zero, such as that of `Retry-After: 0`, is retried with back-off.
@@ -103,7 +106,7 @@ impl ReconcileError {
 
     /// The underlying error, if it is an `E`.
     ///
-    /// `anyhow` and `eyre` hide the type of an error that they wrap without a context.
+    /// `anyhow` and `eyre` hide the type of an error that they wrap without a context: then the result is `None`.
     #[must_use]
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
@@ -116,8 +119,8 @@ impl ReconcileError {
     }
 }
 
-/// A decoding error of an object is [terminal](ReconcileError::terminal), also as the cause of another error: decoding fails
-/// again until the object changes, and a change of a watched object enqueues a request.
+/// A decoding error of an object is [terminal](ReconcileError::terminal), also as the cause of another error: until the object
+/// changes a retry would fail, and a change of a watched object enqueues a request.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for ReconcileError {
     fn from(error: E) -> Self {
         let error = Self::new(error);

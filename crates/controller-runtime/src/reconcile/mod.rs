@@ -1,4 +1,4 @@
-//! The reconciler: user code that brings the world to the state that an object's spec asks for.
+//! The reconciler: user code that changes the cluster, or another system, to match the spec of an object.
 
 pub(crate) mod action;
 mod cause;
@@ -26,10 +26,10 @@ pub use self::{
     object_reconciler::{AsReconciler, as_reconciler},
 };
 
-/// Request that a controller reconciles: any value that can be a key of the queue.
+/// Request that a controller reconciles, usually an [`ObjectKey`](crate::ObjectKey).
 ///
-/// Usually an [`ObjectKey`](crate::ObjectKey). Implemented for every type with the listed properties: order and hash
-/// distinguish requests, and the `Debug` form names a request in the log.
+/// Implemented for every type with the listed properties. The queue distinguishes requests by order and hash, and the log names a
+/// request by its `Debug` form.
 pub trait Request: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static {}
 
 impl<T: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static> Request for T {}

@@ -4,17 +4,17 @@ use std::future::Future;
 
 use super::{Action, Context, ReconcileError, Request};
 
-/// Brings the world one step closer to the state that an object asks for.
+/// Makes the cluster, or another system, match the spec of an object.
 ///
 /// A reconciler is called with a key, not with a change: it reads the current state, compares it with the desired one, and
-/// acts. It must therefore be idempotent. A deleted object is absent from the cache.
+/// acts on the difference. It must be idempotent. After a deletion it is called as well; the cache then has no object of the key.
 ///
 /// A controller never runs two reconciles of the same request at the same time.
 ///
 /// # Cancellation
 ///
-/// The future may be dropped at any `.await` when the manager stops: each write must leave a state from which the
-/// next reconcile can continue.
+/// The future may be dropped at any `.await`, when the manager stops, the process loses the lease, or the reconcile exceeds its
+/// timeout. So each write must leave a state from which the next reconcile can continue.
 ///
 /// # Example
 ///

@@ -33,18 +33,18 @@ pub trait Source<R: Request>: Send + Sync + 'static {
         type_name::<Self>().to_owned()
     }
 
-    /// Puts requests into `sink` until the source is exhausted; returning `Ok` then does not stop the controller.
+    /// Puts requests into `sink` until the source has no more. When `run` returns `Ok`, the controller continues.
     ///
     /// Called once in each run of the manager. If the controller needs leader election and does not
-    /// [warm up](crate::controller::ControllerOptions::enable_warmup), called once each time the process becomes leader.
+    /// [warm up](crate::controller::ControllerOptions::enable_warmup), called each time the process becomes the leader.
     ///
     /// # Cancellation
     ///
-    /// The future is dropped when the controller stops: items taken but not put into the sink by then are lost.
+    /// The future is dropped when the controller stops. Items that it has received but not put into the sink are lost.
     ///
     /// # Errors
     ///
-    /// An error means that the controller cannot go on: it fails, and with it the manager, unless the controller
+    /// An error means that the controller cannot continue: it stops with the error, and with it the manager, unless the controller
     /// [does not require](Source::is_required) the source.
     fn run(&self, sink: Sink<R>) -> impl Future<Output = Result<(), BoxError>> + Send;
 
@@ -63,7 +63,7 @@ pub trait Source<R: Request>: Send + Sync + 'static {
         false
     }
 
-    /// The obstacle to being synced, for the message when that takes too long.
+    /// Returns the reason why the source is not synced, for the error when that takes too long. Default: none.
     fn trouble(&self) -> Option<String> {
         None
     }

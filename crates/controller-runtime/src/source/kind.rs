@@ -19,10 +19,10 @@ use crate::{
 
 /// Events of one kind, from a cache.
 ///
-/// Any number of controllers share one watch of the kind. An event on which a predicate or handler panics, or that a handler
-/// [fails](crate::request_queue::Enqueue::fail) to handle, is delivered again, after 1 s doubling to 5 minutes, until it is handled or a newer
-/// event of the object replaces it; other events do not wait for it. `controller_runtime_failed_events` and
-/// [`Manager::overview`](crate::Manager::overview) show waiting events.
+/// All controllers share one watch of the kind. If a predicate or handler panics on an event, or a handler
+/// [fails](crate::request_queue::Enqueue::fail), the event is delivered again after 1 s, doubling to 5 minutes, until it is handled or a newer
+/// event of the object replaces it. Other events do not wait for it. `controller_runtime_failed_events` and
+/// [`Manager::overview`](crate::Manager::overview) show the events that wait for redelivery.
 ///
 /// ```
 /// use controller_runtime::{Kind, MapFn, ObjectKey, predicate::LabelChanged};
@@ -118,7 +118,7 @@ impl<K: Object, R: Request> Kind<K, R> {
         self
     }
 
-    /// Passes only events that `predicate` passes, in addition to the predicates given before.
+    /// Adds a predicate: an event must pass all of them.
     ///
     /// With a [`LabelSelector`] as predicate, the API server sends only the selected objects, unless an unfiltered cache of the
     /// kind exists by the time the source is added to a controller.

@@ -1,7 +1,7 @@
 //! Sources: the origins of a controller's requests.
 //!
 //! [`Kind`] delivers the changes of cached objects, of this cluster or of another one. [`Events`] and [`Requests`] read a
-//! stream or a channel. Anything else implements the trait [`Source`], or is a closure passed to [`from_fn`].
+//! stream or a channel. For any other source, implement the trait [`Source`], or pass a closure to [`from_fn`].
 
 mod attachment;
 mod delivery;

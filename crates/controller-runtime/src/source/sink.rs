@@ -36,7 +36,7 @@ impl<R: Request> Sink<R> {
         Self { requests, source, synced }
     }
 
-    /// Enqueues `request`. Adds of a source are not rate limited.
+    /// Enqueues `request`, without a rate limit.
     pub fn add(&self, request: R) {
         self.add_with(request, AddOptions::default());
     }

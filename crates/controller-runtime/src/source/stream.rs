@@ -27,8 +27,8 @@ fn received<T: Send + 'static>(mut receiver: mpsc::Receiver<T>) -> impl Stream<I
 
 /// Requests from a stream or a channel.
 ///
-/// Items sent while the controller does not run, for example before its process leads, wait in the stream. The sender, or the
-/// capacity of the channel, limits their number. At the end of the stream the source ends; the controller continues.
+/// Items that are sent while the controller does not run, for example on a standby, wait in the stream or channel. Limit their
+/// number in the sender, or by the capacity of the channel. When the stream ends, the source ends; the controller continues.
 ///
 /// ```
 /// use controller_runtime::source::Requests;
@@ -82,8 +82,8 @@ impl<R> fmt::Debug for Requests<R> {
 
 /// Events from a stream or a channel, passed to a handler.
 ///
-/// Events sent while the controller does not run wait, as for [`Requests`]. They may be of any variant;
-/// [`Event::Generic`] is for changes outside the API.
+/// Events that are sent while the controller does not run wait, as for [`Requests`]. They may be of any variant;
+/// [`Event::Generic`] is for changes outside of the API.
 ///
 /// ```
 /// use controller_runtime::{Event, ForObject, Lazy, ObjectKey, source::Events};

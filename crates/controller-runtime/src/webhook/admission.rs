@@ -1,4 +1,4 @@
-//! The request of an admission webhook, as handlers see it.
+//! The request of an admission webhook, as handlers receive it.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -159,7 +159,7 @@ impl Admission {
         &self.request.user_info
     }
 
-    /// Whether nothing will be stored. A webhook with side effects must not cause them then.
+    /// Whether the request is a dry run, which stores nothing. A webhook must then cause no side effects.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.request.dry_run.unwrap_or(false)

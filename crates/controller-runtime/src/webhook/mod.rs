@@ -120,12 +120,19 @@
 //!
 //! # Answers
 //!
-//! Mutating handlers change a typed object; the difference is applied to the raw object, so that fields that the Rust type does not
-//! know survive. A request that the server understands is answered with HTTP status 200, and its status is inside of the response:
-//! 403, 422 and so on for a [`Rejection`], 400 for an object that is not of the kind, 500 for a panic, which affects no other
-//! request, 504 if the handlers exceed the `timeout` of the request's query. Other requests are answered with their HTTP status:
-//! 400 if they are no AdmissionReview, ConversionReview or TokenReview, 413 if the body exceeds 7 MiB (3 MiB for conversions, 1 MiB for
-//! TokenReviews), 404. Go answers these with status 200, too.
+//! Mutating handlers change a typed object. The difference is applied to the raw object, so fields that the Rust type does not
+//! have are kept.
+//!
+//! A review is answered with HTTP status 200, and a status inside of the response:
+//!
+//! - the code of a [`Rejection`], such as 403 or 422;
+//! - 400 if the object is not of the kind;
+//! - 500 after a panic, which affects no other request;
+//! - 504 if the handlers exceed the `timeout` in the request's query.
+//!
+//! A request that is not a review is answered with an HTTP status: 400 if the body is not an AdmissionReview, ConversionReview or
+//! TokenReview, 404 if no webhook has the path, 413 if the body exceeds 7 MiB (3 MiB for conversions, 1 MiB for TokenReviews). Go
+//! answers malformed reviews with status 200.
 
 mod admission;
 mod admission_review;

@@ -9,10 +9,11 @@ use super::{
 };
 use crate::object::StaticObject;
 
-/// A kind with defaults that depend on other fields or the request. Constants are better set as defaults of the CRD's schema.
+/// A kind with defaults that depend on other fields or on the request. Set constant defaults in the schema of the
+/// CustomResourceDefinition instead. For an example see the [module](super).
 ///
-/// The API server calls mutating webhooks for each write, also for writes of the status if a rule names that
-/// subresource. It may apply the defaults repeatedly, so applying them to a defaulted object must change nothing.
+/// The API server calls mutating webhooks at each write, and at writes of the status if a rule names that subresource. It may
+/// call them several times for one write, so setting the defaults of an object that has them must change nothing.
 #[doc(alias = "CustomDefaulter")]
 pub trait Defaulter: StaticObject {
     /// Operations that set defaults. Default: creations and updates.
@@ -30,10 +31,10 @@ pub trait Defaulter: StaticObject {
     fn set_defaults(&mut self, cx: &Admission) -> impl Future<Output = Verdict> + Send;
 }
 
-/// A kind with rules that its schema cannot express.
+/// A kind with rules that its schema cannot express. For an example see the [module](super).
 #[doc(alias = "CustomValidator")]
 pub trait Validator: StaticObject {
-    /// Operations that are validated. Default: creations and updates. A webhook that validates deletions prevents them while
+    /// Operations that are validated. Default: creations and updates. With deletions, objects of the kind cannot be deleted while
     /// the operator is down.
     const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
 

@@ -43,7 +43,7 @@ const START_WITHIN: Duration = Duration::from_secs(180);
 /// let env = Environment::builder().start().await?;
 /// let mut operator = Operator::new(env.client(), |instance| async move {
 ///     // With controller-runtime:
-///     //     let manager = Manager::new(instance.client(), Options::new("my-operator"));
+///     //     let manager = Manager::new(instance.client(), ManagerOptions::new("my-operator"));
 ///     //     my_controller::add_to(&manager)?;
 ///     //     Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)
 ///     let work = reconcile_forever(instance.client());

@@ -96,34 +96,34 @@ impl Explore {
         Self { strategies: vec![strategy], budget: BUDGET, depth: 1 }
     }
 
-    /// The operator dies before its first write, and after each write that changes something, before it receives the answer. It is
-    /// started again at once, and in further runs after the user's next step. It also dies while the world is quiet after a step.
+    /// The operator crashes before its first write, and after each write that changes something, before it receives the response. It
+    /// is started again at once, and in other runs after the user's next step. It also crashes while nothing changes after a step.
     pub fn crashes() -> Self {
         Self::only(Strategy::Crashes)
     }
 
     /// Starting with each event of the operator's watches, the events of that resource are held back: until one more
     /// event has come, so that a state is skipped; until events of another resource have come, so that these come
-    /// first; for one to three reconciles; until the user's next step is done; and for a second. Further runs deliver
+    /// first; for one to three reconciles; until the user's next step is done; and for a second. Other runs deliver
     /// the events one by one, or each a second late.
     pub fn staleness() -> Self {
         Self::only(Strategy::Staleness)
     }
 
-    /// A watch ends with 410 and its last events are lost, so that the operator lists again and never sees these
+    /// A watch ends with 410 and its last events are lost, so that the operator lists again and never receives these
     /// states.
     pub fn unobserved() -> Self {
         Self::only(Strategy::Unobserved)
     }
 
-    /// The garbage collector, which otherwise acts last, acts between a write and its answer; and actions of the same
-    /// moment happen in random orders. Requests of one process may overtake each other, events of a watch may not.
+    /// The garbage collector, which otherwise acts last, acts between a write and its response; and actions that are possible at the
+    /// same moment happen in random orders. Requests of one process may overtake each other, events of a watch may not.
     pub fn order() -> Self {
         Self::only(Strategy::Order)
     }
 
-    /// Each write that changes something is carried out, and the connection breaks before the answer. In further runs the retry
-    /// comes before the watch reports the write.
+    /// Each write that changes something is carried out, and the connection breaks before the response. In other runs the retry
+    /// also comes before the watch reports the write.
     pub fn lost_answers() -> Self {
         Self::only(Strategy::LostAnswers)
     }
@@ -145,7 +145,8 @@ impl Explore {
         Self::only(Strategy::Failovers)
     }
 
-    /// Nothing passes between the operator and the world for 11, 16 and 61 seconds from a write on. Its timers run.
+    /// Requests, responses and watch events of the operator are held back for 11, 16 and 61 virtual seconds from a write on. Its
+    /// timers run.
     pub fn pauses() -> Self {
         Self::only(Strategy::Pauses)
     }
@@ -160,7 +161,7 @@ impl Explore {
         Self { strategies: Strategy::SWEEPS.to_vec(), budget: BUDGET, depth: 1 }
     }
 
-    /// Adds the deviations of `other`. The longer budget and the larger depth count.
+    /// Adds the deviations of `other`. The longer budget and the larger depth of both apply.
     pub fn and(mut self, other: Self) -> Self {
         self.strategies.extend(other.strategies);
         self.strategies.sort_unstable();
@@ -170,15 +171,15 @@ impl Explore {
         self
     }
 
-    /// Sets the real time after which no further run with a fault begins. Default: 10 seconds. The environment variable
-    /// `SIMULATION_BUDGET`, such as `60s`, overrides it. The [`Report`] says how many plans were tried.
+    /// Sets the real time after which no more runs with faults begin. Default: 10 seconds. The environment variable
+    /// `SIMULATION_BUDGET`, such as `60s`, overrides it. [`Report::played`] is the number of plans that were tried.
     pub fn budget(mut self, budget: Duration) -> Self {
         self.budget = budget;
         self
     }
 
-    /// With 2, pairs of a [crash](Self::crashes) and [delayed watch events](Self::staleness) that concern the same
-    /// object are also tried. Default: 1.
+    /// Sets the number of deviations in a plan. Default: 1. With 2, pairs of a [crash](Self::crashes) and
+    /// [delayed watch events](Self::staleness) of the same object are also tried.
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
@@ -217,7 +218,7 @@ pub struct Report {
     pub plans: usize,
     /// Number of plans that were played within the budget.
     pub played: usize,
-    /// Number of plans that showed nothing, because their deviation found no place.
+    /// Number of plans that showed nothing, because their deviation did not happen.
     pub did_not_happen: usize,
     strategies: Vec<Strategy>,
     /// Conditions of [`Simulation::sometimes`](crate::Simulation::sometimes) that held in no run.

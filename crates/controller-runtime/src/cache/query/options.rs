@@ -141,7 +141,7 @@ impl CacheOptions {
     }
 
     /// Transforms every object when it arrives: fields that `change` removes are never stored, so no reader of the
-    /// cache can see them. Default: objects are stored unchanged.
+    /// cache gets them. Default: objects are stored without `managedFields`, and otherwise unchanged.
     ///
     /// `change` must be deterministic. It is called in the task of the watch for each version of each object, and for
     /// own writes. It cannot change namespace, name, uid and version. If it panics, the object is stored unchanged.
@@ -158,8 +158,8 @@ impl CacheOptions {
         self
     }
 
-    /// Stores only the fields that `P` has, and metadata, of the objects read as type `K`, in place of
-    /// [`CacheOptions::transform`].
+    /// Stores only metadata and the fields of `P` for objects that are read as type `K`. Replaces [`CacheOptions::transform`] for
+    /// these objects.
     ///
     /// An object that cannot be decoded as `P` is stored unchanged. `K` must be decodable from the remaining fields: an
     /// object is unreadable if `K` requires a field that `P` lacks. A [`View`](crate::cache::View) reads the stored object as

@@ -31,15 +31,15 @@ use crate::{
 ///
 /// A handle that is cheap to clone, returned by [`Manager::cached`](crate::Manager::cached) or
 /// [`Manager::cache`](crate::Manager::cache). If it was created before the manager runs, it is complete within every
-/// reconcile, though it may lag shortly behind the API server. If it was created later, it starts filling immediately,
-/// and [`Cached::synced`] waits until it is complete. Objects are listed and watched as long as a handle, an index or a
-/// controller reads them.
+/// reconcile, though it may be slightly older than the state of the API server. If it was created later, it is filled from then
+/// on, and [`Cached::synced`] waits until it is complete. Objects are listed and watched as long as a handle, an index or a
+/// controller uses them.
 ///
 /// Writes of the manager's [`Client`](crate::Client) are visible immediately, before the watch delivers them, if the
-/// API server's answer is the object. The answers to writes of `scale`, `eviction` and `binding` are not, so these
-/// writes become visible with the watch. After a write in another API version than that of the cache, the client reads
-/// the object once more in the version of the cache, which requires the right to `get` it. Events come from the watch
-/// alone.
+/// API server's response is the object. Responses to writes of `scale`, `eviction` and `binding` are not the object, so these
+/// writes become visible only when the watch delivers them. After a write in another API version than that of the cache, the
+/// client reads the object once more in the version of the cache, which requires the right to `get` it. Events always come from
+/// the watch.
 ///
 /// If an object cannot be decoded as `K`, the error is logged, and reading the object returns [`ReadError::Decode`].
 /// Its metadata can still be read, and other objects of the kind are not affected.
@@ -70,8 +70,8 @@ use crate::{
 /// A cache that is restricted to some namespaces returns [`ReadError::OutsideNamespaces`] for reads in others.
 ///
 /// Controllers start without waiting for the caches of another [`Cluster`](crate::manager::Cluster), which may be down. A read
-/// there may return a [`ReadError::NotSynced`] within a reconcile as well, and returns a [`ReadError::ClusterRemoved`] once the
-/// cluster was removed.
+/// there may return [`ReadError::NotSynced`] even within a reconcile, and returns [`ReadError::ClusterRemoved`] after the cluster
+/// was removed.
 pub struct Cached<K: Object> {
     informer: Arc<Informer<K>>,
 }
@@ -142,9 +142,8 @@ impl<K: Object> Cached<K> {
     ///
     /// # Errors
     ///
-    /// An object cannot be decoded as `K`: omitting it silently would look as if it did not exist. To continue without
-    /// it, use [`Cached::list_lazy`] and decide for each object. It is also an error if the objects have not been
-    /// listed yet.
+    /// The objects have not been listed yet, or an object cannot be decoded as `K`: without the error, the object would seem not to
+    /// exist. To continue without such objects, use [`Cached::list_lazy`] and decide for each object.
     pub fn list(&self) -> Result<Vec<Arc<K>>, ReadError> {
         self.select().list()
     }
@@ -305,7 +304,7 @@ impl<K: Object> Cached<K> {
     /// separately has an entry under its name; all other namespaces, or a kind without namespaces, have the entry
     /// `None`. Entries that are not known yet or are not numbers are left out.
     ///
-    /// Every read after this call is at least as new.
+    /// Every read after this call returns this state or a newer one.
     ///
     /// ```no_run
     /// # use controller_runtime::{Cached, cache::ResourceVersion};
@@ -346,13 +345,14 @@ impl<K: Object> Cached<K> {
         self.informer.stats()
     }
 
-    /// Waits until the initial list is complete.
+    /// Waits until the initial list is complete. While the manager does not run, the future stays pending.
     ///
-    /// A cache stays complete, with one exception: after a namespace is added to a set
-    /// ([`CacheBuilder::namespace_set`](crate::cache::CacheBuilder::namespace_set)), reads of it, and of all namespaces, are
-    /// errors until it has been listed. If the manager does not run, the future stays pending. Also returns when the
-    /// cluster was removed from the manager ([`Cluster::remove`](crate::manager::Cluster::remove)): reads are errors
-    /// from then on.
+    /// A complete cache stays complete, with one exception: after a namespace is added to a set
+    /// ([`CacheBuilder::namespace_set`](crate::cache::CacheBuilder::namespace_set)), reads of this namespace, and of all
+    /// namespaces together, are errors until its objects have been listed.
+    ///
+    /// The future also completes when the cluster is removed from the manager
+    /// ([`Cluster::remove`](crate::manager::Cluster::remove)); reads are errors from then on.
     pub async fn synced(&self) {
         self.informer.until_complete().await;
     }

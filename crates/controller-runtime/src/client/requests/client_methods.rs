@@ -36,6 +36,27 @@ impl Client {
     /// Lists the objects of a kind, in all namespaces unless restricted by [`Client::confined_to`] or the options of [`List`].
     ///
     /// With [`PartialObjectMeta<K>`](kube::core::PartialObjectMeta) for a kind, the API server sends metadata alone.
+    ///
+    /// ```no_run
+    /// use controller_runtime::{Client, ClientError};
+    /// use futures::TryStreamExt;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// let web = client.list::<Pod>().in_namespace("default").labels("app=web").await?; // one page with all of them
+    /// println!("{} pods", web.items.len());
+    /// let mut pages = client.list::<Pod>().pages(); // 500 pods at a time
+    /// while let Some(page) = pages.try_next().await? {
+    ///     println!("{} more pods", page.items.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The request failed, or an object does not fit its type;
+    /// [`ClientError::is_expired`](crate::ClientError::is_expired) if a page was requested too late.
     pub fn list<K: StaticObject>(&self) -> List<K> {
         List::new(self, Call::new(Verb::List, kind::<K>()), Extent::of::<K>())
     }
@@ -50,7 +71,8 @@ impl Client {
         Write::new(self, self.about(Verb::Create, kind::<K>(), object))
     }
 
-    /// Replaces an object by `object`, a changed copy of the object that was read, and returns it as stored.
+    /// Replaces an object by `object`, a changed copy of the object that was read, and returns it as stored. Prefer
+    /// [`Client::apply`], which leaves the fields of other managers alone.
     ///
     /// UID and resourceVersion of `object` are preconditions.
     ///
@@ -75,7 +97,7 @@ impl Client {
     }
 
     /// Applies the object (server-side apply): creates it, or sets the given fields and removes those that this field manager
-    /// set before and no longer gives. Fields of other managers stay. Returns the object as stored.
+    /// applied before and `object` lacks. Fields of other managers stay. Returns the object as stored.
     ///
     /// Build `object` from scratch for each call, not from one that was read: this manager becomes the owner of every field in
     /// it, and takes over fields that other managers own with a different value.
@@ -88,9 +110,9 @@ impl Client {
         Write::new(self, self.about(Verb::Apply, kind::<K>(), object).and_then(as_apply)).force()
     }
 
-    /// Applies the object's status and nothing else. Returns the object as stored.
+    /// Applies only the status of an object. Returns the object as stored.
     ///
-    /// This manager becomes the owner of every field in `status`: leave out fields that others report.
+    /// This field manager becomes the owner of every field in `status`: leave out fields that other controllers report.
     ///
     /// ```no_run
     /// # use controller_runtime::{Client, ClientError, ObjectKey};
@@ -159,7 +181,7 @@ impl Client {
         Delete::new(self, call).only(object.meta())
     }
 
-    /// Deletes whichever object has this name. Succeeds if there is none.
+    /// Deletes the object of this name, whatever its UID and version. Succeeds if it does not exist.
     ///
     /// # Errors
     ///
@@ -170,6 +192,20 @@ impl Client {
 
     /// Deletes the objects of a kind, in all namespaces unless restricted by [`Client::confined_to`] or the options of
     /// [`DeleteAll`].
+    ///
+    /// ```no_run
+    /// use controller_runtime::{Client, ClientError};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// client.delete_all::<ConfigMap>().in_namespace("default").labels("app=web").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The request failed. Some of the objects may have been deleted.
     #[doc(alias = "DeleteAllOf")]
     pub fn delete_all<K: StaticObject>(&self) -> DeleteAll<K> {
         DeleteAll::new(self, Call::new(Verb::DeleteCollection, kind::<K>()))
@@ -177,7 +213,12 @@ impl Client {
 
     /// Watches the objects of a kind, starting after a resourceVersion, for example that of a
     /// [`Page`](crate::client::Page). In all namespaces unless restricted by [`Client::confined_to`] or the options of
-    /// [`Watch`].
+    /// [`Watch`]. For an example see [`Watch`]; to keep a copy of the objects, use a [`Cached`](crate::Cached).
+    ///
+    /// # Errors
+    ///
+    /// The stream of the watch returns errors; [`ClientError::is_expired`](crate::ClientError::is_expired) if the API server no
+    /// longer has the resourceVersion.
     #[doc(alias = "WithWatch")]
     pub fn watch<K: StaticObject>(&self, resource_version: &str) -> Watch<K> {
         let mut call = Call::new(Verb::Watch, kind::<K>());

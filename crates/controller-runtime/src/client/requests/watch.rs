@@ -17,8 +17,8 @@ use crate::client::transport::{
 
 /// Changes of the objects of a kind, as the API server sends them.
 ///
-/// This is the plain watch: it ends when the API server ends it, after some minutes, and the caller must start another one from
-/// the last version it saw. [`Cached`](crate::Cached) does this, and everything else that a cache needs.
+/// This is the plain watch: it ends when the API server ends it, after 30 to 60 minutes, and the caller must start another one from
+/// the last version that it received. [`Cached`](crate::Cached) does this, and handles expired versions and dead connections.
 ///
 /// ```no_run
 /// # use controller_runtime::{Client, ClientError};

@@ -9,10 +9,10 @@ use super::{
     interceptor::Next,
 };
 
-/// Reads and writes objects on behalf of one field manager.
+/// Client that reads objects from the API server, and writes them as one field manager.
 ///
-/// Reads go to the API server; [`Cached`](crate::Cached) reads the cache. Cheap to clone. Methods such as
-/// [`Client::confined_to`] return a client with an additional restriction.
+/// Cached reads are those of [`Cached`](crate::Cached). Cheap to clone. Methods such as [`Client::confined_to`] return a client
+/// with an additional restriction. Reconcilers get a client from [`Context::client`](crate::Context::client).
 ///
 /// # Example
 ///
@@ -41,7 +41,7 @@ impl Client {
         Self::builder(kube, field_manager).build()
     }
 
-    /// Starts a client that writes as `field_manager` and differs from the defaults.
+    /// Starts a client that writes as `field_manager` and has other options than the defaults.
     pub fn builder(kube: kube::Client, field_manager: impl Into<Arc<str>>) -> ClientBuilder {
         ClientBuilder::new(kube, field_manager.into())
     }

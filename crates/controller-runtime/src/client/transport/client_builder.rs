@@ -135,7 +135,7 @@ impl ClientBuilder {
 
     /// Passes every call to `interceptor` first, and then to those that were added before. Default: none.
     ///
-    /// Interceptors see the call before the write gates and the rate limit do.
+    /// Interceptors receive the call before the write gates and the rate limit.
     /// [`Client::intercepted`] adds one to a single client.
     ///
     /// ```
