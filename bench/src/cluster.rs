@@ -38,7 +38,7 @@ impl Cluster {
         self.process.ask_within(LONGEST_FILL, step, with).await
     }
 
-    /// Returns whether the process can receive further steps.
+    /// Returns whether the process can receive more steps.
     pub(crate) fn is_usable(&self) -> bool {
         self.process.is_usable()
     }

@@ -72,7 +72,7 @@ impl Process {
         Figures::read(step, &line).with_context(|| self.name.clone())
     }
 
-    /// Returns whether the process can receive further steps, because it has answered all earlier ones.
+    /// Returns whether the process can receive more steps, because it has answered all earlier ones.
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_in_step
     }

@@ -76,7 +76,7 @@ fn prose_with_links_to(site: Option<&str>, folder: &Path, text: &str) -> String 
     changed + rest
 }
 
-/// Path below the root of the repository of a link's target that is no page of the book.
+/// Path below the root of the repository of a link's target that is not a page of the book.
 fn outside(folder: &Path, target: &str) -> Option<String> {
     if target.contains(':') || target.starts_with('#') {
         return None;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-/// Further recordings, in the folder of the crates.
+/// Other recordings, in the folder of the crates.
 const OWN_TRANSCRIPTS: &str = "apiserver/tests/conformance/transcripts";
 
 type Result<T> = std::result::Result<T, String>;

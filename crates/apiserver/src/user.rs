@@ -24,7 +24,7 @@ pub struct UserInfo {
     pub uid: String,
     /// Groups in the given order, `system:authenticated` last.
     pub groups: Vec<String>,
-    /// Further attributes. For a service account they are the id of its token, and the pod and node to which the token is bound.
+    /// Other attributes. For a service account they are the id of its token, and the pod and node to which the token is bound.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

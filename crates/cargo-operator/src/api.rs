@@ -1,4 +1,4 @@
-//! `cargo operator api`: a further kind of an operator, with its controller.
+//! `cargo operator api`: another kind of an operator, with its controller.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! A further version of a kind: the type of the version before, and the conversions between both. Pure.
+//! Another version of a kind: the type of the previous version, and the conversions between both. Pure.
 
 use crate::{edit::KindDeclaration, names::KindName};
 

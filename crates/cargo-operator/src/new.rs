@@ -98,7 +98,7 @@ fn checkout(path: &Path) -> Result<Library, Failure> {
         return Ok(Library::Checkout { root });
     }
     Err(Failure::usage(format!(
-        "{} is no checkout of controller-runtime: crates/controller-runtime/Cargo.toml is not there",
+        "{} is not a checkout of controller-runtime: crates/controller-runtime/Cargo.toml is not there",
         path.display()
     )))
 }

@@ -257,7 +257,7 @@ impl Selection {
         }
         match bins.iter().filter(|bin| **bin != "dev").collect::<Vec<_>>()[..] {
             [bin] => Ok((*bin).to_owned()),
-            [] => Err(Failure::usage(format!("package {name} has no program besides dev"))),
+            [] => Err(Failure::usage(format!("package {name} has no program other than dev"))),
             _ => Err(Failure::usage(format!("package {name} has the programs {}", listed(&bins)))
                 .hint("select one with --bin NAME")),
         }

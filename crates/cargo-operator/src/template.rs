@@ -153,7 +153,7 @@ pub fn project(
         .collect()
 }
 
-/// Returns the files of a further kind of a project, and the part of all tests, which older projects may lack.
+/// Returns the files of another kind of a project, and the part of all tests, which older projects may lack.
 ///
 /// # Panics
 ///

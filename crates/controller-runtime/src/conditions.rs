@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 /// Sets a condition in `conditions`, matched by its type. Returns whether anything changed.
 ///
 /// `last_transition_time` is the time of the last change of *status*: it is copied from the existing condition if the status
-/// stays the same, so that setting an equal condition again is no change.
+/// stays the same, so that setting an equal condition again changes nothing.
 ///
 /// ```
 /// # use controller_runtime::set_condition;

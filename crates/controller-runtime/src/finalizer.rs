@@ -67,7 +67,7 @@ pub struct Finalizers<K> {
 
 /// Result of [`Finalizers::finalize`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "an object that is being deleted must not be reconciled further"]
+#[must_use = "an object that is being deleted must not be reconciled any more"]
 pub enum Finalized<'o, K: Clone> {
     /// The object is not being deleted, and has all finalizers. It is [`Cow::Owned`] if some were missing (Go's `Updated`): the
     /// version that was stored with them, on which the next write must build.

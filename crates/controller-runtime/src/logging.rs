@@ -170,7 +170,7 @@ pub fn init(options: &LogOptions) -> Result<(), InitError> {
     tracing_subscriber::registry().with(layer(options)?).try_init().map_err(InitError::Taken)
 }
 
-/// Makes a layer that logs to standard error, for a subscriber with further layers.
+/// Makes a layer that logs to standard error, for a subscriber with other layers.
 ///
 /// ```
 /// use controller_runtime::logging::{self, LogOptions};

@@ -150,7 +150,7 @@ async fn every_failure_is_logged_as_a_reconciler_error() {
         panicked.contains("error=panic: a bug, at ") && panicked.ends_with(" [recovered] retryAfter=5ms")
     );
     assert!(
-        timed_out.ends_with("Reconciler error error=stopped at its timeout retryAfter=10ms"),
+        timed_out.ends_with("error=the reconcile exceeded its timeout and was dropped retryAfter=10ms"),
         "{timed_out}"
     );
     assert!(terminal.ends_with("Reconciler error error=terminal error: hopeless"), "{terminal}");

@@ -40,7 +40,7 @@ pub enum CrdError {
         source: io::Error,
     },
     /// A file contains something else.
-    #[error("{} does not hold CustomResourceDefinitions: {reason}", path.display())]
+    #[error("{} does not contain CustomResourceDefinitions: {reason}", path.display())]
     Parse {
         /// Path of the file.
         path: PathBuf,

@@ -71,7 +71,7 @@ impl std::fmt::Debug for TestNamespace {
 #[non_exhaustive]
 pub enum DeleteError {
     /// The API server rejected the deletion.
-    #[error("the namespace cannot be deleted")]
+    #[error("the API server refused to delete the namespace of the test")]
     Refused(#[from] kube::Error),
     /// The namespace still exists after a minute.
     #[error(transparent)]

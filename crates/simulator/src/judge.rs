@@ -19,7 +19,7 @@ pub(crate) struct Violation {
     pub(crate) title: String,
     /// The object that the violation is about.
     pub(crate) suspect: Suspect,
-    /// Further facts, one a line.
+    /// Other facts, one per line.
     pub(crate) details: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ fn changes(trace: &[Entry]) -> impl Iterator<Item = &Change> {
 }
 
 /// Compares the worlds whenever they were quiet; only at the end if states between steps may differ. With `may_miss` missing objects
-/// are no violation.
+/// are not violations.
 fn compare_worlds(
     reference: &Outcome,
     learned: &Learned,
@@ -234,7 +234,7 @@ fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> 
     counts
 }
 
-/// Compares creations and deletions. Fewer are no violation if changes were merged while the operator was down.
+/// Compares creations and deletions. Fewer are not a violation if changes were merged while the operator was down.
 fn compare_counts(
     expected: &BTreeMap<ObjectId, Counts>,
     found: &BTreeMap<ObjectId, Counts>,

@@ -1,4 +1,4 @@
-//! Systems besides the API server that an operator changes, as fakes in the simulation.
+//! Systems other than the API server that an operator changes, as fakes in the simulation.
 
 use std::{
     any::{Any, type_name},

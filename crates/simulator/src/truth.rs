@@ -73,7 +73,7 @@ pub(crate) struct Change {
     pub(crate) revision: u64,
     /// The object after the commit; `None` if it was deleted.
     pub(crate) after: Option<Arc<Value>>,
-    /// Whether anything changed besides fields that change with every write, and times.
+    /// Whether anything changed other than times and fields that change with every write.
     pub(crate) is_visible: bool,
     /// Fields that differ, for messages; at most three.
     pub(crate) paths: Vec<String>,

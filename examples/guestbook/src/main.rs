@@ -71,7 +71,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Sets up logging at the levels of `RUST_LOG`. The default is INFO for an operator on a cluster, and no log beside the
+/// Sets up logging at the levels of `RUST_LOG`. The default is INFO for an operator on a cluster, and no log during the
 /// demonstration.
 fn init_logs(args: &Args) -> Result<(), logging::InitError> {
     let logs = args.on_existing_cluster() && !args.demo;

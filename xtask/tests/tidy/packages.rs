@@ -13,7 +13,7 @@ use crate::{Offences, files, metadata, read, root};
 /// Packages larger than this are refused by the registry (10 MiB compressed).
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Features that are no part of a library's documentation: the server's program, and defaults.
+/// Features that are not part of a library's documentation: the server's program, and defaults.
 const UNDOCUMENTED: [&str; 2] = ["default", "program"];
 
 /// Packages that a release publishes.

@@ -83,7 +83,7 @@ fn depths(nodes: &[SyntaxNode]) -> impl Iterator<Item = usize> {
 
 /// Tokens with which an expression can begin, in ANTLR's order.
 const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-/// Words that are no names of variables.
+/// Words that cannot be names of variables.
 const RESERVED: [&str; 18] = [
     "as",
     "break",

@@ -93,7 +93,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns the value of a key of a map, `None` if it is absent or this is no map.
+    /// Returns the value of a key of a map, `None` if it is absent or this is not a map.
     pub(super) fn get(&self, key: &Val<'_>) -> Option<Val<'a>> {
         match (self, key) {
             (Self::JsonMap(map), Val::String(key)) => map.get(&**key).map(Val::json),

@@ -148,7 +148,7 @@ fn scope(spec: &Value) -> &str {
     spec["scope"].as_str().unwrap_or("Namespaced")
 }
 
-/// Returns the items of a list; empty if the value is no list.
+/// Returns the items of a list; empty if the value is not a list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

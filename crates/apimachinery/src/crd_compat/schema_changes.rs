@@ -44,7 +44,7 @@ impl Walk<'_> {
             return;
         }
         if type_of(old) != type_of(new) {
-            // Every further difference follows from the other type.
+            // All other differences follow from the other type.
             if type_of(new) != "any value" {
                 let fact = format!("is {} instead of {}", type_of(new), type_of(old));
                 let advice =

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::set::{FieldSet, PathElement, SetNode};
 use super::typed::{Elements, Fields, Shape, Ty};
 
-/// Changed fields of an object, by kind of change. A structure that was added or removed is a member itself, besides its leaves.
+/// Changed fields of an object, by kind of change. A structure that was added or removed is a member itself, in addition to its leaves.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub(super) added: FieldSet,

@@ -26,7 +26,7 @@ use crate::status::FieldError;
 pub(super) use go_notation::show as go_struct;
 pub use schema_path::{Brackets, find as find_field};
 
-/// Maximum size of all errors of one schema, in bytes. Further errors are omitted. Without a maximum, a single long name could make them
+/// Maximum size of all errors of one schema, in bytes. More errors are omitted. Without a maximum, a single long name could make them
 /// huge, because each error contains the path of its schema.
 const ERRORS: usize = 1 << 20;
 
@@ -154,7 +154,7 @@ struct StructuralChecker<'a> {
     prefix: &'a str,
     errors: &'a mut Vec<FieldError>,
     parser: &'a SchemaParser<'a>,
-    /// Bytes that are left for further errors.
+    /// Bytes that are left for more errors.
     room: usize,
 }
 

@@ -19,7 +19,7 @@ pub struct SelectableField {
     pub absent: &'static str,
 }
 
-/// Fields of a kind that selectors support, besides `metadata.name` and `metadata.namespace`.
+/// Fields of a kind that selectors support, in addition to `metadata.name` and `metadata.namespace`.
 #[derive(Debug, Clone, Copy)]
 pub struct Selectable<'a> {
     /// Fields that the kind declares.

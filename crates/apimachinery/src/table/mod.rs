@@ -37,7 +37,7 @@ pub enum Cell {
     Path(JsonPath),
 }
 
-/// Part of the object that a row contains besides its cells.
+/// Part of the object that a row contains in addition to its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeObject {
     /// Nothing.
@@ -79,7 +79,7 @@ pub enum ColumnDefinitions {
 /// Options of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Part of the object that each row contains besides its cells.
+    /// Part of the object that each row contains in addition to its cells.
     pub include: IncludeObject,
     /// Current time, from which ages are computed.
     pub now: Timestamp,

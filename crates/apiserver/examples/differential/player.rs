@@ -124,7 +124,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Names of further namespaces.
+/// Names of other namespaces.
 pub(crate) struct Namespaces {
     prefix: String,
     number: usize,

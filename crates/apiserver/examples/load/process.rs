@@ -49,7 +49,7 @@ impl Program {
         self.start_with(&[])
     }
 
-    /// Like [`start`](Self::start), with further options.
+    /// Like [`start`](Self::start), with other options.
     pub(crate) fn start_with(&self, options: &[&OsStr]) -> Result<ServerProcess> {
         let started = Instant::now();
         let mut child = Command::new(&self.0)

@@ -78,7 +78,7 @@ pub struct Answer {
     /// `Content-Type` header; omitted if empty or not a valid header value.
     #[serde(default)]
     pub content_type: String,
-    /// Further headers, such as `Retry-After`; invalid ones are omitted.
+    /// Additional headers, such as `Retry-After`; invalid ones are omitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Response body.
@@ -87,7 +87,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Creates a response without further headers.
+    /// Creates a response without additional headers.
     #[must_use]
     pub fn new(code: u16, content_type: impl Into<String>, body: impl Into<String>) -> Self {
         Self { code, content_type: content_type.into(), headers: BTreeMap::new(), body: body.into() }

@@ -30,11 +30,11 @@ pub(crate) struct Resource {
     pub(crate) status: bool,
     /// Paths of the replicas for `/scale`, if it exists.
     pub(crate) scale: Option<ScalePaths>,
-    /// Further subresources (`finalize`, …), sorted by name.
+    /// Other subresources (`finalize`, …), sorted by name.
     pub(crate) other_subresources: Vec<Subresource>,
     /// Columns of a table, including `Name`.
     pub(crate) columns: Vec<Column>,
-    /// Selectable fields besides `metadata.name` and `metadata.namespace`.
+    /// Selectable fields other than `metadata.name` and `metadata.namespace`.
     pub(crate) selectable: Vec<SelectableField>,
     pub(crate) rules: Rules,
     /// Action of a POST to the collection, if it does not store an object.

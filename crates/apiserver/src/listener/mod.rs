@@ -94,11 +94,14 @@ pub enum Transport {
 pub enum ListenError {
     /// The address can be reached from other machines, and there are no tokens to authenticate users.
     #[error(
-        "cannot listen on {0}: every client would be admin: configure tokens, or use a loopback address such as 127.0.0.1 or [::1]"
+        "cannot listen on {0}, because every client would be admin: configure tokens, or use a loopback address such as \
+         127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
     /// The address can be reached from other machines, and every client could inject faults.
-    #[error("cannot listen on {0} with faults: use a loopback address such as 127.0.0.1 or [::1]")]
+    #[error(
+        "cannot listen on {0} with the fault API, which every client may use: use a loopback address such as 127.0.0.1 or [::1]"
+    )]
     FaultsBeyondLoopback(SocketAddr),
     /// The address is in use, or is not an address of this machine.
     #[error("cannot listen on {address}: {}", if source.kind() == io::ErrorKind::AddrInUse { "the address is in use" } else { "the operating system refused the address" })]

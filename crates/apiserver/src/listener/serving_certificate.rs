@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-/// DNS names in a generated certificate, besides the addresses: those of in-cluster clients.
+/// DNS names in a generated certificate, in addition to the addresses: those of in-cluster clients.
 const NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -44,7 +44,7 @@ impl fmt::Debug for ServingCertificate {
 #[non_exhaustive]
 pub enum InvalidServingCertificate {
     /// A file cannot be read.
-    #[error("serving certificate: file {} cannot be read", path.display())]
+    #[error("serving certificate file {} cannot be read", path.display())]
     Read {
         /// Path of the file.
         path: PathBuf,
@@ -60,15 +60,13 @@ pub enum InvalidServingCertificate {
         source: Box<Self>,
     },
     /// The text has no certificate, or one that is malformed.
-    #[error(
-        "serving certificate: has no valid certificate: write PEM blocks CERTIFICATE, that of the server first"
-    )]
+    #[error("there is no valid serving certificate: write PEM blocks CERTIFICATE, that of the server first")]
     Certificate,
     /// The text has no private key, or one that is malformed.
-    #[error("serving certificate: has no valid private key: write a PEM block PRIVATE KEY")]
+    #[error("there is no valid private key of the serving certificate: write a PEM block PRIVATE KEY")]
     Key,
     /// The key does not belong to the certificate, or is of an unsupported kind.
-    #[error("serving certificate: the private key does not fit the certificate")]
+    #[error("the private key does not fit the serving certificate")]
     Pair {
         /// Error of the TLS library.
         source: Box<dyn std::error::Error + Send + Sync>,

@@ -5,7 +5,7 @@
 //! labels and the form of numbers.
 //!
 //! A client cannot choose the values of labels freely: they are served resources and their subresources, verbs, and names of webhooks. A
-//! family has at most [`SERIES`] series; further label sets share one series that is not shown.
+//! family has at most [`SERIES`] series; other label sets share one series that is not shown.
 
 mod exposition;
 mod family;

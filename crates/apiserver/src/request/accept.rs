@@ -171,7 +171,7 @@ impl MediaRange<'_> {
     }
 }
 
-/// Maximum number of elements. Further ones are ignored.
+/// Maximum number of elements. Elements beyond it are ignored.
 const RANGES: usize = 32;
 
 /// Parses the elements of an `Accept` header, preferred ones first.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Version of options as objects.
 const META: &str = "meta.k8s.io/v1";
-/// Maximum number of parameters. Further ones are ignored; no real client sends as many.
+/// Maximum number of parameters. Parameters beyond it are ignored; no real client sends as many.
 const PARAMETERS: usize = 128;
 
 /// A parsed query string. A parameter may occur more than once.

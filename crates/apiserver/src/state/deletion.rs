@@ -119,7 +119,7 @@ pub(crate) enum Grace {
     Pending,
 }
 
-/// Determines the grace period. A further deletion can only shorten it.
+/// Determines the grace period. Another deletion can only shorten it.
 pub(crate) fn grace_period(served: &ServedKind, asked: Option<i64>, old: &Value) -> Grace {
     let Some(seconds) = served.strategy.grace_period(served, old, asked) else {
         return Grace::None;

@@ -18,7 +18,7 @@ impl ClusterState {
     /// Dropping the future ends the call.
     ///
     /// # Errors
-    /// The reason: the service has no address, the call failed or took longer than `timeout`, or its response is no success.
+    /// The reason: the service has no address, the call failed or took longer than `timeout`, or its response is not a success.
     pub(crate) async fn call_webhook(
         &self,
         config: &ClientConfig,

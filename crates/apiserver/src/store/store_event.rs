@@ -29,7 +29,7 @@ pub(crate) struct StoreEvent {
     remembered: Arc<AtomicUsize>,
 }
 
-/// Maximum number of cached forms per event. Further forms are encoded each time.
+/// Maximum number of cached forms per event. Other forms are encoded each time.
 const FORMS: usize = 8;
 /// Maximum total size of the cached forms of a table's events, in bytes. The oldest are dropped first, because most watches read an event
 /// right after its commit.

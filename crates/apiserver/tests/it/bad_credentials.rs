@@ -35,7 +35,7 @@ async fn listen(trusted: &Authority) -> Listener {
     ApiServer::start(options).listen_with("127.0.0.1:0".parse().unwrap(), listen).await.unwrap()
 }
 
-/// Sends a request, `METHOD PATH`, with further header lines and a body on a connection of its own. Returns the status and the body, or
+/// Sends a request, `METHOD PATH`, with additional header lines and a body on a connection of its own. Returns the status and the body, or
 /// the empty string if the server closes the connection without a response.
 async fn ask(
     listener: &Listener,

@@ -285,14 +285,14 @@ fn an_unusable_file_is_reported_in_one_line_with_its_path() {
     let in_use = folder.path().join("data");
     let _program = Program::start(&in_use, &[]);
     for (path, expected) in [
-        (notes, "is not a data file of this program: choose another path"),
-        (in_use, "is in use: stop the server that has it, or choose another file"),
+        (notes, "was not written by this program: choose another path"),
+        (in_use, "is in use: stop the server that uses it, or choose another file"),
         (folder.path().join("absent/data"), "cannot be opened for reading and writing"),
     ] {
         let output = Command::new(PROGRAM).arg("--data-file").arg(&path).output().unwrap();
         assert!(!output.status.success());
         let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.starts_with(&format!("error: data file {}: {expected}", path.display())), "{told}");
+        assert!(told.starts_with(&format!("error: data file {} {expected}", path.display())), "{told}");
         assert_eq!(told.lines().count(), 1, "{told}");
     }
 }
@@ -317,7 +317,7 @@ async fn without_space_writes_are_refused_and_nothing_answered_is_lost() {
     };
     let told = refused.1["message"].as_str().unwrap();
     assert_eq!(refused.0, 500, "{told}");
-    assert!(told.starts_with(&format!("data file {}: cannot be written: ", file.display())), "{told}");
+    assert!(told.starts_with(&format!("data file {} cannot be written: ", file.display())), "{told}");
     // Later writes are refused before they change anything.
     let (code, _) = program.send("POST", MAPS, &map(answered + 1)).await;
     assert_eq!(code, 500);

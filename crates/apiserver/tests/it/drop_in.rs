@@ -273,7 +273,7 @@ fn a_wrong_command_line_is_reported_in_one_line_with_the_flag() {
         assert_eq!(refusal(&api_server, &[flag]), expected);
     }
     let told = refusal(&api_server, &["--client-ca-file=/absent/ca.crt"]);
-    assert!(told.starts_with("error: client CA file /absent/ca.crt: cannot be read: No such file"), "{told}");
+    assert!(told.starts_with("error: client CA file /absent/ca.crt cannot be read: No such file"), "{told}");
     for flags in [
         &["--token-auth-file=/absent/x"][..],
         &["--service-account-signing-key-file=/absent/x"],

@@ -197,7 +197,7 @@ fn other_addresses_than_loopback_need_tokens() {
     let told = refusal(&["--listen", "0.0.0.0:0"]);
     assert_eq!(
         told,
-        "error: cannot listen on 0.0.0.0:0: every client would be admin: configure tokens, or use a loopback address such \
+        "error: cannot listen on 0.0.0.0:0, because every client would be admin: configure tokens, or use a loopback address such \
          as 127.0.0.1 or [::1]\n"
     );
 }
@@ -207,7 +207,7 @@ fn an_invalid_token_file_is_reported_in_one_line_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.csv");
     let absent = refusal(&["--token-auth-file", path.to_str().unwrap()]);
-    let expected = format!("error: token file {}: cannot be read: No such file", path.display());
+    let expected = format!("error: token file {} cannot be read: No such file", path.display());
     assert!(absent.starts_with(&expected), "{absent}");
     std::fs::write(&path, "t,jane,u1\nbob\n").unwrap();
     let told = refusal(&["--token-auth-file", path.to_str().unwrap()]);

@@ -48,7 +48,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Reads keys from standard input; `None` if that is no terminal.
+    /// Reads keys from standard input; `None` if that is not a terminal.
     #[cfg(unix)]
     pub(super) fn listen() -> Option<Self> {
         if !io::stdin().is_terminal() {

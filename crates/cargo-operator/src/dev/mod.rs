@@ -55,7 +55,7 @@ pub struct Dev {
     reset: bool,
 }
 
-/// Runs the operator until Ctrl-C. `more` are further flags of the operator.
+/// Runs the operator until Ctrl-C. `more` are additional flags of the operator.
 ///
 /// # Errors
 ///

@@ -122,7 +122,7 @@ impl Place {
 
     fn at(address: &str, token: Option<String>, insecure: bool) -> Result<Self, Failure> {
         let unusable = |reason: &str| {
-            Failure::usage(format!("{address} is no address of an operator: {reason}"))
+            Failure::usage(format!("{address} is not the address of an operator: {reason}"))
                 .hint("give scheme, host and port, such as https://127.0.0.1:8443")
         };
         let uri: http::Uri =
@@ -259,7 +259,7 @@ mod tests {
             ("https://host/path", "it has a path"),
             ("http://host:8080", "a token is sent by https only, except to this host"),
         ] {
-            let expected = format!("{address} is no address of an operator: {reason}");
+            let expected = format!("{address} is not the address of an operator: {reason}");
             assert_eq!(at(address, Some("t")), Err(expected));
         }
     }

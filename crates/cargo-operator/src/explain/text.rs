@@ -337,14 +337,14 @@ fn causes_of(causes: &Causes) -> String {
     if causes.events == 0 {
         return match causes.without_event.as_deref() {
             Some("retry") => "a retry".to_owned(),
-            Some("requested") => "the run before asked for it".to_owned(),
+            Some("requested") => "requested by the previous run".to_owned(),
             _ => "initial list, resync or source".to_owned(),
         };
     }
     let cause = |cause: &super::shapes::Cause| {
         let object = cause.object.as_ref().map_or_else(String::new, |object| format!(" {object}"));
         match &*cause.change {
-            // It is no change of an object, such as a retry or a message of another system.
+            // It is not a change of an object, but for example a retry or a message of another system.
             "generic" => format!("{}{object}", cause.source),
             change => format!("{}{object} {change}", cause.source),
         }

@@ -12,7 +12,7 @@ use crate::{failure::Failure, shell::Shell};
 /// Time between two questions.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Prints answers until Ctrl-C. An operator that stops answering, because it is started again, is asked further.
+/// Prints answers until Ctrl-C. An operator that stops answering, because it is being restarted, is asked again.
 ///
 /// # Errors
 ///

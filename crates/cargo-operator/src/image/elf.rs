@@ -15,7 +15,7 @@ impl Program {
     pub(super) fn read(file: &[u8]) -> Result<Self, String> {
         let short = || "it ends within its headers".to_owned();
         if !file.starts_with(b"\x7fELF") {
-            return Err("it is no program for Linux".to_owned());
+            return Err("it is not a program for Linux".to_owned());
         }
         // 64 bits, and the least significant byte first, as on all processors below.
         if file.get(4..6).ok_or_else(short)? != [2, 1] {
@@ -87,7 +87,7 @@ pub(super) mod tests {
         let refused = |file: &[u8]| Program::read(file).expect_err("refused");
         assert_eq!(refused(&program(62, 3)), "it needs shared libraries, by /lib64/ld.so");
         assert_eq!(refused(&program(3, 1)), "it is for a processor that is not known: machine 3");
-        assert_eq!(refused(b"#!/bin/sh"), "it is no program for Linux");
+        assert_eq!(refused(b"#!/bin/sh"), "it is not a program for Linux");
         let mut small = program(62, 1);
         small[4] = 1;
         assert_eq!(refused(&small), "it is for a processor of 32 bits, or of another byte order");

@@ -82,7 +82,7 @@ fn a_package_without_a_program_and_unknown_names_are_named() {
     fs::create_dir(folder.path().join("src")).expect("a folder");
     fs::write(folder.path().join("src/lib.rs"), "").expect("a file");
     for (words, reason) in [
-        ("crds", "package library has no program besides dev"),
+        ("crds", "package library has no program other than dev"),
         ("crds --bin other", "package library has no program other; it has none"),
         ("crds -p other", "the workspace has no package other"),
     ] {

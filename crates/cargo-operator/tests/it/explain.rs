@@ -83,7 +83,7 @@ fn serve(listener: &TcpListener) {
                     if look == 3 {
                         return;
                     }
-                    // The time that is left is no change.
+                    // A change of the remaining time does not count as a change.
                     moving = format!(
                         r#"{{"controller":"album","request":"Album shop/moving","attempt":{},"standing":
                             {{"waiting":{{"until":"2026-01-01T12:00:00Z","left":{},"rule":"rateLimiter"}}}}}}"#,
@@ -114,7 +114,7 @@ fn problems_are_named_with_the_next_step() {
     for (words, code, reason, hint) in [
         ("", 1, "no operator of this project runs here", "run cargo operator dev in another terminal"),
         ("album", 2, "album names no object", "give kind and name"),
-        ("--address nonsense", 2, "nonsense is no address of an operator", "give scheme, host and port"),
+        ("--address nonsense", 2, "nonsense is not the address of an operator", "give scheme, host and port"),
         (&format!("--address http://{gone}"), 1, "does not answer: ", "check that http://"),
         (
             "--context production",

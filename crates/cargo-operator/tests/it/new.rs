@@ -118,7 +118,7 @@ fn libraries_come_from_a_checkout_if_one_is_named() {
     assert!(!manifest.contains("version = \"0.1.0\", features"), "{manifest}");
     let made = cargo_operator("new other --path .", folder.path());
     assert_eq!(made.status.code(), Some(2));
-    assert!(errors(&made).contains(". is no checkout of controller-runtime"), "{}", errors(&made));
+    assert!(errors(&made).contains(". is not a checkout of controller-runtime"), "{}", errors(&made));
     assert!(!folder.path().join("other").exists());
 }
 

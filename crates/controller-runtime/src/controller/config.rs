@@ -215,17 +215,17 @@ mod tests {
         };
         assert_eq!(
             refused(&none.clone().max_concurrent_reconciles(0), &none),
-            "controller web cannot have 0 workers, which max_concurrent_reconciles of its options asks for: use 1 to 10000"
+            "controller web cannot have 0 workers (max_concurrent_reconciles of its options): use 1 to 10000"
         );
         let by_kind = none.clone().group_kind_concurrency("Deployment.apps", 0);
         assert_eq!(
             refused(&none, &by_kind),
-            "controller web cannot have 0 workers, which group_kind_concurrency of Deployment.apps in the manager's options \
-             asks for: use 1 to 10000"
+            "controller web cannot have 0 workers (group_kind_concurrency of Deployment.apps in the manager's options): \
+             use 1 to 10000"
         );
         assert_eq!(
             refused(&none, &none.clone().max_concurrent_reconciles(10_001)),
-            "controller web cannot have 10001 workers, which max_concurrent_reconciles in the manager's options asks for: \
+            "controller web cannot have 10001 workers (max_concurrent_reconciles in the manager's options): \
              use 1 to 10000"
         );
         assert_eq!(workers(&none.clone().max_concurrent_reconciles(10_000), &none, None), 10_000);

@@ -122,7 +122,7 @@ impl<R: Request> ControllerOptions<R> {
         self
     }
 
-    /// Sets further queue options, such as fairness between tenants or debouncing.
+    /// Sets other options of the queue, such as fairness between tenants or debouncing.
     ///
     /// ```
     /// use std::time::Duration;

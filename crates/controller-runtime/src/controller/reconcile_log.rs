@@ -157,14 +157,16 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
         }
         Outcome::Returned(Err(error)) => failed(format_args!("{error:#}"), retry),
         Outcome::Panicked(message) => failed(format_args!("panic: {message} [recovered]"), retry),
-        Outcome::TimedOut => failed(format_args!("stopped at its timeout"), retry),
+        Outcome::TimedOut => {
+            failed(format_args!("the reconcile exceeded its timeout and was dropped"), retry)
+        }
     }
 }
 
 /// Returns whether a retry usually fixes the failure: a conflict ends when the cache has received the other writer's change, a
 /// write without the lease when the controller has stopped, and a cache that is not synced soon is.
 ///
-/// Failures with a delay of their own do not count. They are no attempts, so they could persist unnoticed.
+/// Failures with a delay of their own are never passing: they do not count as attempts, so they could persist unnoticed.
 fn is_passing(error: &ReconcileError) -> bool {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.get_ref());
     let causes = std::iter::from_fn(|| {

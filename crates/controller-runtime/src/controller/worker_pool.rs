@@ -24,9 +24,7 @@ pub(super) const MAX_WORKERS: usize = 10_000;
 
 /// Error for a number of workers that is zero or above 10,000.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "controller {controller} cannot have {workers} workers, which {setting} asks for: use 1 to {MAX_WORKERS}"
-)]
+#[error("controller {controller} cannot have {workers} workers ({setting}): use 1 to {MAX_WORKERS}")]
 pub struct WorkersError {
     controller: String,
     workers: usize,

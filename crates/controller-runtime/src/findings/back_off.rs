@@ -53,10 +53,10 @@ impl BackOff<'_> {
     }
 }
 
-/// The finding about `count` further requests of a controller.
+/// The finding about `count` other requests of a controller.
 pub(crate) fn more(controller: &str, count: usize, since: Timestamp) -> Finding {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
-    let (requests, wait) = (Plural(count, "further request"), if count == 1 { "waits" } else { "wait" });
+    let (requests, wait) = (Plural(count, "other request"), if count == 1 { "waits" } else { "wait" });
     Finding {
         id: FindingId::LongBackOff,
         severity: Severity::Warning,

@@ -214,7 +214,7 @@ impl Tracked {
             ),
             evidence: shown.collect(),
             next: format!(
-                "Leave the field out of what {manager} writes, or stop {} from writing it.",
+                "Remove the field from the writes of {manager}, or stop {} from writing it.",
                 names.join(" and ")
             ),
         })
@@ -334,7 +334,7 @@ mod tests {
         );
         assert_eq!(
             finding.next,
-            "Leave the field out of what guestbook writes, or stop hpa from writing it."
+            "Remove the field from the writes of guestbook, or stop hpa from writing it."
         );
         assert_eq!(finding.evidence.len(), 4);
         assert!(finding.evidence[1].ends_with("hpa wrote 2"), "{:?}", finding.evidence);

@@ -44,7 +44,7 @@ pub(crate) struct FieldManager {
     time: Option<String>,
     /// Paths of the first fields.
     fields: Vec<String>,
-    /// Number of further fields.
+    /// Number of other fields.
     more: usize,
 }
 

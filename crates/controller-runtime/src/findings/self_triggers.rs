@@ -148,7 +148,7 @@ impl Loop {
             subject: request.to_owned(),
             since: clock.at(*since),
             text: format!(
-                "{request}: {} in {}, each because of what the run before wrote: {} {differs} each time.",
+                "{request}: {} in {}, each caused by a write of the previous run: {} {differs} each time.",
                 Plural((*runs).into(), "run"),
                 Span(*last - *since),
                 fields.join("; ")
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             check(&runs).as_deref(),
             Some(
-                "Guestbook shop/web: 8 runs in 7 s, each because of what the run before wrote: \
+                "Guestbook shop/web: 8 runs in 7 s, each caused by a write of the previous run: \
                  status.lastSeen of guestbooks.example.com shop/web differs each time."
             )
         );

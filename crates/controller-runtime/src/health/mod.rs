@@ -36,7 +36,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 type HealthCheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync>;
 
-/// Returns problems that are no failures.
+/// Returns problems that are not failures.
 type HealthWarnings = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// The checks behind one endpoint.

@@ -223,7 +223,11 @@ impl Candidate {
         if let Some(reason) = &failure
             && self.failure != failure
         {
-            tracing::warn!(lease = %self.lease(), reason, "a request about the leader election lease failed");
+            tracing::warn!(
+                lease = %self.lease(),
+                reason,
+                "a request for the lease of the leader election failed; it is retried"
+            );
         }
         self.failure = failure;
     }

@@ -42,7 +42,11 @@ pub enum ManagerError {
         source: BoxError,
     },
     /// Something did not finish in time when the manager stopped, and was dropped.
-    #[error("still running {} s after the shutdown began: {}", timeout.as_secs_f32(), unfinished.join(", "))]
+    #[error(
+        "the manager's shutdown timeout of {} s has passed; these were still running and have been dropped: {}",
+        timeout.as_secs_f32(),
+        unfinished.join(", ")
+    )]
     ShutdownTimeout {
         /// Controller and request of each unfinished reconcile; the name of each other runnable.
         unfinished: Vec<String>,
@@ -50,7 +54,11 @@ pub enum ManagerError {
         timeout: Duration,
     },
     /// Something could not be stopped: it still runs, without reaching an `.await` at which it could be dropped.
-    #[error("cannot be stopped, because it does not reach an .await: {}", unstoppable.join(", "))]
+    #[error(
+        "the manager could not stop these, because they do not reach an .await (use tokio::task::spawn_blocking for long \
+         computations): {}",
+        unstoppable.join(", ")
+    )]
     Unstoppable {
         /// Controller and request of each such reconcile; the name of each other runnable.
         unstoppable: Vec<String>,

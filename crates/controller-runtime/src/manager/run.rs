@@ -381,17 +381,18 @@ impl ManagerRun<'_> {
             self.losing.get_or_insert_with(|| Losing { since: Instant::now(), is_logged: false });
         } else if self.losing.take().is_some_and(|losing| losing.is_logged) {
             self.manager.shared.overdue.send_replace(Vec::new());
-            tracing::info!("everything that still ran after the loss of the lease has stopped");
+            tracing::info!("the reconciles and runnables that still ran after the lease was lost have ended");
         }
     }
 
-    /// Logs and publishes the runnables that do not stop after the lease was lost. The run goes on: the liveness check fails,
-    /// and the process is restarted from outside.
+    /// Logs and publishes the runnables that do not stop after the lease was lost. The run continues: the liveness check fails,
+    /// so that Kubernetes restarts the process.
     fn name_overdue(&mut self) {
         self.losing.iter_mut().for_each(|losing| losing.is_logged = true);
         let overdue = self.holdouts(|tokens| tokens.aborting.is_cancelled());
         tracing::error!(
-            "still running {} s after the lease was lost, because it does not reach an .await: {}",
+            "these still run {} s after the lease was lost, because they do not reach an .await; the liveness check fails until \
+             they end: {}",
             ABORT.as_secs(),
             overdue.join(", ")
         );

@@ -145,7 +145,7 @@ impl Manager {
             });
             let bound = Arc::clone(&servers.health);
             let (at, plain) = (Listen::At(options.health_probe), Serving::Plain);
-            let server = HttpServer::new("health probe", at, plain, handler, certificates(), bound);
+            let server = HttpServer::new("health probes", at, plain, handler, certificates(), bound);
             self.add_own(server, Group::HttpServers);
         }
     }

@@ -40,7 +40,7 @@ pub enum FileChange {
         /// Rendered value.
         rendered: Value,
     },
-    /// The object has further differences.
+    /// The object has more differences.
     More(usize),
 }
 
@@ -209,7 +209,7 @@ impl std::fmt::Display for Difference {
             FileChange::Other { file, rendered } => {
                 write!(f, " has {path}: {} instead of {}", flow(file), flow(rendered))
             }
-            FileChange::More(count) => write!(f, " has {count} further differences"),
+            FileChange::More(count) => write!(f, " has {count} more differences"),
         }
     }
 }

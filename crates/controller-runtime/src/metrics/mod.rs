@@ -140,7 +140,9 @@ impl Metrics {
         let mut text = String::new();
         // Writing to a string does not fail; an error means that a metric cannot be encoded, and the output ends before it.
         if encode(&mut text, &self.inner.registry.lock()).is_err() {
-            tracing::error!("a metric cannot be encoded; those after it are missing");
+            tracing::error!(
+                "a metric cannot be encoded, and the response lacks all metrics after it: check those added by Metrics::register"
+            );
         }
         text
     }

@@ -23,7 +23,7 @@ pub enum SetupError {
     },
     /// A function of [`Operator::setup`](super::Operator::setup) sent a request while there was no API server.
     #[error(
-        "setup sent the request {request} while manifests were printed: use DynamicKind, or send it in a reconcile"
+        "a setup function sent the request {request} while manifests were printed: use DynamicKind, or send it in a reconcile"
     )]
     Asked {
         /// Method and path of its first request.

@@ -93,7 +93,7 @@ impl fmt::Display for WithoutEvent {
         f.write_str(match self {
             Self::Listed => "initial list, resync or source",
             Self::Retry => "a retry",
-            Self::Requested => "requested by the run before",
+            Self::Requested => "requested by the previous run",
         })
     }
 }
@@ -120,7 +120,7 @@ impl Causes {
         &self.first
     }
 
-    /// Number of events. Zero for a retry, a run that the one before asked for, the initial list or a resync.
+    /// Number of events. Zero for a retry, a run that the previous one requested, the initial list or a resync.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
@@ -180,7 +180,7 @@ mod tests {
     fn the_first_four_different_causes_are_kept_and_all_events_counted() {
         let mut causes = Causes::default();
         assert_eq!(causes.to_string(), "no event");
-        assert_eq!(Causes::none(WithoutEvent::Requested).to_string(), "requested by the run before");
+        assert_eq!(Causes::none(WithoutEvent::Requested).to_string(), "requested by the previous run");
         causes.add(cause(ChangeType::Created, None));
         assert_eq!(causes.to_string(), "1 event: configmaps created");
         for object in ["a/a", "a/b", "a/b", "a/c", "a/d"] {

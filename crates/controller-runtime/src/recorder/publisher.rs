@@ -74,7 +74,7 @@ impl Publisher {
                 },
             }
         }
-        // One last attempt each, without further pauses.
+        // One last attempt each, without more pauses.
         while let Some(attempt) = self.retries.pop() {
             if let Err(error) = self.write(&attempt).await {
                 self.lose(&attempt, &error);

@@ -42,7 +42,7 @@ use crate::{
     runnable::{RunContext, Runnable},
 };
 
-/// Largest number of concurrent connections; further ones wait until one is closed.
+/// Largest number of concurrent connections; others wait until one is closed.
 const MAX_CONNECTIONS: usize = 256;
 /// Time for running requests when the server stops, as in controller-runtime. A manager with a shorter shutdown
 /// ([`graceful_shutdown_timeout`](crate::ManagerOptions::graceful_shutdown_timeout)) drops them together with the server.
@@ -183,7 +183,7 @@ impl HttpServer {
 
 /// Error of a server that cannot listen on its address.
 #[derive(Debug, thiserror::Error)]
-#[error("the server of {server} cannot listen on {on}: is another process listening there?")]
+#[error("the server of {server} cannot listen on {on}: check that no other process uses the address")]
 struct ListenError {
     server: &'static str,
     on: Listen,

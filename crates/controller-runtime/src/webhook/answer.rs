@@ -30,7 +30,7 @@ use crate::{
 const MAX_ADMISSION_BYTES: usize = 7 << 20;
 /// Largest body of a TokenReview, as in controller-runtime.
 const MAX_TOKEN_REVIEW_BYTES: usize = 1 << 20;
-/// Bodies of all running requests together; further requests wait.
+/// Bodies of all running requests together; other requests wait.
 pub(super) const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
 /// Unit in which bodies are counted.
 pub(super) const UNIT: usize = 1 << 10;
@@ -174,7 +174,10 @@ impl Webhooks {
                     Err(Rejection::internal(format!("panic: {panic} [recovered]")))
                 }
                 Err(_) => {
-                    tracing::warn!("the webhook handlers did not finish within {timeout:?}");
+                    tracing::warn!(
+                        "the webhook handlers did not finish within {timeout:?}, the timeout of the request: make them \
+                         faster, or raise timeoutSeconds of the webhook"
+                    );
                     Err(Rejection::timeout(format!("the webhook did not finish within {timeout:?}")))
                 }
             };

@@ -168,7 +168,7 @@ async fn a_cluster_scoped_kind_cannot_be_restricted_to_namespaces() {
     let refused = manager.cache().of_dynamic(&nodes).namespaces(["red"]).build().unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "nodes have no namespaces: remove the options of this cache that name namespaces"
+        "nodes are cluster-scoped: remove the options of this cache that name namespaces"
     );
     let here = InNamespace::default().labels("a=b".parse().unwrap());
     assert!(manager.cache().of_dynamic(&nodes).in_namespace("red", here).build().is_err());

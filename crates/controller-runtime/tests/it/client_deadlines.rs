@@ -53,7 +53,7 @@ async fn the_outcome_of_a_write_that_timed_out_is_unknown() {
         assert_eq!(took, MINUTE);
         let error = created.unwrap_err();
         let told = "create widgets.example.com default/a: no answer from the API server within 60s; \
-                    whether it was carried out is unknown";
+                    it may or may not have been carried out";
         assert_eq!(error.to_string(), told);
         assert!(error.is_timeout() && error.is_outcome_unknown());
         assert_eq!(error.kind(), &ErrorKind::DeadlineExceeded { timeout: MINUTE });

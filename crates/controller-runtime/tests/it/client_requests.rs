@@ -127,7 +127,7 @@ async fn a_write_in_flight_is_cut_when_the_permit_ends() {
     assert!(matches!(error.kind(), ErrorKind::Interrupted(_)) && error.is_outcome_unknown());
     assert_eq!(
         error.to_string(),
-        "create widgets.example.com default/a: interrupted while in flight, whether it was carried out is unknown: the lease is lost"
+        "create widgets.example.com default/a: interrupted while in flight, so it may or may not have been carried out: the lease is lost"
     );
 }
 

@@ -351,12 +351,12 @@ async fn an_invalid_number_of_workers_is_refused_at_build_and_while_running() {
     };
     assert_eq!(
         build(0).unwrap_err().to_string(),
-        "controller widget cannot have 0 workers, which max_concurrent_reconciles of its options asks for: use 1 to 10000"
+        "controller widget cannot have 0 workers (max_concurrent_reconciles of its options): use 1 to 10000"
     );
     let handle = build(2).unwrap();
     assert_eq!(
         handle.set_max_concurrent_reconciles(0).unwrap_err().to_string(),
-        "controller widget cannot have 0 workers, which set_max_concurrent_reconciles asks for: use 1 to 10000"
+        "controller widget cannot have 0 workers (set_max_concurrent_reconciles): use 1 to 10000"
     );
     assert_eq!(handle.max_concurrent_reconciles(), 2);
 }

@@ -241,12 +241,12 @@ async fn invalid_requests_are_answered_with_the_cure() {
         (
             "objects/example.com/widgets/..%2Fkube-system/x",
             400,
-            "\"../kube-system\" is no name of an object or namespace\n",
+            "\"../kube-system\" is not the name of an object or namespace\n",
         ),
         (
             "objects/example.com/widgets/default/x,y=z",
             400,
-            "\"x,y=z\" is no name of an object or namespace\n",
+            "\"x,y=z\" is not the name of an object or namespace\n",
         ),
     ] {
         let (answered, body) = fetch(address, path).await;

@@ -305,7 +305,7 @@ async fn a_fight_over_a_field_names_both_sides_within_five_turns() {
         findings(&manager).await,
         [
             "fight Deployment shop/web: .spec.replicas is written alternately by guestbook (3) and hpa (2), 5 times in 12 s. \
-             Leave the field out of what guestbook writes, or stop hpa from writing it."
+             Remove the field from the writes of guestbook, or stop hpa from writing it."
         ]
     );
     let finding = &manager.findings().await[0];
@@ -342,7 +342,7 @@ async fn a_status_that_differs_in_each_run_is_named() {
     assert_eq!(
         findings(&manager).await,
         [
-            "self-trigger Guestbook shop/web: 8 runs in 2 s, each because of what the run before wrote: status.lastSeen of \
+            "self-trigger Guestbook shop/web: 8 runs in 2 s, each caused by a write of the previous run: status.lastSeen of \
              guestbooks.example.com shop/web differs each time. Write the field only if something else changes as well, or ignore \
              such events: with_predicate(GenerationChanged)."
         ]

@@ -76,7 +76,7 @@ async fn a_manager_that_crashes_at_any_of_its_writes_converges_after_a_restart()
             converged(&client).await;
             operator.stop().await.unwrap();
         }
-        // Its own writes cause further runs.
+        // Its own writes cause more runs.
         assert!(crashes >= 2, "a create and a patch, and {crashes} crashes");
     }
 }

@@ -287,13 +287,14 @@ async fn lose_the_lease_while_computing(log: &Log) {
     assert!(is_live().await);
 
     cut_off.store(true, SeqCst);
-    let said = "still running 2 s after the lease was lost, because it does not reach an .await: widget: Widget default/a";
-    until("the message", &|| log.contains(said)).await;
+    let named = "after the lease was lost, because they do not reach an .await; the liveness check fails until they end: \
+                 widget: Widget default/a";
+    until("the message", &|| log.contains(named)).await;
     assert!(!*manager.leads().borrow() && !is_live().await);
 
     stop.store(1, SeqCst);
-    until("the end", &|| log.contains("everything that still ran after the loss of the lease has stopped"))
-        .await;
+    let ended = "the reconciles and runnables that still ran after the lease was lost have ended";
+    until("the end", &|| log.contains(ended)).await;
     assert!(is_live().await);
     running.stop().await.unwrap();
 }

@@ -47,7 +47,7 @@ async fn no_write_fails_while_certificates_rotate_twice() {
 }
 
 /// Sends at least `requests` to a cluster while the certificate of a webhook is replaced because of its age, and again because another
-/// replica wants a further name in it.
+/// replica wants another name in it.
 pub(crate) async fn rotate_twice(kube: kube::Client, namespace: &str, requests: usize) {
     let port = free_port();
     // The API server reaches the webhook by the name that it looks up, and verifies that of the Service.

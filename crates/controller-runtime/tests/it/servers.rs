@@ -115,7 +115,7 @@ async fn an_address_that_is_taken_ends_the_start_with_its_name() {
     let address = taken.local_addr().unwrap();
     let options = ManagerOptions::new("test").health_probe_bind_address(Endpoint::At(address));
     let error = Manager::new(env.client(), options).run(std::future::pending()).await.unwrap_err();
-    let expected = format!("health probe failed: the server of health probe cannot listen on {address}");
+    let expected = format!("health probes failed: the server of health probes cannot listen on {address}");
     assert!(format!("{error:?}").starts_with(&expected), "{error:?}");
 }
 
@@ -276,5 +276,8 @@ async fn a_running_request_has_a_minute_at_the_stop_or_less_if_the_shutdown_has(
     // As in Go, where this manager fails because a runnable did not end within its grace period.
     let (ended, seconds, answer) = stopped_while_answering(Shutdown::Within(Duration::from_secs(30))).await;
     assert_eq!((seconds, &*answer), (30, ""));
-    assert_eq!(ended.unwrap_err().to_string(), "still running 30 s after the shutdown began: metrics");
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "the manager's shutdown timeout of 30 s has passed; these were still running and have been dropped: metrics"
+    );
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use kube_apiserver_embedded::Commit;
 use serde_json::Value;
 
-/// Time without a further step after which a line ends.
+/// Time without another step after which a line ends.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Steps in one line. An operator that writes without end gets a line for each so many steps.

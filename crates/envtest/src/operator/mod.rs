@@ -370,7 +370,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// There are no configurations, or one is invalid or rejected. The operator belongs to no environment.
+    /// There are no configurations, or one is invalid or rejected. The operator does not belong to an environment.
     pub async fn serve_webhooks(
         &self,
         webhooks: impl AnswerWebhooks,
@@ -415,7 +415,7 @@ impl fmt::Debug for Instance {
 #[non_exhaustive]
 pub enum OperatorError {
     /// The operator returned an error.
-    #[error("the operator failed")]
+    #[error("the operator returned an error")]
     Failed(#[source] BoxError),
     /// A webhook did not answer, or its configuration was rejected. The operator has been crashed.
     #[error(transparent)]
@@ -425,7 +425,7 @@ pub enum OperatorError {
     EndedBeforeReady,
     /// The operator was not ready in time.
     #[error(
-        "the operator was not ready within {within:?}: does its closure call `Instance::run` or `set_ready`?"
+        "the operator was not ready within {within:?}: check that its closure calls `Instance::run` or `Instance::set_ready`"
     )]
     NotReady {
         /// Time limit.

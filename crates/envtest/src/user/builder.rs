@@ -56,7 +56,7 @@ impl<'a> UserBuilder<'a> {
         Self { environment, subject, groups, paths: Vec::new(), texts: Vec::new(), objects: Vec::new() }
     }
 
-    /// Makes the user a member of these groups, besides `system:authenticated`. A user that was declared with
+    /// Makes the user a member of these groups and of `system:authenticated`. A user that was declared with
     /// [`Builder::user`](crate::Builder::user) keeps the groups of its credentials.
     pub fn with_groups<G: Into<String>>(mut self, groups: impl IntoIterator<Item = G>) -> Self {
         self.groups.extend(groups.into_iter().map(Into::into));

@@ -20,7 +20,7 @@ pub use self::report::{RightsReport, UserError};
 pub(crate) use self::roles::InstalledObject;
 use crate::control_plane::{base64, client};
 
-/// A user of an environment, besides the administrator: see [`Environment::user`](crate::Environment::user).
+/// A user of an environment other than the administrator: see [`Environment::user`](crate::Environment::user).
 ///
 /// Clones are handles of the same user.
 #[derive(Clone)]

@@ -169,7 +169,7 @@ pub enum UserError {
         source: io::Error,
     },
     /// A file or text is not YAML of Kubernetes objects.
-    #[error("{origin} does not hold Kubernetes objects: {reason}")]
+    #[error("{origin} does not contain Kubernetes objects: {reason}")]
     Parse {
         /// Path of the file, or `the text`.
         origin: String,

@@ -17,7 +17,7 @@ pub enum WebhookError {
         source: Arc<io::Error>,
     },
     /// A file is not YAML or JSON.
-    #[error("{} does not hold Kubernetes objects: {reason}", path.display())]
+    #[error("{} does not contain Kubernetes objects: {reason}", path.display())]
     Parse {
         /// Path of the file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum WebhookError {
     },
     /// A file or folder contains no webhook configuration.
     #[error(
-        "{} holds no MutatingWebhookConfiguration or ValidatingWebhookConfiguration: name the file that controller-gen wrote, \
+        "{} contains no MutatingWebhookConfiguration or ValidatingWebhookConfiguration: name the file that controller-gen wrote, \
          such as config/webhook/manifests.yaml", path.display()
     )]
     Nothing {
@@ -110,7 +110,7 @@ pub enum WebhookError {
     },
     /// An operator serves webhooks, but was created without an environment.
     #[error(
-        "the operator belongs to no environment: create it by `Environment::operator`, or add `Operator::webhooks(env.webhooks())`"
+        "the operator does not belong to an environment: create it by `Environment::operator`, or add `Operator::webhooks(env.webhooks())`"
     )]
     NoEnvironment,
 }

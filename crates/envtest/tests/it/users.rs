@@ -137,7 +137,7 @@ async fn manifests_that_grant_nothing_are_refused() {
         env.user("jane").with_manifest_text(text).await.expect_err("the manifests are wrong").to_string()
     };
     let broken = error("kind: [").await;
-    assert!(broken.starts_with("the text does not hold Kubernetes objects: "), "{broken}");
+    assert!(broken.starts_with("the text does not contain Kubernetes objects: "), "{broken}");
     let unbound = RULES.split("---").next().unwrap();
     assert_eq!(
         error(unbound).await,

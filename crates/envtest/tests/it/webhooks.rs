@@ -205,7 +205,7 @@ async fn configurations_that_cannot_be_used_are_errors_of_the_start() {
         Ok(instance.serve_webhooks(serving(), configuration(SERVED)).await?)
     });
     let homeless = failure(homeless).await;
-    assert!(homeless.starts_with("the operator belongs to no environment: "), "{homeless}");
+    assert!(homeless.starts_with("the operator does not belong to an environment: "), "{homeless}");
 
     let mut bad = configuration(SERVED);
     bad[0].data["webhooks"][0]["sideEffects"] = "Some".into();
@@ -223,10 +223,10 @@ async fn files_that_cannot_be_used_are_errors_of_the_environment() {
     assert!(matches!(&missing, StartError::Webhooks(WebhookError::Read { .. })), "{missing:?}");
     let folder = tempfile::tempdir().unwrap();
     let nothing = start(folder.path()).await.to_string();
-    assert!(nothing.contains("holds no MutatingWebhookConfiguration"), "{nothing}");
+    assert!(nothing.contains("contains no MutatingWebhookConfiguration"), "{nothing}");
     std::fs::write(folder.path().join("a.yaml"), "kind: [").unwrap();
     let broken = start(folder.path()).await.to_string();
-    assert!(broken.contains("a.yaml does not hold Kubernetes objects: "), "{broken}");
+    assert!(broken.contains("a.yaml does not contain Kubernetes objects: "), "{broken}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 /// Settings of a search that stand in the environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// `SIMULATION_BUDGET`, such as `60s`: real time after which no further run begins.
+    /// `SIMULATION_BUDGET`, such as `60s`: real time after which no more runs begin.
     pub(crate) budget: Option<Duration>,
     /// `SIMULATION_SEEDS`, such as `0..1000`: one random plan for each seed, after all others.
     pub(crate) seeds: Range<u64>,

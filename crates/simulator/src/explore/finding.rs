@@ -25,7 +25,7 @@ pub struct Finding {
     title: String,
     /// The object that the violation is about.
     suspect: Suspect,
-    /// Lines between the title and the story: the rule and further facts.
+    /// Lines between the title and the story: the rule and other facts.
     facts: Vec<String>,
     plan: Plan,
     entries: Arc<[Entry]>,

@@ -19,7 +19,7 @@ use crate::{
 const SEED: Seed = Seed(0);
 const OTHER_SEED: Seed = Seed(1);
 
-/// Number of further runs that must show the same if the thread was blocked at one action in the first three.
+/// Number of additional runs that must show the same if the thread was blocked at one action in the first three.
 const CHECKS: usize = 3;
 
 /// The run without faults, and the values that may differ from it.
@@ -66,7 +66,7 @@ impl Reference {
             let violation = Violation {
                 oracle: Oracle::Repeats,
                 title: format!(
-                    "two equal runs differ at line {line}: the operator depends on something besides the API server, \
+                    "two equal runs differ at line {line}: the operator depends on something other than the API server, \
                      its remote systems and tokio's time, such as hash order, random numbers, the system's clock or threads"
                 ),
                 suspect: Suspect::Unknown,

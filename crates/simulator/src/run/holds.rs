@@ -15,7 +15,7 @@ use crate::{
 /// tried, because a step may need an operator that has received the events.
 pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
-/// Virtual time that a hold waits for further lines.
+/// Virtual time that a hold waits for more lines.
 const LONGEST_WAIT_FOR_LINES: Duration = Duration::from_secs(10);
 
 /// Maximum number of logged errors that a run keeps.

@@ -117,7 +117,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 let until = entry.at;
                 entry.priority = priority.max(entry.priority);
                 if let (Some(past), Some((at, _))) = (&mut entry.past, asked) {
-                    // Further events may postpone a debounced key, but not beyond a requested time.
+                    // More events may postpone a debounced key, but not beyond a requested time.
                     past.latest = past.latest.min(at);
                 }
                 let due = match asked {

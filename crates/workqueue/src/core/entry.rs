@@ -100,7 +100,7 @@ pub(crate) struct Past {
     pub(crate) early: bool,
     /// End of its last run.
     pub(crate) ended: Moment,
-    /// Time beyond which no further event can postpone a debounced key.
+    /// Time beyond which no event can postpone a debounced key.
     pub(crate) latest: Moment,
 }
 

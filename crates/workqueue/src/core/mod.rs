@@ -180,7 +180,7 @@ impl<K> Core<K> {
         }
     }
 
-    /// Handles a service that refuses load: no further key runs ahead of its slot until one succeeds.
+    /// Handles a service that refuses load: no other key runs ahead of its slot until one succeeds.
     pub(crate) fn throttled(&mut self) {
         self.recovery.failed();
     }

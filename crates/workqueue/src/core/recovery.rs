@@ -15,7 +15,7 @@
 //!
 //! A key is *ahead* from its release until its run ends. At most `window` keys are ahead at once. A run that succeeds frees
 //! its own place and adds one, so the number of keys ahead doubles with each round of successes. A failure leaves the keys
-//! that are ahead, but releases no further ones: the others keep their slots. A key that is ahead keeps its
+//! that are ahead, but releases no others: the others keep their slots. A key that is ahead keeps its
 //! slot until it succeeds: if it fails, its attempt has used that slot. So after a failure at most 100 attempts
 //! are early, as many as the default burst of the budget; then the budget's rate is repaid, and while nothing succeeds
 //! no key is ahead.

@@ -23,7 +23,7 @@ impl Id {
     pub(crate) const NONE: Self = Self(u32::MAX);
 
     fn of(place: usize) -> Self {
-        // The last number is no place: it means "none".
+        // The last number is not a place: it means "none".
         let id = u32::try_from(place).ok().map(Self).filter(|id| *id != Self::NONE);
         id.expect("four thousand million keys do not fit into memory")
     }
@@ -83,7 +83,7 @@ impl<K> Slab<K> {
         Id::of(place)
     }
 
-    /// Allocates the chunk of a vacant place, or a further chunk. Returns a vacant place in it.
+    /// Allocates the chunk of a vacant place, or another chunk. Returns a vacant place in it.
     #[cold]
     fn grow(&mut self, vacant: Option<usize>) -> usize {
         let place = vacant.unwrap_or_else(|| {

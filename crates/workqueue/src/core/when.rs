@@ -11,7 +11,7 @@ use crate::options::{AddOptions, BackOffEvents, Debounce};
 /// Number of runs in one back-off that urgent events start at once.
 const URGENT_AT_ONCE: u8 = 10;
 
-/// Shortest time from the end of the last run to the next one for further urgent events.
+/// Shortest time from the end of the last run to the next one for later urgent events.
 const URGENT_EVERY: Duration = Duration::from_secs(1);
 
 /// When a key runs.
@@ -30,7 +30,7 @@ impl<K> Core<K> {
         match entry.state {
             // It runs anyway, so the budget of the others is not touched.
             State::Ready => false,
-            // The run was brought forward by an event: its failure is no news, so count and time stay.
+            // The run was brought forward by an event: its failure says nothing new, so count and time stay.
             State::Processing { .. } => entry.past.as_ref().is_none_or(|past| !past.early),
             State::Waiting { .. } => true,
         }

@@ -53,7 +53,7 @@ struct Slots {
     earlier: Option<Box<Vec<Instant>>>,
 }
 
-/// Number of slots stored for a key besides its last one. Beyond that, the one due first is not returned.
+/// Number of slots stored for a key in addition to its last one. Beyond that, the one due first is not returned.
 const EARLIER_SLOTS: usize = 64;
 
 /// Reason why [`Bucket::try_new`] refused.

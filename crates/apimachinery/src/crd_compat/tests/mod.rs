@@ -159,7 +159,7 @@ const BREAKING: [(&str, &str, &str); 70] = [
     ("replicas default", "-", "default-removed .spec.replicas"),
 ];
 
-/// Further edits that break objects or clients: merging, compositions, and defaults that count.
+/// More edits that break objects or clients: merging, compositions, and defaults that count.
 const BREAKING_MERGES: [(&str, &str, &str); 19] = [
     ("lines x-kubernetes-list-type", r#""set""#, "list-type-changed .spec.lines"),
     ("tags x-kubernetes-list-type", "-", "list-type-changed .spec.tags"),

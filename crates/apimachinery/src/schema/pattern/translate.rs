@@ -42,7 +42,7 @@ pub(super) fn translate(source: &str) -> Translation {
         let (piece, length): (&str, usize) = match next {
             // Go allows several groups of one name. Names do not matter here, so groups lose them.
             '(' if !in_class && named_group(rest).is_some() => ("(", named_group(rest).unwrap_or(1)),
-            // Two dashes are no operator in Go: the second one is a literal, as is a dash in the first place.
+            // In Go, two dashes are not an operator: the second one is a literal, as is a dash in the first place.
             '-' if in_class && (out.ends_with('[') || out.ends_with("[^")) && !out.ends_with("\\[") => {
                 ("\\-", 1)
             }

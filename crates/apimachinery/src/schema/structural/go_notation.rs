@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::source::{Additional, Items, additional, given, items};
 
-/// Number of bytes after which a message shows no further parts of a schema.
+/// Number of bytes after which a message leaves out the rest of a schema.
 const LENGTH: usize = 64 << 10;
 
 /// Type of a field.

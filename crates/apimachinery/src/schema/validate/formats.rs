@@ -103,7 +103,7 @@ static DATE_TIME: LazyLock<Regex> = LazyLock::new(|| {
         r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d(:([0-5]\d|60)(\.\d+)?)?([Zz]|[+-]\d{2}:?\d{2})?$",
     )
 });
-/// Durations of Go, and further names of units and days that the library accepts.
+/// Durations of Go, and additional names of units and days that the library accepts.
 static DURATION: LazyLock<Regex> = LazyLock::new(|| {
     let unit = "(ns|nano|us|µs|μs|micro|ms|milli|s|sec|m|min|h|hr|hour|d|day|w|wk|week)s?";
     pattern(&format!(r"^(0|[+-]?(\d+(\.\d*)?|\.\d+)\s*{unit}(\s*(\d+(\.\d*)?|\.\d+)\s*{unit})*)$"))

@@ -129,7 +129,7 @@ impl ValueRules {
         };
         let integer = number.as_i64();
         let shown = text::number(number);
-        // A bound that is no integer makes every integer invalid.
+        // A bound that is not an integer makes every integer invalid.
         let bound = |name: &str, limit: f64, errors: &mut Errors| {
             let misfit = matches!(node.kind, ValueKind::Of(JsonType::Integer)) && limit.fract() != 0.0;
             if misfit {

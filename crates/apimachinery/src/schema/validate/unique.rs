@@ -33,7 +33,7 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &FieldPath<'_>, err
         }
         Value::Object(fields) => {
             for (name, value) in fields {
-                // Repeated finalizers and owners are no errors.
+                // Repeated finalizers and owners are not errors.
                 if path.is_root() && name == "metadata" {
                     continue;
                 }
@@ -46,7 +46,7 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &FieldPath<'_>, err
     }
 }
 
-/// Reports the second of equal elements. Like the library, it reports no further ones.
+/// Reports the second of equal elements. Like the library, it reports only this one.
 fn duplicates(schema: Cursor<'_>, elements: &[Value], path: &FieldPath<'_>, errors: &mut Errors) {
     let mut seen: BTreeMap<String, bool> = BTreeMap::new();
     for (index, element) in elements.iter().enumerate() {

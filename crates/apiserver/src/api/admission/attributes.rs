@@ -113,7 +113,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) operation_options: OperationOptions<'a>,
     /// The object before an update or a deletion, of the kind of the object under review.
     pub(crate) old: Option<&'a Value>,
-    /// Answers whether the user may perform actions besides the request.
+    /// Answers whether the user may perform actions other than the request.
     pub(crate) permissions: &'a Permissions,
     /// Warnings of the request; see [`warn`](Self::warn).
     pub(crate) warnings: &'a Warnings,

@@ -4,7 +4,7 @@
 //!   records the defaults that were set.
 //! - Each container must be within the limits of type `Container`, the sum of a pod within those of type `Pod`, and the request of
 //!   a claim within those of type `PersistentVolumeClaim`: the minimum, the maximum, and the ratio of limit to request.
-//! - If a write violates a LimitRange, it is refused with all violations of that LimitRange; further LimitRanges are not checked.
+//! - If a write violates a LimitRange, it is refused with all violations of that LimitRange; the remaining LimitRanges are not checked.
 //!
 //! Amounts are compared in thousandths, rounded up.
 

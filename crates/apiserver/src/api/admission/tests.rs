@@ -120,7 +120,7 @@ async fn a_write_goes_through_its_stages_in_order() {
     assert_eq!(send(&server, Method::DELETE, &one, &Value::Null).await.0, 200);
     said(&["mutate Delete -", "validate Delete -"]);
 
-    // After a plugin refuses, no further plugin is called.
+    // After a plugin refuses, no other plugin is called.
     let elsewhere = "/api/v1/namespaces/nowhere/configmaps";
     assert_eq!(send(&server, Method::POST, elsewhere, &map("a", &Value::Null)).await.0, 404);
     said(&[]);

@@ -26,7 +26,7 @@ pub struct AuditEvent {
     pub request: Option<RequestInfo>,
     /// Status code of the response; `None` if the client dropped the request before it was answered.
     pub code: Option<u16>,
-    /// Decisions of access control, in order: about the request itself, then about further permissions that it needs. Queries that a client
+    /// Decisions of access control, in order: about the request itself, then about other permissions that it needs. Queries that a client
     /// sends as access reviews are not included.
     pub checks: Vec<AccessCheck>,
 }

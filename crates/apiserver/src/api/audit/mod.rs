@@ -26,7 +26,7 @@
 //! ```
 //!
 //! An [`AuditEvent`] is recorded when the response of a request starts, before the client receives it. The event contains the decisions of
-//! access control about the request itself, and about further permissions that the request needed, such as `create` for an apply of a new
+//! access control about the request itself, and about other permissions that the request needed, such as `create` for an apply of a new
 //! object. The server's own controllers make no requests, and a request that a [fault](crate::faults) answers is not recorded.
 //!
 //! Without a log or another [`AuditSink`] a request costs one atomic load.

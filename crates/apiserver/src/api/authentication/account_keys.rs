@@ -40,7 +40,7 @@ pub struct ServiceAccountKeys {
 #[non_exhaustive]
 pub enum InvalidServiceAccountKey {
     /// The file cannot be read.
-    #[error("service account key file {}: cannot be read", path.display())]
+    #[error("service account key file {} cannot be read", path.display())]
     Read {
         /// Path of the file.
         path: PathBuf,
@@ -56,11 +56,11 @@ pub enum InvalidServiceAccountKey {
         source: Box<Self>,
     },
     /// The text has no PEM block with a key.
-    #[error("service account key: has no {0} in PEM")]
+    #[error("there is no {0} for service accounts: write it as a PEM block")]
     Empty(&'static str),
     /// The key is malformed, or of another kind.
     #[error(
-        "service account key: the PEM block {0} is not supported: use an RSA key of at least 2048 bits, or an elliptic curve key \
+        "the PEM block {0} is not supported as a service account key: use an RSA key of at least 2048 bits, or an elliptic curve key \
          (P-256 or P-384) in PKCS#8"
     )]
     Unsupported(String),
@@ -326,11 +326,14 @@ mod tests {
     #[test]
     fn text_without_a_usable_key_is_refused() {
         let told = |pem: &str| ServiceAccountKeys::from_pem("i", pem.as_bytes()).unwrap_err().to_string();
-        assert_eq!(told(""), "service account key: has no private key in PEM");
+        let none = "there is no private key for service accounts: write it as a PEM block";
+        assert_eq!(told(""), none);
         let broken = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
-        assert!(told(broken).starts_with("service account key: the PEM block PRIVATE KEY is not supported"));
+        assert!(
+            told(broken).starts_with("the PEM block PRIVATE KEY is not supported as a service account key")
+        );
         let public = key(&PKCS_ECDSA_P256_SHA256).public_key_pem();
-        assert_eq!(told(&public), "service account key: has no private key in PEM");
+        assert_eq!(told(&public), none);
         let keys = keys(&key(&PKCS_ECDSA_P256_SHA256));
         assert!(matches!(keys.clone().verified_by_pem(b"x"), Err(InvalidServiceAccountKey::Empty(_))));
         assert!(matches!(

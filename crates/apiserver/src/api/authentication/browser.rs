@@ -60,7 +60,7 @@ fn is_local(host: &str) -> bool {
         || address.parse::<IpAddr>().is_ok()
 }
 
-/// Returns the text of a header. A value that is no text counts as foreign.
+/// Returns the text of a header. A value that is not text counts as foreign.
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }

@@ -39,7 +39,7 @@ pub struct ClientAuthority {
 #[non_exhaustive]
 pub enum InvalidClientAuthority {
     /// The file cannot be read.
-    #[error("client CA file {}: cannot be read", path.display())]
+    #[error("client CA file {} cannot be read", path.display())]
     Read {
         /// Path of the file.
         path: PathBuf,
@@ -55,10 +55,10 @@ pub enum InvalidClientAuthority {
         source: Box<Self>,
     },
     /// The text has no certificate.
-    #[error("client CA: has no certificate: write one or more PEM blocks CERTIFICATE")]
+    #[error("there is no certificate of a client CA: write one or more PEM blocks CERTIFICATE")]
     Empty,
     /// A PEM block or a certificate is malformed.
-    #[error("client CA: certificate {number} is malformed")]
+    #[error("certificate {number} of the client CA is malformed")]
     Malformed {
         /// Number of the certificate, counted from 1.
         number: usize,
@@ -261,10 +261,13 @@ mod tests {
     #[test]
     fn an_authority_without_a_certificate_is_refused() {
         let told = |pem: &[u8]| ClientAuthority::from_pem(pem).unwrap_err().to_string();
-        assert_eq!(told(b""), "client CA: has no certificate: write one or more PEM blocks CERTIFICATE");
+        assert_eq!(
+            told(b""),
+            "there is no certificate of a client CA: write one or more PEM blocks CERTIFICATE"
+        );
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert_eq!(told(broken.as_bytes()), "client CA: certificate 1 is malformed");
+        assert_eq!(told(broken.as_bytes()), "certificate 1 of the client CA is malformed");
         let absent = ClientAuthority::from_file(Path::new("absent.crt")).unwrap_err();
-        assert_eq!(absent.to_string(), "client CA file absent.crt: cannot be read");
+        assert_eq!(absent.to_string(), "client CA file absent.crt cannot be read");
     }
 }

@@ -13,7 +13,7 @@ use super::{Tokens, UserInfo};
 #[non_exhaustive]
 pub enum InvalidTokenFile {
     /// The file cannot be read.
-    #[error("token file {}: cannot be read", path.display())]
+    #[error("token file {} cannot be read", path.display())]
     Read {
         /// Path of the file.
         path: PathBuf,
@@ -21,7 +21,7 @@ pub enum InvalidTokenFile {
         source: io::Error,
     },
     /// The file has no line with a user.
-    #[error("token file {}: has no tokens: write lines of token,user,uid,\"group1,group2\"", .0.display())]
+    #[error("token file {} has no tokens: write lines of token,user,uid,\"group1,group2\"", .0.display())]
     Empty(PathBuf),
     /// A line is invalid.
     #[error("token file {}: line {line}: {problem}", path.display())]
@@ -184,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.csv");
         let absent = Tokens::from_file(&path).unwrap_err();
-        assert_eq!(absent.to_string(), format!("token file {}: cannot be read", path.display()));
+        assert_eq!(absent.to_string(), format!("token file {} cannot be read", path.display()));
         std::fs::write(&path, "\n").unwrap();
         assert!(matches!(Tokens::from_file(&path), Err(InvalidTokenFile::Empty(_))));
     }

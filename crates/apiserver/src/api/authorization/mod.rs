@@ -1,4 +1,4 @@
-//! Authorization: the stage after authentication, and checks of further permissions that a request needs.
+//! Authorization: the stage after authentication, and checks of other permissions that a request needs.
 //!
 //! Members of `system:masters` may perform every action. The permissions of other users come from roles and bindings ([`RoleIndex`]),
 //! unless the server runs in mode [`AlwaysAllow`](AuthorizationMode::AlwaysAllow).

@@ -2,7 +2,7 @@
 //!
 //! Objects are stored in the storage version of their definition. A verb that reads them in another version calls [`Converter::read`],
 //! which returns them as if they were stored in the version of the request; the rest of the verb does not depend on webhooks. A verb that
-//! writes calls [`Converter::document`] before the commit. Server-side apply and the tracking of field owners compare objects in further
+//! writes calls [`Converter::document`] before the commit. Server-side apply and the tracking of field owners compare objects in other
 //! versions (see [`Memo`]). Kinds without a webhook need none of this.
 //!
 //! No lock is held during a call. Controllers of the server never convert: they read and write metadata, which is equal in all versions, in
@@ -42,7 +42,7 @@ use crate::webhook_client::TimeoutQuery;
 
 /// Maximum number of objects of a review.
 const OBJECTS: usize = 500;
-/// Size in bytes after which no further object is added to a review. A single object may be larger.
+/// Size in bytes after which no more objects are added to a review. A single object may be larger.
 const BYTES: usize = 512 << 10;
 /// Maximum number of calls for one read at a time: while the webhook converts one batch, the server writes the next or reads the last.
 const CALLS: usize = 3;

@@ -1,4 +1,4 @@
-//! Components of the server through which requests pass, besides the state of the cluster.
+//! Components of the server through which requests pass, other than the state of the cluster.
 
 use std::sync::Arc;
 

@@ -60,7 +60,7 @@ pub(crate) async fn create(
     if is_posted {
         object_meta::wipe(&mut object);
     }
-    // Ownership is tracked before plugins and the kind set further fields, which have no owner.
+    // Ownership is tracked before plugins and the kind set other fields, which have no owner.
     if ownership == update::Ownership::Tracked {
         // A PUT to `/status` creates an object too; the fields that it does not write have no owner.
         update::track(call, None, &mut object, options, &call.path.subresource).await;
@@ -139,7 +139,7 @@ fn not_unique(call: &Call, exists: &ApiError, name: &str) -> ApiError {
     error.with_details(name, &resource.group, &resource.plural).with_retry_after(1)
 }
 
-/// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and text that is no number.
+/// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and text that is not a number.
 fn has_revision(object: &Value) -> bool {
     parse_uint(metadata::text(object, "resourceVersion")).is_ok_and(|revision| revision != 0)
 }

@@ -1,7 +1,7 @@
 //! Responses to lists, in the requested encoding and view.
 //!
 //! A small response is built at once. A large one is generated while its client reads it, so that each of many clients holds only one
-//! chunk, besides the snapshot that they share.
+//! chunk, in addition to the snapshot that they share.
 //!
 //! A protobuf list begins with its length. The objects of a large list are therefore encoded twice: first to determine the length, then to
 //! be sent. The length of each object is cached, so that later lists encode only changed objects twice.

@@ -74,7 +74,7 @@ pub(crate) struct Call {
     pub(crate) user_agent: String,
     /// User that sends the request.
     pub(crate) user: Arc<UserInfo>,
-    /// Answers whether the user may perform actions besides the request.
+    /// Answers whether the user may perform actions other than the request.
     pub(crate) permissions: Permissions,
     /// Warnings for the client, which all stages of the request share.
     pub(crate) warnings: Warnings,

@@ -1,4 +1,4 @@
-//! Further permissions that a request needs, besides the permission for the request itself.
+//! Permissions that a request needs in addition to the permission for the request itself.
 
 use kube_apimachinery::rbac::{Action, ResourceAction};
 use kube_apimachinery::status::ApiError;

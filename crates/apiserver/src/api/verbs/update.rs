@@ -155,7 +155,7 @@ pub(crate) async fn change(
         let shown = call.converted(Arc::clone(&stored)).await?;
         let old = served.value(&shown);
         let (mut new, ownership) = call.with_conversions(|| transform(call, &old)).await?;
-        // Ownership is tracked before plugins and the kind set further fields, which have no owner.
+        // Ownership is tracked before plugins and the kind set other fields, which have no owner.
         if ownership == Ownership::Tracked {
             track(call, Some(&old), &mut new, options, &call.path.subresource).await;
         }

@@ -48,7 +48,7 @@ pub(crate) fn fill(folder: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(installed) = installed.into_iter().find(|path| path.is_file())
         && fs::symlink_metadata(&kubectl).is_err()
     {
-        // A missing kubectl is no error: tests that call it report that.
+        // A missing kubectl is not an error here: tests that call it report it.
         let _ = link(&installed, &kubectl);
     }
     Ok(folder)

@@ -97,7 +97,7 @@ async fn serve(listener: TcpListener) {
                     connections.spawn(connection(TokioIo::new(stream), peer));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "connection not accepted");
+                    tracing::warn!(%error, "cannot accept a connection; retrying");
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             },
@@ -108,7 +108,7 @@ async fn serve(listener: TcpListener) {
 
 async fn connection(stream: TokioIo<tokio::net::TcpStream>, peer: SocketAddr) {
     if let Err(error) = http1::Builder::new().serve_connection(stream, service_fn(answer)).await {
-        tracing::warn!(%peer, %error, "request not understood: this is no etcd, and answers /health only");
+        tracing::warn!(%peer, %error, "a request cannot be parsed: this program replaces etcd in tests, and only answers GET /health");
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) struct KindAttributes {
     pub(super) group_version: &'static str,
     pub(super) plural: &'static str,
     pub(super) rules: Rules,
-    /// Subresources besides `status` and `scale`.
+    /// Subresources other than `status` and `scale`.
     pub(super) subresources: &'static [&'static str],
     /// Group of the table that holds the objects, if it is not the kind's own group.
     pub(super) storage_group: Option<&'static str>,

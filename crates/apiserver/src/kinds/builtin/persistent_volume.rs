@@ -12,7 +12,7 @@ use crate::kind::resource::Resource;
 
 /// Finalizer that protects volumes in use.
 pub(crate) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
-/// Fields of the spec besides the source of the volume.
+/// Fields of the spec other than the source of the volume.
 const OTHERS: [&str; 11] = [
     "accessModes",
     "capacity",

@@ -13,7 +13,7 @@ use crate::kind::registry::ServedKind;
 use crate::request::accept::{Accept, Encoding};
 use crate::testing::{self, Running};
 
-/// Returns the required fields of a kind besides the name; most kinds have none.
+/// Returns the required fields of a kind other than the name; most kinds have none.
 fn required(api_version: &str, kind: &str) -> Value {
     let container = json!({"containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": container});

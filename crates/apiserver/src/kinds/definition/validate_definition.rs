@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::condition;
 
-/// Errors after which the elements of a list are not validated further.
+/// Number of errors after which no more elements of a list are validated.
 const ERRORS: usize = 1000;
 
 /// Validates a new definition, except for the common rules of metadata.

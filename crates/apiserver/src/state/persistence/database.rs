@@ -33,7 +33,7 @@ const CACHE: usize = 8 << 20;
 pub enum DataFileError {
     /// The file cannot be opened or created.
     #[error(
-        "data file {}: cannot be opened for reading and writing: choose a path in a folder that exists and is writable",
+        "data file {} cannot be opened for reading and writing: choose a path in a folder that exists and is writable",
         path.display()
     )]
     Open {
@@ -43,13 +43,13 @@ pub enum DataFileError {
         source: io::Error,
     },
     /// Another process has the file open.
-    #[error("data file {}: is in use: stop the server that has it, or choose another file", .0.display())]
+    #[error("data file {} is in use: stop the server that uses it, or choose another file", .0.display())]
     InUse(PathBuf),
     /// The file is not a data file.
-    #[error("data file {}: is not a data file of this program: choose another path", .0.display())]
+    #[error("data file {} was not written by this program: choose another path", .0.display())]
     Foreign(PathBuf),
     /// Another version of this program wrote the file.
-    #[error("data file {}: has format {found}, not {CURRENT_FORMAT}: use the version that wrote it, or another file", path.display())]
+    #[error("data file {} has format {found}, not {CURRENT_FORMAT}: use the version that wrote it, or another file", path.display())]
     Format {
         /// Path of the file.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum DataFileError {
         found: u64,
     },
     /// The file is damaged.
-    #[error("data file {}: is damaged ({problem}): restore it from a copy, or move it away to start without objects", path.display())]
+    #[error("data file {} is damaged ({problem}): restore it from a copy, or move it away to start without objects", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum DataFileError {
         problem: String,
     },
     /// A transaction failed, for example because the disk is full.
-    #[error("data file {}: cannot be written: {source}: writes fail until it can be", path.display())]
+    #[error("data file {} cannot be written: {source}; writes fail until it can be written", path.display())]
     Write {
         /// Path of the file.
         path: PathBuf,

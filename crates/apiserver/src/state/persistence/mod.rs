@@ -195,7 +195,7 @@ impl Drop for CommitJournal {
             && thread.join().is_err()
         {
             tracing::error!(
-                "the writer thread of the data file panicked: the last commits may be missing from the file"
+                "the thread that writes the data file panicked: the last commits may be missing from the file"
             );
         }
     }
@@ -223,7 +223,7 @@ impl Shared {
                     // After a failure the changes are kept, and the next round adds newer ones.
                     Ok(()) => changes.clear(),
                     Err(failure) => {
-                        tracing::error!(%failure, "cannot write commits to the data file; the next request retries");
+                        tracing::error!(%failure, "cannot write the data file; requests fail until a write succeeds, and the next request retries it");
                     }
                 }
             }

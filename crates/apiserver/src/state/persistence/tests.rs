@@ -70,7 +70,7 @@ fn a_file_in_use_is_refused() {
     let path = file.path().display();
     assert_eq!(
         error.to_string(),
-        format!("data file {path}: is in use: stop the server that has it, or choose another file")
+        format!("data file {path} is in use: stop the server that uses it, or choose another file")
     );
 }
 
@@ -123,7 +123,7 @@ fn a_path_that_cannot_be_opened_is_named() {
         let error = CommitJournal::open(&DataFile::new(&path)).map(|_| ()).unwrap_err();
         assert!(matches!(error, DataFileError::Open { .. }), "{error}");
         assert!(
-            error.to_string().starts_with(&format!("data file {}: cannot be opened", path.display())),
+            error.to_string().starts_with(&format!("data file {} cannot be opened", path.display())),
             "{error}"
         );
     }

@@ -1,6 +1,6 @@
 //! Validation of custom objects, compared with a kube-apiserver v1.36.3.
 //!
-//! The first line of `data/object-rules.jsonl` is a definition. Each further line is the `spec` of an object and the answer of
+//! The first line of `data/object-rules.jsonl` is a definition. Each other line is the `spec` of an object and the answer of
 //! kube-apiserver to its creation: code, warnings, stored `spec`, or causes sorted as text.
 
 use kube_apiserver_embedded::{ApiServer, ApiService, Options};

@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Validating,
 }
 
-/// Creates or replaces a configuration of one webhook for ConfigMaps; `change` has further fields of the webhook.
+/// Creates or replaces a configuration of one webhook for ConfigMaps; `change` has other fields of the webhook.
 pub(crate) async fn configure(server: &ApiServer, kind: Kind, client: &Value, change: &Value) {
     let mut hook = json!({
         "name": "hook.example.com", "clientConfig": client, "admissionReviewVersions": ["v1"], "sideEffects": "None",

@@ -136,7 +136,8 @@ impl<K: Object> ObjectCodec<K> {
             add(&self.context.counters.unreadable, 1);
             tracing::error!(
                 resource = &*self.context.resource,
-                "an object is left out of the cache: it has no name, or no namespace although its kind is namespaced"
+                "the cache leaves out an object that the API server sent: it has no name, or no namespace although its kind is \
+                 namespaced"
             );
         }
         // A metadata-only state may refer to a whole text from an earlier watch of whole objects, or may store metadata
@@ -339,7 +340,7 @@ impl CodecContext {
     /// Logs and counts an unreadable object. Called once per state.
     pub(in crate::cache) fn report(&self, meta: &Meta, error: &DecodeError) {
         add(&self.counters.unreadable, 1);
-        tracing::error!(resource = &*self.resource, object = %meta, "an object is unreadable: {error:?}");
+        tracing::error!(resource = &*self.resource, object = %meta, "the cache cannot decode an object: {error:?}");
     }
 
     /// Returns the error for a stored text that cannot be expanded, which is a bug.

@@ -53,7 +53,13 @@ impl Transform {
         let mut object = changed
             .inspect_err(|panic| {
                 let reason = crate::panics::panic_message(&**panic);
-                tracing::error!(resource, "a transform panicked; the object is stored unchanged: {reason}");
+                let name = identity[1].as_ref().and_then(Value::as_str);
+                tracing::error!(
+                    resource,
+                    namespace,
+                    name,
+                    "a transform of the cache panicked, and the object is stored unchanged: {reason}"
+                );
             })
             .ok()?;
         let metadata =

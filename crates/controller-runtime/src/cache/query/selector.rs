@@ -12,7 +12,7 @@ use crate::object::meta::Labels;
 
 /// Error of a text that is not a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no selector: {reason}")]
+#[error("{text:?} is not a valid selector: {reason}")]
 #[non_exhaustive]
 pub struct SelectorError {
     /// The text.
@@ -206,7 +206,7 @@ mod tests {
         }
         assert_eq!(
             "a b".parse::<LabelSelector>().expect_err("no operator").to_string(),
-            r#""a b" is no selector: unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"#
+            r#""a b" is not a valid selector: unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"#
         );
     }
 

@@ -254,7 +254,7 @@ pub enum BuildError {
     #[error(transparent)]
     Selector(#[from] SelectorError),
     /// Namespaces were set for a kind that has none.
-    #[error("{resource} have no namespaces: remove the options of this cache that name namespaces")]
+    #[error("{resource} are cluster-scoped: remove the options of this cache that name namespaces")]
     NotNamespaced {
         /// The resource.
         resource: String,

@@ -116,7 +116,12 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
     fn values_of(&self, object: &Lazy<K>) -> BTreeSet<V> {
         panic::catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|panic| {
             let (reason, object) = (crate::panics::panic_message(&*panic), object.key());
-            tracing::error!(%object, "an index function panicked, and the object is left out of the index: {reason}");
+            let kind = std::any::type_name::<K>();
+            tracing::error!(
+                kind,
+                %object,
+                "the function of an index panicked, and the index leaves out the object: {reason}"
+            );
             BTreeSet::new()
         })
     }

@@ -16,7 +16,7 @@ use crate::cache::watch::{
     sync_status::{FailuresInARow, SyncStatus},
 };
 
-/// Time to wait for further missing permissions after the first, so that they are reported together.
+/// Time to wait for more missing permissions after the first, so that they are reported together.
 const TOGETHER: Duration = Duration::from_millis(500);
 
 /// Reason why caches are not synced.

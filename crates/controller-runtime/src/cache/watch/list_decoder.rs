@@ -76,7 +76,7 @@ pub(crate) enum ListError {
     Surprise(usize, char),
     #[error("the list ends unexpectedly after {0} items")]
     BrokenOff(usize),
-    #[error("the answer is not a list: {0}")]
+    #[error("the response is not a list: {0}")]
     Envelope(serde_json::Error),
 }
 
@@ -234,7 +234,7 @@ mod tests {
         };
         for text in ["", "[]", "{}", "}}]]", "garbage", r#"{"metadata":{"resourceVersion":"7"},"items":[{}]"#]
         {
-            check(text, "the answer is not a list: ");
+            check(text, "the response is not a list: ");
         }
         check(r#"{"items":[{}"#, "the list ends unexpectedly after 1 items");
         check(r#"{"items":[{},"#, "the list ends unexpectedly after 1 items");

@@ -11,7 +11,7 @@
 //! | `Listing { paged: false }` | list in one piece | `Watching` from the version of the list | initial phase |
 //! | `Watching` | watch from the last version | `Watching` | `Watching` if a repetition may help, otherwise initial phase |
 //!
-//! The initial phase is `Streaming`, or `Listing { paged: true }` for a server that does not support streaming. Further
+//! The initial phase is `Streaming`, or `Listing { paged: true }` for a server that does not support streaming. Other
 //! rules:
 //!
 //! - A watch that ends is reopened from the last version; if it ended at once, after a wait.

@@ -101,7 +101,7 @@ fn bookmark(object: &[u8]) -> WatchLine<'static> {
         #[serde(rename = "k8s.io/initial-events-end")]
         initial_events_end: Option<String>,
     }
-    // A bookmark that cannot be decoded counts as one without a version, because further bookmarks will follow.
+    // A bookmark that cannot be decoded counts as one without a version, because more bookmarks will follow.
     let Bookmark { metadata } = serde_json::from_slice(object).unwrap_or_default();
     WatchLine::Bookmark {
         version: metadata.resource_version.filter(|version| !version.is_empty()),

@@ -26,7 +26,7 @@ pub enum OwnerError {
     },
     /// The owner is namespaced and the object is cluster-scoped: the garbage collector would not find the owner, and would
     /// delete the object. For kinds known at compile time this does not compile.
-    #[error("{object} has no namespace and cannot be owned by {owner}, which is in one")]
+    #[error("{object} is cluster-scoped and cannot be owned by {owner}, which is namespaced")]
     ClusterScoped {
         /// Resource and key of the object.
         object: String,
@@ -326,7 +326,7 @@ mod tests {
         let mut node = Node { metadata: named("n"), ..Node::default() };
         let error = set_owner_reference(&kind.object(&widget), &mut node).expect_err("a Node is nowhere");
         let told =
-            "nodes n has no namespace and cannot be owned by widgets.example.com ns/w, which is in one";
+            "nodes n is cluster-scoped and cannot be owned by widgets.example.com ns/w, which is namespaced";
         assert_eq!(error.to_string(), told);
 
         let mut part = DynamicObject { types: None, metadata: named("p"), data: ().into() };

@@ -138,7 +138,7 @@ impl Call {
         self.dry_run
     }
 
-    /// Returns whether the request is a write that is no dry run.
+    /// Returns whether the request is a write and not a dry run.
     pub(crate) fn is_stored(&self) -> bool {
         self.verb.is_write() && !self.dry_run
     }

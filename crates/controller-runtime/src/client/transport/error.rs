@@ -324,14 +324,14 @@ impl fmt::Display for ClientError {
             }
             ErrorKind::NotPermitted(why) => write!(f, "not sent: {why}"),
             ErrorKind::Interrupted(why) => {
-                write!(f, "interrupted while in flight, whether it was carried out is unknown: {why}")
+                write!(f, "interrupted while in flight, so it may or may not have been carried out: {why}")
             }
             ErrorKind::DeadlineExceeded { timeout } => {
                 write!(f, "no answer from {server} within {timeout:?}")?;
-                f.write_str(if verb.is_write() { "; whether it was carried out is unknown" } else { "" })
+                f.write_str(if verb.is_write() { "; it may or may not have been carried out" } else { "" })
             }
             ErrorKind::NoAnswer(why) => write!(f, "{server} did not answer: {why}"),
-            ErrorKind::Undecodable(error) => write!(f, "the answer does not fit its type: {error}"),
+            ErrorKind::Undecodable(error) => write!(f, "the response does not fit its Rust type: {error}"),
             ErrorKind::Forbidden => {
                 f.write_str(&server_message(status.as_ref()))?;
                 let message = status.as_ref().map_or("", |status| &status.message);

@@ -116,7 +116,7 @@ impl RunRecord {
         writes.first.push(RecordedWrite { write, body: call.body().clone() });
     }
 
-    /// Takes the recorded writes, and the number of further ones.
+    /// Takes the recorded writes, and the number of others.
     pub(crate) fn take(&self) -> (Vec<RecordedWrite>, u32) {
         let Writes { first, more } = std::mem::take(&mut *self.writes.lock());
         (first, more)

@@ -15,7 +15,7 @@ pub(crate) struct WrittenObject<'a> {
 }
 
 impl<'a> WrittenObject<'a> {
-    /// The object of a text; `None` if it is no object with a version.
+    /// The object of a text; `None` if it is not an object with a version.
     pub(crate) fn of(json: &'a [u8]) -> Option<Self> {
         let mut object = Self { json, uid: Cow::default(), version: Cow::default(), managed_fields: b"" };
         object.read().ok()?;

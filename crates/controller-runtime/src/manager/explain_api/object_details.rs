@@ -100,7 +100,7 @@ pub(super) async fn object(
     let namespace = (namespace != "-").then_some(namespace);
     // The names become part of a URL and of a field selector of a request with the operator's permissions.
     if let Some(wrong) = [Some(name), namespace].into_iter().flatten().find(|name| !is_plain(name)) {
-        return Err(Refusal::bad(format!("{wrong:?} is no name of an object or namespace")));
+        return Err(Refusal::bad(format!("{wrong:?} is not the name of an object or namespace")));
     }
     // Only kinds that the operator caches anyway, so that this API does not give its clients access to others.
     let resource = explainer.cache.cached_resource(group, resource).ok_or_else(|| {

@@ -25,7 +25,7 @@ const FOLDER: &str = "deploy";
 /// A file that is not as the program renders it.
 struct FileDifference {
     path: PathBuf,
-    /// Differences of objects; empty if the file is no list of objects.
+    /// Differences of objects; empty if the file is not a list of objects.
     differences: Vec<Difference>,
     is_missing: bool,
 }
@@ -81,7 +81,7 @@ fn different_files(
             different.push(FileDifference { path, differences: Vec::new(), is_missing: false });
             continue;
         }
-        // Comments and the order of fields are no difference.
+        // Comments and the order of fields do not count as differences.
         let differences = differences(&objects(&path, &file.text)?, &objects(&path, text)?);
         if !differences.is_empty() {
             different.push(FileDifference { path, differences, is_missing: false });

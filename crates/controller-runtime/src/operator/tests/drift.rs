@@ -41,7 +41,7 @@ fn text_of(objects: &[Value]) -> String {
     objects.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n")
 }
 
-/// Pointers to all values that contain no others, besides the annotation with the digest.
+/// Pointers to all values that contain no others, except the annotation with the digest.
 fn leaves(value: &Value, pointer: &str, found: &mut Vec<String>) {
     let mut inner = |key: &str, value: &Value| {
         leaves(value, &format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), found);

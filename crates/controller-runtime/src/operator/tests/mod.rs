@@ -131,7 +131,7 @@ fn ask(manager: &Manager) -> Result<Option<ConfigMap>, ClientError> {
 async fn setup_that_asks_the_server_is_named() {
     let asking = guestbook().setup(|manager| ask(manager).map(drop));
     let refused = answer(&asking, "manifests").await.expect_err("there is no API server");
-    let expected = "setup sent the request GET /api/v1/namespaces/shop/configmaps/roses while manifests were printed: \
+    let expected = "a setup function sent the request GET /api/v1/namespaces/shop/configmaps/roses while manifests were printed: \
                     use DynamicKind, or send it in a reconcile";
     assert_eq!(refused, (1, expected.to_owned()));
     let hiding = guestbook().setup(|manager| {

@@ -94,7 +94,7 @@ fn repeated(times: u32, began: Instant) -> Series {
     series
 }
 
-/// Counts written from now on without further events: count, seconds from now, and age of the last event then.
+/// Counts written from now on without more events: count, seconds from now, and age of the last event then.
 fn written(series: &mut Series, began: Instant) -> Vec<(u32, u64, u64)> {
     let mut written = Vec::new();
     while let Some(due) = series.due() {

@@ -266,7 +266,7 @@ fn explore(world: World) -> usize {
     seen.len()
 }
 
-/// Checks that after a shutdown, if everything that was asked to end does, the lifecycle stops without further inputs.
+/// Checks that after a shutdown, if everything that was asked to end does, the lifecycle stops without more inputs.
 fn assert_ends(world: &World) {
     let mut world = world.clone();
     while world.lifecycle.state() != State::Stopped {

@@ -121,7 +121,7 @@ pub enum CertificateError {
         source: rustls::Error,
     },
     /// The self-signed certificate cannot be generated.
-    #[error("a self-signed certificate cannot be made")]
+    #[error("cannot generate a self-signed certificate")]
     Generate(#[source] rcgen::Error),
     /// The TLS library rejects its configuration.
     #[error("TLS cannot be set up")]

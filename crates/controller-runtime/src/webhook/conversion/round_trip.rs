@@ -48,7 +48,8 @@ pub enum RoundTripError {
     },
     /// No generated object could be decoded.
     #[error(
-        "the schema of {kind} in version {version} has no objects that its type can decode: check objects of your own with check_round_trip"
+        "the Rust type of {kind} in version {version} can decode none of the objects generated from its schema: check objects \
+         of your own with check_round_trip"
     )]
     NoObjects {
         /// The kind.

@@ -275,9 +275,9 @@ impl Keeper {
             is_new
         });
         if is_new {
-            tracing::warn!("webhook certificates and configurations cannot be kept up to date: {reason}");
+            tracing::warn!("cannot update webhook certificates or configurations, retrying: {reason}");
         } else {
-            tracing::debug!("webhook certificates and configurations cannot be kept up to date: {reason}");
+            tracing::debug!("cannot update webhook certificates or configurations, retrying: {reason}");
         }
     }
 
@@ -312,7 +312,7 @@ impl SelfManaged {
         Ok(())
     }
 
-    /// Writes the known generations, and a new one if `mint`. A conflict is no error: the Secret is read again.
+    /// Writes the known generations, and a new one if `mint`. A conflict is not an error: the Secret is read again.
     async fn write(&mut self, client: &Client, mint: bool, now: Now) -> Result<(), BoxError> {
         let minted = mint
             .then(|| authority::mint(&self.options.names, now.wall, self.options.validity))

@@ -51,7 +51,12 @@ pub(super) fn generations(secret: &Secret) -> Result<Vec<Generation<Material>>, 
             material.ok_or_else(|| "a key is missing".into()).and_then(|all| authority::read(id, all));
         // The text of the error names no part of the key.
         let invalid = |error: &BoxError| {
-            tracing::warn!(id, "a generation of webhook certificates is invalid: {error}");
+            let secret = secret.metadata.name.as_deref();
+            tracing::warn!(
+                secret,
+                id,
+                "ignored an invalid generation of webhook certificates in the Secret: {error}"
+            );
         };
         generation.inspect_err(invalid).ok()
     };

@@ -54,7 +54,11 @@ async fn unfinished_reconciles_are_named_after_the_grace_period() {
     let (result, took) = stopped_while_slow(Shutdown::Within(Duration::from_secs(30))).await;
     assert_eq!(took.as_secs(), 30);
     let text = result.expect_err("it takes a minute");
-    assert_eq!(text, "still running 30 s after the shutdown began: widget: Widget default/a");
+    assert_eq!(
+        text,
+        "the manager's shutdown timeout of 30 s has passed; these were still running and have been dropped: \
+         widget: Widget default/a"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +168,8 @@ fn a_reconcile_that_blocks_its_thread_is_named_when_the_manager_stops() {
     stop.store(1, SeqCst);
     assert_eq!(
         error,
-        "cannot be stopped, because it does not reach an .await: busy, widget: Widget default/a"
+        "the manager could not stop these, because they do not reach an .await (use tokio::task::spawn_blocking for long \
+         computations): busy, widget: Widget default/a"
     );
 }
 

@@ -68,7 +68,7 @@ fn errors_name_the_file_the_object_and_the_cure() {
     );
     check(
         "kind: Namespace\n",
-        "DIR holds no MutatingWebhookConfiguration or ValidatingWebhookConfiguration: name the file that controller-gen wrote, \
+        "DIR contains no MutatingWebhookConfiguration or ValidatingWebhookConfiguration: name the file that controller-gen wrote, \
          such as config/webhook/manifests.yaml",
     );
     let missing = Manifest::read(Path::new("/nowhere/webhook")).unwrap_err();

@@ -90,7 +90,7 @@ fn parse(file: &Path, line: &str) -> Result<Value, String> {
 }
 
 fn unreadable(file: &Path, error: &str) -> String {
-    format!("{} is no report of a simulation: {error}", file.display())
+    format!("{} is not a report of a simulation: {error}", file.display())
 }
 
 /// Summary of searches, by operator.

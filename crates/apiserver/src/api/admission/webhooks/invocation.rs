@@ -120,13 +120,17 @@ pub(super) fn consequence(webhook: &Webhook, failure: WebhookFailure) -> Option<
         WebhookFailure::Call(why) => format!("failed calling webhook {}: {why}", quote(&webhook.name)),
     };
     if webhook.ignores_failure {
-        tracing::warn!(webhook = webhook.name, error = why, "failure of an admission webhook ignored");
+        tracing::warn!(
+            webhook = webhook.name,
+            error = why,
+            "an admission webhook failed; its failurePolicy is Ignore, so the request continues"
+        );
         return None;
     }
     tracing::warn!(
         webhook = webhook.name,
         error = why,
-        "request refused because an admission webhook failed"
+        "an admission webhook failed; its failurePolicy is Fail, so the request is refused"
     );
     Some(ApiError::internal_error(&why))
 }

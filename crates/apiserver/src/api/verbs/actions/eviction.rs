@@ -173,7 +173,7 @@ fn decrement(call: &Call, budget: &Value) -> Result<Value, ApiError> {
     Ok(spent)
 }
 
-/// Sets the condition that no further pod may be evicted.
+/// Sets the condition that no more pods may be evicted.
 fn disallow(status: &mut Value, generation: &Value, now: &Value) {
     const KIND: &str = "DisruptionAllowed";
     if !status["conditions"].is_array() {

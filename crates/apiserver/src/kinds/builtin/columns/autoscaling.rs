@@ -29,7 +29,7 @@ pub(super) fn cell(name: &str) -> Option<CellFn> {
     })
 }
 
-/// Lists current and wanted values of two metrics, and the number of further ones. The table is the same in both versions.
+/// Lists current and wanted values of two metrics, and the number of others. The table is the same in both versions.
 fn targets(object: &Value, _: Timestamp) -> Value {
     let stored = horizontal_pod_autoscaler::stored(object);
     let (specs, statuses) = (array(&stored["spec"]["metrics"]), array(&stored["status"]["currentMetrics"]));

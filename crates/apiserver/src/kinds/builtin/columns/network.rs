@@ -53,7 +53,7 @@ fn or_unset(items: &[String]) -> Value {
     json!(if items.is_empty() { "<unset>".to_owned() } else { shown(items) })
 }
 
-/// Returns the first items, and the number of further ones.
+/// Returns the first items, and the number of others.
 fn shown(items: &[String]) -> String {
     match items.len().checked_sub(SHOWN) {
         Some(more) if more > 0 => format!("{} + {more} more...", items[..SHOWN].join(",")),

@@ -27,7 +27,7 @@ pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
             "Age" => Some(age()),
             name => {
                 let column = column(name, kind_of_cell, *priority, description, cell(kind, name)?);
-                // The only column besides names of objects that has a format.
+                // The only column with a format, apart from names of objects.
                 let is_name = (kind, name) == ("VolumeAttachment", "Attacher");
                 Some(Column { format: if is_name { "name".to_owned() } else { String::new() }, ..column })
             }
@@ -353,7 +353,7 @@ fn decision(object: &Value, _: Timestamp) -> Value {
     json!(words.join(","))
 }
 
-/// Lists three hosts, and the number of further ones.
+/// Lists three hosts, and the number of others.
 fn hosts(object: &Value, _: Timestamp) -> Value {
     const SHOWN: usize = 3;
     let rules = array(&object["spec"]["rules"]).iter();

@@ -1,6 +1,6 @@
 //! Usage of a quota by the objects of a resource.
 //!
-//! Every namespaced resource is counted as `count/<plural>.<group>`. Some have further amounts: pods their requests and limits,
+//! Every namespaced resource is counted as `count/<plural>.<group>`. Some have other amounts as well: pods their requests and limits,
 //! Services their node ports and load balancers, claims their storage, also by class.
 
 use jiff::{SignedDuration, Timestamp};
@@ -28,7 +28,7 @@ const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 /// Number of devices that a claim for all devices counts as: the maximum that can be allocated to it.
 const ALL_DEVICES: i64 = 32;
-/// Amounts of pods besides those of single resources. Where a quota limits them, every container of a pod must state them.
+/// Amounts of pods other than those of single resources. Where a quota limits them, every container of a pod must state them.
 const STATED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// Operation of a write, as far as it matters for quotas.

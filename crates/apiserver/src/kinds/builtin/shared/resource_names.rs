@@ -6,7 +6,7 @@ use kube_apimachinery::status::FieldError;
 
 /// Resources of containers. Those with prefix `hugepages-` come in addition.
 const CONTAINER: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// Resources that only quotas have, besides those of containers.
+/// Resources that only quotas have, in addition to those of containers.
 const QUOTA: [&str; 16] = [
     "requests.cpu",
     "requests.memory",

@@ -22,7 +22,7 @@ const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,passw
 const ROOT_FIELDS: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
                            ExternalDocs Example XPreserveUnknownFields XValidations";
-/// Bytes after which a message shows no further versions.
+/// Bytes after which a message leaves out the other versions.
 const LENGTH: usize = 64 << 10;
 /// Characters of a deprecation warning.
 const WARNING: usize = 256;
@@ -47,7 +47,7 @@ fn same(a: &Value, b: &Value) -> bool {
 pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let versions = list(spec, "versions");
     let schema = &|version: &Value| version["schema"]["openAPIV3Schema"].is_object();
-    // What an old definition lacked, it may lack further.
+    // A field that the old definition lacked may still be missing.
     let before = list(old, "versions");
     let complete = before.iter().all(schema);
     let without = versions.iter().enumerate().filter(|(_, version)| !schema(version));

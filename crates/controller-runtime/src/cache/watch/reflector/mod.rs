@@ -34,7 +34,7 @@ use crate::{
     pace::Pace,
 };
 
-/// Longest wait for the start of an answer to a list or watch, and for further data of a list. Equal to the time in
+/// Longest wait for the start of an answer to a list or watch, and for more data of a list. Equal to the time in
 /// which a silent watch is detected.
 const ANSWER_WITHIN: Duration = Heartbeat::SILENCE;
 

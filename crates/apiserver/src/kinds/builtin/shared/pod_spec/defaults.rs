@@ -1,6 +1,6 @@
 //! Defaults of pod templates (`pkg/apis/core/v1/defaults.go` of Kubernetes).
 //!
-//! Pods have further defaults (service links, requests from limits) that do not apply to templates.
+//! Pods have other defaults (service links, requests from limits) that do not apply to templates.
 
 use serde_json::{Value, json};
 

@@ -76,7 +76,7 @@ fn a_dropped_training_stays_due() {
     assert!(codec.is_training_due());
     train(&codec);
     assert_eq!((codec.stats().trainings, codec.is_training_due()), (1, false));
-    // Texts that have been replaced before they are copied are no samples.
+    // Texts that were replaced before they were copied do not become samples.
     let codec = self::codec(Retain::Compact);
     while !codec.is_training_due() {
         held.push(codec.ingest(&IncomingObject::new(&alike(&held.len().to_string(), 1, 1))).expect("a key"));
