@@ -327,7 +327,7 @@ impl ClusterState {
         self.journal.is_some()
     }
 
-    /// Waits until all commits up to `revision` are persisted, if the server has a data file. Clients may see a revision only
+    /// Waits until all commits up to `revision` are persisted, if the server has a data file. Clients may observe a revision only
     /// afterwards.
     ///
     /// # Errors

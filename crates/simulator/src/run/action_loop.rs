@@ -144,7 +144,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes for how long the thread was blocked.
+    /// Records for how long the thread was blocked.
     fn note_blocked(&mut self) {
         let time = std::mem::take(&mut self.blocked_now);
         if time >= BLOCKED {

@@ -15,13 +15,13 @@ use crate::{
     trace::Action,
 };
 
-/// Duration of a [`What::CutOff`]: the process gives its lease up after 10 s, another one leads after 15 s.
+/// Duration of a [`What::CutOff`]: the process gives up its lease after 10 s, and another one leads after 15 s.
 const CUT_OFF: Duration = Duration::from_secs(40);
 
 /// Virtual time that a call waits for a step that begins before it.
 const LONGEST_EARLY_STEP: Duration = Duration::from_secs(10);
 
-/// A call that waits for a step which begins early.
+/// A call that waits for an early step.
 pub(super) struct EarlyStep {
     call: u64,
     deviation: Deviation,
@@ -29,7 +29,7 @@ pub(super) struct EarlyStep {
     has_begun: bool,
 }
 
-/// An actor that is cut off from the world for a while.
+/// A process that is cut off from the world for a while.
 pub(super) struct PausedActor {
     actor: Actor,
     pub(super) until: Instant,
@@ -94,7 +94,7 @@ impl Run<'_> {
                         let stream = actor.stream(name.target.split('/').next().unwrap_or_default());
                         self.hub.hold(&stream);
                         self.log(Action::Held { what: format!("lines about {stream}") });
-                        // The first reconcile that ends is the one without an answer.
+                        // The first reconcile that ends is the one that received no response.
                         self.begin_hold(stream, Until::Reconciles(2), HoldEnd::Delivers);
                         self.due.insert(*id, (*actor, what));
                     }
@@ -182,7 +182,7 @@ impl Run<'_> {
                 self.log(Action::AnswerLost { actor, name });
             }
             Some((_, What::CollectAfter)) => {
-                // The answer stays where it is until the collector has acted.
+                // The response is held back until the collector has acted.
                 self.collect_early = true;
             }
             _ => {
@@ -217,7 +217,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a step is to begin now although the world is not quiet.
+    /// Whether a step begins now although the world is not quiet.
     pub(super) fn is_early_step_due(&self) -> bool {
         self.early_step.as_ref().is_some_and(|early| !early.has_begun)
     }
@@ -228,7 +228,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the call that waits for an early step go on, now that a step is done.
+    /// Carries out the call that waits for an early step, after the step is done.
     pub(super) fn early_step_ends(&mut self) {
         if self.early_step.as_ref().is_some_and(|early| early.has_begun) {
             self.release_early_call();
@@ -236,7 +236,7 @@ impl Run<'_> {
         self.limit_early_step();
     }
 
-    /// Lets the call that waits for an early step go on if the step takes too long.
+    /// Carries out the call that waits for an early step if the step takes too long.
     pub(super) fn limit_early_step(&mut self) {
         if self.early_step.as_ref().is_some_and(|early| early.since.elapsed() >= LONGEST_EARLY_STEP) {
             self.release_early_call();
@@ -252,7 +252,7 @@ impl Run<'_> {
         }
     }
 
-    /// Time at which a call that waits for an early step goes on in any case.
+    /// Latest time at which the call that waits for an early step is carried out.
     pub(super) fn early_step_deadline(&self) -> Option<Instant> {
         self.early_step.as_ref().map(|early| early.since + LONGEST_EARLY_STEP)
     }

@@ -35,7 +35,7 @@ impl Attempt {
         Self { name, tries: Box::pin(tries), result: None }
     }
 
-    /// End of a run whose step waits for ever.
+    /// End of a run in which an attempt of a step never ends.
     pub(super) fn took_too_long(&self) -> End {
         let reason = "an attempt takes longer than seven virtual days".to_owned();
         End::StepFailed { step: self.name.clone(), reason }

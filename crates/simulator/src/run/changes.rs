@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Moves commits since the last look into the trace, and checks conditions that must always hold.
+    /// Moves commits since the last call into the trace, and checks conditions that must always hold.
     pub(super) fn take_news(&mut self) -> Result<(), End> {
         let news = std::mem::take(&mut self.truth.lock().news);
         let (mut is_visible, mut exceeded) = (false, None);

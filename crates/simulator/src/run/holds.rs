@@ -11,8 +11,8 @@ use crate::{
     trace::Action,
 };
 
-/// Virtual time after which a hold ends in any case: long enough for a failover after some steps, and much shorter than a step is
-/// tried, because a step may need an operator that has received the events.
+/// Virtual time after which a hold ends in any case: long enough for a failover after some steps, and much shorter than the time for
+/// which a step is tried, because a step may need an operator that has received the events.
 pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
 /// Virtual time that a hold waits for more lines.
@@ -21,7 +21,7 @@ const LONGEST_WAIT_FOR_LINES: Duration = Duration::from_secs(10);
 /// Maximum number of logged errors that a run keeps.
 const ERRORS: usize = 3;
 
-/// What a process receives when a hold ends.
+/// Content that a process receives when a hold ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldEnd {
     /// The lines that were held back.
@@ -38,14 +38,14 @@ pub(super) struct Hold {
     pub(super) since: Instant,
     /// Step after which the hold began.
     step: usize,
-    /// Lines of the stream, lines of others to the process, and ends of the process's reconciles since.
+    /// Numbers of lines of the stream, of lines of other streams to the process, and of ended reconciles of the process, since the hold began.
     lines: u32,
     pub(super) other_lines: u32,
     reconciles: u32,
 }
 
 impl Run<'_> {
-    /// Begins to hold a stream back. The hub withholds it already.
+    /// Begins to hold a stream back. The hub already withholds its lines.
     pub(super) fn begin_hold(&mut self, stream: String, until: Until, end: HoldEnd) {
         self.holds.push(Hold {
             stream,
@@ -167,7 +167,7 @@ impl Run<'_> {
 }
 
 impl Hold {
-    /// Time at which the hold may end although nothing happens.
+    /// Time at which the hold may end even if nothing happens.
     pub(super) fn deadline(&self) -> Instant {
         self.since
             + match self.until {

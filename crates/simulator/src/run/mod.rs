@@ -1,10 +1,10 @@
 //! One run of a simulation: makes a world, and takes one action whenever no task can run.
 //!
-//! The run without faults always takes the first possible of these: the oldest answer is handed over; the oldest call is carried
-//! out; the watch with the oldest unread line hands all its lines over; the API server's garbage collector acts; the user takes the
+//! The run without faults always takes the first possible of these: the oldest response is delivered; the oldest call is carried
+//! out; the watch with the oldest unread line delivers all its lines; the API server's garbage collector acts; the user takes the
 //! next step, if the world is quiet; time jumps to the next timer. A plan deviates from that at the calls and lines that it names.
 //!
-//! Bounds stand in the modules: of actions and virtual time in `action_loop`, of attempts, holds and processes in the modules of these names,
+//! The bounds are in the modules: those of actions and virtual time in `action_loop`, of attempts, holds and processes in the modules of these names,
 //! and of actions without time passing in [`Limits`].
 
 mod action_loop;
@@ -64,7 +64,7 @@ pub(crate) struct Seed(pub(crate) u64);
 
 /// Plays a plan.
 pub(crate) fn play(definition: &Definition, plan: &Plan, seed: Seed, limits: &Limits) -> Outcome {
-    // Before anything is built that may draw a number.
+    // Set before any code that may draw a random number.
     fastrand::seed(seed.0 ^ 0x5eed);
     let idle = Idle::default();
     let watched = Watched::begin(&idle);
@@ -85,12 +85,12 @@ pub(crate) fn play(definition: &Definition, plan: &Plan, seed: Seed, limits: &Li
             + jiff::SignedDuration::from_millis(1_767_225_600_000 + 86_400_123 * (seed.0 % 1000) as i64);
         let _epoch = Epoch::starting_now(epoch).for_this_thread();
         let reconciles = Reconciles::default();
-        // Also spares the work for logs, which thousands of runs would repeat.
+        // Also avoids the cost of formatting logs in thousands of runs.
         let _subscriber = tracing::dispatcher::set_default(&reconciles.subscriber());
         let hooks = Hooks { idle, watched, has_threads, reconciles };
         Run::new(definition, plan, seed, limits, hooks).until_the_end().await
     });
-    // A thread of the pool that blocks for ever would block this one as well.
+    // A thread of the pool that blocks forever would block this thread as well.
     runtime.shutdown_background();
     outcome
 }
@@ -121,7 +121,7 @@ struct Run<'d> {
     tasks_without_processes: Option<usize>,
     user: User,
     reconciles: Reconciles,
-    /// Reconciles that go on: controllers and requests.
+    /// Reconciles in progress: controllers and requests.
     open: BTreeSet<(String, String)>,
     /// Writes that processes sent while another replica led.
     without_lead: BTreeMap<String, String>,
@@ -136,7 +136,7 @@ struct Run<'d> {
     collect_early: bool,
     /// Whether there are commits since the garbage collector acted.
     collect_late: bool,
-    /// Caller of a call, and the deviation that happens when its answer is due, by number of the call.
+    /// Caller of a call, and the deviation that happens when its response is due, by number of the call.
     due: BTreeMap<u64, (Actor, What)>,
     /// Count of calls by name.
     counts: BTreeMap<String, u32>,
@@ -156,11 +156,11 @@ struct Run<'d> {
     errors: Vec<String>,
     /// Conditions on changes that have held, as indices of the definition's checks.
     held: BTreeSet<usize>,
-    /// Noted blocked times, by number of entries of the trace before.
+    /// Recorded blocked times, by number of earlier entries of the trace.
     blocked: BTreeMap<usize, Duration>,
-    /// Blocked time since the last note.
+    /// Blocked time since the last record.
     blocked_now: Duration,
-    /// States of the remote systems at the last look, and number of calls at it.
+    /// States of the remote systems at the last check, and number of calls at that time.
     remote_states: BTreeMap<Arc<str>, Value>,
     effects_seen: usize,
     /// Number of remote effects so far.
@@ -169,11 +169,11 @@ struct Run<'d> {
     begun: usize,
     /// Time from which the world must become quiet: the last step, crash or start.
     unrest_since: Instant,
-    /// Actions since time passed, the most of them so far, and calls of each name.
+    /// Number of actions since time passed, the largest such number so far, and calls of each name.
     at_once: usize,
     most_at_once: usize,
     calls_at_once: BTreeMap<String, usize>,
-    /// Changes of each object that are too many.
+    /// Number of changes of each object that is too many.
     limits: Limits,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Write {
     pub(crate) step: usize,
     /// Whether it changed a compared object.
     pub(crate) is_visible: bool,
-    /// Whether something else changed the world since the operator's write before.
+    /// Whether something else changed the world since the operator's previous write.
     pub(crate) is_after_others: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum End {
     WritesAgain { object: String, changes: Vec<String> },
     /// Actions followed each other without time passing; the last ones.
     Loop { actions: Vec<String> },
-    /// In real time, the driver waited too long for the tasks to come to rest; the last actions.
+    /// The driver waited too long, in real time, until no task could run; the last actions.
     Stuck { actions: Vec<String> },
     /// A step did not succeed.
     StepFailed { step: String, reason: String },
@@ -76,18 +76,18 @@ pub(crate) enum End {
     Threads,
     /// A reconcile panicked.
     Panicked { reason: String },
-    /// A request is reconciled while another reconcile of it goes on.
+    /// A request is reconciled while another reconcile of it is in progress.
     Overlap { controller: String, request: String },
-    /// A check of the user's does not hold.
+    /// A check of the test does not hold.
     CheckFailed { check: String, when: String },
 }
 
-/// Number of changes of an object that no run needs, whatever happens; and how many times as many as without faults are too many.
+/// Limits of the changes of an object: a number that no run needs, and a multiple of those in the run without faults.
 const CHANGES: u32 = 25;
 const TIMES_AS_MANY: u32 = 5;
 
-/// Number of actions without time passing that are a loop in the run without faults, and in others, beyond as many times those of
-/// that run.
+/// Numbers of actions without time passing that count as a loop: in the run without faults, and in others in addition to a multiple of
+/// those of that run.
 const ACTIONS_AT_ONCE: usize = 20_000;
 const MORE_ACTIONS_AT_ONCE: usize = 5_000;
 const TIMES_AS_MANY_ACTIONS: usize = 3;
@@ -152,9 +152,9 @@ pub(crate) struct Outcome {
     pub(crate) errors: Vec<String>,
     /// Conditions on changes that have held, as indices of the definition's checks.
     pub(crate) held: BTreeSet<usize>,
-    /// Real time for which the thread neither ran nor waited for a processor, by number of entries of the trace before.
+    /// Real time for which the thread neither ran nor waited for a processor, by number of earlier entries of the trace.
     pub(crate) blocked: BTreeMap<usize, Duration>,
-    /// Deviations of the plan that found no place.
+    /// Deviations of the plan that did not happen.
     pub(crate) did_not_happen: Vec<Deviation>,
 }
 

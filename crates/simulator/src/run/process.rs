@@ -1,4 +1,4 @@
-//! The processes of a run: operators under test, and actors of the world, in their lives.
+//! The processes of a run, which start, crash and start again: operators under test, and actors of the world.
 
 use std::{
     future::pending,
@@ -23,14 +23,14 @@ use crate::{
     trace::Action,
 };
 
-/// Virtual time after which an operator that waits for a step to be done is started all the same: the step may need it.
+/// Virtual time after which an operator that waits for the end of a step is started anyway, because the step may need it.
 const LONGEST_DOWN: Duration = Duration::from_secs(60);
 
 /// Delay until an operator that ended by itself is started again, and maximum number of such ends.
 const BACK_AFTER: Duration = Duration::from_secs(10);
 const ENDS: usize = 5;
 
-/// One process, in its lives.
+/// One process, from its first start to the end of the run.
 pub(super) struct Process {
     /// Index of its program in the definition.
     program: usize,
@@ -76,7 +76,7 @@ impl Process {
         Some(self.manager.as_ref()?.upgrade()?.overview())
     }
 
-    /// Whether its controllers have nothing to do and nothing to wait for.
+    /// Whether its controllers have no requests that run, are ready or wait.
     fn is_at_rest(&self) -> bool {
         let is_idle = |queue: &Overview| {
             queue.queued + queue.waiting + queue.running == 0 && queue.failed_events.is_empty()
@@ -94,7 +94,7 @@ impl Process {
         self.overview().is_some_and(|queues| queues.iter().any(|queue| queue.controller == name))
     }
 
-    /// Requests that fail again and again, with their errors.
+    /// Requests that fail repeatedly, with their errors.
     pub(super) fn failing(&self) -> Vec<(String, String)> {
         let queues = self.overview().unwrap_or_default();
         let waiting = queues.into_iter().filter(|queue| queue.waiting > 0);
@@ -124,7 +124,7 @@ impl Run<'_> {
                 && self.definition.programs[program].replicas > 1)
     }
 
-    /// Whether the process does the work of its program: it leads, or needs not.
+    /// Whether the process does the work of its program: it leads, or its program has no leader election.
     fn is_active(&self, process: &Process) -> bool {
         process.state == Alive::Running && (!self.elects(process.program) || process.leads())
     }
@@ -163,7 +163,7 @@ impl Run<'_> {
         programs.len() < 2
     }
 
-    /// Notes writes that processes have sent while another replica of their program led.
+    /// Records writes that processes have sent while another replica of their program led.
     pub(super) fn note_leads(&mut self) {
         for (actor, name) in self.hub.take_sent() {
             let resource = name.target.split('/').next().unwrap_or_default();
@@ -181,7 +181,7 @@ impl Run<'_> {
         }
     }
 
-    /// Starts processes that are due, and notes those that have ended. Returns whether one was started, and is to run first.
+    /// Starts processes that are due, and records those that have ended. Returns whether one was started, which then runs first.
     pub(super) fn look_at_processes(&mut self) -> Result<bool, End> {
         let mut has_started = false;
         for index in 0..self.processes.len() {
@@ -264,7 +264,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks for tasks that dead processes have left, if no process runs.
+    /// Looks for tasks that outlived their processes, if no process runs.
     pub(super) fn check_for_leaks(&mut self) -> Result<(), End> {
         if self.processes.iter().any(|process| process.state == Alive::Running) {
             return Ok(());
@@ -275,7 +275,7 @@ impl Run<'_> {
     }
 
     /// Counts the tasks of the runtime that neither carry out a call nor read a watch: without processes, those of the server and
-    /// of the user's client, and those that dead processes have left.
+    /// of the user's client, and those that outlived their processes.
     fn tasks_of_others(&mut self) -> usize {
         let mut pumps = self.pumps.lock();
         while pumps.try_join_next().is_some() {}
@@ -284,10 +284,10 @@ impl Run<'_> {
         alive.saturating_sub(pumps.len() + self.working.len())
     }
 
-    /// Ends a process as the end of its machine would.
+    /// Ends a process as a failure of its machine would.
     pub(super) async fn crash(&mut self, actor: Actor, at: &str, restart: Restart) {
         let Some(index) = self.processes.iter().position(|process| process.actor == actor) else { return };
-        // Cut first, so that nothing that is sent while the process is dropped reaches the server.
+        // Cut the connection first, so that no request that is sent while the process is dropped reaches the server.
         self.hub.cut(actor);
         let mut task = std::mem::take(&mut self.processes[index].task);
         task.shutdown().await;
@@ -322,7 +322,7 @@ impl Run<'_> {
         }
     }
 
-    /// The operator that is crashed at rest: the one that leads, or the first.
+    /// The operator that crashes while the world is quiet: the leader, or the first one.
     pub(super) fn active_operator(&self) -> Option<Actor> {
         let mut operators = self.processes.iter().filter(|process| process.actor.is_operator());
         operators.find(|process| self.is_active(process)).map(|process| process.actor)

@@ -1,4 +1,4 @@
-//! Rest of the world: when nothing more happens by itself.
+//! Quiet worlds: nothing more happens by itself.
 
 use tokio::time::Duration;
 
@@ -25,7 +25,8 @@ pub(super) enum Rest {
 }
 
 impl Run<'_> {
-    /// Whether nothing more happens by itself. While an operator waits for a step to be done, nothing it does need be waited for.
+    /// Whether nothing more happens by itself. While an operator waits for the end of a step, the world is quiet as soon as no call
+    /// is being carried out.
     pub(super) fn is_quiet(&self) -> bool {
         let mut states = self.processes.iter().map(|process| process.state);
         if !self.paused.is_empty()
@@ -40,7 +41,7 @@ impl Run<'_> {
             return false;
         }
         let since = self.truth.lock().last_visible.max(self.unrest_since);
-        // A hold lasts long enough to be noticed by the runtime otherwise, which opens the watch again.
+        // Otherwise a hold could last so long that the runtime notices the silent watch, and opens it again.
         let after = match (self.holds.is_empty(), self.processes_are_at_rest()) {
             (false, _) => QUIET_WHILE_HELD,
             (true, true) => QUIET_AT_REST,
@@ -49,7 +50,7 @@ impl Run<'_> {
         since.elapsed() >= after
     }
 
-    /// Records the world as it is while quiet. A check of a quiet world makes sense only if all processes run and have all news.
+    /// Records the world as it is while quiet. The checks of quiet worlds apply only if all processes run and have received all events.
     pub(super) fn note_quiet(&mut self, all_run: bool) -> Result<(), End> {
         self.quiet.insert(self.begun, self.world());
         if !all_run || !self.holds.is_empty() {

@@ -1,6 +1,6 @@
 //! Real time for which the thread of a run is blocked: an operator that sleeps or waits in real time.
 //!
-//! Linux counts the time that a thread ran, and the time that it was ready to run. The rest of the elapsed time it was blocked. On
+//! Linux counts the time that a thread ran, and the time that it was ready to run. For the rest of the elapsed time it was blocked. On
 //! other systems nothing is measured.
 
 use tokio::time::Duration;

@@ -1,9 +1,9 @@
-//! Persistence: commits are written to a file before any client sees them.
+//! Persistence: commits are written to a file before any client observes them.
 //!
 //! The store stays in memory and does not know about persistence. Each commit is passed to a [`CommitJournal`] under the store's lock, and
 //! therefore in order. The journal's thread writes all commits since its last transaction in the next one, so that many writers share a
-//! transaction. Responses and events wait until their revision is in the file. Therefore no client sees a change that a killed process
-//! would lose, and a restarted server continues at a revision that is at least the last one that a client has seen.
+//! transaction. Responses and events wait until their revision is in the file. Therefore no client observes a change that a killed process
+//! would lose, and a restarted server continues at a revision that is at least the last one that a client has observed.
 //!
 //! The file holds the current objects, not their history: after a restart, watches and lists of older revisions are
 //! answered with 410.
@@ -107,7 +107,7 @@ impl CommitJournal {
     /// Opens or creates the file and starts the writing thread.
     ///
     /// # Errors
-    /// [`DataFileError`] names the file and the cure; the file is unchanged.
+    /// [`DataFileError`] names the file and a remedy; the file is unchanged.
     pub(crate) fn open(file: &DataFile) -> Result<(Self, FileContents), DataFileError> {
         let (database, contents) = Database::open(&file.path, file.fsync)?;
         let revision = contents.revision.unwrap_or_default();
@@ -139,7 +139,7 @@ impl CommitJournal {
     /// # Errors
     /// 500 with the name of the file, if it cannot be written.
     pub(crate) async fn kept(&self, revision: u64) -> Result<(), ApiError> {
-        // Revisions that are not committed yet are not waited for.
+        // The journal does not wait for revisions that are not committed yet.
         let wanted = revision.min(self.shared.queue.lock().revision);
         self.wait(|progress| progress.kept >= wanted).await
     }

@@ -192,7 +192,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Rejects an initial list that is older than this version, such as the last version seen before a restart.
+    /// Rejects an initial list that is older than this version, such as the last version read before a restart.
     ///
     /// If the API server is behind, the cache waits for it. If its version is too old five times in a row, the cache
     /// accepts it: the API server was probably restored from a backup.

@@ -1,4 +1,4 @@
-//! Deletions seen on standby, replayed after election. Pure.
+//! Deletions observed on standby, replayed after the election. Pure.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -18,7 +18,7 @@
 //! - A silent watch is probed. If it is dead, it is reopened at once from the last version ([`Heartbeat`]).
 //! - A version that the server has compacted (410), or an event that only a new list can explain, restarts from the
 //!   initial phase: at once if that did not happen within the last 10 s, otherwise after a wait.
-//! - An initial list older than a version seen before is rejected, until the server has returned such lists five times
+//! - An initial list older than an observed version is rejected, until the server has returned such lists five times
 //!   in a row.
 //! - Overload and connection errors repeat the same request after a wait; any other refusal of a watch restarts from
 //!   the initial phase after a wait.
@@ -73,7 +73,7 @@ pub(crate) enum StepOutcome {
 pub(crate) enum RequestFailure {
     /// The version or the continue token is too old.
     Expired,
-    /// The server's state is older than a version seen before.
+    /// The server's state is older than an observed version.
     Behind,
     /// The watch delivered an object that is not in the store, at a version that it had passed. Only a new list shows
     /// whether the object exists.
@@ -97,7 +97,7 @@ pub(crate) struct ListWatch {
     phase: ListWatchPhase,
     /// The server does not support watches with initial events: lists are used.
     lists_only: bool,
-    /// The highest version seen. Older initial lists are rejected.
+    /// The highest observed version. Older initial lists are rejected.
     floor: Option<ResourceVersion>,
     /// Number of older lists in a row.
     behind: u32,

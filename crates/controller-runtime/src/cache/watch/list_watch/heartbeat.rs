@@ -3,12 +3,12 @@
 //! TCP reports a lost peer only if data are outstanding, and a proxy may keep a connection open although its API server
 //! is gone. A watch lost in this way looks like a watch of a kind that does not change. API servers send a bookmark
 //! about once a minute, which is too seldom to detect the loss within 45 s. So a watch that has been silent for 30 s is
-//! probed: a second, short watch starts at the last version seen. The API server sends it each event that the first
+//! probed: a second, short watch starts at the last version of the first one. The API server sends it each event that the first
 //! watch missed, then a bookmark, and ends it.
 //!
 //! | probe | first watch |
 //! |---|---|
-//! | ends, or receives bookmarks alone | works: it has missed nothing |
+//! | ends, or receives bookmarks alone | works: the first watch has missed nothing |
 //! | receives an event | has 15 s from the start of the probe to deliver something, and is dead otherwise |
 //! | neither receives anything nor ends within 15 s | dead |
 //! | cannot be sent, or breaks off | dead |
@@ -192,7 +192,7 @@ impl Heartbeat {
         self.state = LivenessState::Alive { since: now, probe_after };
     }
 
-    /// Returns the next action, as of `now`.
+    /// Returns the next action at `now`.
     pub(crate) fn check(&mut self, now: Instant) -> LivenessCheck {
         match self.state {
             LivenessState::Initial { heard, changed } => {

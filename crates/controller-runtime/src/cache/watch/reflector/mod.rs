@@ -244,7 +244,7 @@ impl Reflector<'_> {
         }
     }
 
-    /// Probes an open watch with a short second watch from the last version seen. Returns the outcome, and the newer
+    /// Probes an open watch with a short second watch from its last version. Returns the outcome, and the newer
     /// version up to which the open watch has missed nothing.
     async fn probe(&self, from: ResourceVersion) -> (Probed, Option<ResourceVersion>) {
         match self.follow_probe(&from).await {

@@ -96,7 +96,9 @@ impl WatchProblem {
     pub(super) fn behind(version: &ResourceVersion) -> Self {
         Self::new(
             RequestFailure::Behind,
-            format!("the API server is behind: its version {version} is older than a version seen before"),
+            format!(
+                "the API server is behind: its version {version} is older than a version that this cache read before"
+            ),
         )
     }
 }
@@ -109,8 +111,8 @@ pub(super) fn silence<T>() -> Result<T, WatchProblem> {
 }
 
 impl Reflector<'_> {
-    /// Logs a problem, and reports it to the subscribers as a failure. Not a failure are an expired version of a watch, an
-    /// event out of order, and a server that does not support initial events.
+    /// Logs a problem, and reports it to the subscribers as a failure. An expired version of a watch, an
+    /// event out of order, and a server that does not support initial events are not failures.
     pub(super) fn report(&self, request_type: RequestType, problem: WatchProblem) -> StepOutcome {
         let WatchProblem { failure, message, forbidden, .. } = problem;
         let resource = self.shared.query.label();
