@@ -14,7 +14,7 @@ use crate::{
 
 /// Clean-up before an object is deleted, such as deleting a bucket or a DNS record.
 ///
-/// Runs again after a failure, and after a crash that came before the finalizer was removed, so it must be idempotent.
+/// It must be idempotent: it runs again after a failure, and after a crash before the finalizer was removed from the object.
 pub trait Finalizer<K>: Send + Sync + 'static {
     /// Cleans up after `object`, which is being deleted.
     ///
@@ -109,7 +109,7 @@ impl<K: Object> Finalizers<K> {
     ///
     /// # Errors
     ///
-    /// A finalizer of that name is registered.
+    /// A finalizer of this name is already registered.
     pub fn register(
         mut self,
         name: impl Into<String>,
@@ -126,9 +126,9 @@ impl<K: Object> Finalizers<K> {
     /// Adds missing finalizers to a live object, in one request. For an object that is being deleted, runs its finalizers and
     /// removes each when it is done.
     ///
-    /// After a failed finalizer the following ones still run. Each is removed in a request of its own, so that after a crash at
-    /// most one runs again. A finalizer that changes the object, such as its status, writes it itself: there is no counterpart
-    /// of Go's `StatusUpdated`, by which a finalizer asks its caller to do that.
+    /// After a failed finalizer the following ones still run. Each is removed in its own request, so that after a crash at
+    /// most one runs again. A finalizer that changes the object or its status writes it itself. (In Go a finalizer can ask its
+    /// caller to do so, with `StatusUpdated`.)
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@
 //! # }
 //! ```
 //!
-//! With the feature `clap`, `manager::Flags` has flags for all of it: `flags.init_logging()`.
+//! With the feature `clap`, `manager::Flags` has flags for these options: `flags.init_logging()`.
 //!
 //! # Levels
 //!
@@ -61,11 +61,11 @@ pub struct LogOptions {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// A line for people.
+    /// A line of text for people.
     #[default]
     Text,
-    /// A JSON object per line, with the fields of the event beside `timestamp`, `level`, `message` and `target`, and the fields
-    /// of its span in `span`.
+    /// A JSON object per line: `timestamp`, `level`, `message` and `target`, the fields of the event, and the fields of its span in
+    /// `span`.
     Json,
 }
 

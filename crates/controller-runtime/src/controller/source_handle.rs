@@ -72,7 +72,7 @@ impl SourceHandle {
         }
     }
 
-    /// Removes the source, and waits until it has ended. Its watch stops, unless something else reads it.
+    /// Removes the source, and waits until it has ended. Its watch stops, unless another source or cache uses it.
     /// Requests that it has put into the queue stay there.
     ///
     /// # Cancellation

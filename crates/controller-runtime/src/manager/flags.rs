@@ -17,10 +17,10 @@ use crate::{
     webhook::WebhookOptions,
 };
 
-/// The flags of an operator, with the names and defaults of kubebuilder's scaffold, to flatten into your own.
+/// The flags of an operator, with the names and defaults of kubebuilder's scaffold. Flatten them into your own flags.
 ///
-/// Missing from the scaffold's flags are zap's other than `--zap-log-level` and, with the feature `logging`, `--zap-encoder`.
-/// `--webhook-bind-address` and `--metrics-authorization` are added.
+/// Of zap's flags only `--zap-log-level` exists and, with the feature `logging`, `--zap-encoder`. The scaffold does not have
+/// `--webhook-bind-address` and `--metrics-authorization`.
 ///
 /// ```
 /// use clap::Parser;

@@ -28,7 +28,7 @@ const CAPACITY: usize = 1000;
 
 /// Records Kubernetes Events on behalf of a controller.
 ///
-/// Cheap to clone; a reconciler finds one in its [`Context`](crate::Context).
+/// Cheap to clone. Reconcilers get it from [`Context::events`](crate::Context::events).
 ///
 /// Repeating an event about the same object within six minutes raises the count of the first event instead of creating another.
 /// The first ten repetitions are written at once, later ones whenever the count has doubled. A count that was not written is

@@ -68,10 +68,10 @@ pub trait Runnable: Send + Sync + 'static {
         type_name::<Self>().to_owned()
     }
 
-    /// Runs until [`RunContext::shutdown`] asks it to finish, or its work is done.
+    /// Runs until [`RunContext::shutdown`] completes, or the work of the runnable is done.
     ///
-    /// Called once in each run of the manager; with leader election, once each time the process becomes leader. An error stops
-    /// the manager gracefully; a return without one does not affect the manager.
+    /// Called once in each run of the manager; a runnable that needs leader election, each time the process becomes the leader. If it
+    /// returns an error, the manager stops gracefully. If it returns without an error, the manager continues.
     ///
     /// # Cancellation
     ///
@@ -80,22 +80,22 @@ pub trait Runnable: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An error means that the manager cannot go on.
+    /// An error means that the manager cannot continue.
     fn start(&self, cx: RunContext) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Returns whether it may only run while this process leads. Default: yes.
+    /// Returns whether the runnable may only run while this process leads. Default: yes.
     #[doc(alias = "LeaderElectionRunnable")]
     fn needs_leader_election(&self) -> bool {
         true
     }
 
-    /// Returns whether it calls [`RunContext::set_ready`] when it is ready; the manager becomes ready only then. Default: no,
-    /// it is ready when started.
+    /// Returns whether the runnable calls [`RunContext::set_ready`]; the manager becomes ready only after that. Default: no, the
+    /// runnable is ready when it is started.
     fn signals_ready(&self) -> bool {
         false
     }
 
-    /// Names of its unfinished work, for the error about a shutdown that takes too long. Default: its own name.
+    /// Names of the unfinished work, for the error when a shutdown takes too long. Default: the name of the runnable.
     fn unfinished(&self) -> Vec<String> {
         vec![self.name()]
     }
@@ -127,16 +127,15 @@ impl RunContext {
         (self.ready)();
     }
 
-    /// Number of times that the lease had changed hands when this process became leader (`leaseTransitions`). `None` without
-    /// leader election.
+    /// Fencing token of this leader: the number of times that the holder of the lease had changed when this process became the
+    /// leader (`leaseTransitions`). `None` without leader election.
     ///
-    /// It is higher than the token of every process that led before, so that a system that takes orders from leaders can refuse
-    /// those of an earlier leader: it refuses tokens lower than the highest it has seen. A process that loses the lease
-    /// and regains it with no other leader in between has the same token again.
+    /// The token is higher than that of every earlier leader. An external system can therefore refuse requests of earlier leaders: it
+    /// stores the highest token that it has received, and refuses lower ones. A process that loses the lease and regains it, with no
+    /// other leader in between, has the same token again.
     ///
-    /// It starts from 0 again when the lease was deleted and the process that creates it again has not seen it before, such as
-    /// a process that started later, or one in Go. A system that compares tokens would then refuse the new leader. So do not
-    /// delete the lease, or reset the systems that compare tokens.
+    /// If the lease is deleted, tokens start from 0 again, unless the process that creates the lease again has read the old one. An
+    /// external system that compares tokens would then refuse the new leader. So do not delete the lease, or also reset such systems.
     #[must_use]
     pub fn fencing_token(&self) -> Option<i32> {
         self.transitions

@@ -51,7 +51,7 @@ pub struct MetricsServerOptions {
 /// Passes a request, or refuses it with a response.
 type Filter = dyn Fn(HttpRequest) -> BoxFuture<'static, Result<HttpRequest, HttpResponse>> + Send + Sync;
 
-/// Clients that may see metrics.
+/// Clients that may read metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum AllowedTo {
@@ -148,7 +148,7 @@ impl MetricsServerOptions {
     /// let options = MetricsServerOptions::default().filter(async |request: HttpRequest| {
     ///     match request.headers().get("x-scraper") {
     ///         Some(_) => Ok(request),
-    ///         None => Err(HttpResponse::new("who are you?".into())),
+    ///         None => Err(HttpResponse::new("the header x-scraper is missing".into())),
     ///     }
     /// });
     /// ```
@@ -161,7 +161,7 @@ impl MetricsServerOptions {
         self
     }
 
-    /// Sets which clients may see metrics and use the extra handlers. Default: every client.
+    /// Sets which clients may read metrics and use the extra handlers. Default: every client.
     #[doc(alias = "WithAuthenticationAndAuthorization")]
     #[track_caller]
     pub fn allowed_to(mut self, allowed_to: AllowedTo) -> Self {
@@ -169,10 +169,11 @@ impl MetricsServerOptions {
         self
     }
 
-    /// Serves `path` with `handler`, in place of an earlier handler. `/metrics` cannot be replaced. A path that ends with a slash
+    /// Adds a handler for `path`, in place of an earlier handler for it. `/metrics` cannot be replaced. A path that ends with a slash
     /// matches all paths that begin with it, as in Go's `http.ServeMux`; the longest path wins.
     ///
-    /// [`Manager::add_metrics_server_extra_handler`](crate::Manager::add_metrics_server_extra_handler) does so later.
+    /// To add a handler later, use
+    /// [`Manager::add_metrics_server_extra_handler`](crate::Manager::add_metrics_server_extra_handler).
     #[doc(alias = "ExtraHandlers")]
     pub fn extra_handler(mut self, path: impl Into<String>, handler: impl Handler) -> Self {
         self.extra_handlers.insert(path.into(), boxed(handler));
