@@ -8,8 +8,8 @@ use tracing::Span;
 use super::{Config, reconcile_log::MakeSpan};
 use crate::reconcile::{Context, Request};
 
-/// Options of a controller, starting from [`ControllerOptions::default`]. Options that are not set here have the manager's
-/// value for all its controllers ([`Config`]).
+/// Options of a controller, starting from [`ControllerOptions::default`]. An option that is not set here has the value that the
+/// manager sets for all its controllers ([`Config`]), or else the default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,17 +32,17 @@ pub struct ControllerOptions<R: Request> {
 type NewQueue<R> = Box<dyn FnOnce(&str, kube_workqueue::Options<R>) -> Queue<R> + Send>;
 
 impl<R: Request> ControllerOptions<R> {
-    /// Sets the number of workers, which is the number of requests that are reconciled at the same time; the same request is
-    /// never reconciled twice at a time. 1 to 10,000; `complete` refuses other numbers.
-    /// [`ControllerHandle::set_max_concurrent_reconciles`] changes the number while the controller runs. Default: 16.
+    /// Sets the number of workers: at most so many requests are reconciled at the same time, each by one worker. 1 to 10,000;
+    /// `complete` refuses other numbers. [`ControllerHandle::set_max_concurrent_reconciles`] changes the number while the
+    /// controller runs. Default: 16.
     ///
-    /// A reconcile spends most of its time waiting for the API server, so one worker, Go's default, leaves both idle: with
-    /// requests of 5 ms and three of them in a reconcile, it needs 15 s for 1,000 objects after a start, and 16 workers 1 s.
-    /// The number is bounded, because each worker can have a request in flight: 16 are a small share of the 600 that an API
-    /// server handles at once by default (`--max-requests-inflight`, `--max-mutating-requests-inflight`).
+    /// A reconcile spends most of its time waiting for the API server, so one worker, Go's default, leaves both idle. If a reconcile
+    /// sends three requests of 5 ms each, one worker needs 15 s for 1,000 objects after a start, and 16 workers need 1 s. The
+    /// default is not higher, because each worker can have a request in flight: 16 are a small share of the 600 that an API server
+    /// handles at once by default (`--max-requests-inflight`, `--max-mutating-requests-inflight`).
     ///
-    /// Set 1 for a reconciler that must not run concurrently, for example because it chooses a free port or address from the
-    /// objects in its cache: two reconciles could choose the same one.
+    /// Set 1 if reconciles of different requests must not overlap, for example because the reconciler chooses a free port or
+    /// address from the objects in its cache: two reconciles could choose the same one.
     ///
     /// [`ControllerHandle::set_max_concurrent_reconciles`]: super::ControllerHandle::set_max_concurrent_reconciles
     #[doc(alias = "MaxConcurrentReconciles")]
@@ -51,25 +51,25 @@ impl<R: Request> ControllerOptions<R> {
         self
     }
 
-    /// Limits the time of a reconcile. One that takes longer is dropped at an `.await` and retried with back-off. Zero means no
-    /// timeout, even if the manager sets one for all controllers. Default: none.
+    /// Limits the time of a reconcile. A reconcile that takes longer is dropped at an `.await`, and its request is retried with
+    /// back-off. Zero means no timeout, even if the manager sets one for all controllers. Default: none.
     #[doc(alias = "ReconciliationTimeout")]
     pub fn reconciliation_timeout(mut self, timeout: Duration) -> Self {
         self.config = self.config.reconciliation_timeout(timeout);
         self
     }
 
-    /// Sets the time that a source has to deliver its initial state; nothing is reconciled before. If a source takes longer,
-    /// the controller fails with an error that names the source and the obstacle. Default: the manager's
-    /// [`cache_sync_timeout`](crate::ManagerOptions::cache_sync_timeout), 2 minutes.
+    /// Sets the time that a source has to deliver its initial state; the controller reconciles nothing before that. If a source
+    /// takes longer, the controller stops with an error that names the source and the reason. Default:
+    /// [`ManagerOptions::cache_sync_timeout`](crate::ManagerOptions::cache_sync_timeout), 2 minutes.
     #[doc(alias = "CacheSyncTimeout")]
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.config = self.config.cache_sync_timeout(timeout);
         self
     }
 
-    /// Sets whether the controller runs only while this process leads. Default: yes, which matters only if the manager
-    /// takes part in a [leader election](crate::leader_election).
+    /// Sets whether the controller runs only while this process leads. Default: yes. Has no effect if the manager does not take
+    /// part in a [leader election](crate::leader_election).
     #[doc(alias = "NeedLeaderElection")]
     pub fn needs_leader_election(mut self, needs: bool) -> Self {
         self.config = self.config.needs_leader_election(needs);
@@ -79,7 +79,7 @@ impl<R: Request> ControllerOptions<R> {
     /// Sets whether the sources run, and fill the queue, while this process is on standby, so that the first reconcile begins
     /// as soon as it leads. The process becomes a candidate only when they are synced. Default: no.
     ///
-    /// Repeated requests are merged into one in the queue, as always.
+    /// The queue merges repeated requests into one, so it holds at most one request per key.
     #[doc(alias = "EnableWarmup")]
     pub fn enable_warmup(mut self, enable: bool) -> Self {
         self.config = self.config.enable_warmup(enable);
@@ -104,7 +104,7 @@ impl<R: Request> ControllerOptions<R> {
     }
 
     /// Sets whether requests caused by events take precedence over those of the initial list, and handlers may set a
-    /// [priority](crate::workqueue::Priority). Default: yes. Otherwise all requests have the same priority and run in the order
+    /// [priority](crate::workqueue::Priority). Default: yes. With `false`, all requests have the same priority and run in the order
     /// of their arrival.
     #[doc(alias = "UsePriorityQueue")]
     pub fn use_priority_queue(mut self, use_it: bool) -> Self {
@@ -143,8 +143,8 @@ impl<R: Request> ControllerOptions<R> {
         self
     }
 
-    /// Replaces the function that makes the queue. It gets the name of the controller and the queue's options, which include
-    /// its metrics. Default: [`Queue::new`]. Keep a clone of the queue to add requests to it or to inspect it.
+    /// Replaces the function that makes the queue. Its arguments are the name of the controller and the queue's options, which
+    /// include its metrics. Default: [`Queue::new`]. The function can keep a clone of the queue, to add requests or to inspect it.
     #[doc(alias = "NewQueue")]
     pub fn new_queue(
         mut self,

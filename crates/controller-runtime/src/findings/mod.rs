@@ -1,4 +1,4 @@
-//! Findings: problems that a manager notices in its own operation, each with its evidence and the next step.
+//! Findings: problems that a manager detects in its own operation, each with its evidence and the next step.
 //!
 //! [`Manager::findings`](crate::Manager::findings) returns them; `docs/book/src/guides/explain.md` explains each [`FindingId`].
 //!
@@ -60,7 +60,7 @@ pub enum FindingId {
     WebhookRefuses,
     /// This operator and another manager alternately overwrite a field.
     Fight,
-    /// A request runs again and again because of its own writes.
+    /// A request runs repeatedly because of its own writes.
     SelfTrigger,
     /// An object does not fit its Rust type.
     UnreadableObject,
@@ -68,9 +68,9 @@ pub enum FindingId {
     StuckFinalizer,
     /// The API server answers requests with 429.
     Throttled,
-    /// Requests wait in line because of those of another flow.
+    /// Requests wait for a worker, because requests of another flow occupy the workers.
     Starved,
-    /// A request waits for long, because its runs have failed many times.
+    /// A request waits for a long back-off, because its runs have failed many times.
     LongBackOff,
 }
 

@@ -9,7 +9,7 @@
 //! | Endpoint | Check | Fails while |
 //! |---|---|---|
 //! | both | `ping` | never |
-//! | `/healthz` | `leader-election` | the process acts as leader after its lease has expired, which its own tasks should have noticed; or a task that never reaches an `.await` still runs two seconds after the lease was lost |
+//! | `/healthz` | `leader-election` | the process still acts as leader although its lease has expired; or a task that does not reach an `.await` still runs two seconds after the lease was lost |
 //! | `/healthz` | `workers` | a reconcile takes longer than [`stuck_after`](crate::ManagerOptions::stuck_after) |
 //! | `/readyz` | `caches` | a cache has not received its initial list, or its list or watch has failed for longer than [`stale_after`](crate::ManagerOptions::stale_after) |
 //! | `/readyz` | `started` | a server does not listen yet, a part of the manager has not started, or the manager is stopping |

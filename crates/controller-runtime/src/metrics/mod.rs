@@ -127,12 +127,12 @@ struct MetricsInner {
 }
 
 impl Metrics {
-    /// Adds a metric of your own; counters get the suffix `_total`. Names are not checked: choose unused ones.
+    /// Adds a metric of your own. Counters get the suffix `_total`. The name must not be in use; this is not checked.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.inner.registry.lock().register(name, help, metric);
     }
 
-    /// All current metrics, in the text format of OpenMetrics 1.0. Bounds of buckets are written as by
+    /// Returns all current metrics in the text format of OpenMetrics 1.0. Bounds of buckets are written as by
     /// [`prometheus_client`] (`1.0`), unlike in Go. With the feature `opentelemetry`, each bucket of
     /// `controller_runtime_reconcile_time_seconds` names a trace (exemplars).
     #[must_use]
@@ -147,7 +147,7 @@ impl Metrics {
         text
     }
 
-    /// All current metrics, in the text format of Prometheus, which the metrics server uses, as Go's does.
+    /// Returns all current metrics in the text format of Prometheus, which the metrics server uses, as Go's does.
     #[must_use]
     pub fn encode_prometheus(&self) -> String {
         prometheus_text(&self.encode())

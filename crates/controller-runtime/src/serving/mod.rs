@@ -1,7 +1,7 @@
 //! Servers of a manager, for metrics, probes and webhooks: addresses ([`Endpoint`]), TLS ([`Serving`]), handlers
 //! ([`Handler`]), and the options of the metrics server ([`MetricsServerOptions`]).
 //!
-//! The servers use HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need no more, and HTTP/2 enables further
+//! The servers use HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need only HTTP/1.1, and HTTP/2 allows more kinds of
 //! attacks.
 
 mod certificates;

@@ -51,9 +51,9 @@ impl Default for WebhookOptions {
 }
 
 impl WebhookOptions {
-    /// Options of a test environment: serves at an address with `tls.crt` and `tls.key` of a folder, or starts no server without
-    /// an address, because the API server calls [`Webhooks`](super::Webhooks) in the process. kube-envtest's
-    /// `Instance::webhook_socket` returns the value.
+    /// Makes the options for a test. With an address and a folder, the server listens at the address with `tls.crt` and `tls.key` of
+    /// the folder. With `None` there is no server, because the API server calls [`Webhooks`](super::Webhooks) in process. Pass the
+    /// result of kube-envtest's `Instance::webhook_socket`.
     ///
     /// ```
     /// use controller_runtime::{ManagerOptions, webhook::WebhookOptions};

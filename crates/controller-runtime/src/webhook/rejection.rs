@@ -10,8 +10,8 @@ pub type Verdict = Result<(), Rejection>;
 
 /// Reason why an operation is not admitted, with the status that the client receives.
 ///
-/// Every other error converts to it with `?`, and is then an internal error of the webhook with code 500: the client sees that
-/// the check failed, not that the object is wrong.
+/// `?` converts every other error to an internal error of the webhook with code 500, so that the client does not take it for a
+/// mistake in the object.
 #[derive(Debug, Clone)]
 pub struct Rejection(Reason);
 
