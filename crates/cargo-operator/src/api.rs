@@ -36,7 +36,7 @@ pub struct Api {
 ///
 /// # Errors
 ///
-/// A name cannot be used, a file of the kind exists, the library is no Rust, or a file cannot be written. Then nothing is changed.
+/// A name cannot be used, a file of the kind exists, the library is not valid Rust, or a file cannot be written. Then nothing is changed.
 pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let project = arguments.selection.project(here)?;
     let library = library(&project)?;

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, sleep};
 
-/// Longest jump of [`Idle::time_passed`]. Without a timer, paused time would stand still and the thread would park for ever.
+/// Longest jump of [`Idle::time_passed`]. Without a timer, paused time would stand still and the thread would park forever.
 const LONGEST_JUMP: Duration = Duration::from_secs(3600);
 
 /// Reports to the driver that no task can run. Clones share the state.

@@ -37,7 +37,7 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
         End::Quiet => None,
         End::NeverQuiet { changes } => violation(
             Oracle::Quiet,
-            "objects change for ever: an hour after the last step or crash they still do".to_owned(),
+            "objects change forever: an hour after the last step or crash they still do".to_owned(),
             changes,
         ),
         End::WritesAgain { object, changes } => violation(
@@ -202,7 +202,7 @@ fn compare_failures(
     found: &BTreeMap<String, String>,
 ) -> Option<Violation> {
     let (request, error) = found.iter().find(|(request, _)| !expected.contains_key(*request))?;
-    let title = format!("{request} fails for ever, and succeeds in the run without faults: {error}");
+    let title = format!("{request} fails forever, and succeeds in the run without faults: {error}");
     Some(Violation { oracle: Oracle::Succeeds, title, suspect: Suspect::Unknown, details: Vec::new() })
 }
 
@@ -269,7 +269,7 @@ mod tests {
         let failing = |request: &str| BTreeMap::from([(request.to_owned(), "no".to_owned())]);
         assert_eq!(compare_failures(&failing("a x"), &failing("a x")), None);
         let violation = compare_failures(&BTreeMap::new(), &failing("a x")).unwrap();
-        assert!(violation.title.starts_with("a x fails for ever"), "{}", violation.title);
+        assert!(violation.title.starts_with("a x fails forever"), "{}", violation.title);
     }
 
     #[test]

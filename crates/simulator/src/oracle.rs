@@ -22,7 +22,7 @@ pub enum Oracle {
     Check,
     /// No write removes a field that another program wrote: an object is replaced as a whole, from a template.
     Trespass,
-    /// No request fails for ever that succeeds in the run without faults.
+    /// No request fails forever that succeeds in the run without faults.
     Succeeds,
     /// Two runs of one plan are equal.
     Repeats,

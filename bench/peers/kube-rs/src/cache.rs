@@ -26,7 +26,7 @@ impl PodCache {
         let started = Instant::now();
         let (pods, writer) = store();
         // `Store::wait_until_ready` wakes only the last task that polled it (kube-runtime 5.0.0, `utils/delayed_init.rs`),
-        // and the controller waits for it, too: a second waiter could block either of them for ever. The peer therefore waits
+        // and the controller waits for it, too: a second waiter could block either of them forever. The peer therefore waits
         // for the event that makes the store ready.
         let (note, mut ready) = watch::channel(false);
         let changes = watcher(Api::<Pod>::all(client), watcher::Config::default())

@@ -203,7 +203,7 @@ impl Faults {
         self.tell(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
     }
 
-    /// Silences the open watches of a resource for ever, even beyond their deadlines, like a network path that loses packets: the watches
+    /// Silences the open watches of a resource forever, even beyond their deadlines, like a network path that loses packets: the watches
     /// stay open, but neither events nor bookmarks arrive. New watches are not affected. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn stall_watches(&self, group: &str, plural: &str) -> bool {

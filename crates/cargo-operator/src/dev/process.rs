@@ -12,7 +12,7 @@ use crate::{ask, failure::Failure};
 /// Time that the operator has to end its reconciles.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Time that the program has to print its manifests, which takes it milliseconds. A program that is no `Operator` may run for ever.
+/// Time that the program has to print its manifests, which takes it milliseconds. A program that is not an `Operator` may run forever.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// A running operator. It is killed when this is dropped.

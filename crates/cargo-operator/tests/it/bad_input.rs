@@ -2,7 +2,7 @@
 //!
 //! | input | test |
 //! |---|---|
-//! | names that are no DNS label or identifier | `new::bad_names_are_refused_with_one_line_and_nothing_is_written` |
+//! | names that are not DNS labels or identifiers | `new::bad_names_are_refused_with_one_line_and_nothing_is_written` |
 //! | a folder that is not empty | `new::a_folder_that_is_not_empty_stays_as_it_is` |
 //! | a project without `add_to`, or without an `Operator` | `api::problems_are_named_and_change_nothing`, `api::a_library_without_an_operator_gets_the_kind_and_its_user_the_lines_to_add`, `a_program_that_is_no_operator_is_named_and_finds_no_cluster` |
 //! | a broken Cargo.toml | `ask::a_broken_manifest_is_quoted` |

@@ -48,7 +48,7 @@ pub enum FileChange {
 ///
 /// # Errors
 ///
-/// A document is no YAML; the error names its first line.
+/// A document is not YAML; the error names its first line.
 pub fn objects_of(text: &str) -> Result<Vec<Value>, String> {
     let mut objects = Vec::new();
     let (mut document, mut first) = (String::new(), 1);

@@ -165,13 +165,13 @@ impl Rule {
         Self { match_policy, ..self }
     }
 
-    /// Sets whether the webhook has side effects. Default: none. The API server does not send dry runs to a webhook unless
-    /// they are without side effects.
+    /// Sets whether the webhook has side effects. Default: none. The API server refuses a dry run that would call a webhook with side
+    /// effects.
     pub fn side_effects(self, side_effects: SideEffects) -> Self {
         Self { side_effects, ..self }
     }
 
-    /// Sets whether a mutating webhook is called again when a later one has changed the object. Default: it is not. No effect on
+    /// Sets whether a mutating webhook is called again when a later one has changed the object. Default: it is not. Has no effect on
     /// validating webhooks.
     pub fn reinvocation_policy(self, reinvocation: ReinvocationPolicy) -> Self {
         Self { reinvocation, ..self }

@@ -232,7 +232,7 @@ async fn invalid_requests_are_answered_with_the_cure() {
             "unknown standing lying: give queued, waiting, running,",
         ),
         ("controllers/widget/requests?rule=golden", 400, "unknown rule golden: give delay, rateLimiter,"),
-        ("controllers/widget/requests?after=dinner", 400, "dinner is no `next` of an answer\n"),
+        ("controllers/widget/requests?after=dinner", 400, "dinner is not the `next` of an earlier answer\n"),
         ("controllers/widget/requests?limit=0", 400, "limit 0 is not from 1 to 1000\n"),
         ("controllers/widget/requests?limit=1001", 400, "limit 1001 is not from 1 to 1000\n"),
         ("events?request=default/bad", 400, "the parameter controller is missing: give controller=NAME\n"),

@@ -365,7 +365,7 @@ async fn a_recreated_object_stays_visible_until_the_watch_delivers_it() {
         Duration::from_secs(3600),
     );
     tokio::select! {
-        () = shown_in_between => unreachable!("it looks for ever"),
+        () = shown_in_between => unreachable!("it looks forever"),
         caught_up = caught_up => assert!(caught_up.unwrap().is_some()),
     }
     other.delete_key(&key("a")).await.unwrap();

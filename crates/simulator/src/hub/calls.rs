@@ -139,7 +139,7 @@ impl Hub {
         }
     }
 
-    /// Removes a call that is not carried out. Its caller waits for ever, unless it is answered by other means.
+    /// Removes a call that is not carried out. Its caller waits forever, unless it is answered by other means.
     pub(crate) fn remove(&self, id: u64) {
         let call = self.0.lock().calls.remove(&id);
         drop(call);

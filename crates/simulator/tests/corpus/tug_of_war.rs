@@ -1,4 +1,4 @@
-//! Two operators, each right alone, set one field to two values in turn, for ever.
+//! Two operators, each right alone, set one field to two values in turn, forever.
 
 use k8s_openapi::api::apps::v1::Deployment;
 

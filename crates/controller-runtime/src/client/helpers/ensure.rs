@@ -38,7 +38,7 @@ pub enum Ensured {
 pub type MutateError = Box<dyn StdError + Send + Sync>;
 
 impl Client {
-    /// Reads the object, lets `mutate` change it, and replaces it if that made a difference; creates it if it does not exist.
+    /// Reads the object, lets `mutate` change it, and replaces it if it has changed. Creates the object if it does not exist.
     ///
     /// `object` holds the key, and the initial content of a new object. `mutate` brings a new or existing object into the
     /// desired state, and must not change its name. Conflicts are retried as [`Client::retry_on_conflict`] does, so `mutate`

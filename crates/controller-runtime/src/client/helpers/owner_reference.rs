@@ -43,8 +43,8 @@ pub enum OwnerError {
 
 /// Makes `owner` the controller of `object`: `object` is garbage-collected with it, and its events reconcile `owner`.
 ///
-/// The reference is matched by UID: an owner that is deleted and created again under its name is another owner. Does nothing if
-/// `owner` controls `object` already.
+/// The reference is matched by UID: an owner that was deleted and created again under the same name is another owner. Does nothing
+/// if `owner` already controls `object`.
 ///
 /// ```
 /// use controller_runtime::set_controller_reference;
@@ -93,9 +93,9 @@ pub enum BlockOwnerDeletion {
     No,
 }
 
-/// Like [`set_controller_reference`], which uses [`BlockOwnerDeletion::Yes`], with a choice.
+/// Like [`set_controller_reference`], which uses [`BlockOwnerDeletion::Yes`], but with a given [`BlockOwnerDeletion`].
 ///
-/// If `owner` controls `object` already, the choice is updated.
+/// If `owner` already controls `object`, the existing reference is updated.
 ///
 /// # Errors
 ///

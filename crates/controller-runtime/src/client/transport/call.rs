@@ -159,10 +159,10 @@ impl Call {
         text
     }
 
-    /// The error that this request meets when the API server answers with `code`, `reason` and `message`: for
-    /// interceptors that inject failures.
+    /// Returns the error of this request if the API server answered with `code`, `reason` and `message`: for interceptors that
+    /// inject failures.
     ///
-    /// A `code` that is no HTTP status code of an error becomes 500.
+    /// A `code` that is not an HTTP status code of an error becomes 500.
     #[must_use]
     pub fn refusal(&self, code: u16, reason: &str, message: &str) -> ClientError {
         let code = if (400..600).contains(&code) { code } else { 500 };

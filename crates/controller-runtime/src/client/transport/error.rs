@@ -15,8 +15,8 @@ use crate::{client::connection::Unreachable, error::innermost};
 
 /// A request to the API server that failed.
 ///
-/// The message names verb, object and failure in one line. Decide by [`ClientError::kind`]; the `is_…` methods test for the kinds
-/// that reconcilers usually handle.
+/// The message names verb, object and failure in one line. Code that reacts to an error uses [`ClientError::kind`], or the `is_…`
+/// methods for the kinds that reconcilers usually handle.
 ///
 /// ```no_run
 /// # use controller_runtime::{Client, ClientError, ObjectKey};
@@ -43,7 +43,7 @@ struct ErrorInner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// Kind of failure of an [`ClientError`].
+/// Kind of failure of a [`ClientError`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -72,11 +72,12 @@ pub enum ErrorKind {
     Timeout,
     /// The API server failed to process the request (other codes from 500).
     ServerFailed,
-    /// Another refusal of the API server.
+    /// The API server refused the request with another code.
     Refused,
-    /// The request was not sent, because it could not succeed.
+    /// The request was not sent, because it could not succeed, for example because its object has no name.
     NotSent,
-    /// The request was not sent, because this process may not write now.
+    /// The request was not sent, because this process may not write now: it does not hold the lease of the leader election, or a
+    /// [`WriteGate`](crate::client::WriteGate) refused the write.
     NotPermitted(PermitError),
     /// Permission to write ended while the request was in flight. The request may or may not have been carried out.
     Interrupted(PermitError),
@@ -260,15 +261,14 @@ impl ClientError {
     /// Returns whether the request timed out: at the client ([`ErrorKind::DeadlineExceeded`]) or at the API server
     /// ([`ErrorKind::Timeout`]).
     ///
-    /// A reconcile that fails with it is retried with back-off, like after any other error. The retry must find out by reading
-    /// whether a write was carried out: repeating a create with a `generateName` may create a second object.
+    /// A reconcile that fails with it is retried with back-off, as after any other error. After a write, the retry must read whether
+    /// the write was carried out: repeating a create with a `generateName` may create a second object.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::DeadlineExceeded { .. })
     }
 
-    /// Returns whether a failed write may have been carried out nevertheless: the response was lost, or does not show
-    /// it.
+    /// Returns whether a failed write may have been carried out: its response was lost, or does not show the outcome.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         self.0.verb.is_write()

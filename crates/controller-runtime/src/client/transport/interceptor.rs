@@ -8,10 +8,10 @@ use super::{
     error::ClientError,
 };
 
-/// Sees every call of a client before it is sent, and its outcome afterwards.
+/// Handles every call of a client before it is sent, and its outcome afterwards.
 ///
-/// An interceptor may change the call, answer it itself, or fail it; tests inject faults this way. An async closure is an
-/// interceptor:
+/// An interceptor may change the call, answer it without the API server, or fail it, for example to inject faults in tests. An async
+/// closure is an interceptor:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -107,7 +107,7 @@ fn objects(file: &Path, text: &str) -> Result<Vec<Value>, CommandError> {
     objects_of(text).map_err(|error| CommandError::failed(format!("{}: {error}", file.display())))
 }
 
-/// Objects of the program's files on disk. Templates of a chart are no YAML.
+/// Objects of the program's files on disk. Templates of a chart are not YAML.
 fn objects_in(folder: &Path, files: &Files) -> Result<Vec<Value>, CommandError> {
     let mut all = Vec::new();
     for name in files.files.keys().filter(|_| files.generated.is_none()) {

@@ -20,9 +20,9 @@ const SHORTEST: Duration = Duration::from_secs(24 * 60 * 60);
 ///     .webhooks(WebhookOptions::default().certificates(certificates).apply_configurations(&service));
 /// ```
 ///
-/// A Secret in the namespace of the Service holds an authority and a certificate. A replica that finds none creates
-/// them; the other replicas use them. The authority is added to the `caBundle` of every webhook configuration whose
-/// `clientConfig` names the Service, and of the CustomResourceDefinitions that the operator converts; if another
+/// A Secret in the namespace of the Service contains an authority and a certificate. The first replica creates them; the other
+/// replicas use them. The operator adds the authority to the `caBundle` of every webhook configuration whose
+/// `clientConfig` names the Service, and of the CustomResourceDefinitions that it converts. If another
 /// program changes a `caBundle`, the operator restores it.
 ///
 /// After two thirds of the lifetime, one of the replicas adds a second authority with its certificate to the Secret and
@@ -95,7 +95,7 @@ impl SelfManagedCertificates {
     }
 
     /// Sets how long a new authority has to be in all `caBundle`s before its certificate is served; at most an hour. Default: 1
-    /// minute. It must be longer than API servers take to see a changed configuration.
+    /// minute. It must be longer than the time after which API servers use a changed configuration.
     pub fn propagation(self, propagation: Duration) -> Self {
         Self { propagation: propagation.min(SKEW), ..self }
     }

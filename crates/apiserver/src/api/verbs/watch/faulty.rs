@@ -65,7 +65,7 @@ pub(super) struct FaultyStream {
     watch: Watch,
     /// Orders to the table's watches that this watch has seen.
     heard: Heard,
-    /// Whether a fault or an order has silenced the watch for ever.
+    /// Whether a fault or an order has silenced the watch forever.
     stalled: bool,
     /// Fault of this watch alone. Boxed because rare.
     own: Option<Box<OwnFault>>,
@@ -75,7 +75,7 @@ pub(super) struct FaultyStream {
 struct OwnFault {
     /// Takes effect after a number of events.
     cut: Option<Cut>,
-    /// Completes when the watch goes silent for ever.
+    /// Completes when the watch goes silent forever.
     stall: Option<Pin<Box<Sleep>>>,
     /// Runs while everything is held back.
     holding: Option<Pin<Box<Sleep>>>,
