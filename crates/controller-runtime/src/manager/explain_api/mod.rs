@@ -161,7 +161,8 @@ fn filter(query: &QueryString<'_>) -> Result<RequestFilter, Refusal> {
             .ok_or_else(|| Refusal::bad(format!("unknown rule {rule}: give {}", DelayReason::NAMES)))
     });
     let after = query.get("after").map(|after| {
-        Cursor::parse(&after).ok_or_else(|| Refusal::bad(format!("{after} is not the `next` of an earlier answer")))
+        Cursor::parse(&after)
+            .ok_or_else(|| Refusal::bad(format!("{after} is not the `next` of an earlier answer")))
     });
     let limit = query.get("limit").map(|limit| {
         let number = limit.parse().ok().filter(|limit| (1..=MOST).contains(limit));
