@@ -33,7 +33,7 @@ struct Refusals {
     since: Instant,
     last: Instant,
     calls: u64,
-    /// The right that is missing, in words, and the rule to add.
+    /// The right that is missing, in words, and the line or rule to add.
     right: String,
     rule: String,
     message: String,
@@ -64,7 +64,7 @@ impl RefusedRights {
             last: now,
             calls: 0,
             right: in_words(&right),
-            rule: right.rule(call.verb()),
+            rule: error.missing_right_advice().unwrap_or_else(|| right.rule(call.verb())),
             message: message.clone(),
         });
         refusals.last = now;

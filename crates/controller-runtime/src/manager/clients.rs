@@ -46,6 +46,7 @@ impl Clients {
         let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
         let builder = (options.client.0)(builder).own_writes(Arc::clone(observers.cache) as _);
         let builder = builder.observer(Arc::clone(observers.findings) as _);
+        let builder = builder.declared(Arc::clone(observers.cache.declarations()));
         let builder = gate.into_iter().fold(builder, ClientBuilder::write_gate);
         let gated = election.map(|election| {
             let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));

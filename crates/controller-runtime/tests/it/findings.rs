@@ -159,7 +159,7 @@ async fn a_watch_that_fails_names_its_last_error_and_its_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_right_names_the_rule_to_add_until_the_request_succeeds() {
+async fn a_missing_right_names_its_registration_and_the_rule_to_add_until_the_request_succeeds() {
     let env = environment().await;
     let rules = |verbs: &[&str]| {
         json!({
@@ -183,14 +183,14 @@ async fn a_missing_right_names_the_rule_to_add_until_the_request_succeeds() {
     let _running = run(&manager, works(apply_child)).await;
     create(&env, "shop", "web").await;
     sleep(SECOND).await;
-    assert_eq!(
-        findings(&manager).await,
-        [
-            "missing-right guestbook may not patch configmaps in namespace shop: 8 requests refused with code 403 since 10:00:00 UTC. \
-         Give the operator's ServiceAccount a Role in namespace shop with the rule {apiGroups: [\"\"], resources: \
-         [\"configmaps\"], verbs: [\"create\", \"patch\"]}."
-        ]
-    );
+    let declarations = manager.declarations();
+    let owns = declarations.iter().find(|declaration| declaration.reason == "owns").unwrap().place;
+    let text = "missing-right guestbook may not patch configmaps in namespace shop: 8 requests refused with code 403 since \
+                10:00:00 UTC. The right is declared by owns of controller guestbook at PLACE, but the applied roles lack it: render \
+                and apply the manifests of this program again, or give the operator's ServiceAccount a Role in namespace shop with \
+                the rule {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}.";
+    let place = format!("{}:{}", owns.file(), owns.line());
+    assert_eq!(findings(&manager).await, [text.replace("PLACE", &place)]);
 
     admin.apply(&role(&["list", "watch", "create", "patch"])).await.unwrap();
     sleep(SECOND * 2).await;

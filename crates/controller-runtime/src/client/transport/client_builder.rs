@@ -18,6 +18,7 @@ use super::{
     warnings::{Said, Warnings},
     write_gate::WriteGate,
 };
+use crate::rights::DeclarationLog;
 
 /// Options of a [`Client`].
 ///
@@ -62,6 +63,8 @@ pub(in crate::client) struct ClientSettings {
     pub(in crate::client) host: Arc<str>,
     pub(in crate::client) own_writes: Option<Arc<dyn OwnWrites>>,
     pub(in crate::client) observer: Option<Arc<dyn CallObserver>>,
+    /// Rights that the program declares, for advice on a right that is missing.
+    pub(in crate::client) declared: Option<Arc<DeclarationLog>>,
     pub(in crate::client) rng: Arc<Mutex<fastrand::Rng>>,
 }
 
@@ -85,6 +88,7 @@ impl ClientBuilder {
             host: Arc::from(""),
             own_writes: None,
             observer: None,
+            declared: None,
             rng: Arc::new(Mutex::new(rng)),
         };
         Self { settings, metrics: None }
@@ -177,6 +181,12 @@ impl ClientBuilder {
     /// Notifies `observer` of the outcomes of the client's calls. Default: none.
     pub(crate) fn observer(mut self, observer: Arc<dyn CallObserver>) -> Self {
         self.settings.observer = Some(observer);
+        self
+    }
+
+    /// Lets errors say whether `declared` has a right that RBAC refused. Default: unknown.
+    pub(crate) fn declared(mut self, declared: Arc<DeclarationLog>) -> Self {
+        self.settings.declared = Some(declared);
         self
     }
 

@@ -41,6 +41,8 @@ struct ErrorInner {
     /// Host and port of the API server, if they are known and belong in the message.
     host: Option<Arc<str>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    /// Next step for a missing right, if the rights of the program are known.
+    advice: Option<String>,
 }
 
 /// Kind of failure of a [`ClientError`].
@@ -119,6 +121,7 @@ impl ClientError {
             retry_after: None,
             host: None,
             source: Some(source),
+            advice: None,
         }))
     }
 
@@ -132,12 +135,26 @@ impl ClientError {
             retry_after: None,
             host: None,
             source: None,
+            advice: None,
         }))
     }
 
     fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
         self.0.retry_after = retry_after;
         self
+    }
+
+    /// Adds the next step for a missing right.
+    pub(super) fn with_advice(mut self, advice: Option<String>) -> Self {
+        self.0.advice = advice;
+        self
+    }
+
+    /// The next step, if RBAC refused the request for lack of a right.
+    pub(crate) fn missing_right_advice(&self) -> Option<String> {
+        let message =
+            self.status().filter(|status| status.code == 403).map(|status| status.message.as_str())?;
+        self.0.advice.clone().or_else(|| rbac::missing_rule(self.0.verb, message))
     }
 
     /// Adds the host of the API server that did not answer.
@@ -334,8 +351,7 @@ impl fmt::Display for ClientError {
             ErrorKind::Undecodable(error) => write!(f, "the response does not fit its Rust type: {error}"),
             ErrorKind::Forbidden => {
                 f.write_str(&server_message(status.as_ref()))?;
-                let message = status.as_ref().map_or("", |status| &status.message);
-                rbac::missing_rule(*verb, message).map_or(Ok(()), |rule| write!(f, "; {rule}"))
+                self.missing_right_advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
             }
             _ => f.write_str(&server_message(status.as_ref())),
         }

@@ -14,6 +14,7 @@ use super::{
     client::Client,
     client_builder::ClientSettings,
     deadline::Deadline,
+    declared_rights,
     decode::decode,
     error::{ClientError, ErrorKind, unreachable},
     run_record::RunRecord,
@@ -73,7 +74,7 @@ impl Client {
             let delay = throttle.step(code.as_u16(), retry_after, call.verb.is_write());
             // If the wait would exceed the deadline, return the refusal at once: it is more specific than a timeout later.
             let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
-                return Err(refusal.into_error(call));
+                return Err(refusal.into_error(settings, call));
             };
             settings.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.host);
             tracing::debug!(
@@ -177,7 +178,7 @@ fn interrupted(call: &Call, ended: PermitError) -> ClientError {
 }
 
 impl ErrorResponse {
-    fn into_error(self, call: &Call) -> ClientError {
+    fn into_error(self, settings: &ClientSettings, call: &Call) -> ClientError {
         let Self { code, retry_after, text, .. } = self;
         // A proxy in between may answer with a body that is not a `Status`.
         let told = decode::<Status>(&text).ok().filter(|status| status.code != 0);
@@ -187,6 +188,9 @@ impl ErrorResponse {
             let nothing = line.is_empty().then(|| code.canonical_reason().unwrap_or("no reason given"));
             Status::failure(nothing.unwrap_or(&line), "").with_code(code.as_u16())
         });
-        ClientError::refused(call, status, retry_after)
+        let declared = settings.declared.as_ref().filter(|_| code == StatusCode::FORBIDDEN);
+        let advice =
+            declared.and_then(|declared| declared_rights::advice(call, &status.message, &declared.all()));
+        ClientError::refused(call, status, retry_after).with_advice(advice)
     }
 }
