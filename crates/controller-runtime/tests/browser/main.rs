@@ -13,7 +13,10 @@ use controller_runtime::{
     serving::{AllowedTo, MetricsServerOptions},
     workqueue::ItemFastSlow,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Secret},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
 use kube_apiserver_embedded::{AuthorizationMode, Options, Tokens, UserInfo};
 use kube_envtest::Environment;
 use serde_json::{Value, json};
@@ -48,9 +51,15 @@ struct Operator {
 
 impl Operator {
     async fn start() -> Self {
+        Self::start_with(AuthorizationMode::AlwaysAllow).await
+    }
+
+    async fn start_with(authorization: AuthorizationMode) -> Self {
         let mut server = Options::default();
-        server.tokens = Some(Tokens::new().with("good", UserInfo::new("jane", "", ["system:masters"])));
-        server.authorization = AuthorizationMode::AlwaysAllow;
+        let reader = UserInfo::new("reader", "", ["readers"]);
+        let tokens = Tokens::new().with("good", UserInfo::new("jane", "", ["system:masters"]));
+        server.tokens = Some(tokens.with("reader", reader));
+        server.authorization = authorization;
         let env = Environment::builder().server_options(server).start().await.unwrap();
         let metrics = MetricsServerOptions::default()
             .allowed_to(AllowedTo::Authorized)
@@ -89,12 +98,67 @@ impl Operator {
 
     /// Opens the page and signs in.
     async fn open(&self, browser: &mut Browser, view: &str) {
+        self.open_as(browser, "good", view).await;
+    }
+
+    /// Opens the page and signs in with a token.
+    async fn open_as(&self, browser: &mut Browser, token: &str, view: &str) {
         browser.open(&format!("{}{view}", self.url)).await;
         browser.wait_until("document.getElementById('login')?.open").await;
-        browser.write("good").await;
+        browser.write(token).await;
         browser.press("Enter").await;
         browser.wait_until("document.querySelector('.pill.good')?.textContent === 'live'").await;
     }
+}
+
+/// View of the request that fails.
+const WEDDING: &str = "#/controllers/guestbook/requests/ConfigMap%20default%2Fwedding";
+
+#[tokio::test]
+async fn a_request_is_retried_by_a_button() {
+    let Some(mut browser) = Browser::start(1280, 900).await else { return };
+    let operator = Operator::start().await;
+    operator.open(&mut browser, WEDDING).await;
+    browser.shows("1 attempt since its last success.").await;
+    // By keyboard, and the focus stays.
+    browser.value("document.getElementById('retry').focus()").await;
+    browser.press("Enter").await;
+    browser.shows("it runs as soon as a worker is free.").await;
+    browser.shows("because of retry by a user").await;
+    assert_eq!(browser.value("document.activeElement.id").await, "retry");
+    browser.picture("retried").await;
+    assert_eq!(problems(&browser), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_reader_without_the_right_to_retry_is_refused() {
+    let Some(mut browser) = Browser::start(1280, 900).await else { return };
+    let operator = Operator::start_with(AuthorizationMode::Rbac).await;
+    let client = Client::new(operator.env.client(), "kubectl");
+    let rules = json!([{ "nonResourceURLs": ["/explain", "/explain/*"], "verbs": ["get"] }]);
+    let role: ClusterRole =
+        serde_json::from_value(json!({ "metadata": { "name": "reader" }, "rules": rules })).unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": { "name": "reader" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "readers" }],
+    }))
+    .unwrap();
+    client.create(&role).await.unwrap();
+    client.create(&binding).await.unwrap();
+    operator.open_as(&mut browser, "reader", WEDDING).await;
+    browser.shows("1 attempt since its last success.").await;
+    browser.value("document.getElementById('retry').click()").await;
+    browser
+        .shows("Not permitted: the token's user needs the verb post on the nonResourceURL /explain/v1/retry.")
+        .await;
+    browser.picture("retry-refused").await;
+    // The page does not ask for another token: the user may still read.
+    assert_eq!(browser.value("document.getElementById('login').open").await, false);
+    browser.shows("1 attempt since its last success.").await;
+    let problems: Vec<_> =
+        problems(&browser).into_iter().filter(|problem| !problem.contains("403")).collect();
+    assert_eq!(problems, Vec::<String>::new());
 }
 
 /// Everything that a browser reports, except for the requests without a valid token.

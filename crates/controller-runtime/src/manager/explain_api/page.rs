@@ -13,9 +13,9 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "15uct+sKUeTjPhz4aCAFYd8Gprm5lY7onXoP09b3Ezg=";
-const STYLE_SHA: &str = "wXTpgu8Sry+D6hV8Vfjnc8WZ7TZYmsRJLpQYeTaqsS4=";
-const SCRIPT_SHA: &str = "1tlauJlapyx/cgK2+cdg1HGSNYVOlF3rs8PPCjQtcNA=";
+const SHA: &str = "1BLt3FrITimCoq1zSDAYo0Lh1GF2C2M1rXtIamXWpAA=";
+const STYLE_SHA: &str = "/fR3YsntToE7t/9MptkniA4LdxCwbcWPqAOQ88Quzzc=";
+const SCRIPT_SHA: &str = "sY4HTIxsmsQDYD9cf2/zWz79ifgyfmiph8E1FbTdM7A=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
     if request.method() != Method::GET {
