@@ -39,7 +39,7 @@ use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     Layer,
     filter::{ParseError, Targets},
-    fmt::{format::Writer, time::FormatTime},
+    fmt::{TestWriter, format::Writer, time::FormatTime},
     layer::SubscriberExt,
     registry::LookupSpan,
     util::{SubscriberInitExt, TryInitError},
@@ -159,6 +159,20 @@ fn targets(level: LevelFilter, filter: Option<&Targets>) -> Targets {
         .with_default(level)
         .with_targets(quiet.map(|transport| (transport, level.min(LevelFilter::INFO))))
         .with_targets(named.iter().map(|(target, level)| (*target, *level)))
+}
+
+/// Installs a subscriber for tests: `cargo test` prints its lines below a test that fails, and no others. The level is `WARN`, unless
+/// `RUST_LOG` sets another one. Does nothing if the process has a subscriber already, so that each test can call it.
+///
+/// Lines of other threads than that of the test, such as workers of a runtime with several, appear at once.
+pub fn init_for_tests() {
+    let options = LogOptions::default().level(LevelFilter::WARN);
+    // A filter that is not valid is left to the operator's own start.
+    let targets = options.targets().unwrap_or_else(|_| targets(options.level, None));
+    let lines = tracing_subscriber::fmt::layer().with_timer(WallTime).with_ansi(false);
+    let lines = lines.with_writer(TestWriter::with_stderr).with_filter(targets);
+    // Another test may have been first.
+    let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
 /// Installs a subscriber for this process that logs to standard error. Call it once, early in `main`.

@@ -116,6 +116,6 @@ pub use self::{
     namespace::{DeleteError, TestNamespace},
     operator::{CrashPoint, Instance, Operator, OperatorError},
     rights::{ManifestError, Rights},
-    user::{Permission, PermissionTarget, RightsReport, User, UserBuilder, UserError},
+    user::{MissingPermissions, Permission, PermissionTarget, RightsReport, User, UserBuilder, UserError},
     webhooks::{AnswerWebhooks, ServedWebhooks, WebhookError, WebhookHost},
 };

@@ -16,7 +16,7 @@ use kube_apiserver_embedded::{ApiServer, Listener, Tokens, UserInfo};
 pub use self::builder::UserBuilder;
 pub use self::permission::{Permission, PermissionTarget};
 use self::report::Usage;
-pub use self::report::{RightsReport, UserError};
+pub use self::report::{MissingPermissions, RightsReport, UserError};
 pub(crate) use self::roles::InstalledObject;
 use crate::control_plane::{base64, client};
 
@@ -68,6 +68,21 @@ impl User {
     #[must_use]
     pub fn rights(&self) -> Option<RightsReport> {
         self.usage.as_ref().and_then(|usage| usage.report())
+    }
+
+    /// Returns an error if RBAC has refused a request of the user. A test that ends with it notices a refused request even if everything
+    /// else is as expected.
+    ///
+    /// # Errors
+    ///
+    /// A request was refused because a permission is missing. Never where [`rights`](Self::rights) is `None`.
+    pub fn check_rights(&self) -> Result<(), MissingPermissions> {
+        match self.rights() {
+            Some(RightsReport { user, missing, .. }) if !missing.is_empty() => {
+                Err(MissingPermissions { user, missing })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -64,6 +64,25 @@ impl fmt::Display for RightsReport {
     }
 }
 
+/// Permissions that refused requests of a user lacked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the API server refused requests of {user}, which lacks: {}", listed(missing))]
+#[non_exhaustive]
+pub struct MissingPermissions {
+    /// Name of the user.
+    pub user: String,
+    /// The permissions; at most 1,000. The message has the first ten.
+    pub missing: Vec<Permission>,
+}
+
+fn listed(missing: &[Permission]) -> String {
+    let mut names: Vec<String> = missing.iter().take(10).map(ToString::to_string).collect();
+    if let Some(more @ 1..) = missing.len().checked_sub(names.len()) {
+        names.push(format!("and {more} more"));
+    }
+    names.join(", ")
+}
+
 /// Permissions of a user, compared with the audit of the server.
 pub(super) struct Usage {
     user: String,

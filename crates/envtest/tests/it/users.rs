@@ -92,6 +92,12 @@ async fn a_service_account_may_do_what_the_manifests_grant_it_and_nothing_else()
              \n  superfluous  update leases.coordination.k8s.io \"lock\" in system\
              \n  superfluous  get /metrics"
         );
+        let error = account.check_rights().expect_err("requests were refused");
+        assert_eq!(
+            error.to_string(),
+            "the API server refused requests of system:serviceaccount:system:manager, which lacks: get secrets in shop, \
+             get leases.coordination.k8s.io in default, get leases.coordination.k8s.io in system, get /debug/pprof"
+        );
     }
 }
 
@@ -110,6 +116,7 @@ async fn users_with_equal_manifests_have_rights_of_their_own() {
     };
     assert_eq!(used(&first), ["create configmaps", "patch configmaps"]);
     assert_eq!(used(&second), ["patch configmaps"], "the object existed");
+    assert_eq!(second.check_rights(), Ok(()));
     let third = env.user("third").with_groups(["devs"]).await.unwrap();
     assert_eq!(apply(&third.client(), &map).await, 403);
 }
