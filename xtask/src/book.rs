@@ -62,7 +62,11 @@ fn prose_with_links_to(site: Option<&str>, folder: &Path, text: &str) -> String 
         let Some(end) = link.find(')') else { break };
         let (target, after) = (&link[2..end], &link[end + 1..]);
         match (outside(folder, target), site) {
-            (None, _) => changed.push_str(&rest[..=middle + end]),
+            // mdBook writes a page README.md as index.html, but leaves the names in links.
+            (None, _) => match readme(target) {
+                Some(index) => changed.push_str(&format!("{before}]({index})")),
+                None => changed.push_str(&rest[..=middle + end]),
+            },
             (Some(file), Some(site)) => {
                 changed.push_str(&format!("{before}]({}/blob/HEAD/{file})", site.trim_end_matches('/')));
             }
@@ -74,6 +78,14 @@ fn prose_with_links_to(site: Option<&str>, folder: &Path, text: &str) -> String 
         rest = after;
     }
     changed + rest
+}
+
+/// The target of a link to a page README.md, with the name that mdBook gives it.
+fn readme(target: &str) -> Option<String> {
+    let (path, place) = target.split_at(target.find('#').unwrap_or(target.len()));
+    let folder =
+        path.strip_suffix("README.md").filter(|folder| folder.is_empty() || folder.ends_with('/'))?;
+    (!path.contains(':')).then(|| format!("{folder}index.md{place}"))
 }
 
 /// Path below the root of the repository of a link's target that is not a page of the book.
@@ -113,6 +125,15 @@ mod tests {
             "[b](../reference/bounds.md) [c](https://a.b/) [d](#e)",
         );
         check(site, "```\nx[0](../../../../a)\n```\n", "```\nx[0](../../../../a)\n```\n");
+    }
+
+    #[test]
+    fn pages_called_readme_are_the_indexes_of_their_folders() {
+        check(
+            None,
+            "[a](README.md) [b](../tutorial/README.md#tests) [c](https://a.b/README.md) [d](MYREADME.md)",
+            "[a](index.md) [b](../tutorial/index.md#tests) [c](https://a.b/README.md) [d](MYREADME.md)",
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod book;
 mod columns;
 mod data;
 mod go;
+mod links;
 mod roles;
 
 use std::process::ExitCode;
@@ -11,12 +12,14 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
        cargo xtask roles --from DIR
        cargo xtask book
+       cargo xtask links DIR
   data   write crates/{apimachinery,apiserver}/data/ from the recordings in DIR, which are data/ (OpenAPI, discovery and protobuf documents)
          and transcripts/, and from the folders of the Go modules
          k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES
   roles  write crates/apiserver/data/roles.txt from DIR, the folder plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata of the
          Go module k8s.io/kubernetes
-  book   change links of the book, which mdBook passes on standard input";
+  book   change links of the book, which mdBook passes on standard input
+  links  check the links of the built book in DIR";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         // mdBook asks which output formats are supported: all.
         ["book", "supports", _] => return ExitCode::SUCCESS,
         ["book"] => book::preprocess(),
+        ["links", folder] => links::check(folder.as_ref()),
         ["roles", "--from", from] => roles::write(from.as_ref(), &data::target()),
         _ => {
             eprintln!("{USAGE}");
