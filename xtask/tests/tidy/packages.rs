@@ -101,6 +101,33 @@ fn crates_depend_on_the_version_of_the_workspace() {
     offences.assert_none();
 }
 
+/// `.ci/packages` takes `publish.workspace = true` out of the manifests in these folders of its copy. In another folder it would break the
+/// workspace.
+#[test]
+fn members_that_are_not_published_are_where_the_packaging_looks() {
+    let mut offences = Offences::default();
+    let script = read(&root().join(".ci/packages"));
+    assert!(
+        script.contains(r#""$copy"/{bench,xtask,examples} "$copy"/crates/*/tests"#),
+        "its folders are known here"
+    );
+    for package in metadata()["packages"].as_array().into_iter().flatten() {
+        let manifest = manifest(package);
+        let folder = folder(package);
+        let parts: Vec<&str> =
+            folder.strip_prefix(root()).into_iter().flatten().filter_map(|part| part.to_str()).collect();
+        let is_known = match parts[..] {
+            ["crates", _] | ["crates", _, "tests", ..] => true,
+            [first, ..] => ["bench", "xtask", "examples"].contains(&first),
+            [] => false,
+        };
+        if !is_known && read(&manifest).contains("publish.workspace = true") {
+            offences.add(&manifest, "is in no folder that .ci/packages knows");
+        }
+    }
+    offences.assert_none();
+}
+
 /// A package has its sources, data, licence and README, and neither tests nor their data.
 #[test]
 fn packages_hold_what_users_need_and_nothing_else() {
