@@ -12,7 +12,7 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use crate::{
     api, ask, dev, explain,
     failure::Failure,
-    image, new,
+    image, import, new,
     shell::{Shell, Verbosity},
     upgrade, webhook,
 };
@@ -50,6 +50,8 @@ enum Command {
     Api(api::Api),
     /// Add webhooks to a kind: defaults, validation, conversion between versions
     Webhook(webhook::Webhook),
+    /// Write Rust types of a kind that another program defines, from its CustomResourceDefinition
+    Import(import::Import),
     /// Run the operator on an API server of its own, and again after each change, until Ctrl-C
     Dev(dev::Dev),
     /// Print why an object is not reconciled, or the state of the operator
@@ -112,6 +114,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::New(_)
         | Command::Api(_)
         | Command::Webhook(_)
+        | Command::Import(_)
         | Command::Explain(_)
         | Command::Retry(_)
         | Command::Image(_)
@@ -124,6 +127,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::New(arguments) => new::run(arguments, &here, shell),
         Command::Api(arguments) => api::run(arguments, &here, shell),
         Command::Webhook(arguments) => webhook::run(arguments, &here, shell),
+        Command::Import(arguments) => import::run(arguments, &here, shell),
         Command::Dev(arguments) => {
             let flags = flags.iter().map(|flag| flag.to_string_lossy().into_owned()).collect::<Vec<_>>();
             dev::run(arguments, &flags, &here, shell)

@@ -5,7 +5,8 @@
 //!
 //! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
 //! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`settings`] and [`project`] (the operator's package and
-//! program), [`api`] and [`webhook`] (additional code; `conversion` has the text of a version), [`dev`] (an API server
+//! program), [`api`] and [`webhook`] (additional code; `conversion` has the text of a version), [`import`] (types of kinds that
+//! others define), [`dev`] (an API server
 //! beside a changing operator), [`explain`] (why an object is not reconciled), [`ask`] (commands that the operator's program carries out),
 //! [`image`] (container images), [`upgrade`] (versions of the libraries).
 
@@ -20,6 +21,7 @@ pub mod edit;
 pub mod explain;
 pub mod failure;
 pub mod image;
+pub mod import;
 mod kubectl;
 pub mod library;
 pub mod names;

@@ -206,8 +206,31 @@ pub(crate) fn check_version(version: &str) -> Result<(), BadName> {
     }
 }
 
+/// Whether Rust reserves the word.
+pub(crate) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
+
+/// The module of a kind that another program defines: `http_route`.
+///
+/// # Errors
+///
+/// The name is no name of a kind, or its module is a keyword.
+pub(crate) fn module_of(kind: &str) -> Result<String, BadName> {
+    let bad = |reason: &str| Err(BadName(format!("{kind:?} cannot be imported: {reason}")));
+    if !kind.starts_with(|c: char| c.is_ascii_uppercase()) || !kind.chars().all(|c| c.is_ascii_alphanumeric())
+    {
+        return bad("it is no name of a type in Rust");
+    }
+    let module = snake(kind);
+    if is_keyword(&module) {
+        return bad(&format!("{module} is a keyword of Rust, and the kind's module would be named so"));
+    }
+    Ok(module)
+}
+
 /// Words of a kind in lower case, joined by underscores. A run of capitals is one word: `HTTPRoute` has `http` and `route`.
-fn snake(kind: &str) -> String {
+pub(crate) fn snake(kind: &str) -> String {
     let chars: Vec<char> = kind.chars().collect();
     let mut words = String::new();
     for (at, char) in chars.iter().enumerate() {

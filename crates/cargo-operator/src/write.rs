@@ -121,6 +121,11 @@ pub(crate) fn as_formatted_as(before: &str, after: String, folder: &Path) -> Str
     }
 }
 
+/// The text of a new Rust file, formatted if rustfmt is installed.
+pub(crate) fn as_new_file(text: String, folder: &Path) -> String {
+    formatted(&text, folder).unwrap_or(text)
+}
+
 /// A formatted Rust text. `None` without rustfmt, or if it cannot be formatted.
 fn formatted(text: &str, folder: &Path) -> Option<String> {
     let mut rustfmt = Command::new("rustfmt");

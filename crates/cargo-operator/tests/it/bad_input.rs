@@ -11,6 +11,7 @@
 //! | a compile error during `dev` | `dev::the_operator_follows_its_sources` |
 //! | a cluster that goes away | `explain::problems_are_named_with_the_next_step`, `explain::a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again` |
 //! | tokens that the page refuses | `the_page_asks_for_a_token_and_then_follows_the_operator` in controller-runtime's `tests/browser`, `explain::an_operator_is_asked_by_its_address_and_token` |
+//! | definitions that cannot be imported | `import::definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written` |
 
 use std::fs;
 

@@ -5,6 +5,7 @@ mod ask;
 mod bad_input;
 mod dev;
 mod explain;
+mod import;
 mod new;
 mod reference;
 mod support;

@@ -31,8 +31,10 @@ fn new_projects_pass_their_own_tests_and_run() {
         let added = projects.operator(words, "album");
         assert!(added.status.success(), "{words}: {}", errors(&added));
     }
+    crate::import::add_types(&projects);
     let tests = projects.succeed("test --offline");
     assert!(tests.matches("2 passed").count() == 3, "{tests}");
+    assert!(tests.contains("test written_types_keep_objects ... ok"), "{tests}");
     projects.succeed("fmt --check");
     run_and_test_share_their_libraries(&projects);
 

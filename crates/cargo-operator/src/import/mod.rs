@@ -1,0 +1,311 @@
+//! `cargo operator import`: Rust types of a kind that another program defines.
+//!
+//! The types come from the structural schema of the kind's CustomResourceDefinition. Parts of a schema that have no Rust type are kept as
+//! `serde_json::Value`, with a comment and a note. Rules that restrict values (patterns, limits, CEL) are left to the API server.
+
+mod code;
+mod definition;
+mod rust_names;
+mod rust_types;
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use clap::Args;
+use sha2::{Digest, Sha256};
+
+use self::definition::Definition;
+use crate::{
+    api::{library, read_rust},
+    failure::Failure,
+    names::module_of,
+    project::{Project, Selection, display},
+    shell::Shell,
+    write::{self, FileChange},
+};
+
+/// Largest text that is read: the definitions of large projects have some 5 MB.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Notes that are printed. All of them are comments in the file.
+const MAX_NOTES: usize = 10;
+
+/// First line of the module of all imported kinds.
+const MODULE: &str = "//! Kinds of others, written by `cargo operator import`.\n";
+
+/// Arguments of `cargo operator import`.
+#[derive(Debug, Clone, Args)]
+pub struct Import {
+    /// File with the CustomResourceDefinition, `-` for standard input, its https:// address, or its name in the cluster of --context
+    #[arg(value_name = "FILE|URL|NAME")]
+    source: String,
+    /// The kind, if there are several
+    #[arg(long)]
+    kind: Option<String>,
+    /// Version of the kind; by default the one in which objects are stored
+    #[arg(long = "version", value_name = "VERSION")]
+    version: Option<String>,
+    /// Read the definition from the cluster of this context of the kubeconfig, through kubectl
+    #[arg(long, value_name = "CONTEXT")]
+    context: Option<String>,
+    /// Compare the source with the types that were written before, and write nothing; exit code 3 if they differ
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Writes the types of a kind to `src/imported`, and declares their modules.
+///
+/// # Errors
+///
+/// The source cannot be read, has no such kind, or its schema has no Rust types; or the file of the kind was not written by this
+/// command. Then nothing is changed.
+pub fn run(arguments: &Import, here: &Path, shell: &Shell) -> Result<(), Failure> {
+    let project = arguments.selection.project(here)?;
+    let source = Source::read(arguments, here, shell)?;
+    let definitions = definition::all_of(&source.text)
+        .map_err(|reason| Failure::new(format!("{}: {reason}", source.name)))?;
+    let definition = chosen(definitions, arguments, &source.name)?;
+    let types = rust_types::of(&definition)
+        .map_err(|reason| Failure::new(format!("{}: {}: {reason}", source.name, definition.kind)))?;
+    let module = module_of(&definition.kind).map_err(Failure::from)?;
+    let text = code::text(&definition, &types, &source.name, &source.sha256);
+
+    let files = ImportedFiles::new(&project, &module)?;
+    if arguments.check {
+        return files.check(&text, &source.name, shell);
+    }
+    let path = files.write(text)?;
+    let count = match types.all.len() {
+        1 => "1 type".to_owned(),
+        count => format!("{count} types"),
+    };
+    let Definition { kind, version, .. } = &definition;
+    shell.status(files.verb(), format_args!("{path}: {kind} {version}, {count}"));
+    for note in types.notes.iter().take(MAX_NOTES) {
+        shell.note("Note", note);
+    }
+    if let Some(more @ 1..) = types.notes.len().checked_sub(MAX_NOTES) {
+        shell.note("Note", format_args!("{more} more fields are kept as values: see the comments in {path}"));
+    }
+    let library = &library(&project)?.name;
+    shell.note("Next", format_args!("use {library}::imported::{module}::{kind};"));
+    Ok(())
+}
+
+/// Definitions as text, and where they are from.
+struct Source {
+    /// Name for messages and the header of the file.
+    name: String,
+    text: String,
+    sha256: String,
+}
+
+impl Source {
+    fn read(arguments: &Import, here: &Path, shell: &Shell) -> Result<Self, Failure> {
+        let source = &arguments.source;
+        let (name, bytes) = match &arguments.context {
+            Some(context) => {
+                let words = ["--context", context, "get", "crd", source, "-o", "json"];
+                let answer = output_of("kubectl", &words, shell)?;
+                // The status and metadata of the cluster's object change from read to read.
+                (format!("{source} of a cluster"), stable(&answer).unwrap_or(answer))
+            }
+            None if source.starts_with("https://") => {
+                let limit = MAX_BYTES.to_string();
+                let words = [
+                    "--fail",
+                    "--silent",
+                    "--show-error",
+                    "--location",
+                    "--proto",
+                    "=https",
+                    "--max-time",
+                    "60",
+                ];
+                let words: Vec<&str> = words.into_iter().chain(["--max-filesize", &limit, source]).collect();
+                (source.clone(), output_of("curl", &words, shell)?)
+            }
+            None if source.starts_with("http://") => {
+                return Err(Failure::usage(format!(
+                    "{source} can be changed on its way: http is not encrypted"
+                ))
+                .hint("name an https:// address, or a file"));
+            }
+            None if source == "-" => {
+                let mut bytes = Vec::new();
+                let read = io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes);
+                read.map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
+                ("standard input".to_owned(), bytes)
+            }
+            None => (source.clone(), file(&here.join(source), source)?),
+        };
+        let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not text")))?;
+        Ok(Self { name, text, sha256 })
+    }
+}
+
+fn file(path: &Path, shown: &str) -> Result<Vec<u8>, Failure> {
+    let size = fs::metadata(path).map(|metadata| metadata.len());
+    match size {
+        Ok(size) if size > MAX_BYTES => {
+            return Err(Failure::new(format!("{shown} has {size} bytes, and at most {MAX_BYTES} are read")));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    fs::read(path).map_err(|error| {
+        let failure = Failure::new(format!("cannot read {shown}: {error}"));
+        match error.kind() {
+            io::ErrorKind::NotFound => failure.hint(format!(
+                "name a file or an https:// address; {shown} of a cluster needs --context, because no cluster is read unasked"
+            )),
+            _ => failure,
+        }
+    })
+}
+
+/// The parts of a cluster's definition that determine the types.
+fn stable(answer: &[u8]) -> Option<Vec<u8>> {
+    let mut definition: serde_json::Value = serde_json::from_slice(answer).ok()?;
+    let name = definition["metadata"]["name"].clone();
+    let object = definition.as_object_mut()?;
+    object.remove("status");
+    object.insert("metadata".to_owned(), serde_json::json!({ "name": name }));
+    serde_json::to_vec(&definition).ok()
+}
+
+/// Standard output of a program that succeeds.
+fn output_of(program: &str, words: &[&str], shell: &Shell) -> Result<Vec<u8>, Failure> {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    shell.running(display(&command));
+    let output = command.output().map_err(|error| {
+        Failure::new(format!("cannot run {program}: {error}"))
+            .hint(format!("install {program}, or save the definition to a file and name that"))
+    })?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let reason = errors.trim().lines().last().unwrap_or("it failed").trim_start_matches("error: ").to_owned();
+    Err(Failure::new(format!("{program}: {reason}")))
+}
+
+/// The definition that the arguments select.
+fn chosen(definitions: Vec<Definition>, arguments: &Import, source: &str) -> Result<Definition, Failure> {
+    let kinds: Vec<String> = definitions.iter().map(|definition| definition.kind.clone()).collect();
+    let mut found = definitions
+        .into_iter()
+        .filter(|definition| arguments.kind.as_ref().is_none_or(|kind| *kind == definition.kind));
+    let definition = match (found.next(), found.next(), &arguments.kind) {
+        (Some(definition), None, _) => definition,
+        (None, _, Some(kind)) => {
+            return Err(Failure::usage(format!("{source} has no kind {kind}; it has {}", kinds.join(", "))));
+        }
+        _ => {
+            return Err(Failure::usage(format!("{source} has {} kinds: {}", kinds.len(), kinds.join(", ")))
+                .hint("select one with --kind KIND"));
+        }
+    };
+    definition.with_version(arguments.version.as_deref()).map_err(|reason| {
+        Failure::usage(format!("{source}: {reason}")).hint("select another version with --version VERSION")
+    })
+}
+
+/// Files that an import writes.
+struct ImportedFiles<'p> {
+    project: &'p Project,
+    /// The kind's file, below the folder of the project.
+    path: String,
+    /// Its text before.
+    before: Option<String>,
+    module: String,
+    /// Folder of the library's sources.
+    folder: PathBuf,
+}
+
+impl<'p> ImportedFiles<'p> {
+    fn new(project: &'p Project, module: &str) -> Result<Self, Failure> {
+        let folder = library(project)?.file.parent().unwrap_or(&project.folder).to_owned();
+        let path = folder.join("imported").join(format!("{module}.rs"));
+        let before = match fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Failure::new(format!("cannot read {}: {error}", path.display()))),
+        };
+        let path = write::relative(&path, &project.folder);
+        if before.as_ref().is_some_and(|text| !text.starts_with(code::MARK)) {
+            return Err(Failure::new(format!("{path} exists and was not written by this command"))
+                .hint("move it, and run this again"));
+        }
+        Ok(Self { project, path, before, module: module.to_owned(), folder })
+    }
+
+    fn verb(&self) -> &'static str {
+        if self.before.is_some() { "Replaced" } else { "Added" }
+    }
+
+    fn check(&self, text: &str, source: &str, shell: &Shell) -> Result<(), Failure> {
+        let Some(before) = &self.before else {
+            return Err(Failure::difference(format!("{} does not exist", self.path))
+                .hint("leave out --check to write it"));
+        };
+        if write::as_new_file(text.to_owned(), &self.project.folder) != *before {
+            return Err(Failure::difference(format!("{} differs from the types of {source}", self.path))
+                .hint("leave out --check to write it again"));
+        }
+        shell.status("Fresh", format_args!("{} has the types of {source}", self.path));
+        Ok(())
+    }
+
+    /// Writes the types, and declares their modules where they are missing. Returns the path of the kind's file.
+    fn write(&self, text: String) -> Result<&str, Failure> {
+        let text = write::as_new_file(text, &self.project.folder);
+        let mut changes = vec![match &self.before {
+            Some(_) => FileChange::edited(&self.path, text),
+            None => FileChange::new(self.path.clone(), text),
+        }];
+        let parent = self.folder.join("imported.rs");
+        let shown = write::relative(&parent, &self.project.folder);
+        let declaration = format!("pub mod {};", self.module);
+        if parent.exists() {
+            changes.extend(self.declare(&parent, &self.module, &declaration)?);
+        } else {
+            changes.push(FileChange::new(shown, format!("{MODULE}\n{declaration}\n")));
+        }
+        changes.extend(self.declare(&library(self.project)?.file, "imported", "pub mod imported;")?);
+        write::all(&self.project.folder, &changes)?;
+        Ok(&self.path)
+    }
+
+    /// The change of a file in which it declares a module. `None` if it does already.
+    fn declare(&self, path: &Path, module: &str, declaration: &str) -> Result<Option<FileChange>, Failure> {
+        let mut file = read_rust(path)?;
+        if file.has_module(module) {
+            return Ok(None);
+        }
+        let before = file.text().to_owned();
+        file.add_module(declaration);
+        let folder = &self.project.folder;
+        let text = write::as_formatted_as(&before, file.into_text(), folder);
+        Ok(Some(FileChange::edited(&write::relative(path, folder), text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_of_a_cluster_has_no_state() {
+        let answer = br#"{"metadata":{"name":"a","uid":"1","resourceVersion":"2"},"spec":{"group":"g"},"status":{"conditions":[]}}"#;
+        let stable = stable(answer).expect("JSON");
+        assert_eq!(String::from_utf8_lossy(&stable), r#"{"metadata":{"name":"a"},"spec":{"group":"g"}}"#);
+    }
+}
