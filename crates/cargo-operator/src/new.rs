@@ -62,9 +62,15 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
     };
     let scope = if arguments.cluster_scoped { KindScope::Cluster } else { KindScope::Namespaced };
     let workflow = if arguments.no_ci { Workflow::Absent } else { Workflow::GitHub };
-    let files = template::project(&name, &kind, scope, workflow, &library);
+    let mut files = template::project(&name, &kind, scope, workflow, &library);
 
     let folder = parent.join(name.as_str());
+    let workspace = enclosing_workspace(&folder);
+    if workspace.is_some() {
+        for (_, text) in files.iter_mut().filter(|(path, _)| path == "Cargo.toml") {
+            *text = template::of_member(text);
+        }
+    }
     check_empty(&folder, name.as_str())?;
     write_project(&folder, &files)?;
     write::format(&folder, files.iter().map(|(path, _)| folder.join(path)));
@@ -76,8 +82,8 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
             format_args!("its libraries come from {}, because no version is published yet", root.display()),
         );
     }
-    if let Some(workspace) = enclosing_workspace(&folder) {
-        let workspace = workspace.display();
+    if let Some(EnclosingWorkspace { manifest, is_named: false }) = workspace {
+        let workspace = manifest.display();
         shell.note("Note", format_args!("{workspace} is a workspace: name {} in its members", name.as_str()));
     }
     shell.note(
@@ -136,8 +142,15 @@ fn write_project(folder: &Path, files: &Files) -> Result<(), Failure> {
     written
 }
 
-/// Returns the manifest of a workspace around `folder`, as cargo would find it, unless it excludes the folder or names it.
-fn enclosing_workspace(folder: &Path) -> Option<PathBuf> {
+/// A workspace around a new project.
+struct EnclosingWorkspace {
+    manifest: PathBuf,
+    /// Whether the project is among its members.
+    is_named: bool,
+}
+
+/// Returns the workspace around `folder`, as cargo would find it, unless it excludes the folder.
+fn enclosing_workspace(folder: &Path) -> Option<EnclosingWorkspace> {
     for around in folder.parent()?.ancestors() {
         let path = around.join("Cargo.toml");
         let Ok(text) = fs::read_to_string(&path) else { continue };
@@ -150,7 +163,8 @@ fn enclosing_workspace(folder: &Path) -> Option<PathBuf> {
                 list.iter().filter_map(|item| item.as_str()).any(|item| Path::new(item) == inside)
             })
         };
-        return (!names("members") && !names("exclude")).then_some(path);
+        return (!names("exclude"))
+            .then(|| EnclosingWorkspace { manifest: path, is_named: names("members") });
     }
     None
 }

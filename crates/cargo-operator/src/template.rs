@@ -218,6 +218,18 @@ pub(crate) fn manifest() -> DocumentMut {
     MANIFEST.parse().expect("the template's manifest is TOML")
 }
 
+/// The manifest of a project that is a member of a workspace. Cargo ignores profiles there, with a warning.
+///
+/// # Panics
+///
+/// The text is not that of a new project.
+#[must_use]
+pub fn of_member(manifest: &str) -> String {
+    let mut manifest: DocumentMut = manifest.parse().expect("the manifest of a new project is TOML");
+    manifest.remove("profile");
+    manifest.to_string()
+}
+
 /// The manifest with dependencies on `library`.
 fn depending_on(library: &Library) -> String {
     let mut manifest = manifest();

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::support::{Projects, errors, repository};
+use crate::support::{Projects, errors, for_projects, repository};
 
 /// Plays all pages in order: commands are run, patches are applied, and the tests that a patch adds pass at the next `cargo test`.
 #[test]
@@ -101,7 +101,7 @@ impl Reader {
         // Libraries are shared with this repository. The programs are not, because an example has the same name.
         command.env("CARGO_BUILD_BUILD_DIR", Projects::target());
         command.env("CARGO_TARGET_DIR", self.projects.path().join("target"));
-        command.env("CARGO_NET_OFFLINE", "true").env("CARGO_TERM_COLOR", "never");
+        for_projects(&mut command);
         let output = command.args(words).current_dir(&self.folder).output().expect("the program runs");
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), errors(&output));
         assert!(output.status.success(), "{line}:\n{text}");
