@@ -7,11 +7,12 @@
 //! | a project without `add_to`, or without an `Operator` | `api::problems_are_named_and_change_nothing`, `api::a_library_without_an_operator_gets_the_kind_and_its_user_the_lines_to_add`, `a_program_that_is_no_operator_is_named_and_finds_no_cluster` |
 //! | a broken Cargo.toml | `ask::a_broken_manifest_is_quoted` |
 //! | a setup that asks the server | `setup_that_asks_the_server_is_named` in controller-runtime's `operator::tests` |
-//! | a kubeconfig of production | `dev::cluster::tests` |
+//! | a kubeconfig of production | `dev::a_taken_port_and_an_unknown_cluster_are_refused`, `dev::cluster::tests` |
+//! | a port in use | `dev::a_taken_port_and_an_unknown_cluster_are_refused` |
 //! | a compile error during `dev` | `dev::the_operator_follows_its_sources` |
 //! | a cluster that goes away | `explain::problems_are_named_with_the_next_step`, `explain::a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again` |
-//! | tokens that the page refuses | `the_page_asks_for_a_token_and_then_follows_the_operator` in controller-runtime's `tests/browser`, `explain::an_operator_is_asked_by_its_address_and_token` |
 //! | definitions that cannot be imported | `import::definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written` |
+//! | tokens that the page refuses | `the_page_asks_for_a_token_and_then_follows_the_operator` in controller-runtime's `tests/browser`, `explain::an_operator_is_asked_by_its_address_and_token` |
 
 use std::fs;
 

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, Write},
+    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
@@ -15,7 +16,7 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
-use crate::support::{Projects, answer, errors};
+use crate::support::{Projects, answer, errors, files, script};
 
 /// Time for a build on a slow machine.
 const BUILD: Duration = Duration::from_secs(600);
@@ -86,6 +87,48 @@ fn terminal() -> (File, File) {
     let path = ptsname(&keys, Vec::new()).expect("a path");
     let path = path.to_str().expect("a path in UTF-8");
     (File::from(keys), OpenOptions::new().read(true).write(true).open(path).expect("a terminal"))
+}
+
+/// Part of the test of new projects, which are compiled once: a port in use, and a cluster that may be in production.
+pub(crate) fn a_taken_port_and_an_unknown_cluster_are_refused(projects: &Projects) {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let before = files(&projects.path().join("dns-policies"));
+    let refused = projects.operator(&format!("dev --port {port}"), "dns-policies");
+    let text = errors(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    for part in [
+        "error: ",
+        &format!("127.0.0.1:{port}"),
+        "Hint another program uses the port: choose one with --port",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+
+    let config = r#"{"clusters":[{"name":"a","cluster":{"server":"https://production:6443"}}]}"#;
+    let kubectl = format!(
+        "case \"$*\" in\n'--context production config view --minify --flatten --raw -o json') echo '{config}' ;;\n\
+         *) echo \"$*\" >> {}; exit 1 ;;\nesac",
+        projects.path().join("asked").display()
+    );
+    fs::create_dir(projects.path().join("bin")).expect("a folder");
+    script(&projects.path().join("bin"), "kubectl", &kubectl);
+    let path =
+        format!("{}:{}", projects.path().join("bin").display(), std::env::var("PATH").expect("a path"));
+    let mut command = projects.operator_command("dev --on production", "dns-policies");
+    let refused = command.env("PATH", path).stdin(Stdio::null()).output().expect("the program runs");
+    let text = errors(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    for part in [
+        "error: context production (https://production:6443) is not known to be for development",
+        "Hint dev.contexts = [\"production\"] below [package.metadata.operator] in Cargo.toml allows it",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!projects.path().join("asked").exists(), "it asked the cluster");
+    let mut after = files(&projects.path().join("dns-policies"));
+    after.retain(|file| !file.starts_with("target/"));
+    assert_eq!(after, before);
 }
 
 /// Part of the test of new projects, which are compiled once.
@@ -179,7 +222,8 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     edit(&controller, ".owns::<ConfigMap>()", "");
     session.wait_for("Restarted album");
     edit(&folder.join("samples/album.yaml"), "greeting: good morning", "greeting: good night");
-    session.wait_for("configmaps");
+    // The operator's log has the line to add.
+    session.wait_for("no registration declares this right: add .needs::<ConfigMap>([Verb::Apply]) to the controller's builder");
     edit(
         &controller,
         ".with_predicate(GenerationChanged)",

@@ -37,8 +37,10 @@ fn new_projects_pass_their_own_tests_and_run() {
     assert!(tests.contains("test written_types_keep_objects ... ok"), "{tests}");
     projects.succeed("fmt --check");
     run_and_test_share_their_libraries(&projects);
+    a_test_names_the_right_that_nothing_declares(&projects);
 
     crate::ask::programs_print_their_manifests(&projects);
+    crate::dev::a_taken_port_and_an_unknown_cluster_are_refused(&projects);
     crate::dev::the_operator_follows_its_sources(&projects);
     for (package, line) in [
         ("album", "album default/sample  created → configmaps default/album-sample created → Ready"),
@@ -65,6 +67,28 @@ fn new_projects_pass_their_own_tests_and_run() {
         let mut log = String::new();
         dev.stderr.take().expect("a pipe").read_to_string(&mut log).expect("the log is text");
         assert!(status.success(), "{status}: {log}");
+    }
+}
+
+/// The API server refuses a request that nothing declares. The test that sends it fails, also where the outcome is as expected, and its log
+/// has the line to add.
+fn a_test_names_the_right_that_nothing_declares(projects: &Projects) {
+    let path = projects.path().join("dns-policies/src/dns_policy/controller.rs");
+    let code = fs::read_to_string(&path).expect("text");
+    let (before, end) = code.rsplit_once("        Ok(Action::done())").expect("the last line");
+    let delete = "cx.client().delete_key(&ObjectKey::<ConfigMap>::new(\"default\", \"other\")).await?;";
+    let undeclared = format!("{before}        {delete}\n        Ok(Action::done()){end}");
+    fs::write(&path, undeclared).expect("a file is written");
+    let test = "test --offline -p dns-policies --test dns_policy the_config_map";
+    let output = projects.cargo(test).output().expect("cargo runs");
+    fs::write(&path, code).expect("a file is written");
+    let text = format!("{}{}", crate::support::answer(&output), errors(&output));
+    assert!(!output.status.success(), "{text}");
+    for part in [
+        "no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder",
+        "the API server refused requests of system:serviceaccount:dns-policies:dns-policies, which lacks: delete configmaps in default",
+    ] {
+        assert!(text.contains(part), "{text}");
     }
 }
 
@@ -204,5 +228,7 @@ fn a_workspace_around_the_project_is_named() {
         let made = cargo_operator(&format!("new {name}"), folder.path());
         assert!(made.status.success(), "{}", errors(&made));
         assert_eq!(errors(&made).contains("is a workspace: name stranger in its members"), noted, "{name}");
+        let manifest = fs::read_to_string(folder.path().join(name).join("Cargo.toml")).expect("text");
+        assert_eq!(manifest.contains("[profile.dev]"), name == "left-out", "{manifest}");
     }
 }
