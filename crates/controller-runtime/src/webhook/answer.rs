@@ -192,7 +192,7 @@ impl Webhooks {
     }
 
     async fn convert(&self, body: &[u8], deadline: Instant, timeout: Duration) -> ReviewReply {
-        let mut request = match conversion::read(body) {
+        let request = match conversion::read(body) {
             Ok(request) => request,
             Err(reply) => {
                 tracing::warn!("the webhook refused a request: {}", String::from_utf8_lossy(&reply.body));
@@ -206,7 +206,7 @@ impl Webhooks {
                 .map(|(key, (_, converter))| (key.clone(), Arc::clone(converter)))
                 .collect()
         });
-        let converting = panics::recovered(conversion::convert(&converters, &mut request));
+        let converting = panics::recovered(conversion::convert(&converters, &request));
         let converted = match timeout_at(deadline, converting).await {
             Ok(Ok(converted)) => converted,
             Ok(Err(panic)) => {

@@ -1,6 +1,6 @@
 //! The part that AdmissionReviews and ConversionReviews share: kind, version, and the request inside. Pure.
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -18,13 +18,17 @@ struct Envelope<T> {
 ///
 /// # Errors
 /// Why the body is no such review.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8], group: &str, kind: &str) -> Result<(String, T), String> {
+pub(super) fn read<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
+    group: &str,
+    kind: &str,
+) -> Result<(String, T), String> {
     read_quoting(body, group, kind, ToString::to_string)
 }
 
 /// Like [`read`], but describes errors of decoding by `describe`, because they quote values of the body.
-pub(super) fn read_quoting<T: DeserializeOwned>(
-    body: &[u8],
+pub(super) fn read_quoting<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
     group: &str,
     kind: &str,
     describe: impl FnOnce(&serde_json::Error) -> String,

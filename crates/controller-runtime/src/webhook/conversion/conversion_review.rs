@@ -3,10 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
 
-use super::AnyConverter;
+use super::{
+    AnyConverter,
+    object_text::{ObjectText, write_text},
+};
 use crate::{
     pace::Pace,
     webhook::{admission_review::ReviewReply, envelope},
@@ -15,22 +18,26 @@ use crate::{
 const GROUP: &str = "apiextensions.k8s.io";
 
 #[derive(Deserialize)]
-struct ReviewRequest {
+struct ReviewRequest<'a> {
     uid: String,
     #[serde(rename = "desiredAPIVersion")]
     desired: String,
-    #[serde(default)]
-    objects: Vec<Value>,
+    /// Texts of the objects, which are decoded one at a time.
+    #[serde(borrow, default)]
+    objects: Vec<&'a RawValue>,
 }
 
 /// A request that was read.
-pub(in crate::webhook) struct ConversionRequest {
+pub(in crate::webhook) struct ConversionRequest<'a> {
     api_version: String,
-    request: ReviewRequest,
+    request: ReviewRequest<'a>,
 }
 
+/// JSON of a list of converted objects.
+pub(in crate::webhook) struct ConvertedObjects(Vec<u8>);
+
 /// Reads a ConversionReview of version v1 or v1beta1.
-pub(in crate::webhook) fn read(body: &[u8]) -> Result<ConversionRequest, ReviewReply> {
+pub(in crate::webhook) fn read(body: &[u8]) -> Result<ConversionRequest<'_>, ReviewReply> {
     let (api_version, request) =
         envelope::read(body, GROUP, "ConversionReview").map_err(|why| plain(StatusCode::BAD_REQUEST, why))?;
     Ok(ConversionRequest { api_version, request })
@@ -41,57 +48,50 @@ pub(in crate::webhook) fn plain(status: StatusCode, message: impl Into<String>) 
     ReviewReply { status, body: message.into().into_bytes() }
 }
 
-impl ConversionRequest {
+impl ConversionRequest<'_> {
     pub(in crate::webhook) fn uid(&self) -> &str {
         &self.request.uid
     }
 
     /// Encodes the response: all objects in the order of the request, or the reason why one of them cannot be
     /// converted.
-    pub(in crate::webhook) fn respond(&self, converted: Result<Vec<Value>, String>) -> ReviewReply {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Review<'a> {
-            kind: &'a str,
-            api_version: &'a str,
-            response: Response<'a>,
-        }
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Response<'a> {
-            uid: &'a str,
-            converted_objects: Vec<Value>,
-            result: Value,
-        }
-        let (converted_objects, result) = match converted {
-            Ok(objects) => (objects, json!({ "status": "Success" })),
-            Err(message) => (Vec::new(), json!({ "status": "Failure", "message": message })),
+    pub(in crate::webhook) fn respond(&self, converted: Result<ConvertedObjects, String>) -> ReviewReply {
+        let (objects, result) = match converted {
+            Ok(ConvertedObjects(objects)) => (objects, json!({ "status": "Success" })),
+            Err(message) => (b"[]".to_vec(), json!({ "status": "Failure", "message": message })),
         };
-        let response = Response { uid: &self.request.uid, converted_objects, result };
-        let review = Review { kind: "ConversionReview", api_version: &self.api_version, response };
-        match serde_json::to_vec(&review) {
-            Ok(body) => ReviewReply { status: StatusCode::OK, body },
-            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        }
+        let mut body = Vec::with_capacity(objects.len() + 512);
+        body.extend_from_slice(br#"{"kind":"ConversionReview","apiVersion":"#);
+        write_text(&mut body, &self.api_version);
+        body.extend_from_slice(br#","response":{"uid":"#);
+        write_text(&mut body, &self.request.uid);
+        body.extend_from_slice(br#","convertedObjects":"#);
+        body.extend_from_slice(&objects);
+        body.extend_from_slice(format!(r#","result":{result}}}}}"#).as_bytes());
+        ReviewReply { status: StatusCode::OK, body }
     }
 }
 
-/// Converts the objects of a request, which are moved out of it. Yields between objects, so that other requests are
-/// answered meanwhile.
+/// Converts the objects of a request. Yields between objects, so that other requests are answered meanwhile.
 pub(in crate::webhook) async fn convert(
     converters: &BTreeMap<(String, String), Arc<AnyConverter>>,
-    request: &mut ConversionRequest,
-) -> Result<Vec<Value>, String> {
-    let objects = std::mem::take(&mut request.request.objects);
-    let desired = &request.request.desired;
+    request: &ConversionRequest<'_>,
+) -> Result<ConvertedObjects, String> {
+    let ReviewRequest { desired, objects, .. } = &request.request;
     let (group, to) = desired.split_once('/').unwrap_or(("", desired));
-    let mut converted = Vec::with_capacity(objects.len());
+    let size = objects.iter().map(|object| object.get().len() + 1).sum::<usize>();
+    // Most conversions change little of the size.
+    let mut converted = Vec::with_capacity(size + size / 16 + 2);
+    converted.push(b'[');
     let mut pace = Pace::begin();
-    for object in objects {
-        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
-        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    for (number, object) in objects.iter().enumerate() {
+        if number > 0 {
+            converted.push(b',');
+        }
+        let object = ObjectText::split(object.get().as_bytes());
+        let (api_version, kind) = (object.text("apiVersion"), object.text("kind"));
         let fails = |reason: &dyn std::fmt::Display| {
+            let name = object.metadata_text("name");
             format!("{kind} {name:?} cannot be converted from {api_version:?} to {desired:?}: {reason}")
         };
         let (own_group, from) = api_version.split_once('/').unwrap_or(("", &api_version));
@@ -99,10 +99,11 @@ pub(in crate::webhook) async fn convert(
             return Err(fails(&"the groups differ"));
         }
         let converter = converters
-            .get(&(group.to_owned(), kind.clone()))
+            .get(&(group.to_owned(), kind.clone().into_owned()))
             .ok_or_else(|| fails(&"no converter is registered for the kind"))?;
-        converted.push(converter.convert(object, from, to).map_err(|error| fails(&error))?);
+        converter.convert(&object, from, to, &mut converted).map_err(|error| fails(&error))?;
         pace.step().await;
     }
-    Ok(converted)
+    converted.push(b']');
+    Ok(ConvertedObjects(converted))
 }

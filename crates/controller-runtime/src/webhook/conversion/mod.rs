@@ -8,13 +8,16 @@
 mod carry_over;
 mod conversion_review;
 mod generate;
+mod object_text;
 mod round_trip;
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 
 pub(super) use self::conversion_review::{convert, plain, read};
+use self::object_text::{FieldText, ObjectText, begin_field, is_type_or_metadata, write_text};
 pub use self::round_trip::{RoundTripError, check_generated_round_trips, check_round_trip};
 use super::registration::RegisterError;
 use crate::{
@@ -65,9 +68,58 @@ spokes!(A B C D);
 spokes!(A B C D E);
 spokes!(A B C D E F);
 
-/// Decodes an object, and converts it to the hub. Also returns the decoded object as JSON.
-type ToHub<Hub> = fn(&Value) -> Result<(Hub, Value), BoxError>;
-type FromHub<Hub> = fn(Hub) -> Result<Value, BoxError>;
+/// Labels and annotations, which a conversion may change.
+#[derive(Debug, Clone, PartialEq)]
+struct Entries {
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Entries {
+    fn of(metadata: &ObjectMeta) -> Self {
+        Self { labels: metadata.labels.clone(), annotations: metadata.annotations.clone() }
+    }
+}
+
+/// A decoded object.
+#[derive(Debug)]
+struct DecodedVersion<T> {
+    object: T,
+    entries: Entries,
+    /// The object as its type encodes it, without metadata.
+    known: Value,
+}
+
+/// A converted object.
+#[derive(Debug)]
+struct EncodedVersion {
+    entries: Entries,
+    /// JSON of the object without metadata.
+    text: Vec<u8>,
+}
+
+/// Decodes an object, and converts it to the hub.
+type ToHub<Hub> = fn(&[u8]) -> Result<DecodedVersion<Hub>, BoxError>;
+type FromHub<Hub> = fn(Hub) -> Result<EncodedVersion, BoxError>;
+
+/// Decodes an object.
+fn decode<K: StaticObject>(text: &[u8]) -> Result<DecodedVersion<K>, BoxError> {
+    let mut object: K = match serde_json::from_slice(text) {
+        Ok(object) => object,
+        // Decoding the value again gives an error without a position, which the caller could not find in its own object.
+        Err(_) => K::deserialize(&serde_json::from_slice::<Value>(text)?)?,
+    };
+    let metadata = std::mem::take(object.meta_mut());
+    let (entries, known) = (Entries::of(&metadata), serde_json::to_value(&object)?);
+    *object.meta_mut() = metadata;
+    Ok(DecodedVersion { object, entries, known })
+}
+
+/// Encodes an object without its metadata, which are copied as text, except for labels and annotations.
+fn encode<K: StaticObject>(mut object: K) -> Result<EncodedVersion, BoxError> {
+    let ObjectMeta { labels, annotations, .. } = std::mem::take(object.meta_mut());
+    Ok(EncodedVersion { entries: Entries { labels, annotations }, text: serde_json::to_vec(&object)? })
+}
 
 /// Conversions of the versions of a kind.
 #[doc(hidden)]
@@ -79,41 +131,39 @@ pub struct Versions<Hub> {
 
 impl<Hub: StaticObject> Versions<Hub> {
     fn new() -> Self {
-        let to_hub = |raw: &Value| {
-            let object = Hub::deserialize(raw)?;
-            let known = serde_json::to_value(&object)?;
-            Ok((object, known))
-        };
         let version = Hub::version(&()).into_owned();
-        let own: (ToHub<Hub>, FromHub<Hub>) = (to_hub, |hub| Ok(serde_json::to_value(hub)?));
+        let own: (ToHub<Hub>, FromHub<Hub>) = (decode::<Hub>, encode::<Hub>);
         Self { spokes: Vec::new(), conversions: BTreeMap::from([(version, own)]) }
     }
 
     fn add<S: Spoke<Hub>>(&mut self) {
-        let to_hub = |raw: &Value| {
-            let object = S::deserialize(raw)?;
-            let known = serde_json::to_value(&object)?;
-            Ok((object.try_into().map_err(Into::into)?, known))
+        let to_hub = |text: &[u8]| {
+            let DecodedVersion { object, entries, known } = decode::<S>(text)?;
+            Ok(DecodedVersion { object: object.try_into().map_err(Into::into)?, entries, known })
         };
-        let from_hub = |hub: Hub| Ok(serde_json::to_value(S::try_from(hub).map_err(Into::into)?)?);
+        let from_hub = |hub: Hub| encode(S::try_from(hub).map_err(Into::into)?);
         self.spokes.push(DynamicKind::of::<S>());
         self.conversions.insert(S::version(&()).into_owned(), (to_hub, from_hub));
     }
 
-    fn convert(&self, raw: &Value, from: &str, to: &str) -> Result<(Value, Value), BoxError> {
+    fn convert(
+        &self,
+        text: &[u8],
+        from: &str,
+        to: &str,
+    ) -> Result<(DecodedVersion<()>, EncodedVersion), BoxError> {
         let (to_hub, _) =
             self.conversions.get(from).ok_or_else(|| format!("version {from} is not registered"))?;
         let (_, from_hub) =
             self.conversions.get(to).ok_or_else(|| format!("version {to} is not registered"))?;
-        let (hub, known) = to_hub(raw)?;
-        Ok((known, from_hub(hub)?))
+        let DecodedVersion { object, entries, known } = to_hub(text)?;
+        Ok((DecodedVersion { object: (), entries, known }, from_hub(object)?))
     }
 }
 
-const MANAGED_FIELDS: &str = "managedFields";
-
-/// Converts an object from one version to another. Returns its JSON as its type knows it, and the converted object.
-type ConvertFn = Box<dyn Fn(&Value, &str, &str) -> Result<(Value, Value), BoxError> + Send + Sync>;
+/// Converts the text of an object from one version to another. Also returns the properties of the decoded object.
+type ConvertFn =
+    Box<dyn Fn(&[u8], &str, &str) -> Result<(DecodedVersion<()>, EncodedVersion), BoxError> + Send + Sync>;
 
 /// Converter of the versions of one kind.
 pub(crate) struct AnyConverter {
@@ -156,43 +206,79 @@ impl AnyConverter {
         Ok(())
     }
 
-    /// Converts an object of version `from` to version `to` of its group.
-    fn convert(&self, mut raw: Value, from: &str, to: &str) -> Result<Value, BoxError> {
+    /// Converts an object of version `from` to version `to` of its group, and appends its text.
+    ///
+    /// # Errors
+    /// The object cannot be decoded, converted or encoded. `out` may then end with a part of it.
+    fn convert(
+        &self,
+        object: &ObjectText<'_>,
+        from: &str,
+        to: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
         if from == to {
-            return Ok(raw);
+            out.extend_from_slice(object.whole());
+            return Ok(());
         }
-        // They are copied like all metadata, and decoding and encoding them would take half of the time of a conversion.
-        let managed_fields = raw.get_mut("metadata").and_then(|metadata| take(metadata, MANAGED_FIELDS));
-        let (mut known, mut converted) = (self.convert)(&raw, from, to)?;
-        let object = converted.as_object_mut().ok_or("the converted object is not a JSON object")?;
-        let (group, kind) = self.group_kind();
-        object.insert("apiVersion".to_owned(), Value::String(format!("{group}/{to}")));
-        object.insert("kind".to_owned(), Value::String(kind));
-        let mut metadata = metadata(take(&mut raw, "metadata"), object.remove("metadata"));
-        metadata.extend(managed_fields.map(|fields| (MANAGED_FIELDS.to_owned(), fields)));
-        take(&mut known, "metadata");
-        carry_over::carry_over(raw, &known, &mut converted);
-        converted["metadata"] = Value::Object(metadata);
-        Ok(converted)
+        let (decoded, converted) = (self.convert)(&object.without_managed_fields(), from, to)?;
+        let resource = self.hub.resource();
+        out.extend_from_slice(b"{\"apiVersion\":");
+        write_text(out, &format!("{}/{to}", resource.group));
+        out.extend_from_slice(b",\"kind\":");
+        write_text(out, &resource.kind);
+        out.extend_from_slice(b",\"metadata\":");
+        write_metadata(object, &decoded.entries, &converted.entries, out)?;
+        let mut is_first = false;
+        if decoded.known.as_object().is_some_and(|known| carry_over::is_complete(object.content(), known)) {
+            let fields = object_text::fields_of(&converted.text);
+            for FieldText { key, value } in fields.iter().filter(|field| !is_type_or_metadata(&field.key)) {
+                begin_field(out, &mut is_first, key);
+                out.extend_from_slice(value);
+            }
+        } else {
+            for (key, value) in with_unknown_fields(object, &decoded.known, &converted.text)? {
+                begin_field(out, &mut is_first, &key);
+                serde_json::to_writer(&mut *out, &value)?;
+            }
+        }
+        out.push(b'}');
+        Ok(())
     }
 }
 
-/// Removes a field of an object.
-fn take(object: &mut Value, field: &str) -> Option<Value> {
-    object.as_object_mut().and_then(|object| object.remove(field))
+/// The fields of a converted object other than type and metadata, with those that the type of the given object does not know.
+fn with_unknown_fields(
+    object: &ObjectText<'_>,
+    known: &Value,
+    converted: &[u8],
+) -> Result<Map<String, Value>, serde_json::Error> {
+    let fields = object.content();
+    let raw =
+        fields.map(|FieldText { key, value }| Ok((key.clone().into_owned(), serde_json::from_slice(value)?)));
+    let raw: Map<String, Value> = raw.collect::<Result<_, serde_json::Error>>()?;
+    let mut converted = Value::Object(serde_json::from_slice(converted)?);
+    carry_over::carry_over(Value::Object(raw), known, &mut converted);
+    let Value::Object(mut fields) = converted else { return Ok(Map::new()) };
+    fields.retain(|key, _| !is_type_or_metadata(key));
+    Ok(fields)
 }
 
-/// The metadata of the given object, with labels and annotations of the converted one: the API server accepts no other change.
-fn metadata(given: Option<Value>, mut converted: Option<Value>) -> Map<String, Value> {
-    let mut metadata = match given {
-        Some(Value::Object(given)) => given,
-        _ => Map::new(),
-    };
-    for field in ["labels", "annotations"] {
-        match converted.as_mut().and_then(|converted| take(converted, field)) {
-            Some(value) => metadata.insert(field.to_owned(), value),
-            None => metadata.remove(field),
-        };
+/// Appends the metadata of the given object, with labels and annotations of the converted one: the API server accepts no other
+/// change.
+fn write_metadata(
+    object: &ObjectText<'_>,
+    given: &Entries,
+    converted: &Entries,
+    out: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
+    if given == converted {
+        object.write_metadata(out, &[]);
+        return Ok(());
     }
-    metadata
+    let encode =
+        |entries: &Option<BTreeMap<String, String>>| entries.as_ref().map(serde_json::to_vec).transpose();
+    let (labels, annotations) = (encode(&converted.labels)?, encode(&converted.annotations)?);
+    object.write_metadata(out, &[("labels", labels.as_deref()), ("annotations", annotations.as_deref())]);
+    Ok(())
 }
