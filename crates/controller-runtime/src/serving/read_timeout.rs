@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::watch,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep_until},
 };
 
 /// Time for sending the head of a request; for the first request it starts with the handshake.
@@ -73,43 +73,51 @@ impl Waiting {
 
 /// Timeout of one client. A handle: clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct ReadTimeout(Arc<watch::Sender<Waiting>>);
+pub(super) struct ReadTimeout(Arc<Mutex<Waiting>>);
 
 impl ReadTimeout {
     pub(super) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(Waiting::First(Instant::now()))))
+        Self(Arc::new(Mutex::new(Waiting::First(Instant::now()))))
     }
 
     /// Counts a request, until the returned value is dropped with the response or the cancelled request.
     #[must_use]
     pub(super) fn request_begins(&self) -> RunningRequest {
-        self.0.send_modify(|waiting| *waiting = waiting.request_began());
+        let mut waiting = self.0.lock();
+        *waiting = waiting.request_began();
         RunningRequest(self.clone())
     }
 
     /// Returns whether the client has to complete a request, or to send its first.
     pub(super) fn is_inside_request(&self) -> bool {
-        matches!(*self.0.borrow(), Waiting::First(_) | Waiting::Rest(_))
+        matches!(*self.0.lock(), Waiting::First(_) | Waiting::Rest(_))
     }
 
     /// Waits until the client's time is over.
+    ///
+    /// The state is not observed but read again after [`READ_HEADER_TIMEOUT`], so that a request neither wakes this task nor sets a
+    /// timer. No deadline is missed, because every change of the state sets one that is at least as far away.
     pub(super) async fn elapsed(&self) {
-        let mut waiting = self.0.subscribe();
         loop {
-            let until = waiting.borrow_and_update().until();
-            // `self` holds a sender, so the channel stays open.
-            let changed = waiting.changed();
-            let Some(until) = until else {
-                let _ = changed.await;
-                // While the server owes a response, the client has no deadline.
-                continue;
-            };
-            if timeout_at(until, changed).await.is_err() {
+            let (until, now) = (self.0.lock().until(), Instant::now());
+            if until.is_some_and(|until| until <= now) {
                 return;
             }
+            let again = now + READ_HEADER_TIMEOUT;
+            sleep_until(until.map_or(again, |until| until.min(again))).await;
+        }
+    }
+
+    fn bytes_arrived(&self) {
+        let mut waiting = self.0.lock();
+        // The clock is read for the first bytes of a request only.
+        if matches!(*waiting, Waiting::Next(_)) {
+            *waiting = waiting.bytes_arrived(Instant::now());
         }
     }
 }
+
+const _: () = assert!(READ_HEADER_TIMEOUT.as_secs() <= IDLE_TIMEOUT.as_secs());
 
 /// A running request.
 #[derive(Debug)]
@@ -117,8 +125,8 @@ pub(super) struct RunningRequest(ReadTimeout);
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        let now = Instant::now();
-        self.0.0.send_modify(|waiting| *waiting = waiting.request_ended(now));
+        let mut waiting = self.0.0.lock();
+        *waiting = waiting.request_ended(Instant::now());
     }
 }
 
@@ -138,11 +146,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
-            let now = Instant::now();
-            self.read_timeout.0.send_if_modified(|waiting| {
-                let next = waiting.bytes_arrived(now);
-                std::mem::replace(waiting, next) != next
-            });
+            self.read_timeout.bytes_arrived();
         }
         Poll::Ready(Ok(()))
     }
@@ -199,6 +203,25 @@ mod tests {
         assert_eq!(left(idle), Some(190));
         assert_eq!(left(idle.bytes_arrived(at(150)).bytes_arrived(at(160))), Some(182));
         assert_eq!(left(two.bytes_arrived(at(100))), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_that_is_set_during_the_wait_is_met() {
+        // The state is read after 32 s, 64 s, and so on; the requests begin and end in between.
+        for begins in [1, 31, 32, 33, 63, 80] {
+            let (read_timeout, began) = (ReadTimeout::new(), Instant::now());
+            let client = async {
+                drop(read_timeout.request_begins());
+                sleep(Duration::from_secs(begins)).await;
+                read_timeout.bytes_arrived();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = read_timeout.elapsed() => {}
+                () = client => {}
+            }
+            assert_eq!(began.elapsed().as_secs(), begins + 32);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -45,6 +45,10 @@ pub(super) async fn serve(
     handler: ServerHandler,
     closing: CancellationToken,
 ) {
+    // A response is sent at once, not when the client has acknowledged the previous bytes.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!("cannot set TCP_NODELAY: {error}");
+    }
     let Some(tls) = tls else { return http1(stream, handler, closing).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
         #[cfg(feature = "http2")]
