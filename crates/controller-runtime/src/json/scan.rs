@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 
 /// Scan state of a value that is skipped, possibly while it arrives. Each byte is scanned once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -237,11 +237,14 @@ impl<'a> Reader<'a> {
             return Err(self.no("string"));
         }
         let begin = self.at;
-        let quoted = self.value()?;
-        let text = quoted.get(1..quoted.len() - 1).unwrap_or_default();
-        let read = match memchr(b'\\', text) {
-            None => std::str::from_utf8(text).map(Cow::Borrowed).ok(),
-            Some(_) => serde_json::from_slice(quoted).map(Cow::Owned).ok(),
+        let rest = self.text.get(begin + 1..).unwrap_or_default();
+        let read = match memchr2(b'"', b'\\', rest) {
+            Some(end) if rest[end] == b'"' => {
+                self.at = begin + end + 2;
+                std::str::from_utf8(&rest[..end]).map(Cow::Borrowed).ok()
+            }
+            // Few strings contain escapes.
+            _ => serde_json::from_slice(self.value()?).map(Cow::Owned).ok(),
         };
         read.ok_or(Malformed { expected: "string", at: begin })
     }
@@ -252,9 +255,11 @@ impl<'a> Reader<'a> {
         let rest = &self.text[self.at..];
         let length = match first {
             None | Some(b',' | b':' | b'}' | b']') => 0,
+            // The most frequent value.
+            Some(b'"') => string_end(rest).unwrap_or(0),
             // A number or word may extend to the end of the text.
             Some(byte) => Skip::default().advance(rest).unwrap_or(match byte {
-                b'{' | b'[' | b'"' => 0,
+                b'{' | b'[' => 0,
                 _ => rest.len(),
             }),
         };
@@ -280,6 +285,18 @@ impl<'a> Reader<'a> {
 
     fn no(&self, expected: &'static str) -> Malformed {
         Malformed { expected, at: self.at }
+    }
+}
+
+/// Returns the length of the string, quotes included, with which `text` begins; `None` if it does not end in `text`.
+fn string_end(text: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        at += memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2; // the escaped byte may be a quote
     }
 }
 
@@ -315,6 +332,31 @@ mod tests {
                 assert_eq!(end(unclosed.as_bytes(), &[]), None, "{unclosed}");
             }
         }
+    }
+
+    #[test]
+    fn strings_end_at_the_first_quote_that_is_not_escaped() {
+        for (text, expected) in [
+            (r#""a" "#, Some(("a", 3))),
+            (r#""", "#, Some(("", 2))),
+            (r#""a\"b\\"c"#, Some((r#"a"b\"#, 8))),
+            (r#""\u00e4ä""#, Some(("ää", 10))),
+            (r#""a\"#, None),
+            (r#""a\""#, None),
+            (r#""a"#, None),
+            (r#"""#, None),
+            (r#""\x""#, None),
+            ("7", None),
+        ] {
+            let mut reader = Reader::new(text.as_bytes());
+            let string = reader.string().ok().map(|string| (string.into_owned(), reader.at()));
+            assert_eq!(string, expected.map(|(string, end)| (string.to_owned(), end)), "{text}");
+            // A value is not decoded.
+            let mut reader = Reader::new(text.as_bytes());
+            let end = reader.value().ok().map(|_| reader.at());
+            assert!(expected.is_none() || end == expected.map(|(_, end)| end), "{text}");
+        }
+        assert!(Reader::new(b"\"\xff\"").string().is_err(), "not UTF-8");
     }
 
     fn value() -> impl Strategy<Value = Value> {
