@@ -82,9 +82,18 @@ pub(crate) struct StorageKey {
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: Vec<String>,
     pub(crate) status_replicas: Vec<String>,
-    /// Path of a `LabelSelector` object (builtin kinds), plain labels (ReplicationControllers) or a text (custom kinds);
-    /// `None` omits `status.selector`.
+    /// Path of the selector; `None` omits `status.selector`.
     pub(crate) selector: Option<Vec<String>>,
+    pub(crate) selector_form: SelectorForm,
+}
+
+/// Form of the selector of an object that has a scale. In custom objects it is a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SelectorForm {
+    /// A `LabelSelector`, or a text.
+    Selector,
+    /// Plain labels, all of which must match.
+    Labels,
 }
 
 /// A subresource as listed in discovery.

@@ -2,6 +2,7 @@
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::managed_fields::OnConflict;
+use kube_apimachinery::selector::{LabelSelector, field_terms};
 use kube_apimachinery::status::{ApiError, FieldError};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -345,6 +346,11 @@ impl ListOptions {
 
     /// Parses and validates the options; `watch` selects which combinations are allowed.
     fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
+        // Selectors are parsed while the options are decoded, before these are validated.
+        LabelSelector::parse(query.text("labelSelector"))?;
+        for term in field_terms(query.text("fieldSelector")) {
+            term.map_err(ApiError::bad_request)?;
+        }
         let limit =
             query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
         let timeout_seconds =

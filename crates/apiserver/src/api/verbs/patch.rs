@@ -304,7 +304,7 @@ pub(super) fn conform(
 
 /// Runs a server-side apply.
 async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
-    let applied = read_applied(call, bytes, options.field_validation)?;
+    let (applied, strict) = read_applied(call, bytes)?;
     let manager = call.manager(options);
     let on_conflict = options.on_conflict;
     let subresource = call.path.subresource.clone();
@@ -313,6 +313,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
         let outcome = if exists {
             let changed = update::change(call, options, UpdateReview::Object, |call, old| {
                 let mut new = merge(call, Some(old), &applied, &manager, on_conflict)?;
+                strict.report(call, options.field_validation)?;
                 check_place(call, &mut new)?;
                 call.served.conform_applied(&mut new);
                 Ok((new, Ownership::Applied))
@@ -320,7 +321,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
             .await;
             changed.and_then(|changed| changed.reply(call))
         } else if subresource.is_empty() {
-            create_applied(call, &applied, &manager, on_conflict, options).await
+            create_applied(call, &applied, &strict, &manager, on_conflict, options).await
         } else {
             return Err(call.not_found());
         };
@@ -339,6 +340,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
 async fn create_applied(
     call: &Call,
     applied: &Value,
+    strict: &StrictErrors,
     manager: &str,
     on_conflict: OnConflict,
     options: &WriteOptions,
@@ -350,6 +352,7 @@ async fn create_applied(
         )));
     }
     let mut object = call.with_conversions(|| merge(call, None, applied, manager, on_conflict)).await?;
+    strict.report(call, options.field_validation)?;
     update::wanted_revision(applied)?;
     metadata::of(&mut object).remove("resourceVersion");
     check_place(call, &mut object)?;
@@ -365,27 +368,38 @@ fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Reads the applied configuration from the body, and checks its type against the endpoint.
-pub(super) fn read_applied(
-    call: &Call,
-    bytes: &Bytes,
-    validation: FieldValidation,
-) -> Result<Value, ApiError> {
-    let mut object = read_configuration(call, bytes, validation)?;
+fn read_applied(call: &Call, bytes: &Bytes) -> Result<(Value, StrictErrors), ApiError> {
+    let (mut object, strict) = read_configuration(call, bytes)?;
     if !call.served.resource.namespaced && object["metadata"].is_object() {
         metadata::of(&mut object).remove("namespace");
     }
     if object["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    Ok(object)
+    Ok((object, strict))
+}
+
+/// Repeated keys of an applied configuration.
+pub(super) struct StrictErrors(Vec<String>);
+
+impl StrictErrors {
+    /// Reports the errors as `fieldValidation` asks. kube-apiserver does so after the merge, which may fail for another reason.
+    pub(super) fn report(&self, call: &Call, validation: FieldValidation) -> Result<(), ApiError> {
+        if validation == FieldValidation::Strict && !self.0.is_empty() {
+            return Err(ApiError::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: {}",
+                yaml::strict_error(&self.0)
+            )));
+        }
+        if validation == FieldValidation::Warn {
+            self.0.iter().for_each(|text| call.warn(text));
+        }
+        Ok(())
+    }
 }
 
 /// Like [`read_applied`], but does not check the name.
-pub(super) fn read_configuration(
-    call: &Call,
-    bytes: &Bytes,
-    validation: FieldValidation,
-) -> Result<Value, ApiError> {
+pub(super) fn read_configuration(call: &Call, bytes: &Bytes) -> Result<(Value, StrictErrors), ApiError> {
     let decoded =
         yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
     // A null body is an object without fields.
@@ -397,17 +411,6 @@ pub(super) fn read_configuration(
             go::json_type(&object)
         )));
     }
-    if validation == FieldValidation::Strict && !decoded.strict.is_empty() {
-        return Err(ApiError::bad_request(format!(
-            "error strict decoding YAML: error converting YAML to JSON: {}",
-            yaml::strict_error(&decoded.strict)
-        )));
-    }
-    if validation == FieldValidation::Warn {
-        for text in decoded.strict {
-            call.warn(text);
-        }
-    }
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if api_version != call.served.kind.api_version || kind != call.served.kind.kind {
@@ -418,7 +421,7 @@ pub(super) fn read_configuration(
         let slash = if api_version.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!("invalid object type: {slash}{api_version}, Kind={kind}")));
     }
-    Ok(object)
+    Ok((object, StrictErrors(decoded.strict)))
 }
 
 fn merge(

@@ -15,7 +15,7 @@ use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership, Part, UpdateReview};
 use super::{Call, object_meta, patch};
 use crate::api::admission::ObjectKind;
-use crate::kind::resource::{Resource, ScalePaths};
+use crate::kind::resource::{Resource, ScalePaths, SelectorForm};
 use crate::kinds::builtin;
 use crate::request::accept::View;
 use crate::request::query::{WriteKind, WriteOptions};
@@ -111,7 +111,7 @@ fn undecodable(error: ApiError) -> ApiError {
 /// Applies a scale. The applier then owns the replicas of the object.
 async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let of_scale = as_scale(call)?;
-    let applied = patch::read_configuration(&of_scale, bytes, options.field_validation)?;
+    let (applied, strict) = patch::read_configuration(&of_scale, bytes)?;
     let manager = call.manager(options);
     let on_conflict = options.on_conflict;
     let is_custom = call.served.is_custom();
@@ -131,6 +131,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
         } else {
             managed_fields::apply(schema, live, &applied, &writer, on_conflict, &[])
         }?;
+        strict.report(call, options.field_validation)?;
         check_identity(call, &mut scale)?;
         Ok((scale, Ownership::Applied))
     })
@@ -288,7 +289,7 @@ fn view_or_zero(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let selector = paths.selector.as_ref().and_then(|path| find(object, path));
     let selector = match selector {
         Some(Value::String(text)) => text.clone(),
-        Some(labels) if call.served.kind.kind == "ReplicationController" => {
+        Some(labels) if paths.selector_form == SelectorForm::Labels => {
             selector::label_selector_text(&json!({"matchLabels": labels}))
         }
         Some(selector) => selector::label_selector_text(selector),

@@ -11,7 +11,7 @@ use kube_apimachinery::table;
 use serde_json::{Value, json};
 
 use crate::kind::registry::{CustomKind, Registry, ServedKind};
-use crate::kind::resource::{Generation, Resource, Rules, ScalePaths, StorageKey};
+use crate::kind::resource::{Generation, Resource, Rules, ScalePaths, SelectorForm, StorageKey};
 use crate::kind::storage_version;
 use crate::kind::webhook_conversion::{
     ConversionReviewVersion, EqualVersions, ObjectVersion, WebhookConversion,
@@ -239,6 +239,7 @@ fn scale_paths(scale: &Value) -> ScalePaths {
         spec_replicas: at("specReplicasPath"),
         status_replicas: at("statusReplicasPath"),
         selector: scale["labelSelectorPath"].as_str().filter(|text| !text.is_empty()).map(path),
+        selector_form: SelectorForm::Selector,
     }
 }
 

@@ -1,6 +1,6 @@
 use kube_apimachinery::names::NameRule;
 
-use crate::kind::resource::{Generation, Rules, ScalePaths, StorageKey};
+use crate::kind::resource::{Generation, Rules, ScalePaths, SelectorForm, StorageKey};
 
 use super::*;
 use crate::kind::storage_version::storage_version_hash;
@@ -25,6 +25,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             spec_replicas: vec!["spec".to_owned(), "size".to_owned()],
             status_replicas: vec!["status".to_owned(), "replicas".to_owned()],
             selector: None,
+            selector_form: SelectorForm::Selector,
         }),
         other_subresources: Vec::new(),
         action: None,

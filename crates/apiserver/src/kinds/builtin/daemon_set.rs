@@ -46,7 +46,8 @@ impl BuiltinKind for DaemonSet {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = workload::validate_selector("daemonset", &new["spec"]);
+        let mut errors =
+            workload::validate_selector("daemonset", workload::UnusableSelector::Silent, &new["spec"]);
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
         errors.extend(workload::validate_numbers(&new["spec"]));
         errors.extend(workload::keep_selector(new, old));

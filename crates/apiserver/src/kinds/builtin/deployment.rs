@@ -28,7 +28,7 @@ impl BuiltinKind for Deployment {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let spec = &new["spec"];
         // The errors have kube-apiserver's order.
-        let mut errors = workload::validate_selector("deployment", spec);
+        let mut errors = workload::validate_selector("deployment", workload::UnusableSelector::Named, spec);
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
         errors.extend(validate_strategy(&spec["strategy"]));
         errors.extend(workload::validate_numbers(spec));

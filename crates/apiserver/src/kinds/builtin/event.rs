@@ -84,9 +84,13 @@ fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError>
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, about) = (text("/metadata/namespace"), text(&format!("/{regarding}/namespace")));
     let mut errors = Vec::new();
-    // Events about cluster-scoped objects are in the namespace "default".
-    let fits =
-        if about.is_empty() { namespace.is_empty() || namespace == "default" } else { about == namespace };
+    let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
+    let fits = match (about, namespace) {
+        // Events about cluster-scoped objects are in the namespace "default", newer ones also in "kube-system".
+        ("", "" | "default") => true,
+        ("", namespace) => has_time && namespace == "kube-system",
+        (about, namespace) => has_time || about == namespace,
+    };
     if !fits {
         errors.push(FieldError::invalid(
             "involvedObject.namespace",
@@ -94,27 +98,48 @@ fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError>
             "does not match event.namespace",
         ));
     }
-    let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
-    if has_time || (new_api && is_new) {
+    if has_time {
         let reporter = if new_api { "reportingController" } else { "reportingComponent" };
         errors.extend(described(event, reporter, if new_api { "note" } else { "message" }));
     }
     if new_api && is_new {
-        if !has_time {
-            errors.push(FieldError::required("eventTime", ""));
+        errors.extend(of_new_version(event, has_time));
+    }
+    errors
+}
+
+/// Validates a new Event of `events.k8s.io/v1`: its series, time and type, and the fields of the older version, which are unset.
+fn of_new_version(event: &Value, has_time: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(series) = event.get("series").filter(|series| series.is_object()) {
+        if series["count"].as_i64().unwrap_or(0) < 2 {
+            errors.push(FieldError::invalid("series.count", "\"\"", "should be at least 2"));
         }
-        let kind = text("/type");
-        if kind != "Normal" && kind != "Warning" {
-            errors.push(FieldError::invalid("type", "\"\"", &format!("has invalid value: {kind}")));
+        if series["lastObservedTime"].is_null() {
+            errors.push(FieldError::required("series.lastObservedTime", ""));
         }
-        for (field, name) in [
-            ("firstTimestamp", "deprecatedFirstTimestamp"),
-            ("lastTimestamp", "deprecatedLastTimestamp"),
-            ("count", "deprecatedCount"),
-        ] {
-            if event.get(name).is_some_and(|value| !value.is_null()) {
-                errors.push(FieldError::invalid(field, "\"\"", "needs to be unset"));
-            }
+    }
+    if !has_time {
+        errors.push(FieldError::required("eventTime", ""));
+    }
+    let kind = event["type"].as_str().unwrap_or_default();
+    if kind != "Normal" && kind != "Warning" {
+        errors.push(FieldError::invalid("type", "\"\"", &format!("has invalid value: {kind}")));
+    }
+    let source = &event["deprecatedSource"];
+    for (field, is_set) in [
+        ("firstTimestamp", !event["deprecatedFirstTimestamp"].is_null()),
+        ("lastTimestamp", !event["deprecatedLastTimestamp"].is_null()),
+        ("count", event["deprecatedCount"].as_i64().unwrap_or(0) != 0),
+        (
+            "source",
+            ["component", "host"]
+                .iter()
+                .any(|part| source[*part].as_str().is_some_and(|text| !text.is_empty())),
+        ),
+    ] {
+        if is_set {
+            errors.push(FieldError::invalid(field, "\"\"", "needs to be unset"));
         }
     }
     errors
@@ -130,7 +155,8 @@ fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
         let text = text(field);
         if text.is_empty() && field != note {
             errors.push(FieldError::required(field, ""));
-        } else if text.len() > limit {
+        }
+        if text.len() > limit {
             let why = format!("can have at most {limit} characters");
             // Errors name the note as in `v1`.
             let field = if field == note { "message" } else { field };
@@ -189,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_with_a_time_must_have_reporter_action_and_reason() {
+    fn a_new_event_must_have_a_time() {
         let mut event = json!({
             "metadata": {"namespace": "d"}, "regarding": {"namespace": "d"}, "type": "Odd", "reason": "r".repeat(129),
             "deprecatedCount": 1,
@@ -199,10 +225,6 @@ mod tests {
         assert_eq!(
             shown,
             [
-                "reportingController: Required value",
-                "reportingInstance: Required value",
-                "action: Required value",
-                "reason: Invalid value: \"\": can have at most 128 characters",
                 "eventTime: Required value",
                 "type: Invalid value: \"\": has invalid value: Odd",
                 "count: Invalid value: \"\": needs to be unset",
@@ -210,6 +232,32 @@ mod tests {
         );
         to_storage(&mut event);
         assert!(validate(&resource(""), &event, true).is_empty());
+    }
+
+    #[test]
+    fn an_event_with_a_time_must_have_reporter_action_and_reason() {
+        let event = json!({
+            "metadata": {"namespace": "kube-system"}, "reason": "r".repeat(129), "type": "Normal",
+            "eventTime": "2026-01-01T00:00:00.000000Z", "series": {"count": 1}, "deprecatedSource": {"host": "h"},
+        });
+        let errors = validate(&resource("events.k8s.io"), &event, true);
+        let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "reportingController: Required value",
+                "reportingController: Invalid value: \"\": name part must be non-empty",
+                "reportingController: Invalid value: \"\": name part must consist of alphanumeric characters, '-', '_' or '.', \
+                 and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
+                 used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+                "reportingInstance: Required value",
+                "action: Required value",
+                "reason: Invalid value: \"\": can have at most 128 characters",
+                "series.count: Invalid value: \"\": should be at least 2",
+                "series.lastObservedTime: Required value",
+                "source: Invalid value: \"\": needs to be unset",
+            ]
+        );
     }
 
     #[test]

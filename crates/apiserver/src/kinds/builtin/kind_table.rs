@@ -48,7 +48,7 @@ use super::stateful_set::StatefulSet;
 use super::storage_class::StorageClass;
 use super::webhook_configuration::WebhookConfiguration;
 use crate::kind::Strategy;
-use crate::kind::resource::{Generation, PostAction, Rules};
+use crate::kind::resource::{Generation, PostAction, Rules, SelectorForm};
 
 /// Attributes of a kind that the data files do not contain.
 pub(super) struct KindAttributes {
@@ -60,6 +60,8 @@ pub(super) struct KindAttributes {
     /// Group of the table that holds the objects, if it is not the kind's own group.
     pub(super) storage_group: Option<&'static str>,
     pub(super) selectable: fn() -> Vec<SelectableField>,
+    /// Form of the selector that a scale shows.
+    pub(super) scale_selector: SelectorForm,
     /// Whether objects are stored in another version.
     pub(super) is_converted: bool,
     /// Rules of the kind.
@@ -111,6 +113,7 @@ const fn kind(
         subresources: &[],
         storage_group: None,
         selectable: Vec::new,
+        scale_selector: SelectorForm::Selector,
         is_converted: false,
         strategy,
     }
@@ -123,7 +126,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind("v1", "endpoints", PUT, &Endpoints),
     KindAttributes {
         selectable: || event_fields("involvedObject", "reportingComponent"),
-        ..kind("v1", "events", EVENT, &Event)
+        ..kind("v1", "events", Rules { name: NameRule::PathSegment, ..EVENT }, &Event)
     },
     kind("v1", "limitranges", PUT, &LimitRange),
     KindAttributes {
@@ -162,6 +165,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     ),
     KindAttributes {
         selectable: || vec![typed("status.replicas", "0")],
+        scale_selector: SelectorForm::Labels,
         ..kind("v1", "replicationcontrollers", SPEC_NAMED_ONCE, &ReplicationController)
     },
     kind("v1", "resourcequotas", Rules { revalidated: false, ..RETURNED }, &ResourceQuota),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use kube_apimachinery::go::quote;
+use kube_apimachinery::metadata;
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
@@ -12,6 +13,7 @@ use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::Amounts;
 use super::shared::fields::{elements, set, within};
 use super::shared::resource_names;
+use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
@@ -22,6 +24,14 @@ pub(super) struct LimitRange;
 impl BuiltinKind for LimitRange {
     fn default(&self, range: &mut Value) {
         within(range, "spec", |spec| elements(spec, "limits").for_each(default_limit));
+    }
+
+    /// Sets a missing name, as kube-apiserver does for no other kind: to a UUID.
+    fn prepare_create(&self, _context: &WriteContext<'_>, range: &mut Value) {
+        if metadata::text(range, "name").is_empty() {
+            let name = metadata::text(range, "uid").to_owned();
+            metadata::of(range).insert("name".to_owned(), name.into());
+        }
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {

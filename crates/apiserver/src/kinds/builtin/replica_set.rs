@@ -21,7 +21,8 @@ impl BuiltinKind for ReplicaSet {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         // kube-apiserver's message names Deployments, because their validation was copied.
-        let mut errors = workload::validate_selector("deployment", &new["spec"]);
+        let mut errors =
+            workload::validate_selector("deployment", workload::UnusableSelector::Named, &new["spec"]);
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
         errors.extend(workload::validate_numbers(&new["spec"]));
         errors.extend(workload::keep_selector(new, old));

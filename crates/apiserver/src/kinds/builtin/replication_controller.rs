@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
-use super::shared::pod_spec;
+use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -26,7 +26,14 @@ impl BuiltinKind for ReplicationController {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        pod_spec::validate(new, pod_spec::IN_WORKLOAD)
+        let mut errors = workload::validate_label_map(&new["spec"]);
+        errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
+        let policy = new["spec"]["template"]["spec"]["restartPolicy"].as_str().unwrap_or("Always");
+        if policy != "Always" {
+            let field = "spec.template.spec.restartPolicy";
+            errors.push(FieldError::not_supported(field, policy, &["Always"]));
+        }
+        errors
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {

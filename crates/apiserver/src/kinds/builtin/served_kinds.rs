@@ -122,6 +122,7 @@ impl KindAttributes {
                 spec_replicas: path("spec.replicas"),
                 status_replicas: path("status.replicas"),
                 selector: Some(path("spec.selector")),
+                selector_form: self.scale_selector,
             }),
             other_subresources,
             columns: columns::of(&row.kind),

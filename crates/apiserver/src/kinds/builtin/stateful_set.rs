@@ -30,7 +30,7 @@ impl BuiltinKind for StatefulSet {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let spec = &new["spec"];
         let mut errors = validate_policies(spec);
-        errors.extend(workload::validate_selector("statefulset", spec));
+        errors.extend(workload::validate_selector("statefulset", workload::UnusableSelector::Bare, spec));
         let claims = list(spec, "volumeClaimTemplates").iter().map(|claim| text(&claim["metadata"], "name"));
         errors.extend(pod_spec::validate_with_volumes(new, pod_spec::IN_WORKLOAD, claims));
         errors.extend(workload::validate_numbers(spec));

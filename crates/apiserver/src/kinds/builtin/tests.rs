@@ -42,6 +42,7 @@ fn required(api_version: &str, kind: &str) -> Value {
             "request": testing::CERTIFICATE_REQUEST, "signerName": "example.com/s", "usages": ["client auth"],
         }}),
         ("node.k8s.io/v1", "RuntimeClass") => json!({"handler": "runc"}),
+        ("networking.k8s.io/v1", "IngressClass") => json!({"spec": {"controller": "example.com/c"}}),
         ("discovery.k8s.io/v1", _) => json!({"addressType": "IPv4", "endpoints": []}),
         _ => json!({}),
     }

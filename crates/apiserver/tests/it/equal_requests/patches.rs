@@ -111,3 +111,18 @@ async fn an_applied_version_that_cannot_be_read_is_not_quoted() {
     let part = "invalid object type: /, Kind=\"";
     check(&[("apply", &format!("{MAPS}/a?fieldManager=m"), applied, 400, &[part])]).await;
 }
+
+#[tokio::test]
+async fn repeated_keys_of_a_configuration_are_reported_after_other_errors() {
+    let path = |validation: &str| format!("{MAPS}/a?fieldManager=m&fieldValidation={validation}");
+    let applied =
+        |kind: &str| format!(r#"{{"kind":"X","apiVersion":"v1","kind":"{kind}","metadata":{{"name":"a"}}}}"#);
+    let unknown = applied("ConfigMap").replace("metadata", r#"unknown":1,"metadata"#);
+    check(&[
+        ("apply", &path("Strict"), &unknown, 500, &[".unknown: field not declared in schema"]),
+        ("apply", &path("Warn"), &unknown, 500, &["!already set in map"]),
+        ("apply", &path("Strict"), &applied("ConfigMap"), 400, &["error strict decoding YAML"]),
+        ("apply", &path("Warn"), &applied("ConfigMap"), 201, &["already set in map"]),
+    ])
+    .await;
+}

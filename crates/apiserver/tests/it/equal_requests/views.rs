@@ -97,3 +97,28 @@ async fn paths_that_do_not_exist_have_no_warnings_and_refuse_no_method() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn selectors_are_parsed_before_options_are_validated() {
+    let list = |selector: &str| format!("{MAPS}?resourceVersionMatch=Exact&{selector}");
+    check(&[
+        (
+            "GET",
+            &list("labelSelector=a%20in"),
+            "",
+            400,
+            &["unable to parse requirement: found '' expected: '('"],
+        ),
+        ("GET", &list("fieldSelector=x"), "", 400, &["invalid selector: 'x'; can't understand 'x'"]),
+        ("GET", &list("fieldSelector=x%3Dy"), "", 422, &["resourceVersionMatch is forbidden unless"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn service_accounts_in_tables_of_bindings_have_a_slash() {
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let binding = r#"{"metadata":{"name":"a"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"a"},
+        "subjects":[{"kind":"ServiceAccount","name":"b"}]}"#;
+    check(&[("POST", bindings, binding, 201, &[]), ("table", bindings, "", 200, &[r#""/b""#])]).await;
+}

@@ -122,3 +122,119 @@ async fn small_rules_of_kinds() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn selectors_of_workloads_are_validated_part_by_part() {
+    let body = |selector: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a"}},"spec":{{"serviceName":"s","selector":{selector},"template":{{"metadata":{{"labels":
+            {{"a":"b"}}}},"spec":{{"containers":[{{"name":"a","image":"a"}}]}}}}}}}}"#
+        )
+    };
+    let path = |plural: &str| format!("/apis/apps/v1/namespaces/default/{plural}?dryRun=All");
+    let (slash, equal) = (
+        body(r#"{"matchLabels":{"a":"/p"}}"#),
+        body(r#"{"matchExpressions":[{"key":"a","operator":"Equal"}]}"#),
+    );
+    let label = r#"spec.selector.matchLabels: Invalid value: \"/p\": a valid label must be"#;
+    let operator = r#"spec.selector.matchExpressions[0].operator: Invalid value: \"Equal\": not a valid selector operator"#;
+    check(&[
+        ("POST", &path("deployments"), &slash, 422, &[label, "}: invalid label selector"]),
+        ("POST", &path("replicasets"), &equal, 422, &[operator, "}: invalid label selector"]),
+        (
+            "POST",
+            &path("statefulsets"),
+            &equal,
+            422,
+            &[operator, "!invalid label selector", "spec.selector: Invalid value: {"],
+        ),
+        ("POST", &path("daemonsets"), &equal, 422, &[operator, "!spec.selector: Invalid"]),
+        (
+            "POST",
+            &path("daemonsets"),
+            &body(r#"{"matchLabels":{"a":"c"}}"#),
+            422,
+            &["`selector` does not match"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_replication_controller_matches_its_template() {
+    let path = "/api/v1/namespaces/default/replicationcontrollers?dryRun=All";
+    let body = |selector: &str, policy: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a"}},"spec":{{"selector":{selector},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":
+            {{"restartPolicy":"{policy}","containers":[{{"name":"a","image":"a"}}]}}}}}}}}"#
+        )
+    };
+    let never = r#"restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""#;
+    let negative = r#"{"metadata":{"name":"a"},"spec":{"replicas":-1}}"#;
+    check(&[
+        ("POST", path, &body(r#"{"a":"b"}"#, "Always"), 201, &[]),
+        (
+            "POST",
+            path,
+            &body(r#"{"x":"y"}"#, "Always"),
+            422,
+            &["`selector` does not match template `labels`"],
+        ),
+        ("POST", path, &body(r#"{"a":"b"}"#, "Never"), 422, &[never]),
+        (
+            "POST",
+            path,
+            negative,
+            422,
+            &["[spec.selector: Required value, spec.replicas: Invalid value: -1: must be"],
+        ),
+        ("POST", path, negative, 422, &["spec.template: Required value"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn events_with_a_time_may_be_about_objects_of_other_namespaces() {
+    let event = |more: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a"}},"action":"A","reason":"B","reportingController":"a.b/c","reportingInstance":"a",
+            "type":"Normal","regarding":{{"name":"a","namespace":"b"}}{more}}}"#
+        )
+    };
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events?dryRun=All";
+    let time = r#","eventTime":"2001-02-03T04:05:06.000001Z""#;
+    let series = format!(r#"{time},"series":{{"count":1}}"#);
+    check(&[
+        ("POST", events, &event(time), 201, &[]),
+        ("POST", events, &event(""), 422, &["does not match event.namespace", "eventTime: Required value"]),
+        (
+            "POST",
+            events,
+            &event(&series),
+            422,
+            &["series.count: Invalid value", "series.lastObservedTime: Required"],
+        ),
+        ("POST", "/api/v1/namespaces/default/events?dryRun=All", r#"{"metadata":{"name":"A_b"}}"#, 201, &[]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_limit_range_without_a_name_gets_one() {
+    let limits = "/api/v1/namespaces/default/limitranges";
+    check(&[("POST", limits, r#"{"spec":{"limits":[]}}"#, 201, &[r#""name":""#])]).await;
+}
+
+#[tokio::test]
+async fn the_controller_of_an_ingress_class_is_required() {
+    let classes = "/apis/networking.k8s.io/v1/ingressclasses";
+    let class = r#"{"metadata":{"name":"a"},"spec":{"controller":"a.b/c"}}"#;
+    let part =
+        r#"[spec.controller: Invalid value: \"\": field is immutable, spec.controller: Required value]"#;
+    check(&[
+        ("POST", classes, class, 201, &[]),
+        ("merge", &format!("{classes}/a"), r#"{"spec":{"controller":null}}"#, 422, &[part]),
+        ("POST", classes, &class.replace("a.b/c", "x"), 422, &["must be a domain-prefixed path"]),
+    ])
+    .await;
+}

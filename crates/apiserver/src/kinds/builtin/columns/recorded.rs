@@ -407,9 +407,9 @@ fn ports(object: &Value, _: Timestamp) -> Value {
 fn subjects(binding: &Value, kind: &str) -> Value {
     let subjects = array(&binding["subjects"]).iter().filter(|subject| subject["kind"] == kind);
     let names: Vec<String> = subjects
-        .map(|subject| match text_at(subject, "/namespace").filter(|_| kind == "ServiceAccount") {
-            Some(namespace) => format!("{namespace}/{}", plain(&subject["name"])),
-            None => plain(&subject["name"]).to_owned(),
+        .map(|subject| match kind {
+            "ServiceAccount" => format!("{}/{}", plain(&subject["namespace"]), plain(&subject["name"])),
+            _ => plain(&subject["name"]).to_owned(),
         })
         .collect();
     json!(names.join(", "))
