@@ -9,7 +9,7 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 14] = [
+const KNOWN: [Known; 15] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: "content of builtin kinds is not validated", is: is_validation },
     Known { reason: "decoding errors name fewer types of Go", is: is_go_type },
@@ -29,6 +29,7 @@ const KNOWN: [Known; 14] = [
         is: is_claim_write,
     },
     Known { reason: "an update that starts from a stale cache calls webhooks twice", is: is_retried },
+    Known { reason: "a field of a builtin object that becomes null has no owner", is: is_null_field },
     Known { reason: "versions of builtin kinds share the ownership of fields", is: is_builtin_version },
 ];
 
@@ -134,4 +135,11 @@ fn is_claim_write(subject: &str, difference: &Difference) -> bool {
 fn is_retried(_: &str, difference: &Difference) -> bool {
     let calls = |text: &str| text.split(", ").map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
     difference.path == "webhook calls" && calls(&difference.genuine) == calls(&difference.ours)
+}
+
+/// Fields that Go writes even if they are null.
+fn is_null_field(subject: &str, difference: &Difference) -> bool {
+    !is_custom(subject)
+        && [".fieldsV1.f:rules", ".fieldsV1.f:ports"].iter().any(|field| difference.path.ends_with(field))
+        && difference.ours == "(absent)"
 }

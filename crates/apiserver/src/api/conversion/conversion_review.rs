@@ -173,6 +173,10 @@ impl<'a> Review<'a> {
 
     fn check_value(&self, original: Value, mut converted: Value) -> Result<Value, String> {
         let invalid = |why: &str| format!("{} returned invalid object{why}", subject(&original));
+        if converted.is_null() {
+            // Go decodes null as an extension without bytes.
+            return Err("unexpected end of JSON input".to_owned());
+        }
         if text(&converted, "kind").is_empty() {
             return Err(format!("Object 'Kind' is missing in '{}'", go::json(&converted)));
         }
@@ -449,6 +453,7 @@ mod tests {
         }
         assert!(refused("", json!({"metadata": {}})).starts_with("Object 'Kind' is missing in '{"));
         assert!(refused("", json!(7)).starts_with("Object 'Kind' is missing in '7"));
+        assert_eq!(refused("", Value::Null), "unexpected end of JSON input");
     }
 
     #[test]
