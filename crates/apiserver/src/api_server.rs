@@ -23,6 +23,7 @@ use crate::controllers::definitions::Definitions;
 use crate::controllers::event_ttl::EVENT_TTL;
 use crate::faults::{Faults, Injector};
 use crate::http::{ApiService, BodyLimit, Core, Server};
+use crate::kind::registry::Registry;
 use crate::kinds::builtin;
 use crate::kinds::builtin::service::pool::ServiceRange;
 use crate::listener::{ListenError, ListenOptions, Listener};
@@ -264,6 +265,39 @@ impl Options {
 pub struct ApiServer {
     core: Arc<Core>,
     profile: Profile,
+    indices: Indices,
+}
+
+/// State that the server derives from its objects, commit by commit.
+#[derive(Clone)]
+struct Indices {
+    definitions: Arc<Definitions>,
+    roles: Arc<RoleIndex>,
+    services: Arc<Services>,
+}
+
+impl Indices {
+    /// Copies them for a server that begins where this one is.
+    fn fork(&self) -> Self {
+        Self {
+            definitions: Arc::new(self.definitions.fork()),
+            roles: Arc::new(self.roles.fork()),
+            services: Arc::new(self.services.fork()),
+        }
+    }
+}
+
+/// State of a server at one moment, from which other servers [begin](ApiServer::start_at).
+#[doc(hidden)]
+pub struct Checkpoint {
+    state: InitialState,
+    indices: Indices,
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for ApiServer {
@@ -281,7 +315,7 @@ impl ApiServer {
     #[must_use]
     pub fn start(options: Options) -> Self {
         let (limits, admission) = (options.history_limits(), options.admission());
-        Self::begin(options, InitialState { store: Store::new(limits), journal: None }, admission)
+        Self::begin(options, InitialState::of(Store::new(limits), None), admission)
     }
 
     /// Starts a server that keeps its objects in a data file.
@@ -305,18 +339,54 @@ impl ApiServer {
             None => Store::new(limits),
         };
         let admission = options.admission();
-        Ok(Self::begin(options, InitialState { store, journal: Some(journal) }, admission))
+        Ok(Self::begin(options, InitialState::of(store, Some(journal)), admission))
     }
 
     /// Starts a server with a custom admission chain.
     #[cfg(test)]
     pub(crate) fn start_with(options: Options, admission: Admission) -> Self {
         let limits = options.history_limits();
-        Self::begin(options, InitialState { store: Store::new(limits), journal: None }, admission)
+        Self::begin(options, InitialState::of(Store::new(limits), None), admission)
+    }
+
+    /// Copies the state of the server at this moment, for other servers that [begin](Self::start_at) there. No request should be under way,
+    /// and no controller be active that is not [held](Self::hold_controllers). For simulations.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint { state: self.core.server.cluster.fork(), indices: self.indices.fork() }
+    }
+
+    /// Starts a server in the state of another one, with its objects, revision and random numbers. Watches and lists that continue from
+    /// before are answered with 410. Its controllers are [held](Self::hold_controllers). The options must be those of the other server.
+    /// For simulations.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with timers.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn start_at(options: Options, checkpoint: &Checkpoint) -> Self {
+        let (state, indices) = (checkpoint.state.copy(), checkpoint.indices.fork());
+        let admission = options.admission();
+        Self::begin_at(options, state, indices, admission)
     }
 
     fn begin(options: Options, contents: InitialState, admission: Admission) -> Self {
+        let indices = Indices {
+            definitions: Arc::default(),
+            roles: Arc::default(),
+            services: Arc::new(Services::new(
+                options.service_range,
+                options.seed,
+                options.service_addresses.clone(),
+            )),
+        };
+        Self::begin_at(options, contents, indices, admission)
+    }
+
+    fn begin_at(options: Options, contents: InitialState, indices: Indices, admission: Admission) -> Self {
         let clock = Clock::new(options.epoch);
+        let is_forked = contents.forked.is_some();
         #[cfg(feature = "tls")]
         let (client_authority, account_keys) = (options.client_authority, options.service_account_keys);
         #[cfg(not(feature = "tls"))]
@@ -324,17 +394,15 @@ impl ApiServer {
         let authenticator = Authenticator::new(options.tokens, options.seed)
             .with_client_authority(client_authority)
             .with_account_keys(account_keys);
-        let registry = builtin::registry();
-        let definitions = Arc::new(Definitions::default());
-        let roles = Arc::new(RoleIndex::default());
+        // A forked server has the registry of the other one.
+        let registry = if is_forked { Registry::default() } else { builtin::registry() };
+        let Indices { definitions, roles, services } = indices.clone();
         let mut observers: Vec<Box<dyn CommitObserver>> =
             vec![Box::new(Arc::clone(&definitions)), Box::new(Arc::clone(&roles))];
         let configurations = admission.webhook_configurations();
         for configurations in &configurations {
             observers.push(Box::new(Arc::clone(configurations)));
         }
-        let services =
-            Arc::new(Services::new(options.service_range, options.seed, options.service_addresses));
         observers.push(Box::new(Arc::clone(&services)));
         let cluster = Arc::new(ClusterState::new(
             options.seed,
@@ -345,21 +413,29 @@ impl ApiServer {
             WebhookClient::new(options.webhook_transport),
             Arc::clone(&services),
         ));
-        // Definitions come before the bootstrap and the controllers, which then find all resources served.
-        definitions.restore(&cluster);
-        roles.restore(&cluster);
-        services.restore(&cluster);
+        if is_forked {
+            cluster.hold_controllers();
+        } else {
+            // Definitions come before the bootstrap and the controllers, which then find all resources served.
+            definitions.restore(&cluster);
+            roles.restore(&cluster);
+            services.restore(&cluster);
+        }
         configurations.iter().for_each(|configurations| configurations.refresh(&cluster));
-        bootstrap::create(&cluster);
+        if !is_forked {
+            bootstrap::create(&cluster);
+        }
         let mut controllers = JoinSet::new();
         controllers.spawn(controllers::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
         controllers.spawn(controllers::definitions::run(Arc::clone(&cluster), definitions));
         if options.profile == Profile::Dev {
-            controllers::role_aggregation::complete(&cluster);
+            if !is_forked {
+                controllers::role_aggregation::complete(&cluster);
+            }
             controllers.spawn(controllers::garbage_collection::run(Arc::clone(&cluster)));
             controllers.spawn(controllers::namespaces::run(Arc::clone(&cluster), options.namespace_grace));
             controllers.spawn(controllers::volume_protection::run(Arc::clone(&cluster)));
-            controllers.spawn(controllers::role_aggregation::run(Arc::clone(&cluster)));
+            controllers.spawn(controllers::role_aggregation::follow(Arc::clone(&cluster)));
             controllers.spawn(controllers::quota_usage::run(Arc::clone(&cluster)));
         }
         let flow_control = FlowControl::new(|table| cluster.changes(&table));
@@ -374,7 +450,7 @@ impl ApiServer {
             injector,
         });
         let server = Arc::new(Server { context, cluster, flow_control, body_limit: BodyLimit::default() });
-        Self { core: Arc::new(Core::new(server, controllers)), profile: options.profile }
+        Self { core: Arc::new(Core::new(server, controllers)), profile: options.profile, indices }
     }
 
     /// Returns the server as a tower service, for clients in the same process.

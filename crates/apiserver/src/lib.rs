@@ -205,6 +205,8 @@ pub use api::authentication::{
     ClientAuthority, InvalidClientAuthority, InvalidServiceAccountKey, ServiceAccountKeys,
 };
 pub use api::authorization::{AuthorizationMode, UnknownAuthorizationMode};
+#[doc(hidden)]
+pub use api_server::Checkpoint;
 pub use api_server::{ApiServer, Options, Profile, Switch};
 pub use http::{ApiService, GIT_VERSION};
 pub use kinds::builtin::service::pool::ServiceRange;

@@ -4,6 +4,7 @@
 //! again, because aggregated roles can select each other. It stops when no rules differ.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::sync::Arc;
 
 use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
@@ -12,7 +13,8 @@ use kube_apimachinery::rbac::{GROUP, Kind, PolicyRule, aggregate};
 use serde_json::{Value, json};
 
 use crate::kind::registry::ServedKind;
-use crate::state::{ClusterState, Turns};
+use crate::kind::resource::StorageKey;
+use crate::state::{ClusterState, CommitsSubscription, Subscription, Turns};
 use crate::store::{Change, Key, Store};
 
 const MANAGER: &str = "clusterrole-aggregation-controller";
@@ -39,13 +41,21 @@ pub(crate) fn complete(cluster: &ClusterState) {
     }
 }
 
-/// Updates aggregated roles when roles change. Runs until its task is aborted.
-pub(crate) async fn run(cluster: Arc<ClusterState>) {
+/// Updates aggregated roles when roles change, from the state in which all are [complete](complete). Runs until the task of the returned
+/// future is aborted.
+pub(crate) fn follow(cluster: Arc<ClusterState>) -> impl Future<Output = ()> + Send {
+    // Subscribed before the task runs, so that no change in between is missed.
+    let commits = cluster.commits();
+    let table = StorageKey { group: GROUP.to_owned(), plural: Kind::ClusterRole.plural().to_owned() };
+    let mut changes = cluster.changes(&table);
+    changes.see(changes.latest());
+    run(cluster, commits, changes)
+}
+
+async fn run(cluster: Arc<ClusterState>, mut commits: CommitsSubscription, mut changes: Subscription) {
     let Some(served) = cluster.registry().get(GROUP, "v1", Kind::ClusterRole.plural()).cloned() else {
         return;
     };
-    let mut commits = cluster.commits();
-    let mut changes = cluster.changes(served.storage());
     let mut turns = Turns::default();
     loop {
         commits.see();

@@ -18,6 +18,8 @@ use crate::store::Key;
 /// Removes finalizers when volumes and claims become unused. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
+    // A server that begins in the state of another one holds its controllers from the start.
+    commits.released().await;
     let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
     let mut tables = tables.map(|table| cluster.changes(&table));
     loop {

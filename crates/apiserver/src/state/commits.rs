@@ -76,6 +76,11 @@ impl CommitsSubscription {
     /// Like [`changed`](Self::changed), and then waits until controllers are not held back.
     pub(crate) async fn turn(&mut self) {
         self.changed().await;
+        self.released().await;
+    }
+
+    /// Waits until controllers are not held back. Cancel safe.
+    pub(crate) async fn released(&self) {
         loop {
             // Created before the check, so that a release after the check ends the wait.
             let released = self.commits.released.notified();

@@ -95,6 +95,30 @@ pub(crate) struct InitialState {
     pub(crate) store: Store<StorageKey>,
     /// Data file, if there is one.
     pub(crate) journal: Option<CommitJournal>,
+    /// State of another server besides the store, if this one begins where that one was.
+    pub(crate) forked: Option<Forked>,
+}
+
+impl InitialState {
+    /// Contents of a server that begins with these objects.
+    pub(crate) fn of(store: Store<StorageKey>, journal: Option<CommitJournal>) -> Self {
+        Self { store, journal, forked: None }
+    }
+
+    /// Copies the contents, without a data file.
+    pub(crate) fn copy(&self) -> Self {
+        Self { store: self.store.fork(), journal: None, forked: self.forked.clone() }
+    }
+}
+
+/// State of a server besides its objects.
+#[derive(Clone)]
+pub(crate) struct Forked {
+    random: fastrand::Rng,
+    audit_ids: fastrand::Rng,
+    registry: Arc<Registry>,
+    registry_since: i64,
+    registry_version: u64,
 }
 
 struct LockedState {
@@ -126,7 +150,7 @@ impl ClusterState {
         seed: u64,
         clock: Clock,
         registry: Registry,
-        InitialState { mut store, journal }: InitialState,
+        InitialState { mut store, journal, forked }: InitialState,
         observers: Vec<Box<dyn CommitObserver>>,
         webhooks: WebhookClient,
         services: Arc<Services>,
@@ -134,26 +158,45 @@ impl ClusterState {
         for storage in registry.tables() {
             store.open(storage);
         }
+        let forked = forked.unwrap_or_else(|| Forked {
+            // A restored server must not generate the UIDs of existing objects again.
+            random: fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD)),
+            audit_ids: fastrand::Rng::with_seed(seed ^ SPREAD),
+            registry: Arc::new(registry),
+            registry_since: clock.now().as_second(),
+            registry_version: 1,
+        });
         Self {
             address: RwLock::new(NOWHERE),
             authority: RwLock::new(None),
-            // A restored server must not generate the UIDs of existing objects again.
-            random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
-            audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
+            random: Mutex::new(forked.random),
+            audit_ids: Mutex::new(forked.audit_ids),
             committed: Commits::new(store.revision()),
             tap: OnceLock::new(),
             observers,
             closed: watch::Sender::new(false),
             state: Mutex::new(LockedState { store, changes: BTreeMap::new() }),
-            registry_since: AtomicI64::new(clock.now().as_second()),
-            registry: RwLock::new(Arc::new(registry)),
-            registry_version: AtomicU64::new(1),
+            registry_since: AtomicI64::new(forked.registry_since),
+            registry: RwLock::new(forked.registry),
+            registry_version: AtomicU64::new(forked.registry_version),
             clock,
             journal,
             webhooks,
             metrics: Metrics::default(),
             services,
         }
+    }
+
+    /// Copies the state for a server that begins where this one is.
+    pub(crate) fn fork(&self) -> InitialState {
+        let forked = Forked {
+            random: self.random.lock().clone(),
+            audit_ids: self.audit_ids.lock().clone(),
+            registry: self.registry(),
+            registry_since: self.registry_since.load(Ordering::Relaxed),
+            registry_version: self.registry_version(),
+        };
+        InitialState { store: self.read(Store::fork), journal: None, forked: Some(forked) }
     }
 
     /// Returns the published address.
@@ -461,7 +504,7 @@ mod tests {
                 cluster.commit(&storage, &Key::new("", "a"), None, change, |_| Ok::<_, Infallible>(()));
             assert!(done.is_ok());
         }
-        let contents = InitialState { store: Store::new(HistoryLimits::default()), journal: None };
+        let contents = InitialState::of(Store::new(HistoryLimits::default()), None);
         let cluster = ClusterState::new(
             0,
             Clock::new(None),

@@ -34,6 +34,12 @@ impl Services {
         Self { reachable, range, pool: Mutex::new(ServicePool::new(range, seed ^ CHOICES)) }
     }
 
+    /// Creates a copy for a server that begins in the state of this one.
+    pub(crate) fn fork(&self) -> Self {
+        let pool = Mutex::new(self.pool.lock().clone());
+        Self { reachable: self.reachable.clone(), range: self.range, pool }
+    }
+
     /// Returns the range of cluster IPs.
     pub(crate) fn range(&self) -> ServiceRange {
         self.range

@@ -246,6 +246,21 @@ impl<T: Ord + Clone> Store<T> {
         store
     }
 
+    /// Creates a store with the same objects and revision. The objects are shared; the history begins now.
+    pub(crate) fn fork(&self) -> Self {
+        let fork = |(id, table): (&TableId, &Table)| {
+            (*id, Table { objects: table.objects.clone(), history: History::new(self.revision) })
+        };
+        Self {
+            revision: self.revision,
+            compacted: self.revision,
+            names: self.names.clone(),
+            tables: self.tables.iter().map(fork).collect(),
+            opened: self.opened,
+            limits: self.limits,
+        }
+    }
+
     /// Returns the revision of the last commit.
     pub(crate) fn revision(&self) -> u64 {
         self.revision

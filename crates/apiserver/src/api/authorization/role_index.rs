@@ -13,9 +13,14 @@ use crate::store::Key;
 
 /// Index of the stored roles and bindings. It observes commits, so it contains each change before the client receives the response.
 #[derive(Debug, Default)]
-pub(crate) struct RoleIndex(RwLock<Policy>);
+pub(crate) struct RoleIndex(RwLock<Arc<Policy>>);
 
 impl RoleIndex {
+    /// Creates a copy for a server that begins in the state of this one.
+    pub(crate) fn fork(&self) -> Self {
+        Self(RwLock::new(Arc::clone(&self.0.read())))
+    }
+
     /// Reads all stored roles and bindings, as after a restart.
     pub(crate) fn restore(&self, cluster: &ClusterState) {
         for kind in Kind::ALL {
@@ -32,6 +37,7 @@ impl RoleIndex {
         let Some(served) = cluster.registry().get(GROUP, "v1", kind.plural()).cloned() else { return };
         // The state is read under the lock: of two commits of an object, the one that takes the lock last reads the later state.
         let mut policy = self.0.write();
+        let policy = Arc::make_mut(&mut policy);
         let Some(stored) = cluster.read(|store| store.get(storage, key).cloned()) else {
             return policy.remove(kind, key.namespace(), key.name());
         };

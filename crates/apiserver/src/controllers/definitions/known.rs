@@ -13,7 +13,7 @@ use crate::state::ClusterState;
 use crate::store::Key;
 
 /// All definitions.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct KnownDefinitions {
     definitions: BTreeMap<Key, KnownDefinition>,
     /// Keys of the definitions of a group.
@@ -23,6 +23,7 @@ pub(super) struct KnownDefinitions {
 }
 
 /// A definition in the state that was read last.
+#[derive(Clone)]
 pub(super) struct KnownDefinition {
     revision: u64,
     pub(super) value: Arc<Value>,

@@ -67,6 +67,13 @@ impl Definitions {
         }
     }
 
+    /// Creates a copy for a server that begins in the state of this one.
+    pub(crate) fn fork(&self) -> Self {
+        let known = self.known.lock().borrow().clone();
+        let deleting = Mutex::new(known.deleting().clone());
+        Self { known: ReentrantMutex::new(RefCell::new(known)), deleting, wake: Notify::new() }
+    }
+
     /// Serves the resources of stored definitions, as after a restart.
     pub(crate) fn restore(&self, cluster: &ClusterState) {
         let snapshot = cluster.read(|store| store.snapshot(&table()));

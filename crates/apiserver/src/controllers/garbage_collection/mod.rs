@@ -33,6 +33,8 @@ const UNOWNED: usize = 64;
 /// Collects garbage until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
+    // A server that begins in the state of another one holds its controllers from the start.
+    commits.released().await;
     let mut collector = Collector::new();
     loop {
         // Mark before the store is read, so that a commit during this round starts another one.

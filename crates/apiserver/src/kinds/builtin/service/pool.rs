@@ -96,7 +96,7 @@ impl Band {
 }
 
 /// Numbers in use, with the number of their users.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct InUse(BTreeMap<u32, u32>);
 
 impl InUse {
@@ -135,7 +135,7 @@ impl InUse {
 }
 
 /// Addresses and ports of one Service, or of one request.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceAllocation {
     addresses: Vec<u32>,
     ports: Vec<u32>,
@@ -161,7 +161,7 @@ impl ServiceAllocation {
 }
 
 /// Addresses and ports that stored Services have, or that requests reserved for theirs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServicePool {
     range: ServiceRange,
     random: fastrand::Rng,
