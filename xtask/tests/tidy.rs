@@ -234,6 +234,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "gate",
             "remote",
             "user",
+            "stepping",
             // One run, its judgement, and the search.
             "definition",
             "run",

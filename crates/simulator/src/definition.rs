@@ -11,6 +11,7 @@ use crate::{
     oracle::Oracle,
     remote::AnyRemote,
     similar::{Masks, World},
+    stepping::Stepping,
     user::Step,
 };
 
@@ -30,6 +31,8 @@ pub(crate) struct Definition {
     pub(crate) masks: Masks,
     /// Whether runs look for real time in which their thread is blocked, which costs time.
     pub(crate) looks_at_real_time: bool,
+    /// Stops before each action, in a replay through which the user steps.
+    pub(crate) stepping: Option<Rc<Stepping>>,
 }
 
 impl Definition {
@@ -113,10 +116,10 @@ impl Now<'_> {
     pub fn all<K: StaticObject>(&self) -> Vec<K> {
         let resource = resource_of::<K>();
         let objects = self.world.objects.iter().chain(&self.world.uncompared);
-        let objects = objects.filter(|(id, _)| id.resource == resource);
+        let objects = objects.filter(|(id, _)| *id.resource == *resource);
         objects
             .filter_map(|(_, object)| {
-                let mut object: Value = (**object).clone();
+                let mut object = object.whole.clone();
                 object["apiVersion"] = Value::String(K::api_version(&()).into_owned());
                 object["kind"] = Value::String(K::kind(&()).into_owned());
                 serde_json::from_value(object).ok()

@@ -50,10 +50,10 @@ impl Gate {
         kube::Client::new(self, "default")
     }
 
-    fn add(&self, name: CallName, caller: &Arc<()>, request: Request<Full<Bytes>>, answers: Answers) {
+    fn add(&self, name: Arc<CallName>, caller: &Arc<()>, request: Request<Full<Bytes>>, answers: Answers) {
         let gate = self.clone();
         let origin = Origin { actor: self.actor, is_update: name.verb == "update" };
-        let of_watch = name.clone();
+        let of_watch = Arc::clone(&name);
         let work: Work = Box::new(move |order| -> Working {
             Box::pin(async move {
                 let response = match order {
@@ -78,7 +78,7 @@ impl Gate {
     }
 
     /// Puts the lines of a watch under the driver's control; other responses pass as they are.
-    fn open(&self, name: CallName, response: Response<ResponseBody>) -> Response<GateBody> {
+    fn open(&self, name: Arc<CallName>, response: Response<ResponseBody>) -> Response<GateBody> {
         if !name.is_watch() || response.status() != StatusCode::OK {
             return response.map(GateBody::Whole);
         }
@@ -118,7 +118,7 @@ impl Service<Request<kube::client::Body>> for Gate {
             let Ok(body) = body.collect().await else { return Err(ConnectionLost) };
             let (body, caller) = (body.to_bytes(), Arc::new(()));
             let request = Request::from_parts(head, Full::new(body.clone()));
-            let name = CallName::of_request(&request, &body);
+            let name = Arc::new(CallName::of_request(&request, &body));
             let (sender, answers) = oneshot::channel();
             gate.add(name, &caller, request, sender);
             match answers.await {

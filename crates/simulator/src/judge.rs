@@ -6,8 +6,8 @@ use crate::{
     names::{Actor, ObjectId},
     oracle::Oracle,
     plan::{Plan, Until, What},
-    run::{End, Outcome},
-    similar::{Difference, Learned, compare, normal_form},
+    run::{End, Expected, Outcome},
+    similar::Difference,
     trace::{Action, Entry, Suspect},
     truth::{Change, Counts, Verb},
 };
@@ -115,21 +115,25 @@ pub(crate) fn judge_writes(trace: &[Entry]) -> Option<Violation> {
 
 /// Judges a run by the one without faults. Allowed violations do not count.
 pub(crate) fn judge(
-    reference: &Outcome,
-    learned: &Learned,
+    expected: &Expected,
     outcome: &Outcome,
     plan: &Plan,
     is_allowed: &dyn Fn(Oracle) -> bool,
 ) -> Option<Violation> {
+    let reference = &expected.outcome;
+    // A run that has merged is compared with the run without faults at that step.
+    let merged = outcome.merged_after.and_then(|step| reference.quiet.get(&step));
+    let counts = merged.map_or(&reference.counts, |quiet| &quiet.counts);
+    let failing = merged.map_or(&reference.failing, |quiet| &quiet.failing);
     let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
     let may_miss = reaches && is_deleted_before_its_first_write(&reference.trace, &outcome.trace);
     let rules: [&dyn Fn() -> Option<Violation>; 6] = [
         &|| judge_end(&outcome.end),
         &|| compare_leads(&reference.without_lead, &outcome.without_lead),
         &|| judge_writes(&outcome.trace),
-        &|| compare_worlds(reference, learned, outcome, reaches, may_miss),
-        &|| compare_counts(&reference.counts, &lasting_counts(outcome, plan), reaches),
-        &|| compare_failures(&reference.failing, &outcome.failing),
+        &|| compare_worlds(expected, outcome, reaches, may_miss),
+        &|| compare_counts(counts, &lasting_counts(outcome, plan), reaches),
+        &|| compare_failures(failing, &outcome.failing),
     ];
     let mut violations = rules.iter().filter_map(|rule| rule());
     violations.find(|violation| !is_allowed(violation.oracle))
@@ -163,17 +167,16 @@ fn changes(trace: &[Entry]) -> impl Iterator<Item = &Change> {
 /// Compares the worlds whenever they were quiet; only at the end if states between steps may differ. With `may_miss` missing objects
 /// are not violations.
 fn compare_worlds(
-    reference: &Outcome,
-    learned: &Learned,
+    expected: &Expected,
     outcome: &Outcome,
     only_at_the_end: bool,
     may_miss: bool,
 ) -> Option<Violation> {
-    let last = reference.quiet.keys().last().copied().unwrap_or_default();
+    let last = expected.outcome.quiet.keys().last().copied().unwrap_or_default();
+    let last = outcome.merged_after.unwrap_or(last);
     let first = if only_at_the_end { last } else { 0 };
-    for (step, expected) in reference.quiet.range(first..) {
-        let Some(found) = outcome.quiet.get(step) else { continue };
-        let mut differences = compare(&normal_form(expected, learned), &normal_form(found, learned));
+    for (step, found) in outcome.quiet.range(first..) {
+        let mut differences = expected.differences(*step, &found.world);
         differences.retain(|difference| !may_miss || !matches!(difference, Difference::Missing(_)));
         let Some(difference) = differences.first() else { continue };
         let (Difference::Missing(name) | Difference::Extra(name) | Difference::Value { name, .. }) =
@@ -293,9 +296,9 @@ mod tests {
                 id: id.clone(),
                 family: id.clone(),
                 revision: 1,
+                before: None,
                 after: None,
                 is_visible: true,
-                paths: Vec::new(),
                 trespass: None,
             }),
         };
@@ -321,17 +324,17 @@ mod tests {
         let id = ObjectId::new("", "configmaps", "a", "x");
         let entry = |action| Entry { at: Duration::ZERO, action };
         let change = |actor, verb| {
-            let (id, family, paths) = (id.clone(), id.clone(), Vec::new());
-            let (revision, after, is_visible, trespass) = (1, None, true, None);
+            let (id, family) = (id.clone(), id.clone());
+            let (revision, before, after, is_visible, trespass) = (1, None, None, true, None);
             entry(Action::Committed(Change {
                 actor,
                 verb,
                 id,
                 family,
                 revision,
+                before,
                 after,
                 is_visible,
-                paths,
                 trespass,
             }))
         };

@@ -89,6 +89,13 @@
 //! operator with leader election, [`Simulation::also`] other operators, and [`Simulation::actor`] controllers of the cluster, such as
 //! those in [`actors`]. A [`Remote`] is a fake of a system other than the API server.
 //!
+//! # Parts of runs that are not played
+//!
+//! All runs begin with a copy of one server, in which the kinds are installed. A run with one crash begins at the crash, in a copy of the
+//! world of the run without faults, if no step is under way there and the simulation has one process and no remote systems. A run whose
+//! deviations are crashes of the only tested process ends once the world equals that of the run without faults after two steps in a row.
+//! A violation is always played again from the start.
+//!
 //! # Requirements of an operator
 //!
 //! The operator starts no thread, opens no socket, keeps nothing in statics, and takes time and randomness from tokio
@@ -116,6 +123,7 @@
 //! | attempts of a step | 600, one a virtual second; of an attempt seven virtual days |
 //! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |
 //! | actions of a run | 2,000,000 |
+//! | crashes of the run without faults at which runs begin | 10,000, with 200,000 objects in all; others are played from the start |
 //! | actions without time passing | 20,000 in the run without faults; in others 5,000 and three times those of that run |
 //!
 //! # Limitations
@@ -146,6 +154,7 @@ mod remote;
 mod run;
 mod similar;
 mod simulation;
+mod stepping;
 mod trace;
 mod trace_file;
 mod truth;

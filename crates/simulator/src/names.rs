@@ -1,8 +1,9 @@
 //! Names of processes, objects and calls, as they stand in plans and traces.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use http::{Method, Request, header};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Process, or another origin of calls and commits. Each life of a process has an actor of its own.
@@ -94,18 +95,18 @@ pub(crate) fn process_of(line: &str) -> &str {
     line.rsplit_once(" to ").map_or("", |(_, process)| process)
 }
 
-/// Identity of an object: its resource, without the version, and its key.
+/// Identity of an object: its resource, without the version, and its key. Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectId {
     /// Plural name and group, such as `deployments.apps`.
-    pub(crate) resource: String,
+    pub(crate) resource: Arc<str>,
     /// Namespace and name, such as `default/web`.
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
 }
 
 impl ObjectId {
     pub(crate) fn new(group: &str, resource: &str, namespace: &str, name: &str) -> Self {
-        Self { resource: with_group(resource, group), key: key(namespace, name) }
+        Self { resource: with_group(resource, group).into(), key: key(namespace, name).into() }
     }
 
     /// The id with a generated name replaced by `prefix*`.
@@ -115,7 +116,7 @@ impl ObjectId {
         if prefix.is_empty() || !name.starts_with(prefix) {
             return self.clone();
         }
-        Self { resource: self.resource.clone(), key: key(namespace, &format!("{prefix}*")) }
+        Self { resource: Arc::clone(&self.resource), key: key(namespace, &format!("{prefix}*")).into() }
     }
 }
 
@@ -238,10 +239,20 @@ fn verb<B>(request: &Request<B>, has_name: bool) -> &'static str {
 
 /// Name of the object in the body of a create; `prefix*` if the server generates it.
 fn name_in(body: &[u8]) -> String {
-    let object: Value = serde_json::from_slice(body).unwrap_or_default();
-    let metadata = &object["metadata"];
-    match (metadata["name"].as_str(), metadata["generateName"].as_str()) {
-        (Some(name), _) => name.to_owned(),
+    #[derive(Deserialize, Default)]
+    struct Object {
+        #[serde(default)]
+        metadata: Names,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Names {
+        name: Option<String>,
+        generate_name: Option<String>,
+    }
+    let Names { name, generate_name } = serde_json::from_slice::<Object>(body).unwrap_or_default().metadata;
+    match (name, generate_name) {
+        (Some(name), _) => name,
         (None, Some(prefix)) => format!("{prefix}*"),
         (None, None) => String::new(),
     }

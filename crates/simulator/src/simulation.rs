@@ -23,6 +23,7 @@ use crate::{
     plan::{Plan, PlanError},
     remote::{AnyRemote, System},
     similar::Masks,
+    stepping::Stepping,
     trace_file::{self, TraceFile},
     user::{Step, User},
     watchdog::ThreadTimes,
@@ -54,6 +55,11 @@ impl Simulation {
         Self::with_operator(name, Program::new(OPERATOR, make))
     }
 
+    #[cfg(test)]
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
     fn with_operator(name: &str, operator: Program) -> Self {
         Self {
             definition: Definition {
@@ -66,6 +72,7 @@ impl Simulation {
                 allowed: Vec::new(),
                 masks: Masks::default(),
                 looks_at_real_time: false,
+                stepping: None,
             },
         }
     }
@@ -204,7 +211,7 @@ impl Simulation {
     /// Trace files of this test in the folder `tests/simulation` of the package are played first. Environment variables change the
     /// search:
     ///
-    /// - `SIMULATION=FILE` plays only the plan of a trace file.
+    /// - `SIMULATION=FILE` plays only the plan of a trace file; with `SIMULATION_STEP=1` it waits for a line of input before each action.
     /// - `SIMULATION_REPORT=FILE` appends the report to a file, a line of JSON for each search.
     /// - `SIMULATION_JOBS=4` plays the plans in four processes, each of which runs the whole test.
     /// - `SIMULATION_SHARE=1/4` plays the first of every four plans.
@@ -279,7 +286,7 @@ impl Simulation {
             file.simulation,
             file.test
         );
-        if let Some(finding) = self.replay_plan(&file.plan) {
+        if let Some(finding) = self.replay_plan(&file.plan, Stepping::of_environment()) {
             panic!("simulation {name:?}: {finding}\n  {}\n", file.compare(&finding))
         }
         println!("simulation {name:?}: the plan of {} violates nothing any more", path.display());
@@ -348,15 +355,17 @@ impl Simulation {
     /// A deviation did not happen, because the operator does not make its call: the run would show nothing.
     pub fn replay(self, plan: &str) -> Result<Option<Finding>, PlanError> {
         let plan: Plan = plan.parse()?;
-        Ok(self.replay_plan(&plan))
+        Ok(self.replay_plan(&plan, None))
     }
 
-    fn replay_plan(&self, plan: &Plan) -> Option<Finding> {
+    fn replay_plan(&self, plan: &Plan, stepping: Option<Rc<Stepping>>) -> Option<Finding> {
         let reference = match Reference::new(&self.definition) {
             Ok(reference) => reference,
             Err(finding) => return Some(*finding),
         };
-        let Tried { finding, happened, .. } = reference.try_plan(&self.definition, plan, "replayed");
+        // The runs without faults are not stepped through.
+        let definition = &Definition { stepping, ..self.definition.clone() };
+        let Tried { finding, happened, .. } = reference.try_plan(definition, plan, "replayed");
         assert!(
             happened || finding.is_some(),
             "simulation {:?}: a deviation of the plan did not happen, because the operator does not make this call:\n{plan}",

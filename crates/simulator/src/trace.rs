@@ -1,37 +1,37 @@
 //! Log of one run.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 use tokio::time::Duration;
 
 use crate::{
     names::{Actor, CallName},
-    truth::{Change, Verb},
+    truth::{Change, Verb, first_different_field},
 };
 
 /// One action, and its time since the start of the run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) at: Duration,
     pub(crate) action: Action,
 }
 
 /// Action of the driver, or an event that followed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// An operator was started.
     Start(Actor),
     /// A call was carried out, and the commits since the entry before.
-    CarriedOut { actor: Actor, name: CallName },
+    CarriedOut { actor: Actor, name: Arc<CallName> },
     /// A call was refused.
-    Refused { actor: Actor, name: CallName, how: String },
+    Refused { actor: Actor, name: Arc<CallName>, how: String },
     /// An answer was handed over.
-    Answered { actor: Actor, name: CallName },
+    Answered { actor: Actor, name: Arc<CallName> },
     /// A connection broke before the answer.
-    AnswerLost { actor: Actor, name: CallName },
+    AnswerLost { actor: Actor, name: Arc<CallName> },
     /// Lines of a watch were handed over.
-    Delivered { actor: Actor, name: CallName, lines: Vec<String> },
+    Delivered { actor: Actor, name: Arc<CallName>, lines: Arc<[String]> },
     /// A reconcile began.
     ReconcileBegan { actor: Actor, label: String },
     /// From now on the operator receives nothing about a resource.
@@ -139,8 +139,9 @@ impl fmt::Display for Change {
             Verb::Deleted => "deletes",
         };
         write!(f, "{:<10} {verb} {}", self.actor, self.id)?;
-        if !self.paths.is_empty() {
-            write!(f, " {}", self.paths.join(", "))?;
+        let paths = self.paths();
+        if !paths.is_empty() {
+            write!(f, " {}", paths.join(", "))?;
         }
         Ok(())
     }
@@ -157,13 +158,28 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Returns the first line at which two traces differ, as both runs have it.
+/// Returns the first line at which two traces differ, as both runs have it. If the lines are equal and the written objects are not, the
+/// lines end with the first field that differs.
 pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize, String, String)> {
-    let line = |trace: &[Entry], place: usize| {
+    let mut places = 0..one.len().max(other.len());
+    let place = places.find(|place| one.get(*place) != other.get(*place))?;
+    let line = |trace: &[Entry]| {
         trace.get(place).map_or_else(|| "(the run is over)".to_owned(), ToString::to_string)
     };
-    let places = 0..one.len().max(other.len());
-    places.map(|place| (place + 1, line(one, place), line(other, place))).find(|(_, one, other)| one != other)
+    let (first, second) = (line(one), line(other));
+    if first != second {
+        return Some((place + 1, first, second));
+    }
+    let content = |trace: &[Entry]| match trace.get(place).map(|entry| &entry.action) {
+        Some(Action::Committed(Change { after: Some(after), .. })) => Some(Arc::clone(after)),
+        _ => None,
+    };
+    let field = content(one).zip(content(other)).and_then(|(one, other)| {
+        let (path, one, other) = first_different_field(&one.whole, &other.whole)?;
+        Some((format!("{first}, with {path} = {one}"), format!("{second}, with {path} = {other}")))
+    });
+    let (first, second) = field.unwrap_or((first, second));
+    Some((place + 1, first, second))
 }
 
 /// Mark of the guilty write in a story.
@@ -299,7 +315,7 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
 fn label(action: &Action) -> Option<String> {
     match action {
         Action::Committed(change) if change.actor.is_operator() => {
-            Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths))
+            Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths()))
         }
         Action::CarriedOut { actor, name } if actor.is_operator() && name.is_effect() => {
             Some(name.to_string())
@@ -311,7 +327,7 @@ fn label(action: &Action) -> Option<String> {
 /// Content of an object after a change, as far as two runs can have it in common.
 fn content(action: &Action) -> Option<Value> {
     let Action::Committed(Change { after: Some(after), .. }) = action else { return None };
-    let mut content = (**after).clone();
+    let mut content = after.whole.clone();
     let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         metadata.retain(|name, _| matches!(&**name, "labels" | "annotations" | "finalizers"));
@@ -339,13 +355,14 @@ fn first_excess(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use expect_test::{Expect, expect};
     use serde_json::json;
 
     use super::*;
-    use crate::names::{OPERATOR, ObjectId, ProcessName};
+    use crate::{
+        names::{OPERATOR, ObjectId, ProcessName},
+        similar::ObjectState,
+    };
 
     /// Actions of an operator from words such as `create x 1`: verb, name of a ConfigMap, content.
     fn run(text: &str) -> Vec<Entry> {
@@ -359,17 +376,18 @@ mod tests {
                 _ => Verb::Deleted,
             };
             let id = ObjectId::new("", "configmaps", "a", words.next().unwrap_or_default());
-            let after = words.next().map(|content| Arc::new(json!({"data": content})));
-            let (paths, trespass) = (Vec::new(), None);
+            let after =
+                words.next().map(|content| Arc::new(ObjectState::uncompared(json!({"data": content}))));
+            let (before, trespass) = (None, None);
             let change = Change {
                 actor,
                 verb,
                 family: id.clone(),
                 id,
                 revision: 1,
+                before,
                 after,
                 is_visible: true,
-                paths,
                 trespass,
             };
             Entry { at: Duration::ZERO, action: Action::Committed(change) }

@@ -10,12 +10,12 @@ use std::{
 };
 
 use kube_apiserver_embedded::Commit;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::{
     names::{Actor, ObjectId, is_masked_resource},
-    similar::{Masks, Objects, without_volatile_fields},
+    similar::{Masks, ObjectState, Objects},
 };
 
 thread_local! {
@@ -63,7 +63,7 @@ pub(crate) enum Verb {
 }
 
 /// A commit, as traces show it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Change {
     pub(crate) actor: Actor,
     pub(crate) verb: Verb,
@@ -71,14 +71,25 @@ pub(crate) struct Change {
     /// The id, with a generated name as `prefix*`.
     pub(crate) family: ObjectId,
     pub(crate) revision: u64,
+    /// The object before the commit; `None` if it was created.
+    pub(crate) before: Option<Arc<ObjectState>>,
     /// The object after the commit; `None` if it was deleted.
-    pub(crate) after: Option<Arc<Value>>,
+    pub(crate) after: Option<Arc<ObjectState>>,
     /// Whether anything changed other than times and fields that change with every write.
     pub(crate) is_visible: bool,
-    /// Fields that differ, for messages; at most three.
-    pub(crate) paths: Vec<String>,
     /// A field of another writer that the commit removed, and that writer.
     pub(crate) trespass: Option<(String, Actor)>,
+}
+
+impl Change {
+    /// Fields that differ, for messages; at most three.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        if let (Some(before), Some(after)) = (&self.before, &self.after) {
+            differing_paths(&before.compared, &after.compared, "", &mut paths);
+        }
+        paths
+    }
 }
 
 /// Number of writes of an object or family.
@@ -90,8 +101,16 @@ pub(crate) struct Counts {
     pub(crate) changed: u32,
 }
 
+/// Whether creations and deletions are equal.
+pub(crate) fn has_equal_counts(one: &BTreeMap<ObjectId, Counts>, other: &BTreeMap<ObjectId, Counts>) -> bool {
+    let of = |counts: &BTreeMap<ObjectId, Counts>, id: &ObjectId| {
+        counts.get(id).map_or((0, 0), |counts| (counts.created, counts.deleted))
+    };
+    one.keys().chain(other.keys()).all(|id| of(one, id) == of(other, id))
+}
+
 /// State that commits have led to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Truth {
     pub(crate) objects: Objects,
     /// Objects that are not compared.
@@ -122,18 +141,30 @@ impl Truth {
     pub(crate) fn record(&mut self, commit: &Commit) {
         let id = ObjectId::new(&commit.group, &commit.resource, &commit.namespace, &commit.name);
         let is_masked = is_masked_resource(&id.resource);
-        let verb = match (&commit.before, &commit.after) {
+        let objects = if is_masked { &mut self.uncompared } else { &mut self.objects };
+        let state = |object: Value| {
+            Arc::new(if is_masked {
+                ObjectState::uncompared(object)
+            } else {
+                ObjectState::new(&id.resource, object, &self.masks)
+            })
+        };
+        let after = commit.after().map(state);
+        let known = match &after {
+            Some(after) => objects.insert(id.clone(), Arc::clone(after)),
+            None => objects.remove(&id),
+        };
+        // Objects of the time before the run are not known yet.
+        let before = known.or_else(|| commit.before().map(state));
+        let verb = match (&before, &after) {
             (None, _) => Verb::Created,
             (Some(_), Some(_)) => Verb::Changed,
             (Some(_), None) => Verb::Deleted,
         };
-        let some = commit.after.as_ref().or(commit.before.as_ref());
-        let family = some.map_or_else(|| id.clone(), |object| id.family(object));
-        let visible = |object: &Option<Value>| {
-            object.as_ref().map(|object| without_volatile_fields(&id.resource, object, &self.masks))
-        };
-        let (before, after) = (visible(&commit.before), visible(&commit.after));
-        let is_visible = !is_masked && before != after;
+        let some = after.as_ref().or(before.as_ref());
+        let family = some.map_or_else(|| id.clone(), |object| id.family(&object.whole));
+        let is_visible = !is_masked
+            && before.as_ref().map(|state| &state.compared) != after.as_ref().map(|state| &state.compared);
         if is_visible {
             self.last_visible = Instant::now();
         }
@@ -144,30 +175,23 @@ impl Truth {
             counts.deleted += u32::from(verb == Verb::Deleted);
             counts.changed += u32::from(verb == Verb::Changed && origin.actor.is_operator());
         }
-        let trespass = if is_visible { self.writers.record(&id, origin, &before, &after) } else { None };
-        let mut paths = Vec::new();
-        if let (Some(before), Some(after)) = (&before, &after) {
-            differing_paths(before, after, "", &mut paths);
-        }
-        let objects = if is_masked { &mut self.uncompared } else { &mut self.objects };
-        let after = commit.after.clone().map(Arc::new);
-        match &after {
-            Some(after) => drop(objects.insert(id.clone(), Arc::clone(after))),
-            None => drop(objects.remove(&id)),
-        }
+        let (old, new) = (before.as_deref(), after.as_deref());
+        let trespass = if is_visible { self.writers.record(&id, origin, old, new) } else { None };
         let (actor, revision) = (origin.actor, commit.revision);
-        self.news.push(Change { actor, verb, id, family, revision, after, is_visible, paths, trespass });
+        self.news.push(Change { actor, verb, id, family, revision, before, after, is_visible, trespass });
     }
 }
 
 /// Writers of the objects, and of their labels, annotations, data and specifications.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Writers(BTreeMap<ObjectId, ObjectWriters>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ObjectWriters {
-    creator: Actor,
-    /// Last writer of each field, by path.
+    /// Actor of the first commit, and whether that created the object.
+    first: Actor,
+    is_creator: bool,
+    /// Last writer of each field that was written after the first commit, by path.
     fields: BTreeMap<String, Actor>,
 }
 
@@ -175,72 +199,85 @@ impl Writers {
     /// Records a commit. Returns a field that the commit removed although another writer set it, if that is a trespass: a process
     /// under test replaces a whole object that it has created, and drops a label or annotation, or any field of another program.
     /// A removal by a patch is intended, and data that a user adds to an operator's object may be removed.
-    fn record(
+    fn record<'o>(
         &mut self,
         id: &ObjectId,
         origin: Origin,
-        before: &Option<Value>,
-        after: &Option<Value>,
+        before: Option<&'o ObjectState>,
+        after: Option<&'o ObjectState>,
     ) -> Option<(String, Actor)> {
         let Some(after) = after else {
             self.0.remove(id);
             return None;
         };
+        let is_known = self.0.contains_key(id);
+        let writers = self.0.entry(id.clone()).or_insert_with(|| ObjectWriters {
+            first: origin.actor,
+            is_creator: before.is_none(),
+            fields: BTreeMap::new(),
+        });
+        if !is_known && writers.is_creator {
+            // All fields are of the creator.
+            return None;
+        }
         let program = |actor: Actor| actor.process().map(|process| process.program);
-        let (old, new) = (fields(before.as_ref().unwrap_or(&Value::Null)), fields(after));
-        let writers = self
-            .0
-            .entry(id.clone())
-            .or_insert_with(|| ObjectWriters { creator: origin.actor, fields: BTreeMap::new() });
-        let judged = origin.is_update
-            && origin.actor.is_operator()
-            && program(writers.creator) == program(origin.actor);
-        let removed = old.keys().filter(|path| !new.contains_key(*path));
+        let judged =
+            origin.is_update && origin.actor.is_operator() && program(writers.first) == program(origin.actor);
         let mut trespass = None;
-        for path in removed {
-            let Some(writer) = writers.fields.remove(path) else { continue };
+        let mut differs = |path: &str, is_removed: bool| {
+            if !is_removed {
+                writers.fields.insert(path.to_owned(), origin.actor);
+                return;
+            }
+            let creator = writers.is_creator.then_some(writers.first);
+            let Some(writer) = writers.fields.remove(path).or(creator) else { return };
             let is_foreign = match writer {
                 Actor::Server => false,
                 Actor::User => path.starts_with(".metadata"),
                 Actor::Process { .. } => program(writer) != program(origin.actor),
             };
             if judged && is_foreign && trespass.is_none() {
-                trespass = Some((path.clone(), writer));
+                trespass = Some((path.to_owned(), writer));
             }
-        }
-        for (path, value) in new {
-            if old.get(&path) != Some(&value) {
-                writers.fields.insert(path, origin.actor);
-            }
+        };
+        let old = before.map_or(&Value::Null, |before| &before.compared);
+        for (pointer, path) in WRITTEN {
+            let part = |object: &'o Value| object.pointer(pointer).unwrap_or(&Value::Null);
+            each_difference(part(old), part(&after.compared), &mut path.to_owned(), &mut differs);
         }
         trespass
     }
 }
 
-/// Returns the values of an object that have a recorded writer, by path.
-fn fields(object: &Value) -> BTreeMap<String, &Value> {
-    let mut fields = BTreeMap::new();
-    let parts = [
-        (".metadata.labels", &object["metadata"]["labels"]),
-        (".metadata.annotations", &object["metadata"]["annotations"]),
-        (".data", &object["data"]),
-        (".spec", &object["spec"]),
-    ];
-    for (path, part) in parts {
-        add_leaves(part, path, &mut fields);
-    }
-    fields
-}
+/// Parts of an object that have recorded writers: as pointer, and as path in messages.
+const WRITTEN: [(&str, &str); 4] = [
+    ("/data", ".data"),
+    ("/metadata/annotations", ".metadata.annotations"),
+    ("/metadata/labels", ".metadata.labels"),
+    ("/spec", ".spec"),
+];
 
-fn add_leaves<'v>(value: &'v Value, path: &str, leaves: &mut BTreeMap<String, &'v Value>) {
-    match value {
-        Value::Null => {}
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                add_leaves(field, &format!("{path}.{name}"), leaves);
-            }
-        }
-        leaf => drop(leaves.insert(path.to_owned(), leaf)),
+/// Calls `differs` with the path of each value that is not an object and that differs, and with whether it was removed.
+fn each_difference(old: &Value, new: &Value, path: &mut String, differs: &mut dyn FnMut(&str, bool)) {
+    let (none, length) = (Map::new(), path.len());
+    let (olds, news) = (old.as_object().unwrap_or(&none), new.as_object().unwrap_or(&none));
+    for (name, old) in olds {
+        path.push('.');
+        path.push_str(name);
+        each_difference(old, news.get(name).unwrap_or(&Value::Null), path, differs);
+        path.truncate(length);
+    }
+    for (name, new) in news.iter().filter(|(name, _)| !olds.contains_key(*name)) {
+        path.push('.');
+        path.push_str(name);
+        each_difference(&Value::Null, new, path, differs);
+        path.truncate(length);
+    }
+    let is_leaf = |value: &Value| !value.is_object() && !value.is_null();
+    match (is_leaf(old), is_leaf(new)) {
+        (_, true) if old != new => differs(path, false),
+        (true, false) => differs(path, true),
+        _ => {}
     }
 }
 
@@ -258,6 +295,18 @@ fn differing_paths(before: &Value, after: &Value, path: &str, found: &mut Vec<St
         let (old, new) = (old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null));
         differing_paths(old, new, &format!("{path}.{key}"), found);
     }
+}
+
+/// Returns the path of the first field that differs, and its values. Fields that are missing are `null`.
+pub(crate) fn first_different_field(one: &Value, other: &Value) -> Option<(String, Value, Value)> {
+    let mut path = None;
+    each_difference(one, other, &mut String::new(), &mut |differs, _| {
+        path.get_or_insert_with(|| differs.to_owned());
+    });
+    let path = path?;
+    let names = || path.split('.').skip(1);
+    let value = |object: &Value| names().fold(object.clone(), |value, name| value[name].clone());
+    Some((path.clone(), value(one), value(other)))
 }
 
 #[cfg(test)]
@@ -283,17 +332,19 @@ mod tests {
     fn a_replaced_object_without_the_annotation_of_another_writer_is_a_trespass() {
         let process = |program| ProcessName { program, replica: 0, is_tested: program == OPERATOR };
         let actor = |program| Actor::Process { process: process(program), life: 0 };
-        let with =
-            |annotations: Value| Some(json!({"metadata": {"annotations": annotations}, "data": {"a": "b"}}));
+        let with = |annotations: Value| {
+            let object = json!({"metadata": {"annotations": annotations}, "data": {"a": "b"}});
+            ObjectState::new("services", object, &Masks::default())
+        };
         let check = |creator: Actor, writer: Actor, is_update: bool, expected: Option<&str>| {
             let (mut writers, id) = (Writers::default(), ObjectId::new("", "services", "a", "x"));
-            let mut record = |actor, is_update, before: &Option<Value>, after: &Option<Value>| {
-                writers.record(&id, Origin { actor, is_update }, before, after)
+            let mut record = |actor, is_update, before: Option<&ObjectState>, after: &ObjectState| {
+                writers.record(&id, Origin { actor, is_update }, before, Some(after))
             };
             let (plain, annotated) = (with(json!({})), with(json!({"lb": "1"})));
-            assert!(record(creator, false, &None, &plain).is_none());
-            assert!(record(writer, false, &plain, &annotated).is_none());
-            let found = record(actor(OPERATOR), is_update, &annotated, &plain);
+            assert!(record(creator, false, None, &plain).is_none());
+            assert!(record(writer, false, Some(&plain), &annotated).is_none());
+            let found = record(actor(OPERATOR), is_update, Some(&annotated), &plain);
             assert_eq!(found.as_ref().map(|(path, _)| &**path), expected, "{creator} {writer} {is_update}");
         };
         let operator = actor(OPERATOR);

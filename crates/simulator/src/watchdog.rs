@@ -5,6 +5,7 @@
 //! waits for a processor does not count, so that a busy machine makes no operator look stuck.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -41,11 +42,13 @@ struct Shared {
 struct WatchdogState {
     /// The run under way.
     idle: Option<Idle>,
-    /// Last action of the run.
-    place: String,
+    /// Last action of the run, which is formatted only if the run is stuck.
+    place: Option<Box<dyn fmt::Display + Send>>,
     /// Time since the last progress in which the thread ran or was blocked, and whether the driver's wait was ended since.
     stuck_for: Duration,
     was_kicked: bool,
+    /// Whether the thread waits for the user.
+    is_paused: bool,
     /// Times of the run's thread, and the time that it had waited for a processor at the last look.
     times: Option<PathBuf>,
     waited: Duration,
@@ -84,7 +87,7 @@ impl Shared {
     fn watch(&self) {
         let mut state = self.state.lock();
         while !state.is_over {
-            if state.idle.is_none() {
+            if state.idle.is_none() || state.is_paused {
                 self.changed.wait(&mut state);
                 continue;
             }
@@ -105,7 +108,7 @@ impl Shared {
                 eprintln!(
                     "simulation: the operator blocks its thread for a minute of real time, so the test process ends. \
                      Last action of the run: {}",
-                    state.place
+                    state.place.as_ref().map(ToString::to_string).unwrap_or_default()
                 );
                 std::process::exit(101);
             }
@@ -160,13 +163,24 @@ impl Watched {
     }
 
     /// Reports progress.
-    pub(crate) fn beat(&self, place: impl std::fmt::Display) {
-        use std::fmt::Write;
+    pub(crate) fn beat(&self, place: impl fmt::Display + Send + 'static) {
+        let place: Box<dyn fmt::Display + Send> = Box::new(place);
         let mut state = self.0.state.lock();
         state.progresses();
-        state.place.clear();
-        // Writing to a string cannot fail.
-        let _ = write!(state.place, "{place}");
+        state.place = Some(place);
+    }
+}
+
+impl Watched {
+    /// Calls a function that may take as long as it likes.
+    pub(crate) fn while_paused(&self, wait: impl FnOnce()) {
+        self.0.state.lock().is_paused = true;
+        wait();
+        let mut state = self.0.state.lock();
+        state.is_paused = false;
+        state.progresses();
+        drop(state);
+        self.0.changed.notify_all();
     }
 }
 

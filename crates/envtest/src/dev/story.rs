@@ -43,7 +43,8 @@ impl Story {
 
     /// Adds a commit at the time `now`, and returns the line that it completes.
     pub(super) fn commit(&mut self, commit: &Commit, now: Duration) -> Option<String> {
-        let object = commit.after.as_ref().or(commit.before.as_ref())?;
+        let (before, after) = (commit.before(), commit.after());
+        let object = after.as_ref().or(before.as_ref())?;
         if commit.resource == "customresourcedefinitions" {
             let (spec, names) = (&object["spec"], &object["spec"]["names"]);
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -58,11 +59,11 @@ impl Story {
         let place = place(&commit.namespace, &commit.name);
         let (subject, step, ends) = match self.kinds.get(&(commit.group.clone(), commit.resource.clone())) {
             Some(kind) => {
-                let (step, ends) = step(commit)?;
+                let (step, ends) = step(before.as_ref(), after.as_ref())?;
                 (format!("{} {place}", kind.kind.to_lowercase()), step, ends)
             }
             None => {
-                let verb = match (&commit.before, &commit.after) {
+                let verb = match (&before, &after) {
                     (None, _) => "created",
                     (_, None) => "deleted",
                     _ => "changed",
@@ -116,8 +117,8 @@ impl Line {
 }
 
 /// Describes a change of an operator's object, and returns whether a line ends with it. `None` if users do not care.
-fn step(commit: &Commit) -> Option<(String, bool)> {
-    let (before, after) = match (&commit.before, &commit.after) {
+fn step(before: Option<&Value>, after: Option<&Value>) -> Option<(String, bool)> {
+    let (before, after) = match (before, after) {
         (None, Some(_)) => return Some(("created".to_owned(), false)),
         (_, None) => return Some(("deleted".to_owned(), true)),
         (Some(before), Some(after)) => (before, after),

@@ -291,7 +291,9 @@ pub(crate) fn search(
 ) -> Result<Report, Box<Finding>> {
     let budget = settings.budget.unwrap_or(explore.budget);
     let explore = explore.with_seeds(settings);
-    let reference = Reference::new(definition)?;
+    let sweeps_crashes = explore.strategies.contains(&Strategy::Crashes);
+    let reference =
+        if sweeps_crashes { Reference::with_crash_points(definition)? } else { Reference::new(definition)? };
     // The runs without faults do not count, so that each search plays a plan.
     let began = real_time();
     for (name, plan) in saved {
@@ -309,8 +311,8 @@ pub(crate) fn search(
     }
     let replicas = definition.programs.first().map_or(1, |program| program.replicas);
     let extent = Extent { steps: definition.steps.len(), replicas, depth: explore.depth };
-    let plans = plans(&reference.outcome, extent, &explore.strategies);
-    let shows_something = !reference.outcome.writes.is_empty() || !definition.checks.is_empty();
+    let plans = plans(reference.outcome(), extent, &explore.strategies);
+    let shows_something = !reference.outcome().writes.is_empty() || !definition.checks.is_empty();
     assert!(
         shows_something && !plans.is_empty(),
         "the simulation {:?} tests nothing: the operator changes nothing in the run without faults, so no fault has a place. \
@@ -320,7 +322,7 @@ pub(crate) fn search(
     let is_own = |(place, _): &(usize, &Plan)| settings.share.is_none_or(|share| share.has(*place));
     let own: Vec<(usize, &Plan)> = plans.iter().enumerate().filter(is_own).collect();
     let mut report = Report { plans: own.len(), strategies: explore.strategies, ..Report::of_no_plan() };
-    let mut held = reference.outcome.held.clone();
+    let mut held = reference.outcome().held.clone();
     for (number, plan) in own {
         if real_time().duration_since(began) >= budget {
             break;

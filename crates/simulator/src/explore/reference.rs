@@ -1,6 +1,9 @@
 //! The run without faults, by which others are judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tokio::time::Duration;
 
@@ -10,7 +13,7 @@ use crate::{
     judge::{Violation, judge, judge_end, judge_writes},
     oracle::Oracle,
     plan::Plan,
-    run::{Limits, Outcome, Seed, play},
+    run::{Beginning, Circumstances, CrashPoints, Expected, Limits, Outcome, Seed, Start, only_crash, play},
     similar::{Learned, learn},
     trace::{Suspect, first_difference},
 };
@@ -24,8 +27,10 @@ const CHECKS: usize = 3;
 
 /// The run without faults, and the values that may differ from it.
 pub(crate) struct Reference {
-    pub(super) outcome: Outcome,
-    learned: Learned,
+    expected: Expected,
+    start: Arc<Start>,
+    /// Crashes at which runs begin.
+    crash_points: CrashPoints,
     limits: Limits,
 }
 
@@ -45,8 +50,32 @@ impl Reference {
     ///
     /// The run itself violates a rule, or does not repeat.
     pub(crate) fn new(definition: &Definition) -> Result<Self, Box<Finding>> {
+        Self::play_without_faults(definition, Beginning::Start)
+    }
+
+    /// Like [`new`](Self::new), and notes the crashes at which runs can begin.
+    ///
+    /// # Errors
+    ///
+    /// Like [`new`](Self::new).
+    pub(crate) fn with_crash_points(definition: &Definition) -> Result<Self, Box<Finding>> {
+        Self::play_without_faults(definition, Beginning::StartAndNote)
+    }
+
+    fn play_without_faults(definition: &Definition, second: Beginning<'_>) -> Result<Self, Box<Finding>> {
         let definition = &Definition { looks_at_real_time: true, ..definition.clone() };
         let (plan, none) = (Plan::default(), Limits::default());
+        let (start, other_start) = match (Start::new(definition, SEED), Start::new(definition, OTHER_SEED)) {
+            (Ok(start), Ok(other_start)) => (start, other_start),
+            (Err(end), _) | (_, Err(end)) => {
+                let run = Outcome { end, ..Outcome::default() };
+                let violation = judge_end(&run.end).expect("a run that cannot begin violates a rule");
+                return Err(Box::new(Finding::new("the run has no faults", &violation, &plan, &run, None)));
+            }
+        };
+        let beginning = Beginning::Start;
+        let same = Circumstances { seed: SEED, start: &start, limits: &none, expected: None, beginning };
+        let other = Circumstances { seed: OTHER_SEED, start: &other_start, ..same };
         let find = |violation: &Violation, run: &Outcome, other: Option<&Outcome>| {
             Box::new(Finding::new("the run has no faults", violation, &plan, run, other))
         };
@@ -54,14 +83,14 @@ impl Reference {
             let violations = [judge_end(&run.end), judge_writes(&run.trace)].into_iter().flatten();
             violations.into_iter().find(|violation| !definition.allows(violation.oracle))
         };
-        let outcome = play(definition, &plan, SEED, &none);
+        let outcome = play(definition, &plan, same);
         if let Some(violation) = judge_alone(&outcome) {
             return Err(find(&violation, &outcome, None));
         }
         // A place where the thread is blocked must show in each run, so without one the others need not look.
         let looks_at_real_time = !outcome.blocked.is_empty();
         let definition = &Definition { looks_at_real_time, ..definition.clone() };
-        let again = play(definition, &plan, SEED, &none);
+        let mut again = play(definition, &plan, Circumstances { beginning: second, ..same });
         if let Some((line, one, other)) = first_difference(&outcome.trace, &again.trace) {
             let violation = Violation {
                 oracle: Oracle::Repeats,
@@ -74,19 +103,19 @@ impl Reference {
             };
             return Err(find(&violation, &again, Some(&outcome)));
         }
-        let other = play(definition, &plan, OTHER_SEED, &none);
+        let other = play(definition, &plan, other);
         if let Some(violation) = judge_alone(&other) {
             return Err(find(&violation, &other, Some(&outcome)));
         }
-        if let Some(violation) = judge_real_time(definition, &[&outcome, &again, &other])
+        if let Some(violation) = judge_real_time(definition, same, &[&outcome, &again, &other])
             && !definition.allows(violation.oracle)
         {
             return Err(find(&violation, &outcome, None));
         }
-        let mut learned = Learned::masking(&definition.masks);
+        let mut learned = Learned::default();
         for (step, one) in &outcome.quiet {
             let Some(other_world) = other.quiet.get(step) else { continue };
-            match learn(one, other_world, &definition.masks) {
+            match learn(&one.world, &other_world.world) {
                 Ok(more) => learned.extend(more),
                 Err(differences) => {
                     let violation = Violation {
@@ -101,23 +130,46 @@ impl Reference {
             }
         }
         let limits = Limits::by(&outcome);
-        Ok(Self { outcome, learned, limits })
+        let crash_points = std::mem::take(&mut again.crash_points);
+        Ok(Self { expected: Expected::new(outcome, learned), start, limits, crash_points })
+    }
+
+    fn play(&self, definition: &Definition, plan: &Plan, beginning: Beginning<'_>) -> Outcome {
+        let (start, limits, expected) = (&self.start, &self.limits, Some(&self.expected));
+        play(definition, plan, Circumstances { seed: SEED, start, limits, expected, beginning })
+    }
+
+    pub(super) fn outcome(&self) -> &Outcome {
+        &self.expected.outcome
     }
 
     /// Plays a plan. Without a finding it violates nothing.
     pub(crate) fn try_plan(&self, definition: &Definition, plan: &Plan, place: &str) -> Tried {
-        let outcome = play(definition, plan, SEED, &self.limits);
         let is_allowed = |oracle| definition.allows(oracle);
-        let violation = judge(&self.outcome, &self.learned, &outcome, plan, &is_allowed);
+        if let Some((place, restart)) = only_crash(plan)
+            && let Some(point) = self.crash_points.get(&place)
+            && definition.stepping.is_none()
+        {
+            let outcome = self.play(definition, plan, Beginning::Crash(point, restart));
+            if judge(&self.expected, &outcome, plan, &is_allowed).is_none() {
+                return Tried { finding: None, happened: true, held: outcome.held };
+            }
+        }
+        let outcome = self.play(definition, plan, Beginning::Start);
+        let violation = judge(&self.expected, &outcome, plan, &is_allowed);
         let finding =
-            violation.map(|violation| Finding::new(place, &violation, plan, &outcome, Some(&self.outcome)));
+            violation.map(|violation| Finding::new(place, &violation, plan, &outcome, Some(self.outcome())));
         Tried { finding, happened: outcome.did_not_happen.is_empty(), held: outcome.held }
     }
 }
 
 /// Finds an operator that waits in real time: the thread is blocked after the same action in each run. A busy machine may block it
 /// anywhere, so the runs are repeated to be sure.
-fn judge_real_time(definition: &Definition, runs: &[&Outcome]) -> Option<Violation> {
+fn judge_real_time(
+    definition: &Definition,
+    circumstances: Circumstances<'_>,
+    runs: &[&Outcome],
+) -> Option<Violation> {
     let mut places = runs.first()?.blocked.clone();
     let stays_blocked = |places: &mut BTreeMap<usize, Duration>, run: &Outcome| {
         places.retain(|place, time| {
@@ -132,7 +184,7 @@ fn judge_real_time(definition: &Definition, runs: &[&Outcome]) -> Option<Violati
         if places.is_empty() {
             return None;
         }
-        let run = play(definition, &Plan::default(), SEED, &Limits::default());
+        let run = play(definition, &Plan::default(), circumstances);
         stays_blocked(&mut places, &run);
     }
     let (place, time) = places.into_iter().max_by_key(|(_, time)| *time)?;
@@ -149,4 +201,122 @@ fn judge_real_time(definition: &Definition, runs: &[&Outcome]) -> Option<Violati
             "use tokio::time::sleep instead of std::thread::sleep, and a Remote for other systems".to_owned(),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use controller_runtime::{
+        Action, Builder, Cached, ClientError, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+        manager::AddError,
+    };
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Simulation, plan::Restart, similar::Difference};
+
+    /// Creates two Secrets with generated names for each ConfigMap that the cache shows without, and copies the text into them.
+    struct Copies {
+        maps: Cached<ConfigMap>,
+        secrets: Cached<Secret>,
+    }
+
+    impl Reconciler for Copies {
+        type Request = ObjectKey<ConfigMap>;
+
+        async fn reconcile(
+            &self,
+            key: &ObjectKey<ConfigMap>,
+            cx: &Context,
+        ) -> Result<Action, ReconcileError> {
+            let Some(map) = self.maps.get(key)? else { return Ok(Action::done()) };
+            let owned = self.secrets.owned_by(&*map)?;
+            for index in owned.len()..2 {
+                let mut secret = Secret::default();
+                secret.metadata.namespace = map.metadata.namespace.clone();
+                secret.metadata.generate_name = Some(format!("{}-{index}-", key.name()));
+                secret.metadata.owner_references = Some(vec![serde_json::from_value(json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": key.name(), "controller": true,
+                    "uid": map.metadata.uid,
+                }))?]);
+                cx.client().create(&secret).await?;
+            }
+            for secret in owned {
+                let name = secret.metadata.name.clone().unwrap_or_default();
+                let key = ObjectKey::<Secret>::new("default", name);
+                cx.client().merge_patch(&key, &json!({ "stringData": map.data })).await?;
+            }
+            Ok(Action::done())
+        }
+    }
+
+    fn copies() -> Simulation {
+        let add = |manager: &Manager| -> Result<(), AddError> {
+            let copies = Copies { maps: manager.cached(), secrets: manager.cached() };
+            Builder::managed_by(manager).for_kind::<ConfigMap>().owns::<Secret>().complete(copies)?;
+            Ok(())
+        };
+        (0..4).fold(Simulation::new("copies", add), |simulation, step| {
+            simulation.step(format!("text {step}"), async move |user| {
+                for name in ["a", "b"] {
+                    let mut map = ConfigMap::default();
+                    (map.metadata.name, map.metadata.namespace) =
+                        (Some(name.to_owned()), Some("default".to_owned()));
+                    map.data = Some([("text".to_owned(), step.to_string())].into());
+                    user.apply(&map).await?;
+                }
+                if step == 2 {
+                    user.delete_key(&ObjectKey::<ConfigMap>::new("default", "b")).await?;
+                }
+                Ok::<_, ClientError>(())
+            })
+        })
+    }
+
+    #[test]
+    fn a_run_that_begins_at_a_crash_equals_one_from_the_start() {
+        let simulation = copies();
+        let definition = simulation.definition();
+        let reference =
+            Reference::with_crash_points(definition).unwrap_or_else(|finding| panic!("{finding}"));
+        assert!(reference.crash_points.len() > 10, "{:?}", reference.crash_points.keys());
+        for (place, point) in &reference.crash_points {
+            for restart in [Restart::AtOnce, Restart::AfterNextStep] {
+                let plan = Plan::of(place.crash(restart));
+                let whole = reference.play(definition, &plan, Beginning::Start);
+                let part = reference.play(definition, &plan, Beginning::Crash(point, restart));
+                assert!(whole.did_not_happen.is_empty(), "{plan}");
+                // Watches of one resource may receive an event in another order, because the other server has had more of them.
+                let results = |outcome: &Outcome| -> Vec<(usize, Vec<Difference>, BTreeMap<_, _>)> {
+                    let later = outcome.quiet.range(point.begun()..).map(|(step, quiet)| {
+                        let differences = reference.expected.differences(*step, &quiet.world);
+                        (*step, differences, quiet.counts.clone())
+                    });
+                    later.collect()
+                };
+                assert_eq!(results(&part), results(&whole), "{plan}");
+                let crash = |outcome: &Outcome| {
+                    let place = outcome.trace.iter().position(|entry| entry.action.is_deviation());
+                    place.map(|place| {
+                        outcome.trace[..=place].iter().map(ToString::to_string).collect::<Vec<_>>()
+                    })
+                };
+                assert_eq!(crash(&part), crash(&whole), "{plan}");
+                assert_eq!((part.merged_after, &part.end), (whole.merged_after, &whole.end), "{plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_after_a_crash_ends_when_nothing_of_it_is_left() {
+        let simulation = copies();
+        let definition = simulation.definition();
+        let reference =
+            Reference::with_crash_points(definition).unwrap_or_else(|finding| panic!("{finding}"));
+        let merged = reference.crash_points.keys().filter_map(|place| {
+            let plan = Plan::of(place.crash(Restart::AtOnce));
+            reference.play(definition, &plan, Beginning::Start).merged_after
+        });
+        assert!(merged.clone().any(|step| step < 4) && merged.count() > 5);
+    }
 }

@@ -11,7 +11,7 @@ use crate::names::{Actor, CallName};
 
 pub(super) struct Call {
     pub(super) actor: Actor,
-    pub(super) name: CallName,
+    pub(super) name: Arc<CallName>,
     pub(super) phase: Phase,
     /// Is gone when the caller has given up.
     pub(super) caller: Weak<()>,
@@ -55,13 +55,14 @@ pub(crate) enum Told {
 
 impl Hub {
     /// Adds a call. It is dropped when `caller` is.
-    pub(crate) fn add(&self, actor: Actor, name: CallName, caller: &Arc<()>, work: Work) {
+    pub(crate) fn add(&self, actor: Actor, name: impl Into<Arc<CallName>>, caller: &Arc<()>, work: Work) {
+        let name = name.into();
         let mut state = self.0.lock();
         if state.cut.contains(&actor) {
             return;
         }
         if actor.is_operator() && name.is_write() {
-            state.sent.push((actor, name.clone()));
+            state.sent.push((actor, Arc::clone(&name)));
         }
         let (id, caller) = (state.number(), Arc::downgrade(caller));
         state.calls.insert(

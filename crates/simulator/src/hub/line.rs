@@ -66,12 +66,18 @@ pub(crate) struct Lines {
 impl Lines {
     /// Returns the lines that end in `chunk`.
     pub(crate) fn split(&mut self, chunk: &Bytes) -> Vec<Line> {
-        let mut lines = Vec::new();
+        let (mut lines, mut begin) = (Vec::new(), 0);
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-            self.rest.extend_from_slice(piece);
-            if piece.ends_with(b"\n") {
-                lines.push(Line::new(Bytes::from(std::mem::take(&mut self.rest))));
+            let end = begin + piece.len();
+            match (piece.ends_with(b"\n"), self.rest.is_empty()) {
+                (true, true) => lines.push(Line::new(chunk.slice(begin..end))),
+                (true, false) => {
+                    self.rest.extend_from_slice(piece);
+                    lines.push(Line::new(Bytes::from(std::mem::take(&mut self.rest))));
+                }
+                (false, _) => self.rest.extend_from_slice(piece),
             }
+            begin = end;
         }
         lines
     }

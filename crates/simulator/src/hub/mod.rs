@@ -13,6 +13,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -38,7 +39,7 @@ struct HubState {
     calls: BTreeMap<u64, Call>,
     watches: BTreeMap<u64, Watch>,
     /// Writes of processes under test that were sent since the driver last asked.
-    sent: Vec<(Actor, CallName)>,
+    sent: Vec<(Actor, Arc<CallName>)>,
     /// Actors that are dead: their calls are dropped.
     cut: BTreeSet<Actor>,
     /// Actors whose calls, answers and lines do not pass.
@@ -48,13 +49,13 @@ struct HubState {
     /// Lines that no trace has taken yet: name and count.
     arrived: Vec<(String, u32)>,
     /// Streams with lines that are withheld.
-    held: BTreeSet<String>,
+    held: BTreeSet<Arc<str>>,
     /// Lines from which on a stream is held.
-    armed: BTreeSet<(String, u32)>,
+    armed: Vec<(String, u32)>,
     /// Streams with lines that are handed over one by one.
-    apart: BTreeSet<String>,
+    apart: BTreeSet<Arc<str>>,
     /// Streams with lines that are handed over late.
-    late: BTreeSet<String>,
+    late: BTreeSet<Arc<str>>,
     /// Seed of the order of actions, and number of actions chosen; `None` for the fixed order.
     shuffled: Option<(u64, u64)>,
 }
@@ -64,7 +65,7 @@ struct HubState {
 pub(crate) struct Seen {
     pub(crate) id: u64,
     pub(crate) actor: Actor,
-    pub(crate) name: CallName,
+    pub(crate) name: Arc<CallName>,
 }
 
 /// A possible action, apart from time passing.
@@ -75,12 +76,22 @@ pub(crate) enum Possible {
     /// An answer can be handed over.
     Answer(Seen),
     /// A watch has lines to hand over.
-    Deliver { watch: u64, actor: Actor, name: CallName },
+    Deliver { watch: u64, actor: Actor, name: Arc<CallName> },
+}
+
+impl fmt::Display for Possible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CarryOut(seen) => write!(f, "the server carries out, for {}: {}", seen.actor, seen.name),
+            Self::Answer(seen) => write!(f, "{} receives the answer to: {}", seen.actor, seen.name),
+            Self::Deliver { actor, name, .. } => write!(f, "{actor} receives events of: {name}"),
+        }
+    }
 }
 
 impl Hub {
     /// Returns the writes that processes under test have sent since the last call.
-    pub(crate) fn take_sent(&self) -> Vec<(Actor, CallName)> {
+    pub(crate) fn take_sent(&self) -> Vec<(Actor, Arc<CallName>)> {
         std::mem::take(&mut self.0.lock().sent)
     }
 
@@ -111,6 +122,28 @@ impl Hub {
     /// Ends a pause.
     pub(crate) fn resume(&self, actor: Actor) {
         self.0.lock().paused.remove(&actor);
+    }
+}
+
+/// Numbers that calls and lines have been given.
+#[derive(Debug)]
+pub(crate) struct HubCopy {
+    next: u64,
+    counts: BTreeMap<String, u32>,
+}
+
+impl Hub {
+    /// Copies the numbers, for a run that continues in another world.
+    pub(crate) fn copy(&self) -> HubCopy {
+        let state = self.0.lock();
+        HubCopy { next: state.next, counts: state.counts.clone() }
+    }
+
+    /// Continues with these numbers.
+    pub(crate) fn restore(&self, copy: &HubCopy) {
+        let mut state = self.0.lock();
+        state.next = copy.next;
+        state.counts.clone_from(&copy.counts);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
@@ -11,7 +12,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{Hub, Line};
+use super::{Hub, HubState, Line};
 use crate::names::{Actor, CallName, is_masked_resource};
 
 /// Delay of the lines of a stream that is kept late.
@@ -19,8 +20,8 @@ pub(super) const LATE: Duration = Duration::from_secs(1);
 
 pub(super) struct Watch {
     pub(super) actor: Actor,
-    pub(super) name: CallName,
-    pub(super) stream: String,
+    pub(super) name: Arc<CallName>,
+    pub(super) stream: Arc<str>,
     /// Lines that the driver has not handed over.
     pub(super) unread: VecDeque<Unread>,
     /// Chunks that were handed over and that the process has not read.
@@ -55,12 +56,13 @@ impl Hub {
     }
 
     /// Opens a watch that reads its lines from `body`.
-    pub(crate) fn open(&self, actor: Actor, name: CallName) -> u64 {
+    pub(crate) fn open(&self, actor: Actor, name: impl Into<Arc<CallName>>) -> u64 {
+        let name = name.into();
         let mut state = self.0.lock();
         let id = state.number();
         let watch = Watch {
             actor,
-            stream: actor.stream(&name.target),
+            stream: actor.stream(&name.target).into(),
             name,
             unread: VecDeque::new(),
             delivered: VecDeque::new(),
@@ -85,20 +87,23 @@ impl Hub {
         let mut state = self.0.lock();
         let number = state.number();
         let Some(watch) = state.watches.get_mut(&id) else { return };
-        let resource = watch.name.target.clone();
-        let is_counted = watch.actor.is_operator() && line.is_change() && !is_masked_resource(&resource);
-        let name = watch.actor.stream(&format!("{resource} {}", line.label));
-        let stream = watch.stream.clone();
+        let resource = &*watch.name.target;
+        let is_counted = watch.actor.is_operator() && line.is_change() && !is_masked_resource(resource);
+        let name = is_counted.then(|| watch.actor.stream(&format!("{resource} {}", line.label)));
         watch.unread.push_back(Unread { number, arrived: Instant::now(), line });
-        if is_counted {
-            let count = state.counts.entry(name.clone()).or_default();
-            *count += 1;
-            let count = *count;
-            if state.armed.contains(&(name.clone(), count)) {
-                state.held.insert(stream);
+        let Some(name) = name else { return };
+        let stream = Arc::clone(&watch.stream);
+        let count = match state.counts.get_mut(&name) {
+            Some(count) => {
+                *count += 1;
+                *count
             }
-            state.arrived.push((name, count));
+            None => *state.counts.entry(name.clone()).or_insert(1),
+        };
+        if state.armed.iter().any(|(line, number)| *line == name && *number == count) {
+            state.held.insert(stream);
         }
+        state.arrived.push((name, count));
     }
 
     /// Returns the lines that have arrived at processes under test since the last call, by name and count.
@@ -108,22 +113,22 @@ impl Hub {
 
     /// Holds the stream of a line back, from that line on.
     pub(crate) fn hold_from(&self, line: &str, number: u32) {
-        self.0.lock().armed.insert((line.to_owned(), number));
+        self.0.lock().armed.push((line.to_owned(), number));
     }
 
     /// Holds a stream back from now on.
     pub(crate) fn hold(&self, stream: &str) {
-        self.0.lock().held.insert(stream.to_owned());
+        self.0.lock().held.insert(stream.into());
     }
 
     /// Hands the lines of a stream over one by one.
     pub(crate) fn keep_apart(&self, stream: &str) {
-        self.0.lock().apart.insert(stream.to_owned());
+        self.0.lock().apart.insert(stream.into());
     }
 
     /// Hands each line of a stream over a second after its arrival.
     pub(crate) fn keep_late(&self, stream: &str) {
-        self.0.lock().late.insert(stream.to_owned());
+        self.0.lock().late.insert(stream.into());
     }
 
     /// Ends the hold of a stream.
@@ -135,7 +140,7 @@ impl Hub {
     pub(crate) fn expire(&self, stream: &str) {
         let mut state = self.0.lock();
         let ids: Vec<u64> =
-            state.watches.iter().filter(|(_, watch)| watch.stream == stream).map(|(id, _)| *id).collect();
+            state.watches.iter().filter(|(_, watch)| *watch.stream == *stream).map(|(id, _)| *id).collect();
         for id in ids {
             let (number, last) = (state.number(), state.number());
             let Some(watch) = state.watches.get_mut(&id) else { continue };
@@ -158,12 +163,12 @@ impl Hub {
     }
 
     /// Hands all unread lines of a watch over as one chunk, and its end if there is one. Returns the labels of the lines.
-    pub(crate) fn deliver(&self, id: u64) -> Vec<String> {
+    pub(crate) fn deliver(&self, id: u64) -> Arc<[String]> {
         let (labels, reader) = {
             let mut state = self.0.lock();
-            let stream = state.watches.get(&id).map(|watch| watch.stream.clone()).unwrap_or_default();
-            let (is_apart, is_late) = (state.apart.contains(&stream), state.late.contains(&stream));
-            let Some(watch) = state.watches.get_mut(&id) else { return Vec::new() };
+            let HubState { watches, apart, late, .. } = &mut *state;
+            let Some(watch) = watches.get_mut(&id) else { return Arc::default() };
+            let (is_apart, is_late) = (apart.contains(&watch.stream), late.contains(&watch.stream));
             let count = match (is_apart, is_late) {
                 (true, _) => watch.unread.len().min(1),
                 (_, true) => {
@@ -171,10 +176,15 @@ impl Hub {
                 }
                 _ => watch.unread.len(),
             };
-            let lines: Vec<Line> = watch.unread.drain(..count).map(|unread| unread.line).collect();
-            if !lines.is_empty() {
-                let chunk: Vec<u8> = lines.iter().flat_map(|line| line.text.iter().copied()).collect();
-                watch.delivered.push_back(Bytes::from(chunk));
+            let mut lines: Vec<Line> = watch.unread.drain(..count).map(|unread| unread.line).collect();
+            match &mut *lines {
+                [] => {}
+                [line] => watch.delivered.push_back(std::mem::take(&mut line.text)),
+                lines => {
+                    let mut chunk = Vec::with_capacity(lines.iter().map(|line| line.text.len()).sum());
+                    lines.iter().for_each(|line| chunk.extend_from_slice(&line.text));
+                    watch.delivered.push_back(Bytes::from(chunk));
+                }
             }
             let mut labels: Vec<String> = lines.into_iter().map(|line| line.label).collect();
             if matches!(watch.end, StreamEnd::Unread(_)) && watch.unread.is_empty() {
@@ -186,7 +196,7 @@ impl Hub {
         if let Some(reader) = reader {
             reader.wake();
         }
-        labels
+        labels.into()
     }
 
     /// Reads the lines that were handed over to the process. `None` is the end.

@@ -112,6 +112,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::time::Duration;
 
     use super::*;
@@ -138,8 +140,8 @@ mod tests {
 
     #[test]
     fn a_long_run_is_shown_around_its_fault() {
-        let name = CallName::of_effect("cloud", "create", "x");
-        let effect = || entry(Action::CarriedOut { actor: Actor::User, name: name.clone() });
+        let name = Arc::new(CallName::of_effect("cloud", "create", "x"));
+        let effect = || entry(Action::CarriedOut { actor: Actor::User, name: Arc::clone(&name) });
         let mut entries: Vec<Entry> = (0..3 * COLUMNS).map(|_| effect()).collect();
         entries.insert(2 * COLUMNS, entry(Action::Crashed { actor: Actor::User, at: "here".to_owned() }));
         let shown = shown(&entries);

@@ -1,11 +1,17 @@
 //! The loop of a run: takes the next action whenever no task can run, until the world is quiet after the last step.
 
-use std::{future::poll_fn, pin::pin, sync::atomic::Ordering};
+use std::{fmt, future::poll_fn, pin::pin, sync::atomic::Ordering};
 
 use tokio::time::{Duration, Instant};
 
 use super::{
-    Run, attempt::Attempt, holds::Hold, outcome::End, process::Alive, quiet::Rest, real_time::RealTime,
+    Run,
+    attempt::Attempt,
+    holds::Hold,
+    outcome::End,
+    process::Alive,
+    quiet::Rest,
+    real_time::{BLOCKED, RealTime},
 };
 use crate::{
     names::Actor,
@@ -25,9 +31,6 @@ const ACTIONS: usize = 2_000_000;
 
 /// Maximum number of calls about one object without time passing: more is a loop.
 const SAME_CALLS_AT_ONCE: usize = 150;
-
-/// Shortest blocked time between two actions that is recorded, in real time.
-const BLOCKED: Duration = Duration::from_millis(20);
 
 impl Run<'_> {
     /// Takes actions until the world is quiet after the last step.
@@ -59,14 +62,14 @@ impl Run<'_> {
                 self.log(Action::StepDone(name.clone()));
                 self.unrest_since = Instant::now();
                 step = None;
+                self.step_runs = false;
                 self.early_step_ends();
                 self.restart_after_step()?;
                 continue;
             }
-            let most_calls = self.calls_at_once.values().max().copied().unwrap_or_default();
             self.most_at_once = self.most_at_once.max(self.at_once);
             if self.at_once > self.limits.at_once()
-                || most_calls > SAME_CALLS_AT_ONCE
+                || self.most_calls_at_once > SAME_CALLS_AT_ONCE
                 || self.trace.len() > ACTIONS
             {
                 return Err(End::Loop { actions: self.last_actions() });
@@ -79,6 +82,7 @@ impl Run<'_> {
             }
             self.limit_early_step();
             if let Some(possible) = self.hub.next() {
+                self.before(&possible);
                 self.at_once += 1;
                 self.take_action(possible).await?;
                 continue;
@@ -96,7 +100,7 @@ impl Run<'_> {
                 if self.crash_at_rest().await {
                     continue;
                 }
-                let Some(next) = next else { return Ok(()) };
+                let Some(next) = next.filter(|_| self.merge.merged_after().is_none()) else { return Ok(()) };
                 step = Some(self.begin_step(next));
                 continue;
             }
@@ -114,15 +118,25 @@ impl Run<'_> {
     }
 
     fn begin_step(&mut self, step: &Step) -> Attempt {
+        self.before(format_args!("the user takes the step {:?}", step.name));
         self.begun += 1;
+        self.step_runs = true;
         self.log(Action::Step(step.name.to_string()));
         self.unrest_since = Instant::now();
         Attempt::begin(step, &self.user)
     }
 
+    /// Stops before an action if the user steps through the run.
+    fn before(&self, action: impl fmt::Display) {
+        if let Some(stepping) = &self.definition.stepping {
+            // The user may take as long as they like.
+            self.watched.while_paused(|| stepping.wait(&action));
+        }
+    }
+
     /// Waits until no task can run.
     async fn settle(&mut self, step: &mut Option<Attempt>) -> Result<(), End> {
-        let before = if self.definition.looks_at_real_time { RealTime::now() } else { None };
+        let began = self.real_time.as_mut().map(RealTime::begin);
         {
             let mut idle = pin!(self.idle.reached());
             poll_fn(|context| {
@@ -134,13 +148,17 @@ impl Run<'_> {
             })
             .await;
         }
-        self.blocked_now += before.map(RealTime::blocked).unwrap_or_default();
+        if let (Some(real_time), Some(began)) = (&mut self.real_time, began) {
+            self.blocked_now += real_time.blocked_since(began);
+        }
         if self.idle.was_kicked() {
             return Err(End::Stuck { actions: self.last_actions() });
         }
         if self.has_threads.load(Ordering::Relaxed) {
             return Err(End::Threads);
         }
+        // Calls that are done do not keep the world from being quiet.
+        while self.working.try_join_next().is_some() {}
         Ok(())
     }
 
@@ -160,6 +178,7 @@ impl Run<'_> {
 
     /// Lets the garbage collector act.
     async fn collect(&mut self, step: &mut Option<Attempt>) -> Result<(), End> {
+        self.before("the garbage collector and the protection of volumes act");
         (self.collect_early, self.collect_late) = (false, false);
         let last = self.trace.len();
         self.server.release_controllers();
@@ -212,6 +231,7 @@ impl Run<'_> {
         if Instant::now() > before {
             self.at_once = 0;
             self.calls_at_once.clear();
+            self.most_calls_at_once = 0;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Actions at the border of the processes, and the deviations of a plan at them.
 
+use std::sync::Arc;
+
 use kube_apiserver_embedded::faults::{Action as FaultAction, Failure, Rule};
 use tokio::time::{Duration, Instant};
 
@@ -68,7 +70,9 @@ impl Run<'_> {
         let mut order = Order::CarryOut;
         // Objects with generated names share a name.
         if !name.key.ends_with('*') && !name.key.is_empty() {
-            *self.calls_at_once.entry(name.to_string()).or_default() += 1;
+            let calls = self.calls_at_once.entry(Arc::clone(name)).or_default();
+            *calls += 1;
+            self.most_calls_at_once = self.most_calls_at_once.max(*calls);
         }
         if actor.is_operator() && name.is_write() {
             let call = name.to_string();
@@ -81,6 +85,9 @@ impl Run<'_> {
                     *count
                 }
             };
+            if self.writes.is_empty() || self.others_changed {
+                self.note_crash_point(&call, number, false);
+            }
             while let Some(deviation) = self.deviation(&call, number) {
                 match deviation.what {
                     What::CrashBefore(restart) => {
@@ -136,7 +143,7 @@ impl Run<'_> {
         self.effects += usize::from(name.is_effect());
         if let Some(work) = self.hub.take(*id) {
             if order == Order::CarryOut {
-                self.log(Action::CarriedOut { actor: *actor, name: name.clone() });
+                self.log(Action::CarriedOut { actor: *actor, name: Arc::clone(name) });
             }
             let (hub, id, work) = (self.hub.clone(), *id, work(order));
             self.working.spawn(async move {
@@ -170,8 +177,13 @@ impl Run<'_> {
 
     async fn answer(&mut self, seen: Seen) {
         let Seen { id, actor, name } = seen;
-        self.written.remove(&id);
+        let written = self.written.remove(&id);
         self.numbers.remove(&id);
+        if let Some(write) = written.and_then(|place| self.writes.get(place)).filter(|write| write.is_visible)
+        {
+            let (call, number) = (write.call.clone(), write.number);
+            self.note_crash_point(&call, number, true);
+        }
         match self.due.remove(&id) {
             Some((_, What::CrashAfter(restart))) => {
                 self.hub.remove(id);

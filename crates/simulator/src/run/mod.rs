@@ -11,11 +11,15 @@ mod action_loop;
 mod actions;
 mod attempt;
 mod changes;
+mod crash_point;
+mod expected;
 mod holds;
+mod merge;
 mod outcome;
 mod process;
 mod quiet;
 mod real_time;
+mod start;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,33 +29,38 @@ use std::{
     },
 };
 
-use kube_apiserver_embedded::{ApiServer, Options, Profile};
-use kube_clock::Epoch;
-use kube_envtest::install_crds;
+use kube_apiserver_embedded::ApiServer;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     runtime::Builder,
     task::JoinSet,
-    time::{Duration, Instant},
+    time::{Duration, Instant, advance},
 };
 
-pub(crate) use self::outcome::{ArrivedLine, End, Limits, Outcome, Write};
 use self::{
     actions::{EarlyStep, PausedActor},
+    crash_point::can_be_copied,
     holds::Hold,
-    process::{Alive, Process},
+    merge::Merge,
+    process::Process,
+    real_time::RealTime,
+};
+pub(crate) use self::{
+    crash_point::{CrashPoint, CrashPoints, only_crash},
+    expected::Expected,
+    outcome::{ArrivedLine, End, Limits, Outcome, QuietWorld, Write},
+    start::Start,
 };
 use crate::{
     definition::Definition,
     gate::Gate,
     hub::Hub,
     idle::Idle,
-    names::Actor,
-    plan::{Deviation, Plan, What},
+    names::{Actor, CallName},
+    plan::{Deviation, Plan, Restart, What},
     reconciles::Reconciles,
     remote::Remotes,
-    similar::World,
     trace::{Action, Entry},
     truth::Truth,
     user::User,
@@ -62,8 +71,31 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seed(pub(crate) u64);
 
+/// Circumstances of a run: runs with equal circumstances and plans are equal.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances<'c> {
+    pub(crate) seed: Seed,
+    pub(crate) start: &'c Start,
+    pub(crate) limits: &'c Limits,
+    /// The run without faults. With it, the run may end before the last step if nothing of its deviations is left.
+    pub(crate) expected: Option<&'c Expected>,
+    pub(crate) beginning: Beginning<'c>,
+}
+
+/// Beginning of a run.
+#[derive(Clone, Copy)]
+pub(crate) enum Beginning<'c> {
+    /// The start of the world.
+    Start,
+    /// Like [`Start`](Self::Start), and the crashes at which other runs can begin are noted.
+    StartAndNote,
+    /// A crash of the run without faults, and the restart after it, which is all of the plan.
+    Crash(&'c CrashPoint, Restart),
+}
+
 /// Plays a plan.
-pub(crate) fn play(definition: &Definition, plan: &Plan, seed: Seed, limits: &Limits) -> Outcome {
+pub(crate) fn play(definition: &Definition, plan: &Plan, circumstances: Circumstances<'_>) -> Outcome {
+    let Circumstances { seed, start, .. } = circumstances;
     // Set before any code that may draw a random number.
     fastrand::seed(seed.0 ^ 0x5eed);
     let idle = Idle::default();
@@ -80,15 +112,16 @@ pub(crate) fn play(definition: &Definition, plan: &Plan, seed: Seed, limits: &Li
         .build();
     let runtime = runtime.expect("a runtime on this thread needs no resources that may lack");
     let outcome = runtime.block_on(async {
-        // Seeds differ by a day and some milliseconds.
-        let epoch = jiff::Timestamp::UNIX_EPOCH
-            + jiff::SignedDuration::from_millis(1_767_225_600_000 + 86_400_123 * (seed.0 % 1000) as i64);
-        let _epoch = Epoch::starting_now(epoch).for_this_thread();
+        let _epoch = seed.set_time(start.at());
+        if let Beginning::Crash(point, _) = circumstances.beginning {
+            // Before anything waits, so that all timers are those of a run from the start.
+            advance(point.at).await;
+        }
         let reconciles = Reconciles::default();
         // Also avoids the cost of formatting logs in thousands of runs.
         let _subscriber = tracing::dispatcher::set_default(&reconciles.subscriber());
         let hooks = Hooks { idle, watched, has_threads, reconciles };
-        Run::new(definition, plan, seed, limits, hooks).until_the_end().await
+        Run::new(definition, plan, circumstances, hooks).until_the_end(circumstances.beginning).await
     });
     // A thread of the pool that blocks forever would block this thread as well.
     runtime.shutdown_background();
@@ -151,13 +184,20 @@ struct Run<'d> {
     written: BTreeMap<u64, usize>,
     /// Whether something else changed the world since the operator's last write.
     others_changed: bool,
-    quiet: BTreeMap<usize, World>,
+    quiet: BTreeMap<usize, QuietWorld>,
+    merge: Merge<'d>,
+    /// Crashes at which other runs can begin, if they are to be noted.
+    crash_points: Option<CrashPoints>,
+    /// Whether the user takes a step.
+    step_runs: bool,
     collected: Vec<usize>,
     errors: Vec<String>,
     /// Conditions on changes that have held, as indices of the definition's checks.
     held: BTreeSet<usize>,
     /// Recorded blocked times, by number of earlier entries of the trace.
     blocked: BTreeMap<usize, Duration>,
+    /// Looks for blocked time, if this run is to.
+    real_time: Option<RealTime>,
     /// Blocked time since the last record.
     blocked_now: Duration,
     /// States of the remote systems at the last check, and number of calls at that time.
@@ -172,22 +212,33 @@ struct Run<'d> {
     /// Number of actions since time passed, the largest such number so far, and calls of each name.
     at_once: usize,
     most_at_once: usize,
-    calls_at_once: BTreeMap<String, usize>,
+    calls_at_once: BTreeMap<Arc<CallName>, usize>,
+    /// The largest number in `calls_at_once`.
+    most_calls_at_once: usize,
     /// Number of changes of each object that is too many.
     limits: Limits,
 }
 
 impl<'d> Run<'d> {
-    fn new(definition: &'d Definition, plan: &Plan, seed: Seed, limits: &Limits, hooks: Hooks) -> Self {
+    fn new(definition: &'d Definition, plan: &Plan, circumstances: Circumstances<'d>, hooks: Hooks) -> Self {
+        let Circumstances { seed, start: world, limits, expected, beginning } = circumstances;
+        let merge = Merge::with(expected, definition, plan);
         let Hooks { idle, watched, has_threads, reconciles } = hooks;
-        let server = ApiServer::start(Options::default().profile(Profile::Dev).seed(seed.0));
+        let server = match beginning {
+            Beginning::Crash(point, _) => Start::server_at(seed, &point.server),
+            Beginning::Start | Beginning::StartAndNote => world.server(seed),
+        };
+        let notes_crashes = matches!(beginning, Beginning::StartAndNote) && can_be_copied(definition);
         let (hub, pumps) = (Hub::default(), Arc::new(Mutex::new(JoinSet::new())));
         let truth = Arc::new(Mutex::new(Truth::new(definition.masks.clone())));
         let remotes = definition.remotes.iter();
         let remotes = remotes.map(|(name, make)| (Arc::clone(name), make(Arc::clone(name))));
         let gate =
             Gate { hub: hub.clone(), actor: Actor::User, server: server.clone(), pumps: Arc::clone(&pumps) };
-        let start = Instant::now();
+        let start = match beginning {
+            Beginning::Crash(point, _) => Instant::now() - point.at,
+            Beginning::Start | Beginning::StartAndNote => Instant::now(),
+        };
         let remotes: Remotes = Arc::new(remotes.collect());
         let remote_states = remotes.iter().map(|(name, remote)| (Arc::clone(name), remote.state())).collect();
         Self {
@@ -223,10 +274,14 @@ impl<'d> Run<'d> {
             written: BTreeMap::new(),
             others_changed: false,
             quiet: BTreeMap::new(),
+            merge,
+            crash_points: notes_crashes.then(CrashPoints::new),
+            step_runs: false,
             collected: Vec::new(),
             errors: Vec::new(),
             held: BTreeSet::new(),
             blocked: BTreeMap::new(),
+            real_time: definition.looks_at_real_time.then(RealTime::new),
             blocked_now: Duration::ZERO,
             remote_states,
             effects_seen: 0,
@@ -236,21 +291,18 @@ impl<'d> Run<'d> {
             at_once: 0,
             most_at_once: 0,
             calls_at_once: BTreeMap::new(),
+            most_calls_at_once: 0,
             limits: limits.clone(),
         }
     }
 
-    async fn until_the_end(mut self) -> Outcome {
-        let mut end = match self.prepare().await {
-            Ok(()) => match self.act_until_done().await {
-                Ok(()) => End::Quiet,
-                Err(end) => end,
-            },
-            Err(end) => end,
-        };
-        let is_failing = |process: &Process| process.actor.is_operator() && process.state == Alive::Running;
-        let failing = self.processes.iter().filter(|process| is_failing(process)).flat_map(Process::failing);
-        let failing = failing.collect();
+    async fn until_the_end(mut self, beginning: Beginning<'_>) -> Outcome {
+        self.prepare().await;
+        if let Beginning::Crash(point, restart) = beginning {
+            self.continue_from(point, restart);
+        }
+        let mut end = self.act_until_done().await.err().unwrap_or(End::Quiet);
+        let failing = self.failing();
         self.end_processes().await;
         if end == End::Quiet {
             self.idle.reached().await;
@@ -261,6 +313,7 @@ impl<'d> Run<'d> {
             end,
             trace: self.trace,
             quiet: self.quiet,
+            merged_after: self.merge.merged_after(),
             counts,
             most_at_once: self.most_at_once,
             writes: self.writes,
@@ -271,26 +324,19 @@ impl<'d> Run<'d> {
             errors: self.errors,
             held: self.held,
             blocked: self.blocked,
+            crash_points: self.crash_points.unwrap_or_default(),
             did_not_happen: self.plan,
         }
     }
 
-    /// Installs the kinds, and follows all commits from then on.
-    async fn prepare(&mut self) -> Result<(), End> {
-        // The server's controllers create the objects that every namespace has.
-        self.idle.reached().await;
-        let client = kube::Client::new(self.server.service(), "default");
-        install_crds(&client, &self.definition.crds).await.map_err(|error| End::StepFailed {
-            step: "install the CustomResourceDefinitions".to_owned(),
-            reason: describe(&error),
-        })?;
-        drop(client);
+    /// Follows all commits from now on, and prepares the deviations that begin without a call.
+    async fn prepare(&mut self) {
+        // The server's controllers look at its objects.
         self.idle.reached().await;
         let truth = Arc::clone(&self.truth);
         let is_first = self.server.observe_commits(move |commit| truth.lock().record(commit));
         debug_assert!(is_first, "a new server has no other observer");
-        self.server.hold_controllers();
-        (self.start, self.unrest_since) = (Instant::now(), Instant::now());
+        self.unrest_since = Instant::now();
         for deviation in &self.plan {
             match deviation.what {
                 What::Hold(_) | What::Relist(_) => self.hub.hold_from(&deviation.call, deviation.number),
@@ -301,11 +347,10 @@ impl<'d> Run<'d> {
             }
         }
         self.plan.retain(|deviation| deviation.what != What::Shuffle);
-        Ok(())
     }
 
     fn log(&mut self, action: Action) {
-        self.watched.beat(&action);
+        self.watched.beat(action.clone());
         self.trace.push(Entry { at: self.start.elapsed(), action });
     }
 }

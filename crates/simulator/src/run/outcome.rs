@@ -1,6 +1,9 @@
 //! Result of a run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use tokio::time::Duration;
 
@@ -11,6 +14,8 @@ use crate::{
     trace::Entry,
     truth::Counts,
 };
+
+use super::crash_point::CrashPoints;
 
 /// A call of the operator that changed or may have changed the world, in the order in which they were carried out.
 #[derive(Debug, Clone)]
@@ -94,7 +99,7 @@ const TIMES_AS_MANY_ACTIONS: usize = 3;
 
 /// Numbers of changes and actions that are too many, from those of the run without faults. That run has no limits of changes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Limits(Option<WithoutFaults>);
+pub(crate) struct Limits(Option<Rc<WithoutFaults>>);
 
 #[derive(Debug, Clone, Default)]
 struct WithoutFaults {
@@ -105,7 +110,7 @@ struct WithoutFaults {
 impl Limits {
     pub(crate) fn by(without_faults: &Outcome) -> Self {
         let Outcome { counts, most_at_once, .. } = without_faults;
-        Self(Some(WithoutFaults { counts: counts.clone(), most_at_once: *most_at_once }))
+        Self(Some(Rc::new(WithoutFaults { counts: counts.clone(), most_at_once: *most_at_once })))
     }
 
     /// Maximum number of actions without time passing.
@@ -130,13 +135,25 @@ impl Limits {
     }
 }
 
+/// The world while nothing happens.
+#[derive(Debug)]
+pub(crate) struct QuietWorld {
+    pub(crate) world: World,
+    /// Numbers of writes so far.
+    pub(crate) counts: BTreeMap<ObjectId, Counts>,
+    /// Requests that fail, with their errors.
+    pub(crate) failing: BTreeMap<String, String>,
+}
+
 /// Result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) end: End,
     pub(crate) trace: Vec<Entry>,
     /// The world when it was last quiet, by number of steps done.
-    pub(crate) quiet: BTreeMap<usize, World>,
+    pub(crate) quiet: BTreeMap<usize, QuietWorld>,
+    /// Number of steps done when the run ended early, because it could not be told from the run without faults any more.
+    pub(crate) merged_after: Option<usize>,
     pub(crate) counts: BTreeMap<ObjectId, Counts>,
     /// Largest number of actions without time passing.
     pub(crate) most_at_once: usize,
@@ -154,6 +171,8 @@ pub(crate) struct Outcome {
     pub(crate) held: BTreeSet<usize>,
     /// Real time for which the thread neither ran nor waited for a processor, by number of earlier entries of the trace.
     pub(crate) blocked: BTreeMap<usize, Duration>,
+    /// Crashes at which other runs can begin, if they were to be noted.
+    pub(crate) crash_points: CrashPoints,
     /// Deviations of the plan that did not happen.
     pub(crate) did_not_happen: Vec<Deviation>,
 }
@@ -166,7 +185,8 @@ mod tests {
     fn an_object_that_is_changed_without_end_exceeds_its_limit_and_one_that_is_changed_often_does_not() {
         let id = ObjectId::new("", "configmaps", "a", "x");
         let counts = |changed| BTreeMap::from([(id.clone(), Counts { changed, ..Counts::default() })]);
-        let limits = |expected| Limits(Some(WithoutFaults { counts: counts(expected), most_at_once: 0 }));
+        let limits =
+            |expected| Limits(Some(Rc::new(WithoutFaults { counts: counts(expected), most_at_once: 0 })));
         let exceeds = |expected, found| limits(expected).exceeded_by(&id, &counts(found)).is_some();
         assert!(exceeds(1, 60) && exceeds(0, 26) && exceeds(20, 200));
         assert!(!exceeds(1, 30) && !exceeds(20, 100));

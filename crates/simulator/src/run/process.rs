@@ -1,6 +1,8 @@
 //! The processes of a run, which start, crash and start again: operators under test, and actors of the world.
 
 use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -42,6 +44,8 @@ pub(super) struct Process {
     manager: Option<WeakManager>,
     /// Whether it has ever led.
     pub(super) has_led: bool,
+    /// Names of controllers that it is known to run. An overview of all its controllers takes longer than a reconcile.
+    controllers: RefCell<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +56,18 @@ pub(super) enum Alive {
         until: Instant,
         steps: Option<usize>,
     },
+}
+
+impl Alive {
+    /// State of a process that has just crashed, with this number of steps begun.
+    pub(super) fn after_crash(restart: Restart, begun: usize) -> Self {
+        match restart {
+            Restart::AtOnce => Self::Down { until: Instant::now(), steps: None },
+            Restart::AfterNextStep => {
+                Self::Down { until: Instant::now() + LONGEST_DOWN, steps: Some(begun + 1) }
+            }
+        }
+    }
 }
 
 impl Process {
@@ -67,6 +83,7 @@ impl Process {
                 ends: 0,
                 manager: None,
                 has_led: false,
+                controllers: RefCell::default(),
             })
         };
         programs.iter().enumerate().flat_map(replicas).collect()
@@ -91,11 +108,19 @@ impl Process {
     }
 
     fn has_controller(&self, name: &str) -> bool {
-        self.overview().is_some_and(|queues| queues.iter().any(|queue| queue.controller == name))
+        if self.controllers.borrow().is_empty() {
+            self.look_at_controllers();
+        }
+        self.controllers.borrow().contains(name)
+    }
+
+    fn look_at_controllers(&self) {
+        let queues = self.overview().unwrap_or_default();
+        self.controllers.borrow_mut().extend(queues.into_iter().map(|queue| queue.controller));
     }
 
     /// Requests that fail repeatedly, with their errors.
-    pub(super) fn failing(&self) -> Vec<(String, String)> {
+    fn failing(&self) -> Vec<(String, String)> {
         let queues = self.overview().unwrap_or_default();
         let waiting = queues.into_iter().filter(|queue| queue.waiting > 0);
         let failing = waiting.flat_map(|queue| {
@@ -108,7 +133,7 @@ impl Process {
         failing.collect()
     }
 
-    fn next_life(&mut self) {
+    pub(super) fn next_life(&mut self) {
         if let Actor::Process { life, .. } = &mut self.actor {
             *life += 1;
         }
@@ -149,10 +174,16 @@ impl Run<'_> {
             return only.actor;
         }
         let has = |process: &&Process| process.has_controller(controller);
-        let active = self.processes.iter().filter(|process| self.is_active(process)).find(has);
-        active
-            .or_else(|| self.processes.iter().find(has))
-            .map_or(self.processes[0].actor, |process| process.actor)
+        let find = || {
+            let active = self.processes.iter().filter(|process| self.is_active(process)).find(has);
+            active.or_else(|| self.processes.iter().find(has))
+        };
+        let found = find().or_else(|| {
+            // It was added since the last look.
+            self.processes.iter().for_each(Process::look_at_controllers);
+            find()
+        });
+        found.map_or(self.processes[0].actor, |process| process.actor)
     }
 
     /// Whether the processes with a controller of this name are of one program.
@@ -246,6 +277,7 @@ impl Run<'_> {
         })?;
         let process = &mut self.processes[index];
         process.manager = Some(manager.downgrade());
+        process.controllers.take();
         process.task.spawn(async move { manager.run(pending()).await.map_err(Into::into) });
         process.state = Alive::Running;
         self.unrest_since = Instant::now();
@@ -304,12 +336,13 @@ impl Run<'_> {
         self.unrest_since = Instant::now();
         let process = &mut self.processes[index];
         process.next_life();
-        process.state = match restart {
-            Restart::AtOnce => Alive::Down { until: Instant::now(), steps: None },
-            Restart::AfterNextStep => {
-                Alive::Down { until: Instant::now() + LONGEST_DOWN, steps: Some(begun + 1) }
-            }
-        };
+        process.state = Alive::after_crash(restart, begun);
+    }
+
+    /// Requests of processes under test that fail again and again, with their errors.
+    pub(super) fn failing(&self) -> BTreeMap<String, String> {
+        let is_tested = |process: &&Process| process.actor.is_operator() && process.state == Alive::Running;
+        self.processes.iter().filter(is_tested).flat_map(Process::failing).collect()
     }
 
     /// Ends all processes at the end of a run.

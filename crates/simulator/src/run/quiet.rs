@@ -2,7 +2,11 @@
 
 use tokio::time::Duration;
 
-use super::{Run, outcome::End, process::Alive};
+use super::{
+    Run,
+    outcome::{End, QuietWorld},
+    process::Alive,
+};
 use crate::trace::Action;
 
 /// Virtual time without a visible change after which the world counts as quiet: more than the longest back-off, 1000 s.
@@ -52,7 +56,12 @@ impl Run<'_> {
 
     /// Records the world as it is while quiet. The checks of quiet worlds apply only if all processes run and have received all events.
     pub(super) fn note_quiet(&mut self, all_run: bool) -> Result<(), End> {
-        self.quiet.insert(self.begun, self.world());
+        let (counts, failing) = (self.truth.lock().counts.clone(), self.failing());
+        self.quiet.insert(self.begun, QuietWorld { world: self.world(), counts, failing });
+        let is_over = all_run && self.holds.is_empty() && self.plan.is_empty();
+        if let (true, Some(quiet)) = (is_over, self.quiet.get(&self.begun)) {
+            self.merge.look(self.begun, quiet);
+        }
         if !all_run || !self.holds.is_empty() {
             return Ok(());
         }

@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Difference, Masks, World, compare, normal_form};
+use super::{Difference, World, compare, normal_form};
 
 /// Places with values that differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Learned {
-    /// Fields that are not compared at all.
-    pub(super) masks: Masks,
     /// Scalars.
     pub(super) leaves: BTreeSet<String>,
     /// Maps with keys that differ.
@@ -25,8 +23,8 @@ const PASSES: usize = 4;
 /// # Errors
 ///
 /// The differences that are not of single values.
-pub(crate) fn learn(first: &World, second: &World, masks: &Masks) -> Result<Learned, Vec<Difference>> {
-    let mut learned = Learned::masking(masks);
+pub(crate) fn learn(first: &World, second: &World) -> Result<Learned, Vec<Difference>> {
+    let mut learned = Learned::default();
     for _ in 0..PASSES {
         let (one, other) = (normal_form(first, &learned), normal_form(second, &learned));
         if one == other {
@@ -48,11 +46,6 @@ pub(crate) fn learn(first: &World, second: &World, masks: &Masks) -> Result<Lear
 }
 
 impl Learned {
-    /// Nothing learned yet.
-    pub(crate) fn masking(masks: &Masks) -> Self {
-        Self { masks: masks.clone(), ..Self::default() }
-    }
-
     pub(crate) fn extend(&mut self, other: Self) {
         self.leaves.extend(other.leaves);
         self.keyed.extend(other.keyed);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Fields that are not compared, by resource: paths of names, such as `["status", "lastProbe"]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,38 +48,51 @@ impl Masks {
     }
 }
 
+/// Fields of `metadata` that change with every write, or from run to run.
+const VOLATILE: [&str; 5] =
+    ["resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"];
+
 /// Returns an object without the fields that change with every write and those that are masked, and with times replaced by a symbol.
 pub(crate) fn without_volatile_fields(resource: &str, object: &Value, masks: &Masks) -> Value {
-    let mut object = object.clone();
-    masks.remove_from(resource, &mut object);
-    let generation = object["metadata"]["generation"].clone();
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in ["resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"] {
-            metadata.remove(field);
-        }
+    if masks.0.contains_key(resource) {
+        let mut object = object.clone();
+        masks.remove_from(resource, &mut object);
+        return without_volatile_fields(resource, &object, &Masks::default());
     }
-    mask(&mut object, &generation);
-    object
+    let generation = &object["metadata"]["generation"];
+    let Value::Object(fields) = object else { return masked(object, generation) };
+    let part = |(name, field): (&String, &Value)| {
+        let part = match field {
+            Value::Object(metadata) if name == "metadata" => {
+                let lasting = metadata.iter().filter(|(name, _)| !VOLATILE.contains(&name.as_str()));
+                Value::Object(lasting.map(|field| masked_field(field, generation)).collect())
+            }
+            _ => return masked_field((name, field), generation),
+        };
+        (name.clone(), part)
+    };
+    Value::Object(fields.iter().map(part).collect())
 }
 
-/// Replaces times, and `observedGeneration` by its relation to the generation.
-fn mask(value: &mut Value, generation: &Value) {
+/// Copies a value, with symbols in place of times, and `observedGeneration` by its relation to the generation.
+fn masked(value: &Value, generation: &Value) -> Value {
     match value {
-        Value::String(text) if is_time(text) => *value = json!("<time>"),
-        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, generation)),
+        Value::String(text) if is_time(text) => Value::String("<time>".to_owned()),
+        Value::Array(items) => Value::Array(items.iter().map(|item| masked(item, generation)).collect()),
         Value::Object(fields) => {
-            for (name, field) in fields {
-                if name == "observedGeneration" && field == generation {
-                    *field = json!("<current>");
-                } else if name == "observedGeneration" {
-                    *field = json!("<outdated>");
-                } else {
-                    mask(field, generation);
-                }
-            }
+            Value::Object(fields.iter().map(|field| masked_field(field, generation)).collect())
         }
-        _ => {}
+        other => other.clone(),
     }
+}
+
+fn masked_field((name, field): (&String, &Value), generation: &Value) -> (String, Value) {
+    let value = match &**name {
+        "observedGeneration" if field == generation => Value::String("<current>".to_owned()),
+        "observedGeneration" => Value::String("<outdated>".to_owned()),
+        _ => masked(field, generation),
+    };
+    (name.clone(), value)
 }
 
 fn is_time(text: &str) -> bool {

@@ -12,6 +12,7 @@ mod difference;
 mod learned;
 mod masks;
 mod normal_form;
+mod object_state;
 #[cfg(test)]
 mod tests;
 
@@ -24,11 +25,12 @@ pub(crate) use self::{
     learned::{Learned, learn},
     masks::{Masks, without_volatile_fields},
     normal_form::{NormalForm, normal_form},
+    object_state::ObjectState,
 };
 use crate::names::ObjectId;
 
 /// Objects at one moment: those that were created or changed since the start of the run, and exist.
-pub(crate) type Objects = BTreeMap<ObjectId, Arc<Value>>;
+pub(crate) type Objects = BTreeMap<ObjectId, Arc<ObjectState>>;
 
 /// Objects and states of remote systems at one moment.
 #[derive(Debug, Clone, Default)]
@@ -38,4 +40,16 @@ pub(crate) struct World {
     pub(crate) remotes: BTreeMap<Arc<str>, Value>,
     /// Objects that are not compared, such as leases, for checks.
     pub(crate) uncompared: Objects,
+}
+
+impl World {
+    /// Whether all that is compared is equal, even without renaming.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        let mut pairs = self.objects.iter().zip(&other.objects);
+        self.objects.len() == other.objects.len()
+            && self.remotes == other.remotes
+            && pairs.all(|(one, other)| {
+                one.0 == other.0 && (Arc::ptr_eq(one.1, other.1) || one.1.compared == other.1.compared)
+            })
+    }
 }

@@ -1,17 +1,17 @@
 //! The normal form of a world: symbols in place of the values that differ from run to run.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Learned, Masks, World, masks::without_volatile_fields};
+use super::{Learned, ObjectState, World};
 use crate::names::ObjectId;
 
 /// A world with symbols in place of the values that differ from run to run: values by name of the object or remote system.
 pub(crate) type NormalForm = BTreeMap<String, Value>;
 
 /// One object or remote system on its way to the normal form.
-struct Item {
+struct Item<'w> {
     /// Root of the paths in it: the resource, or the remote system.
     root: String,
     /// Name without generated parts.
@@ -19,35 +19,35 @@ struct Item {
     /// The generated name, if it is one, and its prefix.
     generated: Option<(String, String)>,
     uid: Option<String>,
-    value: Value,
+    value: &'w Value,
 }
 
-impl Item {
-    fn of_object(id: &ObjectId, object: &Value, masks: &Masks) -> Self {
-        let family = id.family(object);
+impl<'w> Item<'w> {
+    fn of_object(id: &ObjectId, object: &'w ObjectState) -> Self {
+        let family = id.family(&object.whole);
         let generated = (family != *id).then(|| {
             let name = |id: &ObjectId| id.key.rsplit('/').next().unwrap_or_default().to_owned();
             (name(id), name(&family))
         });
         Self {
-            root: id.resource.clone(),
+            root: id.resource.to_string(),
             family: family.to_string(),
             generated,
-            uid: object["metadata"]["uid"].as_str().map(str::to_owned),
-            value: without_volatile_fields(&id.resource, object, masks),
+            uid: object.whole["metadata"]["uid"].as_str().map(str::to_owned),
+            value: &object.compared,
         }
     }
 
-    fn of_remote(name: &str, state: &Value) -> Self {
+    fn of_remote(name: &str, state: &'w Value) -> Self {
         let name = format!("remote {name}");
-        Self { root: name.clone(), family: name, generated: None, uid: None, value: state.clone() }
+        Self { root: name.clone(), family: name, generated: None, uid: None, value: state }
     }
 }
 
 /// Brings a world into its normal form.
 pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
-    let of_object = |(id, object): (&ObjectId, &Arc<Value>)| Item::of_object(id, object, &learned.masks);
-    let mut items: Vec<Item> = world.objects.iter().map(of_object).collect();
+    let mut items: Vec<Item<'_>> =
+        world.objects.iter().map(|(id, object)| Item::of_object(id, object)).collect();
     items.extend(world.remotes.iter().map(|(name, state)| Item::of_remote(name, state)));
 
     // Symbols that hide which object is meant, to sort the objects of a family by their other content.
@@ -61,15 +61,15 @@ pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
         }
     }
     neutral.is_neutral = true;
-    let mut sorted: Vec<(String, Item)> =
-        items.into_iter().map(|item| (neutral.replace(&item.value, &item.root).to_string(), item)).collect();
+    let mut sorted: Vec<(String, Item<'_>)> =
+        items.into_iter().map(|item| (neutral.replace(item.value, &item.root).to_string(), item)).collect();
     sorted.sort_by(|(content, item), (other_content, other)| {
         (&item.family, content).cmp(&(&other.family, other_content))
     });
 
     let mut symbols = Symbols::new(learned);
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
-    let mut named: Vec<(String, Item)> = Vec::new();
+    let mut named: Vec<(String, Item<'_>)> = Vec::new();
     for (_, item) in sorted {
         let label = match &item.generated {
             Some((name, prefix)) => {
@@ -88,7 +88,7 @@ pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
     named
         .into_iter()
         .map(|(label, item)| {
-            let value = symbols.replace(&item.value, &item.root);
+            let value = symbols.replace(item.value, &item.root);
             (label, value)
         })
         .collect()

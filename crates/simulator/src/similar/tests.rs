@@ -7,7 +7,7 @@ use serde_json::{Map, json};
 use super::*;
 
 #[expect(clippy::needless_pass_by_value, reason = "`json!` returns values")]
-fn object(name: &str, uid: u64, rest: Value) -> (ObjectId, Arc<Value>) {
+fn object(name: &str, uid: u64, rest: Value) -> (ObjectId, Arc<ObjectState>) {
     let uid = format!("00000000-0000-0000-0000-{uid:012}");
     let mut object =
         json!({"metadata": {"name": name, "namespace": "a", "uid": uid, "resourceVersion": "7"}});
@@ -17,10 +17,11 @@ fn object(name: &str, uid: u64, rest: Value) -> (ObjectId, Arc<Value>) {
             _ => object[field] = value.clone(),
         }
     }
-    (ObjectId::new("", "configmaps", "a", name), Arc::new(object))
+    let state = ObjectState::new("configmaps", object, &Masks::default());
+    (ObjectId::new("", "configmaps", "a", name), Arc::new(state))
 }
 
-fn world(objects: impl IntoIterator<Item = (ObjectId, Arc<Value>)>) -> World {
+fn world(objects: impl IntoIterator<Item = (ObjectId, Arc<ObjectState>)>) -> World {
     World { objects: objects.into_iter().collect(), ..World::default() }
 }
 
@@ -104,7 +105,7 @@ fn ids_of_remote_systems_are_learned_and_must_be_the_same_in_both_places() {
         )]),
         ..World::default()
     };
-    let learned = learn(&bucket(11, &[11]), &bucket(22, &[22]), &Masks::default()).unwrap();
+    let learned = learn(&bucket(11, &[11]), &bucket(22, &[22])).unwrap();
     let compared = |world: World| {
         let found = compare(&normal_form(&bucket(11, &[11]), &learned), &normal_form(&world, &learned));
         found.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -138,9 +139,10 @@ fn masked_fields_are_not_compared() {
     let mut masks = Masks::default();
     masks.add("configmaps".to_owned(), "/data/last~1probe").unwrap();
     let of = |probe: &str, text: &str| {
-        world([object("x", 1, json!({"data": {"last/probe": probe, "text": text}}))])
+        let (id, object) = object("x", 1, json!({"data": {"last/probe": probe, "text": text}}));
+        world([(id, Arc::new(ObjectState::new("configmaps", object.whole.clone(), &masks)))])
     };
-    let learned = Learned::masking(&masks);
+    let learned = Learned::default();
     let differences = |one: &World, other: &World| {
         compare(&normal_form(one, &learned), &normal_form(other, &learned)).len()
     };
@@ -154,7 +156,7 @@ fn masked_fields_are_not_compared() {
 
 #[test]
 fn worlds_with_other_objects_cannot_be_learned() {
-    let differences = learn(&world([object("x", 1, json!({}))]), &world([]), &Masks::default()).unwrap_err();
+    let differences = learn(&world([object("x", 1, json!({}))]), &world([])).unwrap_err();
     assert_eq!(differences, [Difference::Missing("configmaps a/x".to_owned())]);
 }
 
