@@ -1,5 +1,10 @@
 //! Properties of every simulation: runs repeat, bad operators are named, tests of nothing fail.
 
+mod determinism;
+mod framework;
+mod replicas;
+mod stepping;
+
 use std::{
     ffi::OsStr,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,0 +1,60 @@
+//! Operators that depend on something besides the API server, their remote systems and tokio's time.
+
+#![expect(clippy::disallowed_types, reason = "the order of a hash map is one of the bugs")]
+
+use std::{collections::HashMap, time::SystemTime};
+
+use controller_runtime::Action;
+use kube_simulator::Oracle;
+
+use super::{applies, found, map, simulation};
+
+#[test]
+fn the_order_of_a_hash_map_is_caught_and_named() {
+    let unordered = simulation(|_, cx| async move {
+        let names: HashMap<u32, String> = (0..16).map(|number| (number, format!("map-{number}"))).collect();
+        #[expect(clippy::iter_over_hash_type, reason = "the bug")]
+        for name in names.values() {
+            cx.client().apply(&map(name)).await?;
+        }
+        Ok(Action::done())
+    });
+    let finding = found(unordered);
+    assert_eq!(finding.oracle(), Oracle::Repeats);
+    let text = finding.to_string();
+    assert!(text.contains("such as hash order"), "{text}");
+    // The names of the first calls that differ.
+    assert!(text.contains("first run:") && text.contains("apply configmaps default/map-"), "{text}");
+}
+
+#[test]
+fn the_clock_of_the_system_is_caught_and_the_field_is_named() {
+    let late = simulation(|_, cx| async move {
+        let mut map = map("clock");
+        #[expect(clippy::disallowed_methods, reason = "the bug")]
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        map.data = Some([("now".to_owned(), now.as_nanos().to_string())].into());
+        cx.client().apply(&map).await?;
+        Ok(Action::done())
+    });
+    let finding = found(late);
+    assert_eq!(finding.oracle(), Oracle::Repeats);
+    let text = finding.to_string();
+    assert!(text.contains("the system's clock"), "{text}");
+    assert!(
+        text.contains("creates configmaps default/clock") && text.contains("with .data.now = "),
+        "{text}"
+    );
+}
+
+#[test]
+fn time_and_randomness_of_the_simulation_repeat() {
+    let timely = simulation(|_, cx| async move {
+        let mut map = map("clock");
+        map.data = Some([("now".to_owned(), cx.wall_time().to_string())].into());
+        cx.client().apply(&map).await?;
+        Ok(Action::done())
+    });
+    assert!(timely.replay("").expect("a plan").is_none());
+    assert!(applies(|key| key.name().to_owned()).replay("").expect("a plan").is_none());
+}

@@ -1,0 +1,54 @@
+//! Guarantees of the framework on which operators rest.
+
+use std::time::Duration;
+
+use controller_runtime::{
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::ResourceExt;
+use kube_simulator::{Explore, Simulation};
+use serde_json::json;
+
+use super::map;
+
+/// Creates a ConfigMap with a generated name for each namespace that the cache shows without one. That is right only if a cache shows the
+/// writes of its own process before the watch has reported them.
+struct OneEach {
+    namespaces: Cached<Namespace>,
+    maps: Cached<ConfigMap>,
+}
+
+impl Reconciler for OneEach {
+    type Request = ObjectKey<Namespace>;
+
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Action, ReconcileError> {
+        let Some(namespace) = self.namespaces.get(key)? else { return Ok(Action::done()) };
+        let has_map = |map: &ConfigMap| map.labels().get("for").is_some_and(|name| name == key.name());
+        if !self.maps.list()?.iter().any(|map| has_map(map)) {
+            let mut map = map("");
+            (map.metadata.name, map.metadata.generate_name) = (None, Some(format!("{}-", key.name())));
+            map.metadata.labels = Some([("for".to_owned(), key.name().to_owned())].into());
+            cx.client().create(&map).await?;
+        }
+        if !namespace.annotations().contains_key("seen") {
+            // Leads to another reconcile, which may come before the event of the map.
+            cx.client().merge_patch(key, &json!({"metadata": {"annotations": {"seen": "yes"}}})).await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+#[test]
+fn a_cache_shows_own_writes_before_the_watch_reports_them() {
+    let add = |manager: &Manager| -> Result<(), AddError> {
+        let each = OneEach { namespaces: manager.cached(), maps: manager.cached() };
+        Builder::managed_by(manager).for_kind::<Namespace>().complete(each)?;
+        Ok(())
+    };
+    let simulation = Simulation::new("one-each", add).step("a namespace is created", async |user| {
+        user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
+    });
+    let report = simulation.explore(Explore::staleness().budget(Duration::from_secs(600)));
+    assert!(report.is_complete(), "{report}");
+}
