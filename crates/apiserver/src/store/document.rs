@@ -74,6 +74,26 @@ impl Document {
         }
     }
 
+    /// Creates a document with the metadata of `self` and the fields of `content`, which contains no metadata. `metadata` is the length
+    /// of the text of the metadata in that of `self`.
+    ///
+    /// # Panics
+    /// `metadata` is longer than the text.
+    pub(crate) fn with_content(
+        &self,
+        metadata: usize,
+        content: &Map<String, Value>,
+        written_as: u64,
+        stored_in: u64,
+    ) -> Self {
+        let mut tail = Vec::with_capacity(self.tail.len());
+        tail.extend_from_slice(&self.tail[..metadata]);
+        write_members(&mut tail, content, &["apiVersion", "kind", "metadata"]);
+        tail.push(b'}');
+        tail.shrink_to_fit();
+        Self { tail: Bytes::from(tail), written_as, stored_in, ..*self }
+    }
+
     /// Restores a document from its [`text`](Self::text); `None` if the text is invalid.
     #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "used by data files only"))]
     pub(crate) fn from_text(text: Bytes, stored_in: u64) -> Option<Self> {
@@ -122,6 +142,22 @@ impl Document {
     pub(crate) fn write(&self, out: &mut Vec<u8>, kind: Option<&TypeMeta>, revision: u64) {
         write_head(out, kind, revision);
         out.extend_from_slice(&self.tail);
+    }
+
+    /// Appends the object without its revision, with the fields in the order in which Go writes them. Returns the length of what
+    /// precedes the metadata.
+    pub(crate) fn write_without_revision(&self, out: &mut Vec<u8>, kind: &TypeMeta) -> usize {
+        let begin = out.len();
+        for (field, value) in [("{\"apiVersion\":", &kind.api_version), (",\"kind\":", &kind.kind)] {
+            out.extend_from_slice(field.as_bytes());
+            // Writing into a Vec cannot fail.
+            let _ = serde_json::to_writer(&mut *out, value);
+        }
+        out.extend_from_slice(b",\"metadata\":");
+        let length = out.len() - begin;
+        out.push(b'{');
+        out.extend_from_slice(self.tail.strip_prefix(b",").unwrap_or(&self.tail));
+        length
     }
 
     /// Parses the whole object.
@@ -228,6 +264,42 @@ mod tests {
         let mut item = Vec::new();
         document.write(&mut item, None, 7);
         assert!(item.starts_with(br#"{"metadata":{"resourceVersion":"7","#));
+    }
+
+    #[test]
+    fn an_object_without_its_revision_is_written_as_go_does() {
+        let kind = TypeMeta::new("g/v2", "X");
+        for (object, expected) in [
+            (json!({}), r#"{"apiVersion":"g/v2","kind":"X","metadata":{}}"#),
+            (
+                json!({"metadata": {"name": "a", "resourceVersion": "9"}, "d": 1}),
+                r#"{"apiVersion":"g/v2","kind":"X","metadata":{"name":"a"},"d":1}"#,
+            ),
+        ] {
+            let mut out = b"[".to_vec();
+            let before = Document::new(&object, 0, 0).write_without_revision(&mut out, &kind);
+            let text = String::from_utf8(out).unwrap();
+            assert_eq!(&text[1..], expected);
+            assert!(text[1 + before..].starts_with('{') && text[..1 + before].ends_with(r#""metadata":"#));
+        }
+    }
+
+    #[test]
+    fn a_document_with_other_content_keeps_the_metadata() {
+        let metadata =
+            json!({"name": "a", "ownerReferences": [{}], "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let document = Document::new(&json!({"metadata": metadata, "spec": {"a": 1}}), 1, 2);
+        let length = 1 + document.text().windows(8).position(|bytes| bytes == b"},\"spec\"").unwrap();
+        let content = json!({"kind": "ignored", "spec": 7});
+        let other = document.with_content(length, content.as_object().unwrap(), 3, 4);
+        assert_eq!(
+            other.to_value(&TypeMeta::new("g/v1", "X"), 5),
+            json!({"apiVersion": "g/v1", "kind": "X", "spec": 7, "metadata": {
+                "name": "a", "ownerReferences": [{}], "deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "5",
+            }})
+        );
+        assert_eq!((other.written_as(), other.stored_in()), (3, 4));
+        assert!(other.is_owned() && other.is_terminating());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Reviews of conversion webhooks: their text, and the checks of the response. Messages are those of kube-apiserver.
 //!
 //! Objects are written to the body and read from the response one at a time, so that the caller can yield in between. Of the sent objects,
-//! only type and metadata are kept.
+//! only type and metadata are kept, or their text in the body.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use kube_apimachinery::decode;
@@ -14,7 +16,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::converted_text::{self, MetadataText};
 use crate::kind::webhook_conversion::ConversionReviewVersion;
+use crate::store::{Document, TypeMeta};
 use crate::webhook_client::decode_review;
 
 const KIND: &str = "ConversionReview";
@@ -27,11 +31,23 @@ pub(super) struct Review<'a> {
     uid: String,
     /// apiVersion of the converted objects.
     desired: &'a str,
+    /// Body of the request, until it is complete.
     body: Vec<u8>,
-    /// Type and metadata of the sent objects, in order.
-    originals: Vec<Value>,
+    /// Body of the request, when it is complete.
+    sent: Bytes,
+    /// The sent objects, in order.
+    originals: Vec<SentObject<'a>>,
     /// Name of the webhook in errors about the whole review.
     subject: String,
+}
+
+/// A sent object, with which its converted form is compared.
+#[derive(Debug)]
+pub(super) enum SentObject<'a> {
+    /// Type and metadata.
+    Parsed(Value),
+    /// A stored object, by its range in the body.
+    Text { object: Range<usize>, metadata: usize, kind: &'a str },
 }
 
 /// An object of a response, which is not checked yet.
@@ -72,21 +88,34 @@ impl<'a> Review<'a> {
             text(desired),
         );
         let (body, originals, subject) = (head.into_bytes(), Vec::new(), String::new());
-        Self { version, uid, desired, body, originals, subject }
+        Self { version, uid, desired, body, sent: Bytes::new(), originals, subject }
+    }
+
+    /// Begins an object of this type.
+    fn begin(&mut self, api_version: &str, kind: &str) {
+        if self.originals.is_empty() {
+            self.subject = subject_of(api_version, kind);
+        } else {
+            self.body.push(b',');
+        }
     }
 
     /// Appends an object.
     pub(super) fn push(&mut self, mut object: Value) {
-        if self.originals.is_empty() {
-            self.subject = subject(&object);
-        } else {
-            self.body.push(b',');
-        }
+        self.begin(text(&object, "apiVersion"), text(&object, "kind"));
         go::write_json(&mut self.body, &object);
         if let Some(fields) = object.as_object_mut() {
             fields.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind" | "metadata"));
         }
-        self.originals.push(object);
+        self.originals.push(SentObject::Parsed(object));
+    }
+
+    /// Appends a stored object, which is not parsed.
+    pub(super) fn push_stored(&mut self, document: &Document, kind: &'a TypeMeta) {
+        self.begin(&kind.api_version, &kind.kind);
+        let begin = self.body.len();
+        let metadata = begin + document.write_without_revision(&mut self.body, kind);
+        self.originals.push(SentObject::Text { object: begin..self.body.len(), metadata, kind: &kind.kind });
     }
 
     /// Completes the review and returns the body of the request. It contains an empty response, like the body of a Go client.
@@ -95,14 +124,18 @@ impl<'a> Review<'a> {
         body.extend_from_slice(
             br#"]},"response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}"#,
         );
-        Bytes::from(body)
+        self.sent = Bytes::from(body);
+        self.sent.clone()
     }
 
     /// Returns the objects of a response, each with its original, in the order of the request.
     ///
     /// # Errors
     /// The reason why the webhook failed, or that objects are missing or were added.
-    pub(super) fn objects<'b>(&mut self, answer: &'b [u8]) -> Result<Vec<(Value, Converted<'b>)>, String> {
+    pub(super) fn objects<'b>(
+        &mut self,
+        answer: &'b [u8],
+    ) -> Result<Vec<(SentObject<'a>, Converted<'b>)>, String> {
         let converted = self.converted(answer).map_err(|why| self.failed(&why))?;
         if converted.len() != self.originals.len() {
             let (got, wanted) = (converted.len(), self.originals.len());
@@ -154,11 +187,42 @@ impl<'a> Review<'a> {
         })
     }
 
+    /// Returns the stored form of a converted object, with the metadata of the stored `original`. `keep` completes its other fields.
+    ///
+    /// Returns `None` if `original` was not sent as text, or unless the metadata are equal; then [`check`](Self::check) decides.
+    pub(super) fn restored(
+        &self,
+        original: &SentObject<'a>,
+        document: &Document,
+        converted: &Converted<'_>,
+        keep: impl FnOnce(&mut Value),
+        written_as: u64,
+        stored_in: u64,
+    ) -> Option<Document> {
+        let (SentObject::Text { metadata, kind, .. }, Converted::Text(converted)) = (original, converted)
+        else {
+            return None;
+        };
+        let (metadata, length) = MetadataText::read(&self.sent[*metadata..])?;
+        // Without metadata, the text of the document has no comma in front of them.
+        if !document.text().starts_with(b",") {
+            return None;
+        }
+        let content = converted_text::content_of(converted.get(), self.desired, kind, &metadata)?;
+        let mut content = Value::Object(content);
+        keep(&mut content);
+        Some(document.with_content(length, content.as_object()?, written_as, stored_in))
+    }
+
     /// Parses and checks a converted object. Restores its metadata except for labels and annotations.
     ///
     /// # Errors
     /// The reason why the object differs from the original or has invalid metadata.
-    pub(super) fn check(&self, original: Value, converted: Converted<'_>) -> Result<Value, String> {
+    pub(super) fn check(&self, original: SentObject<'a>, converted: Converted<'_>) -> Result<Value, String> {
+        let original = match original {
+            SentObject::Parsed(original) => original,
+            SentObject::Text { object, .. } => parsed(&self.sent[object]),
+        };
         match converted {
             Converted::Parsed(converted) => self.check_value(original, converted),
             Converted::Text(text) => {
@@ -224,9 +288,20 @@ fn skim(answer: &[u8]) -> Option<(Value, Vec<&RawValue>)> {
     Some((head, response.converted.unwrap_or_default()))
 }
 
+/// Parses a sent object, which may be nested deeper than the parser's default limit.
+fn parsed(text: &[u8]) -> Value {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    reader.disable_recursion_limit();
+    Value::deserialize(&mut reader).expect("a sent object is JSON, because it is a document")
+}
+
 /// Names the webhook by the type of the object to convert.
 fn subject(object: &Value) -> String {
-    format!("conversion webhook for {}, Kind={}", text(object, "apiVersion"), text(object, "kind"))
+    subject_of(text(object, "apiVersion"), text(object, "kind"))
+}
+
+fn subject_of(api_version: &str, kind: &str) -> String {
+    format!("conversion webhook for {api_version}, Kind={kind}")
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {

@@ -14,6 +14,7 @@
 
 mod cache;
 mod conversion_review;
+mod converted_text;
 mod memo;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::collections::btree_map::Entry;
 use std::iter;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use kube_apimachinery::metadata;
@@ -144,12 +146,7 @@ impl Converter {
             let api_version = &served.kind.api_version;
             ApiError::internal(format!("request to convert CR to an invalid group/version: {api_version}"))
         })?;
-        let originals = objects.iter().map(|stored| original(webhook, stored));
-        let documents = Self::call(cluster, webhook, version, originals, |mut value| {
-            served.schema.prune(&mut value);
-            served.document(&value)
-        });
-        let documents = documents.await?.into_iter();
+        let documents = Self::convert_stored(cluster, served, webhook, version, objects).await?.into_iter();
         let mut cache = self.cache.lock();
         let kept = objects.iter().zip(documents).map(|(stored, document)| {
             let object = Arc::new(Stored::new(stored.revision, document));
@@ -160,6 +157,56 @@ impl Converter {
             object
         });
         Ok(kept.collect())
+    }
+
+    /// Converts stored objects to `version`, which is that of `served`, with one call. Yields between the objects. Most of them are neither
+    /// parsed nor encoded, except for the converted fields.
+    async fn convert_stored(
+        cluster: &ClusterState,
+        served: &ServedKind,
+        webhook: &WebhookConversion,
+        version: &ObjectVersion,
+        objects: &[&Stored],
+    ) -> Result<Vec<Document>, ApiError> {
+        let unchanged = SentAsStored::of(cluster, served, webhook);
+        let mut turns = Turns::default();
+        let mut review = Review::new(webhook.review, cluster.audit_id(), &version.kind.api_version);
+        for stored in objects {
+            match unchanged.as_ref().filter(|unchanged| unchanged.applies_to(stored)) {
+                Some(SentAsStored { version, .. }) => review.push_stored(&stored.document, &version.kind),
+                None => review.push(original(webhook, stored)?),
+            }
+            turns.pass().await;
+        }
+        let answer = Self::answer(cluster, webhook, &mut review).await?;
+        let answered = review.objects(&answer).map_err(ApiError::internal)?;
+        let (written_as, stored_in) = (served.id, version_number(&served.resource.version));
+        let mut documents = Vec::with_capacity(answered.len());
+        for ((original, converted), stored) in answered.into_iter().zip(objects) {
+            let prune = |content: &mut Value| served.schema.prune(content);
+            let restored =
+                review.restored(&original, &stored.document, &converted, prune, written_as, stored_in);
+            documents.push(match restored {
+                Some(document) => document,
+                None => {
+                    let mut value = review.check(original, converted).map_err(ApiError::internal)?;
+                    served.schema.prune(&mut value);
+                    served.document(&value)
+                }
+            });
+            turns.pass().await;
+        }
+        Ok(documents)
+    }
+
+    /// Calls the webhook with a review.
+    async fn answer(
+        cluster: &ClusterState,
+        webhook: &WebhookConversion,
+        review: &mut Review<'_>,
+    ) -> Result<Bytes, ApiError> {
+        let answer = cluster.call_webhook(&webhook.client, review.body(), TIMEOUT, TimeoutQuery::Omitted);
+        answer.await.map_err(|error| ApiError::internal(review.failed(&error.to_string())))
     }
 
     /// Returns the stored form of an object of `served`.
@@ -283,8 +330,7 @@ impl Converter {
             review.push(object?);
             turns.pass().await;
         }
-        let answer = cluster.call_webhook(&webhook.client, review.body(), TIMEOUT, TimeoutQuery::Omitted);
-        let answer = answer.await.map_err(|error| ApiError::internal(review.failed(&error.to_string())))?;
+        let answer = Self::answer(cluster, webhook, &mut review).await?;
         let objects = review.objects(&answer).map_err(ApiError::internal)?;
         let mut kept = Vec::with_capacity(objects.len());
         for (original, converted) in objects {
@@ -375,6 +421,27 @@ fn batches<'a, 'b>(objects: &'a [Placed<'b>]) -> Vec<&'a [Placed<'b>]> {
         batches.push(&objects[first..]);
     }
     batches
+}
+
+/// The version whose objects a review contains as they are stored.
+struct SentAsStored<'a> {
+    served: Arc<ServedKind>,
+    version: &'a ObjectVersion,
+}
+
+impl<'a> SentAsStored<'a> {
+    /// Returns the storage version, if it is served with the schema that the webhook's conversion uses.
+    fn of(cluster: &ClusterState, served: &ServedKind, webhook: &'a WebhookConversion) -> Option<Self> {
+        let version = webhook.version(&webhook.storage)?;
+        let (group, plural) = (&served.resource.group, &served.resource.plural);
+        let served = cluster.registry().get(group, &version.name, plural).map(Arc::clone)?;
+        Arc::ptr_eq(&served.schema, &version.schema).then_some(Self { served, version })
+    }
+
+    /// Whether pruning and defaults would not change the stored object, because it was written with the same schema.
+    fn applies_to(&self, stored: &Stored) -> bool {
+        self.served.reads_as_stored(stored)
+    }
 }
 
 /// Returns an object as a review contains it: in the version in which it is stored, with the defaults of that version, without a revision.
