@@ -88,7 +88,7 @@ fn crates_depend_only_on_what_lies_below_them() {
     offences.assert_none();
 }
 
-/// Folders whose modules stand on floors: the folder, its module path, and its modules from the lowest floor up. A module imports
+/// Folders with modules on floors: the folder, its module path, and its modules from the lowest floor up. A module imports
 /// only from itself and from modules before it in the list, so that a lower one can be read, tested and changed without the
 /// upper ones. Links in documentation may point upwards.
 const FLOORS: [(&str, &[&str], &[&str]); 7] = [

@@ -502,7 +502,7 @@ async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
     workers.join_all().await;
 }
 
-/// The same promises as above, in one thread with paused time, so that a seed determines all that happens:
+/// Checks the promises of the test above in one thread with paused time, where a seed determines every step:
 /// `WORKQUEUE_SEED=7 cargo test -p kube-workqueue --test queue any_seed` repeats a failure.
 #[test]
 fn any_seed_loses_no_last_add_and_runs_no_key_beside_itself() {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Offences, files, read, root};
 
-/// Names that every module may use: the errors and options of the module in whose folder the file lies, and its tests.
+/// Names that every module may use: the errors and options of the module that the folder belongs to, and its tests.
 const OF_THEIR_FOLDER: [&str; 6] = ["lib", "main", "error", "options", "tests", "simulation"];
 
-/// Folders whose files are named by a noun of Kubernetes, with the reason. Other files of the crate may have the same noun.
+/// Folders with files named by a noun of Kubernetes, with the reason. Other files of the crate may have the same noun.
 const NAMED_BY_NOUN: [(&str, &str); 3] = [
     ("apiserver/src/kinds/builtin/columns", "columns of a kind"),
     ("apiserver/src/api/admission", "an admission plugin, named as in Kubernetes"),

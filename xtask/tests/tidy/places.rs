@@ -1,4 +1,4 @@
-//! Places that ARCHITECTURE.md and CONTRIBUTING.md name. A reader who follows them must find the file.
+//! Places that ARCHITECTURE.md and CONTRIBUTING.md name. A reader that follows them must find the file.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -150,7 +150,7 @@ enum Way {
 /// Initial time of the clock: a full second, so that none elapses while a scenario waits for less than a second.
 const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// Token of the user with whom the scenarios were recorded.
+/// Token of the user that sent the recorded requests.
 const TOKEN: &str = "recorded-admin";
 /// Host of the webhooks in process.
 const WEBHOOKS: &str = "127.0.0.1:9443";

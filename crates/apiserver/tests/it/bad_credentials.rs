@@ -1,4 +1,4 @@
-//! Clients whose credentials are missing, malformed, expired or foreign: they learn versions and health, and nothing else.
+//! Clients with missing, malformed, expired or foreign credentials: they learn versions and health, and nothing else.
 #![expect(clippy::disallowed_methods, reason = "sockets are the subject of these tests")]
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Starts a server whose administrator has the token `t0ken`, or a certificate of the authority.
+/// Starts a server with an administrator, identified by the token `t0ken` or by a certificate of the authority.
 async fn listen(trusted: &Authority) -> Listener {
     let admin = UserInfo::new("root", "", ["system:masters"]);
     let clients = ClientAuthority::from_pem(trusted.pem().as_bytes()).unwrap();

@@ -42,7 +42,7 @@ fn pages() -> Vec<PathBuf> {
     targets.filter(|target| target.starts_with("tutorial/")).map(|target| source.join(target)).collect()
 }
 
-/// A reader who does what the pages say.
+/// A reader that follows the pages step by step.
 struct Reader {
     projects: Projects,
     folder: PathBuf,

@@ -330,7 +330,7 @@ const FAULTS: &str = r"(() => {
   return faults;
 })()";
 
-/// Roles whose elements must have names.
+/// Roles of elements that must have a name.
 const NAMED: [&str; 10] = [
     "link",
     "button",

@@ -52,7 +52,7 @@ struct GuestbookStatus {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An environment whose time begins at 10:00.
+/// An environment with a clock that starts at 10:00.
 async fn environment() -> Environment {
     let ten = Epoch::starting_now("2026-01-01T10:00:00Z".parse().unwrap());
     let env = Environment::builder().crd::<Guestbook>().epoch(ten).seed(1).start().await.unwrap();

@@ -98,7 +98,7 @@ pub(crate) async fn rotate_twice(kube: kube::Client, namespace: &str, requests: 
         .expect("the certificate is replaced");
     };
 
-    // The first certificate is of a replica whose clock is late.
+    // The first certificate comes from a replica with a slow clock.
     let past = Epoch::starting_now(Clock::new(None).now() - AGE);
     let first = replica(Some(past), anywhere(), certificates.clone());
     let running = Running::start(first.clone()).await;

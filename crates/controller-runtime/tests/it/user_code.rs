@@ -231,7 +231,7 @@ fn index_functions_may_call_every_method_of_every_cache() {
     on_one_thread_and_on_many(operator);
 }
 
-/// A kind whose decoder and destructor are user code.
+/// A kind with user code in its decoder and destructor.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Gadget", namespaced)]
 pub(crate) struct GadgetSpec {

@@ -151,7 +151,7 @@ async fn listening(manager: &Manager) -> SocketAddr {
     .unwrap()
 }
 
-/// A kind whose definition is missing, so that its cache does not become ready.
+/// A kind without a definition, so that its cache does not become ready.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Missing", namespaced)]
 struct MissingSpec {}
