@@ -40,8 +40,12 @@ use crate::webhooks::Webhooks;
 /// Maximum number of differences printed per scenario; later ones usually follow from the first.
 const SHOWN: usize = 10;
 
+/// Number of scenarios played at a time unless `--test-threads` is given. Over TCP they run in real time and mostly wait.
+const AT_A_TIME: usize = 16;
+
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_A_TIME);
     match run(&arguments) {
         Ok(code) => code,
         Err(line) => {
