@@ -158,7 +158,7 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
         Outcome::Returned(Err(error)) => failed(format_args!("{error:#}"), retry),
         Outcome::Panicked(message) => failed(format_args!("panic: {message} [recovered]"), retry),
         Outcome::TimedOut => {
-            failed(format_args!("the reconcile exceeded its timeout and was dropped"), retry)
+            failed(format_args!("the reconcile exceeded its timeout and was dropped"), retry);
         }
     }
 }
