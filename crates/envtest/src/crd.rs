@@ -295,7 +295,7 @@ mod tests {
         write(folder.path(), "bad.yaml", "kind: [");
         write(folder.path(), "other.yaml", "kind: Namespace\n");
         for (file, what) in
-            [("bad.yaml", "does not hold"), ("other.yaml", "it contains none"), ("no.yaml", "cannot read")]
+            [("bad.yaml", "does not contain"), ("other.yaml", "it contains none"), ("no.yaml", "cannot read")]
         {
             let error = read_crds(&folder.path().join(file)).expect_err(file).to_string();
             assert!(error.contains(file) && error.contains(what), "{error}");
