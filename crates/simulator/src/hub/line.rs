@@ -17,11 +17,11 @@ impl Line {
         #[serde(default)]
         struct Event {
             r#type: String,
-            object: Object,
+            object: LineObject,
         }
         #[derive(Deserialize, Default)]
         #[serde(default)]
-        struct Object {
+        struct LineObject {
             metadata: Meta,
         }
         #[derive(Deserialize, Default)]
