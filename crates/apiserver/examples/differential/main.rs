@@ -203,7 +203,7 @@ async fn main() -> Result<ExitCode> {
         interrupted = ctrl_c() => interrupted.map_err(Into::into),
         done = try_join_all((0..jobs).map(|_| run.job())) => done.map(drop),
     };
-    // An interrupted or failed run reports what it has found.
+    // An interrupted or failed run reports the differences found so far.
     let report = run.report.into_inner();
     print!("{}", report.text(arguments.known));
     ended?;

@@ -152,7 +152,7 @@ pub(crate) struct Outcome {
     pub(crate) trace: Vec<Entry>,
     /// The world when it was last quiet, by number of steps done.
     pub(crate) quiet: BTreeMap<usize, QuietWorld>,
-    /// Number of steps done when the run ended early, because it could not be told from the run without faults any more.
+    /// Number of steps done when the run ended early, because it had become equal to the run without faults.
     pub(crate) merged_after: Option<usize>,
     pub(crate) counts: BTreeMap<ObjectId, Counts>,
     /// Largest number of actions without time passing.
