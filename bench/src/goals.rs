@@ -31,7 +31,7 @@ const PRIORITY: &str = "controller-runtime priority";
 const KUBE: &str = "kube-rs";
 
 /// Goals by name.
-const GOALS: [(&str, Goal); 32] = [
+const GOALS: [(&str, Goal); 34] = [
     (
         "queue: one at a time, against the typed queue",
         TimesAtLeast(("queue.one_at_a_time", TYPED), ("queue.one_at_a_time", OURS), 2.0),
@@ -142,6 +142,14 @@ const GOALS: [(&str, Goal); 32] = [
     (
         "webhooks: conversion of a list of 10,000, against controller-runtime",
         TimesAtLeast(("webhooks.conversion", GO), ("webhooks.conversion", OURS), 3.0),
+    ),
+    (
+        "webhooks: conversion of 10,000 objects by the webhook alone, against controller-runtime",
+        TimesAtLeast(("webhooks.reviews", GO), ("webhooks.reviews", OURS), 3.0),
+    ),
+    (
+        "webhooks: CPU for the conversion of 10,000 objects, against controller-runtime",
+        TimesAtLeast(("webhooks.reviews_cpu", GO), ("webhooks.reviews_cpu", OURS), 3.0),
     ),
 ];
 

@@ -76,6 +76,7 @@ impl Peer for Cluster {
             "sites.create" => sites::create(client, ask).await,
             "sites.paced" => sites::paced(client, ask).await,
             "sites.convert" => sites::convert(client, ask).await,
+            "sites.review" => self.webhooks()?.review(&client, ask).await,
             "guestbooks.create" => guestbooks::create(client, ask.number("count")?).await,
             "guestbooks.wait" => guestbooks::wait(client, ask.number("count")?).await,
             "guestbooks.delete" => guestbooks::delete(client).await,

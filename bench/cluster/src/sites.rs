@@ -7,15 +7,16 @@ use std::path::Path;
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bench_peer::{Ask, Reply};
+use bench_peer::{Ask, Reply, Requests};
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
+use kube::{Api, Client, Config};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval, sleep};
@@ -24,12 +25,16 @@ use crate::each;
 
 const GROUP: &str = "sites.example.com";
 const NAMESPACE: &str = "sites";
+/// Number of reviews that the API server sends at a time.
+const REVIEWS: usize = 3;
 
 /// Webhooks of a peer: where they are served, and how the API server trusts them.
 pub(crate) struct Webhooks {
     port: u16,
     /// Certificate of the authority in PEM, encoded for `caBundle`.
     authority: String,
+    /// The same in DER.
+    root: Vec<u8>,
 }
 
 impl Webhooks {
@@ -45,7 +50,8 @@ impl Webhooks {
         fs::write(folder.join("tls.crt"), certificate.pem())?;
         fs::write(folder.join("tls.key"), key.serialize_pem())?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let webhooks = Self { port, authority: BASE64_STANDARD.encode(authority.pem()) };
+        let root = authority.der().to_vec();
+        let webhooks = Self { port, authority: BASE64_STANDARD.encode(authority.pem()), root };
         let reply = Reply::figures([
             ("certificates", Value::from(folder.display().to_string())),
             ("port", port.into()),
@@ -155,16 +161,80 @@ pub(crate) async fn paced(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
     Ok(Reply::figures([("round_trips", json!(round_trips))]))
 }
 
-/// Lists all Sites in version v1, in one request. Each is converted.
+/// Lists all Sites in version v1, in one request. The time ends when the answer was read, before it is parsed.
 pub(crate) async fn convert(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
-    let expected = ask.number("count")?;
     let started = Instant::now();
-    let listed = sites(client, "v1").list(&ListParams::default()).await?;
+    let text = list(&client, "v1").await?;
     let seconds = started.elapsed().as_secs_f64();
-    anyhow::ensure!(listed.items.len() == expected, "{} instead of {expected} sites", listed.items.len());
-    let converted = listed.items.iter().all(|site| site.data["spec"]["address"].is_string());
-    anyhow::ensure!(converted, "the sites were not converted");
+    check_converted(&objects(&text)?, ask.number("count")?)?;
     Ok(Reply::figures([("seconds", seconds)]))
+}
+
+async fn list(client: &Client, version: &str) -> anyhow::Result<String> {
+    let path = format!("/apis/{GROUP}/{version}/namespaces/{NAMESPACE}/sites");
+    Ok(client.request_text(http::Request::get(path).body(Vec::new())?).await?)
+}
+
+/// Returns the objects of a list.
+fn objects(list: &str) -> anyhow::Result<Vec<Value>> {
+    let mut list: Value = serde_json::from_str(list)?;
+    match list["items"].take() {
+        Value::Array(items) => Ok(items),
+        _ => anyhow::bail!("a list has items"),
+    }
+}
+
+fn check_converted(objects: &[Value], expected: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(objects.len() == expected, "{} instead of {expected} sites", objects.len());
+    let is_converted =
+        |site: &Value| site["apiVersion"] == format!("{GROUP}/v1") && site["spec"]["address"].is_string();
+    anyhow::ensure!(objects.iter().all(is_converted), "the sites were not converted");
+    Ok(())
+}
+
+impl Webhooks {
+    /// Converts all Sites to version v1 by calls of the webhook, without the API server, in reviews of `per_review` objects.
+    /// Returns the seconds of each of `lists` conversions of all. The time ends when the answers were read, before they are
+    /// parsed.
+    pub(crate) async fn review(&self, client: &Client, ask: &Ask) -> anyhow::Result<Reply> {
+        let mut sites = objects(&list(client, "v2").await?)?;
+        for site in &mut sites {
+            // As in the reviews of the API server.
+            site["metadata"].as_object_mut().context("an object has metadata")?.remove("resourceVersion");
+        }
+        let reviews: Vec<Vec<u8>> = sites.chunks(ask.number("per_review")?).map(review).collect();
+        let mut config = Config::new(format!("https://127.0.0.1:{}", self.port).parse()?);
+        config.root_cert = Some(vec![self.root.clone()]);
+        let webhook = Requests::default().connected(config)?;
+        let call = async |review: Vec<u8>| -> anyhow::Result<String> {
+            let request = http::Request::post("/convert").header("content-type", "application/json");
+            Ok(webhook.request_text(request.body(review)?).await?)
+        };
+        let mut seconds = Vec::new();
+        for _ in 0..ask.number("lists")? {
+            let bodies = reviews.clone();
+            let started = Instant::now();
+            let answers: Vec<String> =
+                futures::stream::iter(bodies).map(call).buffered(REVIEWS).try_collect().await?;
+            seconds.push(started.elapsed().as_secs_f64());
+            let mut converted = Vec::new();
+            for answer in answers {
+                match serde_json::from_str::<Value>(&answer)?["response"]["convertedObjects"].take() {
+                    Value::Array(objects) => converted.extend(objects),
+                    _ => anyhow::bail!("the webhook converts nothing: {answer}"),
+                }
+            }
+            check_converted(&converted, sites.len())?;
+        }
+        Ok(Reply::figures([("seconds", json!(seconds))]))
+    }
+}
+
+fn review(objects: &[Value]) -> Vec<u8> {
+    let request = json!({"uid": "7", "desiredAPIVersion": format!("{GROUP}/v1"), "objects": objects});
+    let review =
+        json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "request": request});
+    review.to_string().into_bytes()
 }
 
 fn sites(client: Client, version: &str) -> Api<DynamicObject> {

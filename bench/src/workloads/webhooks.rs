@@ -15,6 +15,10 @@ const PACED: usize = 2_000;
 const PER_SECOND: usize = 400;
 /// Number of sites that are listed in the end.
 const ALL: usize = 10_000;
+/// Number of objects in a review of the API server.
+const PAGE: usize = 500;
+/// Number of times that all sites are converted by reviews without the API server.
+const LISTS: usize = 5;
 
 pub(crate) async fn run(session: &mut Session) {
     // kube-rs has no webhook server.
@@ -44,8 +48,20 @@ async fn call(programs: &Programs, contender: Contender) -> anyhow::Result<Measu
     let rest = ALL - FIRST - PACED;
     let created = cluster.fill("sites.create", json!({"first": FIRST + PACED, "count": rest})).await?;
     let between = peer.ask("requests", json!({})).await?.cpu_seconds;
-    let listed = cluster.fill("sites.convert", json!({"count": ALL})).await?;
+    let convert = json!({"count": ALL});
+    let listed = cluster.fill("sites.convert", convert.clone()).await?;
     let after = peer.ask("requests", json!({})).await?.cpu_seconds;
+    let again = cluster.fill("sites.convert", convert).await?;
+    let mut reviews = Vec::new();
+    for per_review in [PAGE, ALL] {
+        let before = peer.ask("requests", json!({})).await?.cpu_seconds;
+        let with = json!({"per_review": per_review, "lists": LISTS});
+        let reviewed = cluster.fill("sites.review", with).await?;
+        let after = peer.ask("requests", json!({})).await?.cpu_seconds;
+        let mut seconds: Vec<f64> = serde_json::from_value(reviewed.value("seconds")?.clone())?;
+        seconds.sort_by(f64::total_cmp);
+        reviews.push((seconds[LISTS / 2], (after - before) / LISTS as f64));
+    }
     cluster.stop().await?;
     Ok(vec![
         // Each create calls the defaulting and the validating webhook.
@@ -55,5 +71,10 @@ async fn call(programs: &Programs, contender: Contender) -> anyhow::Result<Measu
         ("webhooks.round_trip_p99", round_trip.p99),
         ("webhooks.conversion", listed.number("seconds")?),
         ("webhooks.conversion_cpu", after - between),
+        ("webhooks.conversion_again", again.number("seconds")?),
+        ("webhooks.reviews", reviews[0].0),
+        ("webhooks.reviews_cpu", reviews[0].1),
+        ("webhooks.one_review", reviews[1].0),
+        ("webhooks.one_review_cpu", reviews[1].1),
     ])
 }
