@@ -43,7 +43,7 @@ pub(crate) fn read(call: &Call) -> Result<Reply, ApiError> {
         View::Object => json!({
             "kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": statuses,
         }),
-        View::Metadata => return Err(super::list::no_list(&call.served)),
+        View::Metadata => return Err(super::list_reply::no_list(&call.served)),
         View::MetadataList => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": call.accept.meta_api_version(), "metadata": {},
             "items": statuses.iter().map(|status| reply::partial_metadata(call.accept, status)).collect::<Vec<_>>(),
@@ -69,6 +69,6 @@ fn status(name: &str, here: bool) -> Value {
 
 /// Adds `apiVersion` and `kind` to a component.
 fn complete(call: &Call, mut status: Value) -> Value {
-    super::options::complete_type(&call.served, &mut status);
+    super::body_type::complete_type(&call.served, &mut status);
     status
 }

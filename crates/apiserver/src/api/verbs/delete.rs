@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::items::Items;
 use super::reply::{self, Reply};
-use super::{Call, RETRIES, list, options, read};
+use super::{Call, RETRIES, body_type, list_reply, read};
 use crate::api::admission::{Attributes, OperationOptions};
 use crate::api::selection::Selection;
 use crate::kinds::builtin;
@@ -55,7 +55,7 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
             Err(error) => return Err(error),
         }
     }
-    list::answer(call, &meta, Items::new(deleted, None)).await
+    list_reply::answer(call, &meta, Items::new(deleted, None)).await
 }
 
 /// Warns that the pods of a job stay, unless the request says what happens to dependents.
@@ -85,9 +85,9 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     };
     // A null body means options without fields.
     let value = if value.is_null() { json!({}) } else { value };
-    let [api_version, kind] = options::type_of(&value).map_err(ApiError::bad_request)?;
+    let [api_version, kind] = body_type::type_of(&value).map_err(ApiError::bad_request)?;
     // DeleteOptions are accepted in any group and version.
-    options::check_version(&api_version).map_err(ApiError::bad_request)?;
+    body_type::check_version(&api_version).map_err(ApiError::bad_request)?;
     if ["CreateOptions", "UpdateOptions"].contains(&kind.as_str()) {
         return Err(ApiError::bad_request(format!(
             "converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion"

@@ -13,11 +13,11 @@ pub(crate) mod create;
 pub(crate) mod delete;
 mod object_conversion;
 
+pub(crate) mod body_type;
 mod items;
 mod kubelet;
-mod list;
+mod list_reply;
 mod object_meta;
-pub(crate) mod options;
 pub(crate) mod patch;
 mod permission;
 pub(crate) mod pod_log;
@@ -189,12 +189,12 @@ impl Call {
             }
         };
         let mut object = decoded.value;
-        options::check_type(&self.served, &object).map_err(|refusal| match refusal {
-            options::TypeMismatch::Unrecognized(why) => unrecognized(why),
-            options::TypeMismatch::Error(error) => error,
+        body_type::check_type(&self.served, &object).map_err(|refusal| match refusal {
+            body_type::TypeMismatch::Unrecognized(why) => unrecognized(why),
+            body_type::TypeMismatch::Error(error) => error,
         })?;
-        options::check_custom_kind(&self.served, &object)?;
-        options::complete_type(&self.served, &mut object);
+        body_type::check_custom_kind(&self.served, &object)?;
+        body_type::complete_type(&self.served, &mut object);
         self.conform(&mut object, bytes, decoded.strict, validation)?;
         Ok(object)
     }

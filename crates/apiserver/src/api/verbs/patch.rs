@@ -272,7 +272,7 @@ pub(super) fn conform(
     validation: FieldValidation,
 ) -> Result<(), ApiError> {
     let sent = new.clone();
-    super::options::complete_type(&call.served, new);
+    super::body_type::complete_type(&call.served, new);
     let refuse = |why: &str| refusal(patch, &sent, why);
     let served = Arc::clone(&call.served);
     if let Patch::Strategic(..) = patch

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::items::{self, Items, Walk};
 use super::reply::{self, ListMeta, Reply};
-use super::{Call, list};
+use super::{Call, list_reply};
 use crate::api::selection::Selection;
 use crate::request::query::{ListOptions, RevisionMatch, revision};
 use crate::state::Turns;
@@ -42,7 +42,7 @@ pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
     let page = ListPage::read(call, &options)?.converted(call, &options, &selection).await?;
     let (items, meta) = page.select(call, &options, selection).await;
-    list::answer(call, &meta, items).await
+    list_reply::answer(call, &meta, items).await
 }
 
 /// Maximum number of objects that are converted together, in several reviews.

@@ -1,4 +1,4 @@
-//! Responses with single objects, in the requested encoding and view. Lists are in [`list`](super::list).
+//! Responses with single objects, in the requested encoding and view. Lists are in [`list_reply`](super::list_reply).
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
