@@ -4,7 +4,11 @@
 //! is a tenth of that, because several tasks may take one turn each before a waiting task: the list of a kind, its delivery to a
 //! controller, the workers of a controller.
 
-use std::{future::pending, panic::resume_unwind};
+use std::{
+    future::{Future, pending, poll_fn},
+    panic::resume_unwind,
+    pin::pin,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -12,14 +16,16 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-/// Measures how long a task has worked since its last yield.
+/// Measures how long a task has worked since its last yield or wait.
 ///
-/// Bound: between two yields a task works for [`Pace::LONGEST`] and one more step, or for [`Pace::STEPS`] steps. The number of
-/// steps is the bound in paused time, where work takes no time.
+/// Bound: between two yields or waits a task works for [`Pace::LONGEST`] and one more step, or for [`Pace::STEPS`] steps. The number
+/// of steps is the bound in paused time, where work takes no time.
 #[derive(Debug)]
 pub(crate) struct Pace {
     since: Instant,
     steps: u32,
+    /// Whether the task has waited since the last step, so that other tasks had a turn.
+    has_waited: bool,
 }
 
 impl Pace {
@@ -31,7 +37,23 @@ impl Pace {
 
     /// Starts the measurement.
     pub(crate) fn begin() -> Self {
-        Self { since: Instant::now(), steps: 0 }
+        Self { since: Instant::now(), steps: 0, has_waited: false }
+    }
+
+    /// Awaits `wait`. If that takes a while, the turn starts again: without this, the first step after each wait would yield, and the
+    /// thread would look for other work for each event that comes alone.
+    ///
+    /// # Cancellation
+    ///
+    /// That of `wait`. The turn starts again in this case too.
+    pub(crate) async fn wait_for<F: Future>(&mut self, wait: F) -> F::Output {
+        let mut wait = pin!(wait);
+        poll_fn(|cx| {
+            let polled = wait.as_mut().poll(cx);
+            self.has_waited |= polled.is_pending();
+            polled
+        })
+        .await
     }
 
     /// Counts a step, and yields if the turn is used up.
@@ -52,55 +74,58 @@ impl Pace {
     }
 
     fn is_due(&mut self, steps: u32, now: Instant) -> bool {
+        if std::mem::take(&mut self.has_waited) {
+            // The time of the wait is unknown, so this step is not counted.
+            (self.since, self.steps) = (now, 0);
+        }
         self.steps += steps;
         self.steps >= Self::STEPS || now.saturating_duration_since(self.since) >= Self::LONGEST
     }
 }
 
-/// A [`Pace`] that several tasks share, such as the workers of a controller.
+/// Like a [`Pace`], but shared by several tasks, such as the workers of a controller. Only the time of their work counts, not that in
+/// which all of them wait.
 ///
 /// Bound: between two polls of another task, all sharing tasks together work for one turn of a `Pace`, and each of them for one more
 /// step. A used-up turn ends when the first task that yielded for it is polled again; every other ready task has been polled by
 /// then.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SharedPace {
     turn: Mutex<Turn>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Turn {
     number: u64,
-    pace: Pace,
+    worked: Duration,
+    steps: u32,
 }
 
 impl SharedPace {
-    /// Starts the measurement.
-    pub(crate) fn begin() -> Self {
-        Self { turn: Mutex::new(Turn { number: 0, pace: Pace::begin() }) }
-    }
-
-    /// Counts a step of the calling task, and yields if the turn is used up.
+    /// Counts a step of the calling task, which began at `began`, and yields if the turn is used up.
     ///
     /// # Cancellation
     ///
     /// Dropping the future loses nothing: another task starts the next turn.
-    pub(crate) async fn step(&self) {
-        let Some(number) = self.used_up(Instant::now()) else { return };
+    pub(crate) async fn step(&self, began: Instant) {
+        let Some(number) = self.used_up(began.elapsed()) else { return };
         yield_now().await;
-        self.begin_after(number, Instant::now());
+        self.begin_after(number);
     }
 
     /// Counts a step. Returns the number of the turn if it is used up.
-    fn used_up(&self, now: Instant) -> Option<u64> {
+    fn used_up(&self, worked: Duration) -> Option<u64> {
         let mut turn = self.turn.lock();
-        turn.pace.is_due(1, now).then_some(turn.number)
+        turn.worked += worked;
+        turn.steps += 1;
+        (turn.steps >= Pace::STEPS || turn.worked >= Pace::LONGEST).then_some(turn.number)
     }
 
     /// Starts the turn after this one, unless another task has started it.
-    fn begin_after(&self, number: u64, now: Instant) {
+    fn begin_after(&self, number: u64) {
         let mut turn = self.turn.lock();
         if turn.number == number {
-            *turn = Turn { number: number + 1, pace: Pace { since: now, steps: 0 } };
+            *turn = Turn { number: number + 1, ..Turn::default() };
         }
     }
 }
@@ -142,8 +167,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tasks_of_a_shared_pace_take_one_turn_together_and_a_step_each() {
-        let (shared, mut now) = (SharedPace::begin(), Instant::now());
+    async fn a_wait_starts_the_turn_again_and_a_future_that_is_ready_does_not() {
+        let mut pace = Pace::begin();
+        let now = Instant::now();
+        assert!(!pace.is_due(Pace::STEPS - 1, now));
+        pace.wait_for(std::future::ready(())).await;
+        assert!(pace.is_due(1, now));
+        pace.wait_for(yield_now()).await;
+        assert!(!pace.is_due(Pace::STEPS - 1, now + Pace::LONGEST));
+        assert!(!pace.is_due(0, now + 2 * Pace::LONGEST - Duration::from_nanos(1)));
+        assert!(pace.is_due(0, now + 2 * Pace::LONGEST));
+    }
+
+    #[test]
+    fn the_time_in_which_no_task_works_is_not_part_of_a_shared_turn() {
+        let shared = SharedPace::default();
+        let step = Pace::LONGEST / 10;
+        let used_up: Vec<_> = (0..10).map(|_| shared.used_up(step)).collect();
+        assert_eq!(used_up[..9], [None; 9]);
+        assert_eq!(used_up[9], Some(0));
+        shared.begin_after(0);
+        assert_eq!(shared.used_up(step), None);
+    }
+
+    #[test]
+    fn tasks_of_a_shared_pace_take_one_turn_together_and_a_step_each() {
+        let shared = SharedPace::default();
         let steps = Pace::STEPS as usize;
         let mut last = [None; 16];
         for round in 1..4 {
@@ -151,17 +200,16 @@ mod tests {
             let mut taken = 0;
             for number in &mut last {
                 if let Some(number) = number.take() {
-                    shared.begin_after(number, now);
+                    shared.begin_after(number);
                 }
                 *number = loop {
                     taken += 1;
-                    if let Some(used_up) = shared.used_up(now) {
+                    if let Some(used_up) = shared.used_up(Duration::ZERO) {
                         break Some(used_up);
                     }
                 };
             }
             assert!((steps..=steps + 15).contains(&taken), "round {round}: {taken} steps");
-            now += Duration::from_secs(1);
         }
     }
 

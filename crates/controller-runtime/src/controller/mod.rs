@@ -149,7 +149,7 @@ impl<R: Request> Controller<R> {
             draining,
             clock: cx.clock,
         });
-        let (rng, pace) = (Mutex::new(cx.rng.clone()), Arc::new(SharedPace::begin()));
+        let (rng, pace) = (Mutex::new(cx.rng.clone()), Arc::<SharedPace>::default());
         move |number| Worker {
             number,
             requests: self.requests.clone(),

@@ -88,12 +88,12 @@ impl<R: Request> Worker<R> {
             };
             let Some(item) = item else { return Exit::Finished };
             *self.current.lock() = Some(item.key().clone());
-            self.reconcile(&item).await;
+            let began = self.reconcile(&item).await;
             *self.current.lock() = None;
             done = Some(item);
             // Reconcilers that never wait must not starve other tasks, including a stop. The next worker was woken when this
             // one began, and may have to run on this thread; by now other threads could have taken it.
-            self.pace.step().await;
+            self.pace.step(began).await;
         }
     }
 
@@ -120,8 +120,8 @@ impl<R: Request> Worker<R> {
         self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.requests.controller))
     }
 
-    /// Reconciles once, and applies the outcome to the request.
-    async fn reconcile(&self, item: &Item<'_, R>) {
+    /// Reconciles once, and applies the outcome to the request. Returns when it began.
+    async fn reconcile(&self, item: &Item<'_, R>) -> Instant {
         let RequestQueue { queue, tracker, .. } = &self.requests;
         let request = item.key();
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
@@ -175,6 +175,7 @@ impl<R: Request> Worker<R> {
         }
         .instrument(span)
         .await;
+        began
     }
 
     async fn attempt(&self, request: &R, cx: &Context) -> Outcome {

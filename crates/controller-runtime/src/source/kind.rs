@@ -187,7 +187,7 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
                 () = delivery.due(), if delivery.is_retrying() => {
                     delivery.retry();
                 }
-                next = events.next(), if !has_ended => take(next, &sink, &mut delivery),
+                next = pace.wait_for(events.next()), if !has_ended => take(next, &sink, &mut delivery),
                 () = &mut closed, if !has_ended => {
                     // The last events may have arrived after the poll of `events`.
                     while let Some(next) = events.next().now_or_never() {

@@ -157,7 +157,7 @@ impl Reflector<'_> {
             // comes last.
             let chunk = tokio::select! {
                 biased;
-                chunk = body.next() => match chunk {
+                chunk = pace.wait_for(body.next()) => match chunk {
                     Some(chunk) => chunk.map_err(|error| WatchProblem::transient(describe(&error)))?,
                     None if is_listed => return Ok(()),
                     None => {

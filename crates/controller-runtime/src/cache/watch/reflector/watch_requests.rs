@@ -56,7 +56,9 @@ impl Reflector<'_> {
         let (mut body, mut items, mut pace) =
             (body.into_data_stream(), ListDecoder::default(), Pace::begin());
         let no_list = |error: ListError| WatchProblem::refused(error.to_string());
-        while let Some(chunk) = timeout(ANSWER_WITHIN, body.next()).await.or_else(|_| silence())? {
+        while let Some(chunk) =
+            timeout(ANSWER_WITHIN, pace.wait_for(body.next())).await.or_else(|_| silence())?
+        {
             items.push(chunk.map_err(|error| WatchProblem::transient(describe(&error)))?);
             self.shared.note_data(&self.scope);
             while let Some(item) = items.next().map_err(no_list)? {
