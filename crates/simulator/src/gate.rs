@@ -96,7 +96,7 @@ impl Gate {
         };
         let pump = self.pumps.lock().spawn(pump);
         self.hub.set_pump(id, pump);
-        Response::from_parts(head, GateBody::Watch(WatchBody { hub: self.hub.clone(), id }))
+        Response::from_parts(head, GateBody::Watch(WatchBody::new(self.hub.clone(), id)))
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use kube_apiserver_embedded::ResponseBody;
+use tokio::task::yield_now;
 
 use super::Hub;
 
@@ -17,10 +18,29 @@ pub(crate) enum GateBody {
     Watch(WatchBody),
 }
 
-/// Body of a watch, which ends with the process.
+/// Body of a watch, which ends with the process. All other tasks that are ready run between two chunks.
 pub(crate) struct WatchBody {
-    pub(crate) hub: Hub,
-    pub(crate) id: u64,
+    hub: Hub,
+    id: u64,
+    pause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl WatchBody {
+    pub(crate) fn new(hub: Hub, id: u64) -> Self {
+        Self { hub, id, pause: None }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
+        let Some(chunk) = ready!(self.hub.poll_read(self.id, context)) else { return Poll::Ready(None) };
+        if !chunk.is_last {
+            self.pause = Some(Box::pin(yield_now()));
+        }
+        Poll::Ready(Some(chunk.text))
+    }
 }
 
 impl Drop for WatchBody {
@@ -39,10 +59,9 @@ impl http_body::Body for GateBody {
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
             Self::Whole(body) => Pin::new(body).poll_frame(context),
-            Self::Watch(watch) => watch
-                .hub
-                .poll_read(watch.id, context)
-                .map(|chunk| chunk.map(|chunk| Ok(http_body::Frame::data(chunk)))),
+            Self::Watch(watch) => {
+                watch.poll_read(context).map(|chunk| chunk.map(|text| Ok(http_body::Frame::data(text))))
+            }
         }
     }
 

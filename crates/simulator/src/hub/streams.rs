@@ -39,6 +39,13 @@ pub(super) struct Unread {
     pub(super) line: Line,
 }
 
+/// Lines that a process reads at once.
+pub(super) struct Chunk {
+    pub(super) text: Bytes,
+    /// Whether no other chunk has been handed over.
+    pub(super) is_last: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamEnd {
     NotYet,
@@ -162,7 +169,9 @@ impl Hub {
         }
     }
 
-    /// Hands all unread lines of a watch over as one chunk, and its end if there is one. Returns the labels of the lines.
+    /// Hands all unread lines of a watch over, and its end if there is one. Returns the labels of the lines.
+    ///
+    /// The first line is a chunk, and the others are another one: the first line wakes the process before the others arrive.
     pub(crate) fn deliver(&self, id: u64) -> Arc<[String]> {
         let (labels, reader) = {
             let mut state = self.0.lock();
@@ -177,14 +186,14 @@ impl Hub {
                 _ => watch.unread.len(),
             };
             let mut lines: Vec<Line> = watch.unread.drain(..count).map(|unread| unread.line).collect();
-            match &mut *lines {
-                [] => {}
-                [line] => watch.delivered.push_back(std::mem::take(&mut line.text)),
-                lines => {
-                    let mut chunk = Vec::with_capacity(lines.iter().map(|line| line.text.len()).sum());
-                    lines.iter().for_each(|line| chunk.extend_from_slice(&line.text));
-                    watch.delivered.push_back(Bytes::from(chunk));
-                }
+            let mut lines_left = lines.iter_mut().map(|line| std::mem::take(&mut line.text));
+            watch.delivered.extend(lines_left.next());
+            if let Some(second) = lines_left.next() {
+                let rest = lines_left.fold(second.to_vec(), |mut rest, line| {
+                    rest.extend_from_slice(&line);
+                    rest
+                });
+                watch.delivered.push_back(rest.into());
             }
             let mut labels: Vec<String> = lines.into_iter().map(|line| line.label).collect();
             if matches!(watch.end, StreamEnd::Unread(_)) && watch.unread.is_empty() {
@@ -199,13 +208,13 @@ impl Hub {
         labels.into()
     }
 
-    /// Reads the lines that were handed over to the process. `None` is the end.
-    pub(crate) fn poll_read(&self, id: u64, context: &Context<'_>) -> Poll<Option<Bytes>> {
+    /// Reads a chunk of the lines that were handed over to the process. `None` is the end.
+    pub(super) fn poll_read(&self, id: u64, context: &Context<'_>) -> Poll<Option<Chunk>> {
         let mut state = self.0.lock();
         // Without the watch, its process is dead.
         let Some(watch) = state.watches.get_mut(&id) else { return Poll::Pending };
         match (watch.delivered.pop_front(), watch.end) {
-            (Some(chunk), _) => Poll::Ready(Some(chunk)),
+            (Some(text), _) => Poll::Ready(Some(Chunk { text, is_last: watch.delivered.is_empty() })),
             (None, StreamEnd::Delivered) => Poll::Ready(None),
             (None, _) => {
                 watch.reader = Some(context.waker().clone());

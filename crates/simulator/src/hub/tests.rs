@@ -81,7 +81,13 @@ fn the_watch_with_the_oldest_line_delivers_all_its_lines_first() {
     assert_eq!(next(&hub), "deliver other");
     assert!(hub.poll_read(other, &context).is_pending(), "nothing is handed over yet");
     assert_eq!(*hub.deliver(other), ["ADDED x", "ADDED z", "end"]);
-    assert!(matches!(hub.poll_read(other, &context), Poll::Ready(Some(chunk)) if chunk.ends_with(b"\n")));
+    for is_last in [false, true] {
+        let Poll::Ready(Some(chunk)) = hub.poll_read(other, &context) else {
+            panic!("a line was handed over")
+        };
+        assert!(chunk.text.ends_with(b"\n"));
+        assert_eq!(chunk.is_last, is_last, "the first line arrives alone");
+    }
     assert!(matches!(hub.poll_read(other, &context), Poll::Ready(None)));
     assert_eq!(next(&hub), "deliver one");
     hub.close(one);
