@@ -36,15 +36,17 @@ pub struct Cluster {
 }
 
 impl Manager {
-    /// Adds another cluster, reached through `client`. Make the client with [`client::connect`](crate::client::connect), like
-    /// that of the manager; retries of its own do not apply, as in [`Manager::new`]. The caches of the cluster start and stop
-    /// with the manager. A cluster added while the manager runs starts at once.
+    /// Adds another cluster, reached through `client`. Make the client with
+    /// [`client::connect`](crate::client::connect), like that of the manager; retries of its own do not apply, as in
+    /// [`Manager::new`]. The caches of the cluster start and stop with the manager. A cluster added while the manager
+    /// runs starts at once.
     ///
     /// # Outages
     ///
     /// A cluster that cannot be read does not affect the manager, its readiness, or other clusters. The manager and its
-    /// controllers start without waiting for the cluster. Its lists and watches are retried without end, after 0.8 s doubling to
-    /// 30 s, each plus up to as much at random, and deliver their events when the cluster is back. Until then:
+    /// controllers start without waiting for the cluster. Its lists and watches are retried without end, after 0.8 s
+    /// doubling to 30 s, each plus up to as much at random, and deliver their events when the cluster is back. Until
+    /// then:
     ///
     /// - Reads of a cache that has no initial list yet return [`ReadError::NotSynced`](crate::ReadError::NotSynced), within
     ///   reconciles as well; other caches return the last known state.
@@ -55,8 +57,8 @@ impl Manager {
     ///
     /// `name` identifies the cluster in messages and metrics, which name its resources as `east/secrets`. The name of a
     /// [removed](Cluster::remove) cluster can be used again. The cluster's clients have the options of the manager's
-    /// ([`ManagerOptions::client`](super::ManagerOptions::client)); with leader election they write only while this process
-    /// leads.
+    /// ([`ManagerOptions::client`](super::ManagerOptions::client)); with leader election they write only while this
+    /// process leads.
     ///
     /// ```
     /// # use controller_runtime::{
@@ -121,8 +123,8 @@ impl Cluster {
         self.origin.name()
     }
 
-    /// Returns the problem of the first list or watch of the cluster that fails now. While there is one, the caches of the
-    /// cluster may be out of date.
+    /// Returns the problem of the first list or watch of the cluster that fails now. While there is one, the caches of
+    /// the cluster may be out of date.
     ///
     /// ```no_run
     /// # fn example(clusters: &[controller_runtime::manager::Cluster]) {
@@ -157,8 +159,8 @@ impl Cluster {
         self.cache.declared_of_kind()
     }
 
-    /// The rights that the caches of this cluster need, like [`Manager::declarations`]. Calls of the cluster's clients are neither
-    /// declared nor checked.
+    /// The rights that the caches of this cluster need, like [`Manager::declarations`]. Calls of the cluster's clients
+    /// are neither declared nor checked.
     #[must_use]
     pub fn declarations(&self) -> Declarations {
         self.cache.declarations().all()
@@ -172,14 +174,14 @@ impl Cluster {
 
     /// Removes the cluster from its manager, and waits until its lists and watches have ended and its caches are empty.
     ///
-    /// Event handlers receive a [`Delete`](crate::Event::Delete) with `state_unknown` for each object of the cluster, and
-    /// then the sources of the cluster end. A source removed before
+    /// Event handlers receive a [`Delete`](crate::Event::Delete) with `state_unknown` for each object of the cluster,
+    /// and then the sources of the cluster end. A source removed before
     /// ([`controller::SourceHandle::remove`](crate::controller::SourceHandle::remove)) delivers no deletions.
     ///
-    /// From the call on, reads of the caches return [`ReadError::ClusterRemoved`](crate::ReadError::ClusterRemoved), which is
-    /// terminal in a reconcile. [`Cluster::client`] and [`Cluster::ungated_client`] refuse writes, and writes in flight fail with
-    /// [`ErrorKind::Interrupted`](crate::client::ErrorKind::Interrupted). To delete objects from the cluster itself, do so before
-    /// removing it.
+    /// From the call on, reads of the caches return [`ReadError::ClusterRemoved`](crate::ReadError::ClusterRemoved),
+    /// which is terminal in a reconcile. [`Cluster::client`] and [`Cluster::ungated_client`] refuse writes, and writes
+    /// in flight fail with [`ErrorKind::Interrupted`](crate::client::ErrorKind::Interrupted). To delete objects from
+    /// the cluster itself, do so before removing it.
     ///
     /// # Cancellation
     ///
@@ -199,7 +201,8 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Runnable that fills the caches of another cluster and keeps them up to date. The manager does not wait for it at the start.
+/// Runnable that fills the caches of another cluster and keeps them up to date. The manager does not wait for it at the
+/// start.
 struct ClusterCaches {
     origin: OtherCluster,
     cache: Arc<Cache>,
@@ -295,9 +298,9 @@ impl Clusters {
         known.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Statistics of all caches.
-    pub(super) fn look(&self) -> BTreeMap<String, ResourceStats> {
-        self.all().iter().flat_map(|cache| cache.look()).collect()
+    /// Returns the statistics of all caches, by resource and selection.
+    pub(super) fn resource_stats(&self) -> BTreeMap<String, ResourceStats> {
+        self.all().iter().flat_map(|cache| cache.resource_stats()).collect()
     }
 
     /// Names of the clusters with a list or watch that fails now.

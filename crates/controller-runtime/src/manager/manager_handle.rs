@@ -36,37 +36,39 @@ use crate::{
 
 /// Runs controllers and other [`Runnable`]s, which share its clients and caches.
 ///
-/// A handle: clones are the same manager. A manager owns its controllers and runnables, so these must not hold a manager: they
-/// use [`RunContext::manager`] or a [`WeakManager`].
+/// A handle: clones are the same manager. A manager owns its controllers and runnables, so these must not hold a
+/// manager: they use [`RunContext::manager`] or a [`WeakManager`].
 ///
 /// # Lifecycle
 ///
-/// [`Manager::run`] starts runnables in groups, one after the other: servers of metrics and probes, webhooks, caches, runnables
-/// without leader election, then controllers. Each group starts when the previous one is ready: its servers listen, and its caches
-/// have received their initial list. With [leader election](ManagerOptions::leader_election) the last group waits until this
-/// process leads. When the process loses the lease, that group is dropped and the process is a standby again.
+/// [`Manager::run`] starts runnables in groups, one after the other: servers of metrics and probes, webhooks, caches,
+/// runnables without leader election, then controllers. Each group starts when the previous one is ready: its servers
+/// listen, and its caches have received their initial list. With [leader election](ManagerOptions::leader_election) the
+/// last group waits until this process leads. When the process loses the lease, that group is dropped and the process
+/// is a standby again.
 ///
-/// When the shutdown future completes, the manager stops the groups in reverse order: no new reconcile begins, and running ones
-/// may finish within [`ManagerOptions::graceful_shutdown_timeout`]. Then the manager drops those that still run, and names them in
-/// its error. It releases the lease only when nothing that needs the lease runs any more.
+/// When the shutdown future completes, the manager stops the groups in reverse order: no new reconcile begins, and
+/// running ones may finish within [`ManagerOptions::graceful_shutdown_timeout`]. Then the manager drops those that
+/// still run, and names them in its error. It releases the lease only when nothing that needs the lease runs any more.
 ///
-/// If a runnable fails, the whole manager stops in the same order. Until then, runnables can be added, and start at once if their
-/// group has started; they can also be [removed](RunnableHandle::remove).
+/// If a runnable fails, the whole manager stops in the same order. Until then, runnables can be added, and start at
+/// once if their group has started; they can also be [removed](RunnableHandle::remove).
 ///
-/// Two managers in one process, or two successive runs of one, are independent of each other. Only two things are process-wide:
-/// a panic hook, which records the place of a panic in a reconcile and then calls the previous hook, and the signals of
-/// [`Signals`].
+/// Two managers in one process, or two successive runs of one, are independent of each other. Only two things are
+/// process-wide: a panic hook, which records the place of a panic in a reconcile and then calls the previous hook, and
+/// the signals of [`Signals`].
 ///
 /// # Code that does not await
 ///
-/// A reconcile can be stopped only at an `.await`. On a multi-threaded runtime, a reconcile that computes without an `.await`
-/// occupies its thread. At a shutdown, [`ManagerError::Unstoppable`] names such a reconcile. When the lease is lost, the log names
-/// it, and the check `leader-election` of `/healthz` fails, so that Kubernetes restarts the process. Until then the reconcile
-/// continues without the lease, and [`Manager::client`] refuses its writes.
+/// A reconcile can be stopped only at an `.await`. On a multi-threaded runtime, a reconcile that computes without an
+/// `.await` occupies its thread. At a shutdown, [`ManagerError::Unstoppable`] names such a reconcile. When the lease is
+/// lost, the log names it, and the check `leader-election` of `/healthz` fails, so that Kubernetes restarts the
+/// process. Until then the reconcile continues without the lease, and [`Manager::client`] refuses its writes.
 ///
-/// On a single-threaded runtime nothing else runs meanwhile: the lease is not renewed, so another process takes it over; no probe is
-/// answered; no timeout fires; no shutdown begins. Two guarantees still hold: writes are refused once the lease has expired, and the
-/// second signal ends the process ([`Manager::run_until_signal`]). Move long computations to [`tokio::task::spawn_blocking`].
+/// On a single-threaded runtime nothing else runs meanwhile: the lease is not renewed, so another process takes it
+/// over; no probe is answered; no timeout fires; no shutdown begins. Two guarantees still hold: writes are refused once
+/// the lease has expired, and the second signal ends the process ([`Manager::run_until_signal`]). Move long
+/// computations to [`tokio::task::spawn_blocking`].
 ///
 /// # Example
 ///
@@ -118,15 +120,15 @@ pub(super) struct Election {
 }
 
 impl Manager {
-    /// Makes a manager that reaches the cluster through `client`: for tests with an in-process client, and for connections that you
-    /// make yourself. In operators prefer [`Manager::from_config`], which detects dead connections.
+    /// Makes a manager that reaches the cluster through `client`: for tests with an in-process client, and for
+    /// connections that you make yourself. In operators prefer [`Manager::from_config`], which detects dead
+    /// connections.
     ///
-    /// The leader election uses `client` as well, unless [`leader_election::LeaderElectionOptions::client`] sets another one;
-    /// [`Manager::from_config`] gives it a connection of its own.
+    /// The leader election uses `client` as well, unless [`leader_election::LeaderElectionOptions::client`] sets
+    /// another one; [`Manager::from_config`] gives it a connection of its own.
     ///
-    /// Each request is sent once, even if `client` retries by itself: the retries of
-    /// [`kube::Config::default_retry`], which [`kube::Client::try_default`] turns on, do not apply to requests of this manager
-    /// and its clients.
+    /// Each request is sent once, even if `client` retries by itself: the retries of [`kube::Config::default_retry`],
+    /// which [`kube::Client::try_default`] turns on, do not apply to requests of this manager and its clients.
     #[must_use]
     pub fn new(client: kube::Client, options: ManagerOptions) -> Self {
         let metrics = Metrics::default();
@@ -194,7 +196,10 @@ impl Manager {
             }),
         };
         let (cache, clusters) = (Arc::clone(&manager.shared.cache), manager.shared.clusters.clone());
-        manager.shared.metrics.caches(move || cache.look().into_iter().chain(clusters.look()).collect());
+        manager
+            .shared
+            .metrics
+            .caches(move || cache.resource_stats().into_iter().chain(clusters.resource_stats()).collect());
         manager.add_servers();
         manager.add_own(caches, Group::Caches);
         manager
@@ -202,13 +207,13 @@ impl Manager {
 
     /// Makes a manager that connects to the cluster of `config`.
     ///
-    /// With leader election the manager has a second client, so that no other request of the operator can delay a renewal of the
-    /// lease. Both are made by [`client::connect`](crate::client::connect): with HTTP/2 if the API server offers it, so that
-    /// all watches share a few connections, and with pings and TCP keepalive, which detect a vanished peer within a minute.
-    /// Their `User-Agent` is that of `config` or else the operator's name, as in `guestbook-operator`, with the suffix
-    /// `/leader-election` on the second. Neither repeats requests by itself ([`kube::Config::default_retry`] has no effect);
-    /// the manager's clients do. Metrics name the API server by host and port of its URL, as in Go, unless [`ManagerOptions::host`]
-    /// sets another name.
+    /// With leader election the manager has a second client, so that no other request of the operator can delay a
+    /// renewal of the lease. Both are made by [`client::connect`](crate::client::connect): with HTTP/2 if the API
+    /// server offers it, so that all watches share a few connections, and with pings and TCP keepalive, which detect a
+    /// vanished peer within a minute. Their `User-Agent` is that of `config` or else the operator's name, as in
+    /// `guestbook-operator`, with the suffix `/leader-election` on the second. Neither repeats requests by itself
+    /// ([`kube::Config::default_retry`] has no effect); the manager's clients do. Metrics name the API server by host
+    /// and port of its URL, as in Go, unless [`ManagerOptions::host`] sets another name.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -234,12 +239,14 @@ impl Manager {
         Ok(Self::new(connect(config, &options.name, "")?, options))
     }
 
-    /// The client for reconcilers. Its field manager is the name of the manager. With leader election it writes only while this
-    /// process leads; otherwise writes fail with [`ErrorKind::NotPermitted`](crate::client::ErrorKind::NotPermitted).
+    /// The client for reconcilers. Its field manager is the name of the manager. With leader election it writes only
+    /// while this process leads; otherwise writes fail with
+    /// [`ErrorKind::NotPermitted`](crate::client::ErrorKind::NotPermitted).
     ///
     /// Do not use it in reconciles of a controller without leader election, which also runs on standbys: use
-    /// [`Context::client`](crate::Context::client) or [`Manager::ungated_client`]. There writes of this client fail with
-    /// [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent) even on the leader, so that the mistake shows before a failover.
+    /// [`Context::client`](crate::Context::client) or [`Manager::ungated_client`]. There writes of this client fail
+    /// with [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent) even on the leader, so that the mistake shows
+    /// before a failover.
     #[must_use]
     pub fn client(&self) -> Client {
         self.shared.client.clone()
@@ -254,8 +261,8 @@ impl Manager {
     /// The cached objects of kind `K`: all of them, unless another selection is the default
     /// ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
     ///
-    /// All handles of a kind, and all controllers that watch it, share one list and watch. The watch starts with the manager,
-    /// or at once if the manager is running, and stops when the last handle and source are dropped.
+    /// All handles of a kind, and all controllers that watch it, share one list and watch. The watch starts with the
+    /// manager, or at once if the manager is running, and stops when the last handle and source are dropped.
     #[must_use]
     #[track_caller]
     pub fn cached<K: StaticObject>(&self) -> Cached<K> {
@@ -284,8 +291,8 @@ impl Manager {
         self.add_to(group, runnable)
     }
 
-    /// Adds a runnable that prepares this process: the process becomes a candidate only when the runnable has returned or has
-    /// reported that it is ready. Without leader election, controllers start only then.
+    /// Adds a runnable that prepares this process: the process becomes a candidate only when the runnable has returned
+    /// or has reported that it is ready. Without leader election, controllers start only then.
     ///
     /// # Errors
     ///

@@ -23,15 +23,21 @@ pub(in crate::cache) struct EntryId {
 /// A hand moves around the slots. An entry that was used since the last pass stays, any other is evicted.
 pub(in crate::cache) struct Budget<T> {
     limit: usize,
+    /// Sum of the sizes of all entries.
     used: usize,
+    /// Bytes that are lent for uncompressed texts.
     lent: usize,
     slots: Vec<BudgetSlot<T>>,
+    /// Slots without an entry.
     free: Vec<u32>,
+    /// Slot that was examined last.
     hand: usize,
 }
 
 struct BudgetSlot<T> {
+    /// Number of entries that have left the slot.
     generation: u32,
+    /// The entry and its size.
     entry: Option<(T, usize)>,
 }
 

@@ -11,10 +11,11 @@ use super::{
 };
 
 /// Queue of the uncompressed texts of changed objects. A changed object is likely to change again or to be read soon,
-/// so this memory comes from the budget for reads. Objects that have never changed have a separate [`UncompressedQueue`],
-/// so a long list borrows nothing.
+/// so this memory comes from the budget for reads. Objects that have never changed have a separate
+/// [`UncompressedQueue`], so a long list borrows nothing.
 #[derive(Default)]
 pub(in crate::cache) struct ChangedTexts {
+    /// States in the order of their arrival, with the number of bytes borrowed for each.
     states: VecDeque<(Weak<dyn CompressibleText>, usize)>,
     loan: Option<Loan>,
 }

@@ -1,7 +1,7 @@
 //! Compression of received texts.
 //!
-//! The first texts of a kind are stored uncompressed. When there are [`TrainingSet::ENOUGH`] bytes of them, a dictionary
-//! is trained on them. Then these and all later texts are compressed with it, except the latest ones
+//! The first texts of a kind are stored uncompressed. When there are [`TrainingSet::ENOUGH`] bytes of them, a
+//! dictionary is trained on them. Then these and all later texts are compressed with it, except the latest ones
 //! ([`uncompressed_queue`](crate::cache::objects::uncompressed_queue),
 //! [`changed_texts`](crate::cache::objects::changed_texts)). So objects of a kind with few objects are never
 //! compressed. Large texts are an exception: they are always compressed, without a dictionary.
@@ -30,7 +30,7 @@ use crate::object::{
 /// State of an informer's compression.
 pub(in crate::cache) struct Compression {
     pub(in crate::cache) interner: Interner,
-    /// Text of the current object.
+    /// Text of the object that is being stored. A field, so that its allocation is reused.
     pub(in crate::cache) text: Vec<u8>,
     phase: CompressionPhase,
     /// Empty dictionary for large texts. `None`: not created yet; `Some(None)`: memory could not be allocated.
@@ -47,8 +47,8 @@ pub(in crate::cache) struct Compression {
     pub(in crate::cache) evicted: Vec<Arc<dyn AnyDecodedObject>>,
 }
 
-/// Phase of compression: `Collecting` until there are enough texts, then `Trained` with a dictionary, and back to `Collecting`
-/// when the dictionary no longer suits the texts.
+/// Phase of compression: `Collecting` until there are enough texts, then `Trained` with a dictionary, and back to
+/// `Collecting` when the dictionary no longer suits the texts.
 enum CompressionPhase {
     /// Texts are stored uncompressed until there are enough of them to train a dictionary.
     Collecting(TrainingSet),
@@ -75,19 +75,19 @@ impl Compression {
         }
     }
 
-    /// Stores the current text. `before` are the reads of the object's previous version, `None` for a new object.
+    /// Stores the current text. `replaced` has the reads of the object's previous version; `None` for a new object.
     ///
     /// Returns `None` if the metadata do not match the scope of the kind.
     pub(in crate::cache) fn store<K: Object>(
         &mut self,
         meta: Meta,
-        before: Option<Reads>,
+        replaced: Option<Reads>,
         context: &Arc<CodecContext>,
     ) -> Option<Lazy<K>> {
         let compressed = self.compress_current(context);
-        let reads = before.unwrap_or_default().of_next();
+        let reads = replaced.unwrap_or_default().of_next();
         let state = Lazy::from_text(meta, &self.text, compressed, reads, context)?;
-        self.enqueue(&state, before, context);
+        self.enqueue(&state, replaced, context);
         Some(state)
     }
 
@@ -118,7 +118,7 @@ impl Compression {
     }
 
     /// Registers the state of the current text for later compression or training.
-    fn enqueue<K: Object>(&mut self, state: &Lazy<K>, before: Option<Reads>, context: &CodecContext) {
+    fn enqueue<K: Object>(&mut self, state: &Lazy<K>, replaced: Option<Reads>, context: &CodecContext) {
         let length = self.text.len();
         if self.is_large() {
             return;
@@ -129,9 +129,9 @@ impl Compression {
                 self.retrain_if_stale(context);
             }
             CompressionPhase::Trained(_) => {
-                let is_read = before.is_some_and(Reads::promise_one);
+                let is_read = replaced.is_some_and(Reads::predict_reads_of_all_states);
                 // Objects that are read after each change have their own queue; changed ones borrow from the budget.
-                if before.is_some() && !is_read && self.push_changed(state, length, context) {
+                if replaced.is_some() && !is_read && self.push_changed(state, length, context) {
                     return;
                 }
                 let recent = if is_read { &mut self.read } else { &mut self.fresh };

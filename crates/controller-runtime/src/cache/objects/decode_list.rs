@@ -14,7 +14,7 @@ const PER_THREAD: usize = 1024;
 pub(in crate::cache) fn decode_all<'a, K: Object, I: Iterator<Item = &'a Lazy<K>>>(
     states: impl Fn() -> I,
 ) -> Result<Vec<Arc<K>>, DecodeError> {
-    let readers = if fit(states()) { Readers::Many } else { Readers::TooMany };
+    let readers = if fit_budget(states()) { Readers::Many } else { Readers::TooMany };
     let states: Vec<_> = states().collect();
     let threads = states.len().div_ceil(PER_THREAD).min(cores());
     if threads <= 1 {
@@ -49,14 +49,14 @@ fn decode<K: Object>(states: &[&Lazy<K>], readers: Readers) -> Result<Vec<Arc<K>
     states.iter().map(|state| state.object_among(readers)).collect()
 }
 
-/// Whether the budget has room for all of them.
-fn fit<'a, K: Object>(states: impl Iterator<Item = &'a Lazy<K>>) -> bool {
+/// Whether the budget has room for all these states in decoded form.
+fn fit_budget<'a, K: Object>(states: impl Iterator<Item = &'a Lazy<K>>) -> bool {
     let mut states = states.peekable();
     let Some(budget) = states.peek().and_then(|state| state.budget()) else { return true };
     let room = budget.lock().room();
     let mut bytes = 0;
     states.all(|state| {
-        bytes += state.to_keep();
+        bytes += state.bytes_to_keep();
         bytes <= room
     })
 }

@@ -17,7 +17,7 @@ use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_frame_conten
 pub(crate) struct Dictionary {
     compress: CDict<'static>,
     expand: DDict<'static>,
-    /// Number of dictionaries of the kind.
+    /// Number of dictionaries of the kind that exist.
     alive: Arc<AtomicUsize>,
 }
 
@@ -59,6 +59,7 @@ impl fmt::Debug for Dictionary {
 pub(crate) struct Samples {
     texts: Vec<u8>,
     lengths: Vec<usize>,
+    /// Number of dictionaries of the kind that exist.
     alive: Arc<AtomicUsize>,
 }
 
@@ -79,8 +80,8 @@ impl Samples {
         self.texts.len()
     }
 
-    /// Trains a dictionary, which takes about 50 ms. Returns `None` if memory is short, and an empty dictionary if the samples
-    /// have nothing in common.
+    /// Trains a dictionary, which takes about 50 ms. Returns `None` if memory is short, and an empty dictionary if the
+    /// samples have nothing in common.
     pub(crate) fn train(&self) -> Option<Arc<Dictionary>> {
         let Self { texts, lengths, alive } = self;
         let content = zstd::dict::from_continuous(texts, lengths, Dictionary::LARGEST).unwrap_or_default();
@@ -161,8 +162,9 @@ impl Expander {
 /// is 50 % worse than that of the first texts after the training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::cache) struct Staleness {
+    /// Number of recorded texts.
     texts: u32,
-    /// Mean of compressed bytes per byte of text, for the first texts.
+    /// Compressed bytes per byte of text: mean of the first texts.
     at_first: f64,
     /// Moving average of the same ratio for recent texts.
     lately: f64,
@@ -182,7 +184,8 @@ impl Staleness {
         Self { texts: 0, at_first: 0.0, lately: 0.0 }
     }
 
-    /// Records that a text of `text` bytes was compressed to `compressed` bytes. Returns whether a new dictionary is due.
+    /// Records that a text of `text` bytes was compressed to `compressed` bytes. Returns whether a new dictionary is
+    /// due.
     pub(in crate::cache) fn record(&mut self, text: usize, compressed: usize) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let ratio = compressed as f64 / text.max(1) as f64;

@@ -29,11 +29,12 @@ pub enum Event<K: Object> {
     Delete {
         /// Its last known state.
         object: Lazy<K>,
-        /// Whether the deletion was noticed only by the object's absence from a later list; `object` may then be older than its
-        /// last state.
+        /// Whether the deletion was noticed only by the object's absence from a later list; `object` may then be older
+        /// than its last state.
         state_unknown: bool,
     },
-    /// Something outside the API happened that concerns the object.
+    /// Something outside the Kubernetes API happened that concerns the object. Caches never deliver it, sources of a
+    /// user may.
     Generic {
         /// The object concerned.
         object: Lazy<K>,

@@ -63,10 +63,12 @@ struct StoredForm<K> {
     object: Decoded<K>,
 }
 
-/// The text of a state.
+/// The text of a state. `Plain` becomes `Compressed` when the compression backlog is processed. `Shared` becomes
+/// `Plain` or `Compressed` when the state gets a text of its own ([`Lazy::replace_text`]).
 enum StoredText {
     /// No text: the object is always decoded.
     None,
+    /// The uncompressed text.
     Plain(Arc<[u8]>),
     Compressed(CompressedText),
     /// The text of another Rust type's state.
@@ -74,9 +76,17 @@ enum StoredText {
 }
 
 /// The decoded object of a state.
+///
+/// | from | on | to |
+/// |---|---|---|
+/// | `No`, `InBudget` after an eviction | a read that is worth keeping | `InBudget` |
+/// | `No`, `InBudget` after an eviction | an error of the decoder | `Never` |
+///
+/// `Always` and `Never` are final: the text of a state never changes its meaning.
 enum Decoded<K> {
+    /// Not decoded, or not kept after it was decoded.
     No(Reads),
-    /// Kept as long as the budget allows.
+    /// Kept as long as the budget allows. The handle dangles after an eviction.
     InBudget(Weak<DecodedObject<K>>, Reads),
     /// Kept as long as the state. The number is the estimated size, or zero if it is not counted.
     Always(Arc<K>, u32),
@@ -180,7 +190,7 @@ impl<K: Object> Lazy<K> {
     }
 
     /// Returns the number of additional bytes that a budget needs to keep the object decoded.
-    pub(in crate::cache) fn to_keep(&self) -> usize {
+    pub(in crate::cache) fn bytes_to_keep(&self) -> usize {
         let form = self.state.form.lock();
         match &form.object {
             Decoded::Always(..) | Decoded::Never(_) => 0,
@@ -225,7 +235,7 @@ impl<K: Object> Lazy<K> {
             Err(error) => {
                 let mut form = shared.lock();
                 if let Decoded::Never(_) = form.object {
-                    return Err(error); // another reader has logged it
+                    return Err(error); // another reader has decoded it meanwhile, and has logged the error
                 }
                 form.object = Decoded::Never(error.clone());
                 drop(form);
@@ -234,14 +244,14 @@ impl<K: Object> Lazy<K> {
             }
         };
         let object = Arc::new(object);
-        let worth_keeping = reads.promise_more() && !matches!(readers, Readers::TooMany);
+        let worth_keeping = reads.predict_another_read() && !matches!(readers, Readers::TooMany);
         if !worth_keeping {
             return Ok(object);
         }
         let KeptObject { kept, evicted } = context.keep(&object, length, readers);
         drop(evicted); // slow, so not under a lock
         if let Some(kept) = kept {
-            // Reads were counted meanwhile: keep those.
+            // Other readers may have counted reads meanwhile: keep their counts.
             let mut form = shared.lock();
             let reads = form.object.reads();
             let before = std::mem::replace(&mut form.object, Decoded::InBudget(kept, reads));
@@ -304,12 +314,12 @@ impl<K: Object> Lazy<K> {
         self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
-    /// Whether the text is that of another state.
+    /// Whether the state uses the text of another state.
     pub(in crate::cache) fn is_shared(&self) -> bool {
         self.state.form.lock().text.is_shared()
     }
 
-    /// Replaces the text, stored or shared, by this one, which has the same content as far as `K` is concerned.
+    /// Replaces the text, stored or shared, by another text that `K` decodes to an equal object.
     pub(in crate::cache) fn replace_text(&self, text: &[u8], compressed: Option<CompressedText>) {
         let stored = compressed.map_or_else(|| StoredText::Plain(text.into()), StoredText::Compressed);
         let mut form = self.state.form.lock();
@@ -485,7 +495,7 @@ impl<K: Object> Clone for Lazy<K> {
     }
 }
 
-/// Key and version.
+/// Prints key and version.
 impl<K: Object> fmt::Debug for Lazy<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.meta(), f)

@@ -1,7 +1,7 @@
 //! Storage of the objects of one kind.
 //!
-//! A received object is split ([`split`](crate::cache::objects::split)): its metadata become a [`Meta`], the rest stays text,
-//! which is compressed sooner or later ([`compression`](crate::cache::objects::compression)).
+//! A received object is split ([`split`](crate::cache::objects::split)): its metadata become a [`Meta`], the rest stays
+//! text, which is compressed sooner or later ([`compression`](crate::cache::objects::compression)).
 
 use std::{
     marker::PhantomData,
@@ -48,9 +48,11 @@ pub(crate) struct ObjectCodec<K: Object> {
 /// Form in which a codec stores objects.
 #[derive(Debug, Clone)]
 pub(crate) enum Retention {
-    /// As text, and decoded as long as the budget keeps it.
+    /// As text, and decoded as long as the budget keeps it ([`Retain::Budget`]).
     Budget(DecodedBudget),
+    /// Decoded, without text ([`Retain::Decoded`]).
     Decoded,
+    /// As compressed text ([`Retain::Compact`]).
     Compact,
 }
 
@@ -77,16 +79,16 @@ pub(in crate::cache) struct CodecContext {
     pub(in crate::cache) dictionaries: Arc<AtomicUsize>,
 }
 
-/// State that the store holds of an object when a new state of the object arrives.
+/// Version of an object in the store when a state of the object arrives.
 pub(crate) enum StoredVersion<K: Object> {
-    /// The store has the version that arrived.
+    /// The version that arrived.
     Same(Lazy<K>),
-    /// The store has another version of the object.
+    /// Another version.
     Other {
         /// Reads of that version.
         reads: Reads,
     },
-    /// The object is not in the store.
+    /// None: the object is not in the store.
     None,
 }
 
@@ -140,8 +142,8 @@ impl<K: Object> ObjectCodec<K> {
                  namespaced"
             );
         }
-        // A metadata-only state may refer to a whole text from an earlier watch of whole objects, or may store metadata
-        // alone. Readers of whole objects must therefore not share it.
+        // The text of a metadata-only state may lack everything but the metadata. So its text is not offered to other
+        // informers, which may read whole objects.
         if !K::metadata_api() {
             object.offer_text(state.as_ref().and_then(Lazy::text_source));
         }
@@ -205,7 +207,7 @@ impl<K: Object> ObjectCodec<K> {
         self.has_backlog.load(Relaxed)
     }
 
-    /// Compresses some of these texts.
+    /// Compresses some of the texts that wait for a pause between events.
     pub(crate) fn compress_backlog(&self) {
         let mut compression = self.compression.lock();
         compression.compress_backlog(&self.context);
@@ -215,7 +217,7 @@ impl<K: Object> ObjectCodec<K> {
         drop(evicted); // destructors of objects are user code and must not run under the lock
     }
 
-    /// Whether [`ObjectCodec::samples`] may return some.
+    /// Whether there are enough texts to train a dictionary, so that [`ObjectCodec::samples`] may return samples.
     pub(crate) fn is_training_due(&self) -> bool {
         self.training_due.load(Relaxed)
     }
@@ -235,6 +237,7 @@ impl<K: Object> ObjectCodec<K> {
         self.note_pending_work(&compression);
     }
 
+    /// Updates the flags that are read without the lock.
     fn note_pending_work(&self, compression: &Compression) {
         self.has_backlog.store(compression.has_backlog(), Relaxed);
         self.training_due.store(compression.is_training_due(), Relaxed);

@@ -40,12 +40,12 @@ impl Reads {
     }
 
     /// Whether a read now is likely to be followed by another read of the same state.
-    pub(in crate::cache) fn promise_more(self) -> bool {
+    pub(in crate::cache) fn predict_another_read(self) -> bool {
         self.this > ReadCount::Never || self.among_many || self.replaced == ReadCount::Often
     }
 
     /// Whether each state of the object is likely to be read.
-    pub(in crate::cache) fn promise_one(self) -> bool {
+    pub(in crate::cache) fn predict_reads_of_all_states(self) -> bool {
         self.this > ReadCount::Never && self.replaced > ReadCount::Never
     }
 
@@ -86,20 +86,24 @@ mod tests {
     #[test]
     fn two_iterations_keep_a_state_but_do_not_predict_reads_of_the_next_state() {
         let mut reads = after(&[1]).of_next();
-        assert!(!reads.count(Readers::Many).promise_more());
-        assert!(reads.count(Readers::Many).promise_more());
-        assert!(!reads.promise_one() && !reads.of_next().promise_more());
+        assert!(!reads.count(Readers::Many).predict_another_read());
+        assert!(reads.count(Readers::Many).predict_another_read());
+        assert!(!reads.predict_reads_of_all_states() && !reads.of_next().predict_another_read());
     }
 
     #[test]
     fn one_read_per_state_predicts_one_read_of_the_next() {
-        assert!(!after(&[0, 1]).promise_one() && !after(&[1, 0]).promise_one());
-        assert!(after(&[1, 1]).promise_one() && !after(&[1, 1]).of_next().promise_more());
+        assert!(
+            !after(&[0, 1]).predict_reads_of_all_states() && !after(&[1, 0]).predict_reads_of_all_states()
+        );
+        assert!(
+            after(&[1, 1]).predict_reads_of_all_states() && !after(&[1, 1]).of_next().predict_another_read()
+        );
     }
 
     #[test]
     fn two_reads_of_a_state_predict_two_of_the_next() {
-        assert!(after(&[2]).of_next().promise_more());
-        assert!(!after(&[2, 1]).of_next().promise_more());
+        assert!(after(&[2]).of_next().predict_another_read());
+        assert!(!after(&[2, 1]).of_next().predict_another_read());
     }
 }

@@ -80,7 +80,7 @@ impl Stats {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ResourceStats {
     pub(crate) stats: Stats,
-    /// Time since the API server was last heard from: the longest of several lists and watches.
+    /// Time since the API server last sent anything, for the longest silent list or watch.
     pub(crate) silence: Option<Duration>,
 }
 

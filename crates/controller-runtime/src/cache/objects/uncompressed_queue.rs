@@ -11,6 +11,7 @@ use super::compression::CompressibleText;
 /// compressed, several at a time: single ones would cost more, because the dictionary is not in the processor's caches
 /// any more.
 pub(in crate::cache) struct UncompressedQueue {
+    /// States in the order of their arrival, with the lengths of their texts.
     states: VecDeque<(Weak<dyn CompressibleText>, usize)>,
     bytes: usize,
     limit: usize,
@@ -50,8 +51,8 @@ impl UncompressedQueue {
         self.bytes > self.limit.saturating_sub(Self::AT_ONCE / 2)
     }
 
-    /// Removes the oldest states as the limit requires, at most [`UncompressedQueue::AT_ONCE`] bytes and one state more.
-    /// The caller compresses their texts.
+    /// Removes the oldest states as the limit requires, at most [`UncompressedQueue::AT_ONCE`] bytes and one state
+    /// more. The caller compresses their texts.
     pub(in crate::cache) fn pop_surplus(&mut self) -> impl Iterator<Item = Arc<dyn CompressibleText>> {
         let limit = self.limit.saturating_sub(Self::AT_ONCE);
         let mut excess = self.bytes.saturating_sub(limit).min(Self::AT_ONCE);
@@ -61,7 +62,7 @@ impl UncompressedQueue {
                 let bytes = length + Self::ENTRY;
                 self.bytes -= bytes;
                 excess = excess.saturating_sub(bytes);
-                // It is gone if it has been replaced.
+                // A state that was replaced has been dropped: there is nothing to compress.
                 if let Some(state) = state.upgrade() {
                     return Some(state);
                 }

@@ -123,7 +123,7 @@ impl<'c, K: Object> Selection<'c, K> {
             None => self.informer.check_synced()?,
         }
         let mut found: Vec<_> =
-            self.informer.at_one_moment(|| self.matching.iter().map(|objects| objects()).collect());
+            self.informer.with_consistent_indexes(|| self.matching.iter().map(|objects| objects()).collect());
         // Iterate over the smallest result, and check the others by key.
         found.sort_by_key(Objects::len);
         let mut found = found.into_iter();

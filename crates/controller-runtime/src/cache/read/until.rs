@@ -34,7 +34,7 @@ pub(in crate::cache) async fn until<K: Object>(
     condition: impl Fn(Option<&K>) -> bool,
     within: Duration,
 ) -> Result<Option<Arc<K>>, UntilError> {
-    let (notify, mut status) = (informer.notify(key), informer.status());
+    let (notify, mut status) = (informer.change_notify(key), informer.status());
     let holds = async {
         loop {
             // Registered before the object is read, so that a change right after the read is not missed.

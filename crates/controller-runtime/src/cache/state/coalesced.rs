@@ -9,6 +9,17 @@ use crate::{
 };
 
 /// Events that the reader has not taken: for each object the state that the reader knows, and the latest one.
+///
+/// [`pop`](Self::pop) delivers the difference between the two:
+///
+/// | reader knows | latest | event |
+/// |---|---|---|
+/// | nothing | exists | create |
+/// | a state of the same object | exists | update |
+/// | another object of the name, or a deleted one | exists | delete, and with the next call a create |
+/// | a state of the same object | deleted | delete |
+/// | another object of the name | deleted | delete of the object that the reader knows |
+/// | nothing | deleted | none: [`push`](Self::push) drops the entry |
 pub(in crate::cache) struct Coalesced<K: Object> {
     /// The initial list, which is delivered first.
     initial: Option<InitialList<K>>,
@@ -17,13 +28,16 @@ pub(in crate::cache) struct Coalesced<K: Object> {
     objects: BTreeMap<ObjectKey<K>, CoalescedEvent<K>>,
     /// Keys in the order in which their first waiting event arrived.
     order: BTreeMap<u64, ObjectKey<K>>,
+    /// Position of the next event.
     next: u64,
 }
 
 struct CoalescedEvent<K: Object> {
+    /// `None` if the reader knows no object of this name.
     known: Option<ReaderState<K>>,
-    is: Is<K>,
-    place: u64,
+    latest: Latest<K>,
+    /// Key in [`Coalesced::order`].
+    position: u64,
 }
 
 /// The state of an object that the reader knows.
@@ -41,9 +55,10 @@ impl<K: Object> ReaderState<K> {
     }
 }
 
-enum Is<K: Object> {
-    There { object: Lazy<K>, in_initial_list: bool },
-    Gone { last: Lazy<K>, state_unknown: bool },
+/// The latest state of an object.
+enum Latest<K: Object> {
+    Exists { object: Lazy<K>, in_initial_list: bool },
+    Deleted { last: Lazy<K>, state_unknown: bool },
 }
 
 impl<K: Object> Default for Coalesced<K> {
@@ -80,36 +95,41 @@ impl<K: Object> Coalesced<K> {
                 return;
             }
         }
-        let (known, is) = match event {
-            Event::Create { object, in_initial_list } => (None, Is::There { object, in_initial_list }),
+        let (known, latest) = match event {
+            Event::Create { object, in_initial_list } => (None, Latest::Exists { object, in_initial_list }),
             Event::Update { old, new } => {
-                (Some(ReaderState::Received(old)), Is::There { object: new, in_initial_list: false })
+                (Some(ReaderState::Received(old)), Latest::Exists { object: new, in_initial_list: false })
             }
-            Event::Delete { object, state_unknown } => {
-                (Some(ReaderState::OlderThan(object.clone())), Is::Gone { last: object, state_unknown })
-            }
+            Event::Delete { object, state_unknown } => (
+                Some(ReaderState::OlderThan(object.clone())),
+                Latest::Deleted { last: object, state_unknown },
+            ),
             Event::Generic { .. } => return, // caches never create them
         };
         match self.objects.get_mut(&key) {
-            // The reader never received the create: drop both events.
-            Some(CoalescedEvent { known: None, place, .. }) if matches!(is, Is::Gone { .. }) => {
-                self.order.remove(place);
+            // The reader knows no object of this name and does not have to learn of this one: drop both events.
+            Some(CoalescedEvent { known: None, position, .. })
+                if matches!(latest, Latest::Deleted { .. }) =>
+            {
+                self.order.remove(position);
                 self.objects.remove(&key);
             }
             Some(entry) => {
                 // A create that still waits stays a create of the initial list, whatever updates follow.
-                let was_initial =
-                    matches!(&entry.is, Is::There { in_initial_list: true, .. }) && entry.known.is_none();
-                entry.is = match is {
-                    Is::There { object, .. } if was_initial => Is::There { object, in_initial_list: true },
-                    is => is,
+                let was_initial = matches!(&entry.latest, Latest::Exists { in_initial_list: true, .. })
+                    && entry.known.is_none();
+                entry.latest = match latest {
+                    Latest::Exists { object, .. } if was_initial => {
+                        Latest::Exists { object, in_initial_list: true }
+                    }
+                    latest => latest,
                 };
             }
             None => {
-                let place = self.next;
+                let position = self.next;
                 self.next += 1;
-                self.order.insert(place, key.clone());
-                self.objects.insert(key, CoalescedEvent { known, is, place });
+                self.order.insert(position, key.clone());
+                self.objects.insert(key, CoalescedEvent { known, latest, position });
             }
         }
     }
@@ -123,26 +143,28 @@ impl<K: Object> Coalesced<K> {
         }
         let (_, key) = self.order.first_key_value()?;
         let key = key.clone();
-        let CoalescedEvent { known, is, place } = self.objects.remove(&key)?;
-        let event = match (known, is) {
-            (None, Is::There { object, in_initial_list }) => Event::Create { object, in_initial_list },
-            (Some(ReaderState::Received(old)), Is::There { object: new, .. }) if same_uid(&old, &new) => {
+        let CoalescedEvent { known, latest, position } = self.objects.remove(&key)?;
+        let event = match (known, latest) {
+            (None, Latest::Exists { object, in_initial_list }) => Event::Create { object, in_initial_list },
+            (Some(ReaderState::Received(old)), Latest::Exists { object: new, .. })
+                if same_uid(&old, &new) =>
+            {
                 Event::Update { old, new }
             }
-            (Some(known), is @ Is::There { .. }) => {
-                // The reader knows an object that was deleted since, and perhaps replaced by another of that name.
-                // Deliver the delete, and the create with the next call.
-                self.objects.insert(key, CoalescedEvent { known: None, is, place });
+            (Some(known), latest @ Latest::Exists { .. }) => {
+                // The object that the reader knows was deleted. Deliver the delete now; the entry stays, without a
+                // known state, so that the next call delivers the create.
+                self.objects.insert(key, CoalescedEvent { known: None, latest, position });
                 return Some(Event::Delete { object: known.state().clone(), state_unknown: true });
             }
             // The reader knows an earlier object of this name, not the one that was deleted last: it never received
             // that one.
-            (Some(known), Is::Gone { last, .. }) if !same_uid(known.state(), &last) => {
+            (Some(known), Latest::Deleted { last, .. }) if !same_uid(known.state(), &last) => {
                 Event::Delete { object: known.state().clone(), state_unknown: true }
             }
-            (_, Is::Gone { last, state_unknown }) => Event::Delete { object: last, state_unknown },
+            (_, Latest::Deleted { last, state_unknown }) => Event::Delete { object: last, state_unknown },
         };
-        self.order.remove(&place);
+        self.order.remove(&position);
         Some(event)
     }
 }

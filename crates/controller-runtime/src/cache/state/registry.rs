@@ -59,8 +59,9 @@ pub(in crate::cache) struct WatchRegistry {
 
 #[derive(Default)]
 struct RegisteredWatches {
-    /// By number, in the order of creation.
+    /// Shared watches by number, in the order of creation.
     watches: BTreeMap<u64, RegisteredWatch>,
+    /// Number of the last shared watch.
     next: u64,
     /// Default queries, at most one per resource.
     defaults: Vec<Query>,
@@ -69,8 +70,9 @@ struct RegisteredWatches {
 /// A shared watch and its informers.
 struct RegisteredWatch {
     watch: Arc<SharedWatch>,
-    /// By Rust type.
+    /// Informers by Rust type, at most one per type.
     informers: Vec<(TypeId, Weak<dyn AnyInformer>)>,
+    /// Whether [`Cache::run`] has started the watch.
     running: bool,
 }
 
@@ -78,6 +80,7 @@ struct RegisteredWatch {
 pub(crate) struct WatchRegistration {
     shared: Weak<WatchRegistry>,
     watch: Arc<SharedWatch>,
+    /// Number of the shared watch.
     entry: u64,
     id: SubscriberId,
 }
@@ -221,6 +224,7 @@ impl Cache {
         self.is_read(&self.query_of(kind), |type_id| type_id == TypeId::of::<K>())
     }
 
+    /// Whether an informer with this query exists whose Rust type satisfies `by`.
     pub(in crate::cache) fn is_read(&self, query: &Query, by: impl Fn(TypeId) -> bool) -> bool {
         let entries = self.shared.entries.lock();
         let watches = entries.watches.values().filter(|entry| entry.watch.query == *query);
@@ -228,6 +232,7 @@ impl Cache {
         informers.any(|(type_id, informer)| by(*type_id) && informer.strong_count() > 0)
     }
 
+    /// Returns the default query of a kind, or the query that the options of the manager give it.
     pub(in crate::cache) fn query_of(&self, kind: &DynamicKind) -> Query {
         let defaults = &self.shared.entries.lock().defaults;
         let known = defaults.iter().find(|query| query.resource == kind.resource).cloned();
@@ -265,13 +270,13 @@ impl Cache {
         resources.find(|resource| resource.group == group && resource.plural == plural).cloned()
     }
 
-    /// Returns the contents of all caches, by resource and selection. Text that several Rust types share counts once.
-    pub(crate) fn look(&self) -> BTreeMap<String, ResourceStats> {
+    /// Returns the statistics of all caches, by resource and selection. Text that several Rust types share counts once.
+    pub(crate) fn resource_stats(&self) -> BTreeMap<String, ResourceStats> {
         let mut all: BTreeMap<String, ResourceStats> = BTreeMap::new();
         for informer in self.informers() {
-            let look = all.entry(informer.resource()).or_default();
-            look.stats.add(&informer.stats());
-            look.silence = look.silence.max(informer.silence());
+            let stats = all.entry(informer.resource()).or_default();
+            stats.stats.add(&informer.stats());
+            stats.silence = stats.silence.max(informer.silence());
         }
         all
     }
@@ -306,7 +311,8 @@ impl Cache {
         }
     }
 
-    /// Runs all shared watches, including later ones, until dropped, or until the cluster was removed and its caches are empty.
+    /// Runs all shared watches, including later ones, until the returned future is dropped, or until the cluster was
+    /// removed and all its watches have ended.
     pub(crate) async fn run(&self, client: kube::Client, mut rng: fastrand::Rng) {
         let mut added = self.shared.added.subscribe();
         let mut tasks = JoinSet::new();
@@ -325,9 +331,9 @@ impl Cache {
                 return;
             }
             tokio::select! {
-                // A removed cluster is checked first, so that nothing more starts for it.
+                // The removal of the cluster is checked first, so that no watch starts after it. The running watches
+                // notice the removal and end by themselves.
                 biased;
-                // Then the shared watches end by themselves.
                 () = removed(self.cluster.as_ref()), if !self.is_removed() => {}
                 changed = added.changed() => {
                     let _ = changed; // never an error: the sender is in `self`

@@ -42,7 +42,7 @@ pub(crate) struct WatchState {
 }
 
 impl Cache {
-    /// The states of all lists and watches, by resource and selection.
+    /// Returns the states of all lists and watches, ordered by resource and selection.
     pub(crate) fn watch_states(&self) -> Vec<WatchState> {
         let state = |informer: &Arc<dyn AnyInformer>| {
             let (resource, status) = (informer.resource(), informer.status().borrow().clone());
@@ -57,8 +57,8 @@ impl Cache {
         by_resource.into_values().collect()
     }
 
-    /// Objects that are not reconciled as usual: the first unreadable ones, and the first ones that were deleted before this time
-    /// and still have finalizers. Visits all cached objects, and yields in between.
+    /// Returns objects that are not reconciled as usual: of each informer the first unreadable ones, and the first that
+    /// were deleted before this time and still have finalizers. Visits all cached objects and yields in between.
     pub(crate) async fn troubled_objects(&self, deleted_before: Timestamp) -> Vec<TroubledObject> {
         let mut troubled: Vec<TroubledObject> = Vec::new();
         for informer in self.informers() {
@@ -127,7 +127,8 @@ impl Cache {
         })
     }
 
-    /// Describes the first cache that is not synced, or has a watch that has been failing for longer than `limit`.
+    /// Describes the first cache that is not synced, or whose watch has been failing for longer than `limit`. Without a
+    /// limit only caches that are not synced count.
     pub(crate) fn problem(&self, limit: Option<Duration>) -> Option<String> {
         self.informers().iter().find_map(|informer| {
             let status = informer.status().borrow().clone();

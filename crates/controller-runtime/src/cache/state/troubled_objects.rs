@@ -26,6 +26,7 @@ pub(crate) struct TroubledObject {
     pub(crate) trouble: Trouble,
 }
 
+/// Reason why an object is not reconciled as usual.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// It does not fit its Rust type.
@@ -41,7 +42,7 @@ pub(crate) enum Trouble {
 }
 
 impl TroubledObject {
-    /// Returns whether the other one is the same object with the same trouble.
+    /// Whether `other` is the same object with the same trouble.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.uid == other.uid && self.name == other.name && self.trouble == other.trouble
     }
@@ -60,12 +61,12 @@ impl TroubledObject {
     }
 }
 
-/// Number of objects of a cache that are returned.
+/// Maximum number of unreadable objects, and of objects with a stuck deletion, that are returned of a cache.
 const RETURNED: usize = 16;
 
 impl<K: Object> Informer<K> {
-    /// The first unreadable objects, of those that were read, and the first ones that were deleted before this time and still have
-    /// finalizers.
+    /// Returns the first unreadable objects, then the first objects that were deleted before this time and still have
+    /// finalizers. An object counts as unreadable only after an attempt to decode it.
     ///
     /// Visits every object and yields in between.
     pub(super) async fn find_troubled(&self, deleted_before: Timestamp) -> Vec<TroubledObject> {

@@ -102,8 +102,8 @@ struct CacheFailure {
 
 impl CacheItem {
     pub(super) fn all(explainer: &Explainer) -> Vec<Self> {
-        let own = explainer.cache.look().into_iter().zip(explainer.cache.watch_states());
-        let others = explainer.clusters.look().into_iter().zip(explainer.clusters.watch_states());
+        let own = explainer.cache.resource_stats().into_iter().zip(explainer.cache.watch_states());
+        let others = explainer.clusters.resource_stats().into_iter().zip(explainer.clusters.watch_states());
         let now = Instant::now();
         let item = |((resource, look), state): ((String, crate::cache::ResourceStats), WatchState)| {
             let failure = |failures: FailuresInARow| CacheFailure {

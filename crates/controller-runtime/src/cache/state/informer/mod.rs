@@ -101,12 +101,12 @@ impl<K: Object> Informer<K> {
         self.store.read().get(key).cloned()
     }
 
-    /// Reads several indexes while no change is being applied, so that they agree on each object.
+    /// Calls `read` while no change is applied to indexes, so that all indexes that it reads agree on each object.
     ///
-    /// `look` must be short: events wait for it.
-    pub(in crate::cache) fn at_one_moment<T>(&self, look: impl FnOnce() -> T) -> T {
+    /// `read` must be short: events wait for it.
+    pub(in crate::cache) fn with_consistent_indexes<T>(&self, read: impl FnOnce() -> T) -> T {
         let _indexed = self.indexed.read();
-        look()
+        read()
     }
 
     /// Returns all objects.
@@ -129,13 +129,14 @@ impl<K: Object> Informer<K> {
 
     /// Whether the initial lists of all current scopes are complete.
     pub(in crate::cache) fn is_complete(&self) -> bool {
-        // Never hold two of these locks at the same time.
+        // Never hold the locks of status, query and store at the same time.
         let (synced, scopes) = (self.status.borrow().synced, self.query.scopes());
         let store = self.store.read();
         synced && !self.query.is_removed() && scopes.iter().all(|scope| store.knows(scope))
     }
 
-    /// Waits until the initial lists of all current scopes are complete, or the cluster was removed and no object is left.
+    /// Waits until the initial lists of all current scopes are complete, or the cluster was removed and no object is
+    /// left.
     pub(in crate::cache) async fn until_complete(&self) {
         let mut status = self.status();
         loop {
@@ -188,7 +189,7 @@ impl<K: Object> Informer<K> {
     /// Some have not been listed yet, or the cluster was removed.
     pub(in crate::cache) fn check_synced(&self) -> Result<(), ReadError> {
         self.check_cluster()?;
-        if self.has_static_parts_synced() {
+        if self.has_fixed_scopes_synced() {
             return Ok(());
         }
         // Handlers receive the objects of the last scope before the status says `synced`.
@@ -212,12 +213,12 @@ impl<K: Object> Informer<K> {
             });
         }
         let is_known =
-            self.has_static_parts_synced() || self.store.read().knows(&self.query.scope_of(namespace));
+            self.has_fixed_scopes_synced() || self.store.read().knows(&self.query.scope_of(namespace));
         if is_known { Ok(()) } else { Err(self.not_synced()) }
     }
 
-    /// Whether all scopes are complete, and no scopes can be added later.
-    fn has_static_parts_synced(&self) -> bool {
+    /// Whether all scopes are complete, and none can be added later.
+    fn has_fixed_scopes_synced(&self) -> bool {
         !self.query.namespaces.may_change() && self.status.borrow().synced
     }
 

@@ -51,12 +51,14 @@ pub(super) struct Writer<K: Object> {
     pub(super) resynced_to: Option<ObjectKey<K>>,
 }
 
+/// A subscriber to the events of an informer.
 pub(super) struct EventSubscriber<K: Object> {
     pub(super) mailbox: Arc<Mailbox<K>>,
     /// Number of the first changes that are not part of its initial list.
     since: u64,
 }
 
+/// An index that is kept up to date as long as a reader has a handle.
 struct KeptIndex<K: Object> {
     index: Weak<dyn AnyIndex<K>>,
     /// Number of the first changes that are not part of the snapshot from which it is filled.
@@ -66,15 +68,16 @@ struct KeptIndex<K: Object> {
 /// Changes of the store that were made under one lock.
 struct PendingChanges<K: Object> {
     /// Changes of visible states.
-    of_objects: Arc<[StateChange<K>]>,
+    object_changes: Arc<[StateChange<K>]>,
     events: Vec<Event<K>>,
-    /// Computed changes of each index, by the number of the index.
-    of_indexes: OfIndexes,
+    /// Changes of indexes computed so far.
+    index_changes: IndexChanges,
     /// Dropped after the lock is released: the last handle of an object runs its destructor.
     _retired: Vec<Lazy<K>>,
 }
 
-type OfIndexes = BTreeMap<u64, Vec<Box<dyn IndexChange>>>;
+/// Computed changes of indexes, by the number of the index: one change for each changed object.
+type IndexChanges = BTreeMap<u64, Vec<Box<dyn IndexChange>>>;
 
 impl<K: Object> Writer<K> {
     pub(super) fn new(resync: Resync, replay: DeletionReplay) -> Self {
@@ -179,7 +182,7 @@ impl<K: Object> Informer<K> {
     }
 
     /// Returns a handle that is notified whenever the visible state of the object changes.
-    pub(in crate::cache) fn notify(&self, key: &ObjectKey<K>) -> Arc<Notify> {
+    pub(in crate::cache) fn change_notify(&self, key: &ObjectKey<K>) -> Arc<Notify> {
         let mut writer = self.writer.lock();
         if let Some(notify) = writer.waiting.get(key).and_then(Weak::upgrade) {
             return notify;
@@ -209,9 +212,9 @@ impl<K: Object> Informer<K> {
         }
         writer.next_changes += 1;
         let changes = PendingChanges {
-            of_objects: changes.into(),
+            object_changes: changes.into(),
             events,
-            of_indexes: BTreeMap::new(),
+            index_changes: BTreeMap::new(),
             _retired: retired,
         };
         writer.unpublished.insert(number, changes);
@@ -228,16 +231,16 @@ impl<K: Object> Informer<K> {
     /// of another one, and a function that calls back or never returns blocks no other thread. The first result is
     /// applied, in the order in which the changes happened.
     fn publish(&self, number: u64) {
-        let mut found: Option<(u64, OfIndexes)> = None;
+        let mut found: Option<(u64, IndexChanges)> = None;
         loop {
             let (mut published, mut old_events) = (Vec::new(), Vec::new());
             let mut guard = self.writer.lock();
             let writer = &mut *guard;
-            if let Some((number, of_indexes)) = &mut found
+            if let Some((number, index_changes)) = &mut found
                 && let Some(changes) = writer.unpublished.get_mut(number)
             {
-                for (id, of_objects) in std::mem::take(of_indexes) {
-                    changes.of_indexes.entry(id).or_insert(of_objects);
+                for (id, object_changes) in std::mem::take(index_changes) {
+                    changes.index_changes.entry(id).or_insert(object_changes);
                 }
             }
             // Publish all changes that are ready, up to the first that lacks the result of an index function.
@@ -249,25 +252,25 @@ impl<K: Object> Informer<K> {
                 let lacking: Vec<_> = writer
                     .indexes
                     .iter()
-                    .filter(|(id, kept)| kept.since <= *first && !changes.of_indexes.contains_key(id))
+                    .filter(|(id, kept)| kept.since <= *first && !changes.index_changes.contains_key(id))
                     .filter_map(|(id, kept)| Some((*id, kept.index.upgrade()?)))
                     .collect();
-                if !lacking.is_empty() && !changes.of_objects.is_empty() {
-                    break Some((*first, Arc::clone(&changes.of_objects), lacking));
+                if !lacking.is_empty() && !changes.object_changes.is_empty() {
+                    break Some((*first, Arc::clone(&changes.object_changes), lacking));
                 }
                 let Some((first, mut changes)) = writer.unpublished.pop_first() else { break None };
-                let PendingChanges { of_objects, events, of_indexes, .. } = &mut changes;
-                self.apply(writer, first, of_objects, events, of_indexes, &mut old_events);
+                let PendingChanges { object_changes, events, index_changes, .. } = &mut changes;
+                self.apply(writer, first, object_changes, events, index_changes, &mut old_events);
                 published.push(changes);
             };
             drop(guard);
             // Replaced states are dropped now, without the lock: the last handle of an object runs its destructor.
             drop((published, old_events, found.take()));
             let Some((first, changes, lacking)) = lacking else { return };
-            let of_index = |(id, index): (u64, Arc<dyn AnyIndex<K>>)| {
+            let index_change = |(id, index): (u64, Arc<dyn AnyIndex<K>>)| {
                 (id, changes.iter().map(|change| Arc::clone(&index).change(change)).collect())
             };
-            found = Some((first, lacking.into_iter().map(of_index).collect()));
+            found = Some((first, lacking.into_iter().map(index_change).collect()));
         }
     }
 
@@ -276,17 +279,17 @@ impl<K: Object> Informer<K> {
         &self,
         writer: &mut Writer<K>,
         number: u64,
-        of_objects: &[StateChange<K>],
+        object_changes: &[StateChange<K>],
         events: &[Event<K>],
-        of_indexes: &mut OfIndexes,
+        index_changes: &mut IndexChanges,
         old_events: &mut Vec<Event<K>>,
     ) {
-        for (place, change) in of_objects.iter().enumerate() {
-            if !of_indexes.is_empty() {
+        for (place, change) in object_changes.iter().enumerate() {
+            if !index_changes.is_empty() {
                 // Locked per object, so that readers of several indexes wait only shortly.
                 let _indexed = self.indexed.write();
-                for of_index in of_indexes.values_mut() {
-                    of_index[place].apply();
+                for index_change in index_changes.values_mut() {
+                    index_change[place].apply();
                 }
             }
             if let Some(waiting) = writer.waiting.get(&change.key).and_then(Weak::upgrade) {

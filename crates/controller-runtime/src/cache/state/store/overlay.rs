@@ -25,6 +25,7 @@ pub(super) struct OwnWrite<K: Object> {
     order: (u64, u64),
     /// Whether the watch has delivered an object with its uid.
     pub(super) is_watched: bool,
+    /// Time of the write.
     at: Instant,
 }
 
@@ -191,8 +192,8 @@ impl<K: Object> Store<K> {
         })
     }
 
-    /// Before the watched state changes: hides the new object if it is known to be deleted, and forgets the uid of the
-    /// old one if this is its end.
+    /// Hides the new object if it is known to be deleted, and forgets the UID of the old object if the new state ends
+    /// it. Called before the watched state changes.
     pub(super) fn hide_deleted_uid(
         &mut self,
         key: &ObjectKey<K>,
@@ -216,6 +217,8 @@ impl<K: Object> Store<K> {
         }
     }
 
+    /// Records an own write in place of an earlier one of the key, and shows its effect. Above [`Store::WRITES`] the
+    /// write with the lowest version is dropped.
     fn write(
         &mut self,
         key: &ObjectKey<K>,
@@ -232,8 +235,8 @@ impl<K: Object> Store<K> {
         let is_watched = before.is_some_and(|before| before.is_watched) || effect.is_of(watched.as_ref());
         let write = OwnWrite { effect, order, is_watched, at: now };
         let visible = write.over(watched.as_ref());
-        // One entry per key: the newer write replaces the older one. A state that was written is visible, so its last handle
-        // goes into `changes` below.
+        // One entry per key: the newer write replaces the older one. A state that was written is visible, so its last
+        // handle goes into `changes` below.
         if let Some(before) = self.writes.insert(key.clone(), write) {
             self.order.remove(&before.order);
         }

@@ -51,12 +51,13 @@ impl<K: Object> Store<K> {
         self.watched.get(key).map_or_else(|| self.visible.get(key), Option::as_ref)
     }
 
-    /// Processes a piece of a complete list of a scope: about `limit` objects. Returns the differences, and whether this
-    /// was the last piece.
+    /// Processes a piece of a complete list of a scope: about `limit` objects. Returns the differences, and whether
+    /// this was the last piece.
     ///
-    /// Unchanged objects keep the state in the store. An object that the list lacks was deleted while no watch was
-    /// open. An object with the same name and another uid gives a delete and a create. Between the pieces readers see
-    /// objects from before and after the list, but no object goes back to an older state.
+    /// Merges list and store in key order, like a merge of two sorted sequences. Unchanged objects keep the state in
+    /// the store. An object that the list lacks was deleted while no watch was open. An object with the same name and
+    /// another uid gives a delete and a create. Between the pieces readers see objects from before and after the list,
+    /// but no object goes back to an older state.
     pub(crate) fn replace_some(
         &mut self,
         scope: &WatchScope,
@@ -112,8 +113,9 @@ impl<K: Object> Store<K> {
 
     /// Adds or updates one object that the watch delivered. No event if the store has the same or a newer version.
     ///
-    /// A version newer than the one in the store is accepted even if the watch has passed it: only a server that does not send
-    /// changes in the order of their versions sends such an event, and the object's own version is then decisive.
+    /// A version newer than the one in the store is accepted even if the watch has passed it: only a server that does
+    /// not send changes in the order of their versions sends such an event, and the object's own version is then
+    /// decisive.
     ///
     /// # Errors
     ///
@@ -163,6 +165,7 @@ impl<K: Object> Store<K> {
         delta
     }
 
+    /// Advances the version of a scope, never backwards, and removes own writes that the watch has passed.
     fn pass(&mut self, scope: &WatchScope, version: Option<u64>, delta: &mut Delta<K>) {
         if let Some(position) = self.scopes.get_mut(scope) {
             *position = version.max(*position);
@@ -170,8 +173,8 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Removes a piece of a scope that is not watched any more: processes about `limit` objects after the key `reached`,
-    /// which is `None` at first. Returns the differences, and whether this was the last piece.
+    /// Removes a piece of a scope that is not watched any more: processes about `limit` objects after the key
+    /// `reached`, which is `None` at first. Returns the differences, and whether this was the last piece.
     pub(crate) fn withdraw_some(
         &mut self,
         scope: &WatchScope,
@@ -204,8 +207,8 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Processes about `limit` objects after `key`: returns the keys of those that the watch of `scope` delivered, and
-    /// the last processed key, or `None` if there are no more.
+    /// Looks at about `limit` objects after `key` in the range of `scope`. Returns the keys of those that the watch of
+    /// `scope` delivered, and the last key looked at, or `None` if the range ends here.
     fn held_after(
         &self,
         scope: &WatchScope,
