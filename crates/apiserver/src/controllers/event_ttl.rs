@@ -1,8 +1,8 @@
-//! Deletes Events that have not been written for a while.
+//! Deletes Events that have not been written for an hour, or for the configured time.
 //!
 //! In a cluster each write of an Event gets an etcd lease. When the lease expires, etcd deletes the Event, and watches receive the
-//! deletion. This module deletes an Event exactly when its lease expires. In etcd objects written within a minute share a lease, so it
-//! deletes up to a minute late. When a server with a data file starts, all leases begin again, as after a restart of etcd.
+//! deletion. This module deletes an Event exactly when its lease expires. etcd deletes up to a minute late, because objects written
+//! within a minute share a lease. When a server with a data file starts, all leases begin again, as after a restart of etcd.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
         changes.see(changes.latest());
         let now = Instant::now();
         seen = Some(follow(&cluster, &table, &mut leases, seen, now));
-        for (key, revision) in leases.ended(now) {
+        for (key, revision) in leases.take_expired(now) {
             // An Event that was written meanwhile has a new lease, which the next iteration finds.
             let _ =
                 cluster.commit(&table, &key, Some(revision), Change::Delete, |_| Ok::<(), Infallible>(()));
@@ -72,7 +72,7 @@ fn follow(
                 for event in events {
                     match &event.after {
                         Some(stored) => leases.written(&event.key, stored.revision, now),
-                        None => leases.gone(&event.key),
+                        None => leases.deleted(&event.key),
                     }
                     seen = Some(event.revision);
                 }
@@ -90,13 +90,15 @@ fn follow(
 #[derive(Debug)]
 struct Leases {
     ttl: Duration,
-    of: BTreeMap<Key, EventLease>,
+    leases: BTreeMap<Key, EventLease>,
     /// Leases by expiry. The revision distinguishes leases that expire at the same time.
     order: BTreeMap<EventLease, Key>,
 }
 
+/// The lease of one write of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct EventLease {
+    /// Time of the expiry.
     end: Instant,
     /// Revision of the write.
     revision: u64,
@@ -104,35 +106,35 @@ struct EventLease {
 
 impl Leases {
     fn new(ttl: Duration) -> Self {
-        Self { ttl, of: BTreeMap::new(), order: BTreeMap::new() }
+        Self { ttl, leases: BTreeMap::new(), order: BTreeMap::new() }
     }
 
     /// Records a write, which starts a new lease.
     fn written(&mut self, key: &Key, revision: u64, now: Instant) {
-        self.gone(key);
+        self.deleted(key);
         // An expiry beyond the range of the clock is never reached.
         if let Some(end) = now.checked_add(self.ttl) {
             let lease = EventLease { end, revision };
-            self.of.insert(key.clone(), lease);
+            self.leases.insert(key.clone(), lease);
             self.order.insert(lease, key.clone());
         }
     }
 
     /// Records a deletion.
-    fn gone(&mut self, key: &Key) {
-        if let Some(lease) = self.of.remove(key) {
+    fn deleted(&mut self, key: &Key) {
+        if let Some(lease) = self.leases.remove(key) {
             self.order.remove(&lease);
         }
     }
 
     /// Replaces the known objects. Unchanged objects keep their leases.
     fn replace<'a>(&mut self, objects: impl Iterator<Item = (&'a Key, u64)>, now: Instant) {
-        let known = std::mem::take(&mut self.of);
+        let known = std::mem::take(&mut self.leases);
         self.order.clear();
         for (key, revision) in objects {
             match known.get(key) {
                 Some(lease) if lease.revision == revision => {
-                    self.of.insert(key.clone(), *lease);
+                    self.leases.insert(key.clone(), *lease);
                     self.order.insert(*lease, key.clone());
                 }
                 _ => self.written(key, revision, now),
@@ -145,16 +147,16 @@ impl Leases {
     }
 
     /// Removes and returns the expired objects, the earliest first.
-    fn ended(&mut self, now: Instant) -> Vec<(Key, u64)> {
-        let mut ended = Vec::new();
+    fn take_expired(&mut self, now: Instant) -> Vec<(Key, u64)> {
+        let mut expired = Vec::new();
         while let Some(first) = self.order.first_entry()
             && first.key().end <= now
         {
             let (lease, key) = first.remove_entry();
-            self.of.remove(&key);
-            ended.push((key, lease.revision));
+            self.leases.remove(&key);
+            expired.push((key, lease.revision));
         }
-        ended
+        expired
     }
 }
 
@@ -187,7 +189,7 @@ mod tests {
                         model.insert(key, (revision, now));
                     }
                     2 => {
-                        leases.gone(&key);
+                        leases.deleted(&key);
                         model.remove(&key);
                     }
                     _ => leases.replace(model.iter().map(|(key, (revision, _))| (key, *revision)), at),
@@ -197,7 +199,7 @@ mod tests {
                 let mut expected: Vec<_> = model.iter().filter(|(_, (_, written))| written + ttl <= now).collect();
                 expected.sort_by_key(|(_, (revision, written))| (*written, *revision));
                 let expected: Vec<_> = expected.into_iter().map(|(key, (revision, _))| (key.clone(), *revision)).collect();
-                prop_assert_eq!(leases.ended(at), expected.clone());
+                prop_assert_eq!(leases.take_expired(at), expected.clone());
                 for (key, _) in expected {
                     model.remove(&key);
                 }

@@ -1,4 +1,5 @@
-//! Namespaces in profile [`Dev`](crate::Profile::Dev): empties deleted ones, and creates the default objects in new ones.
+//! Contents of namespaces (profile [`Dev`](crate::Profile::Dev)): empties deleted namespaces, and creates the default objects in all
+//! others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ fn maps() -> StorageKey {
     StorageKey { group: String::new(), plural: "configmaps".to_owned() }
 }
 
-/// Creates the service accounts of namespaces, empties namespaces that were deleted at least `grace` ago, and then removes
-/// them. Runs until its task is aborted.
+/// Creates the service account `default` and the ConfigMap with the certificate authority in all namespaces. Empties namespaces
+/// that were deleted at least `grace` ago, and then removes them. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
     let mut commits = cluster.commits();
     // Changes of other tables do not affect which namespaces exist, are terminating, or lack a service account.
@@ -41,8 +42,9 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
     let mut maps = cluster.changes(&maps());
     let mut authority = None;
     let mut terminating: Vec<Key> = Vec::new();
-    // Versions of the contents of terminating namespaces at the last attempt. Without a change there is nothing to do.
-    let mut seen: BTreeMap<Key, u64> = BTreeMap::new();
+    // Versions of the contents of terminating namespaces at the last attempt to empty them. Without a change another attempt would
+    // do nothing.
+    let mut attempted: BTreeMap<Key, u64> = BTreeMap::new();
     loop {
         commits.see();
         let Some(namespaces) = cluster.registry().get("", "v1", "namespaces").cloned() else {
@@ -63,7 +65,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
             }
             let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
             terminating = leaving.map(|(key, _)| key.clone()).collect();
-            seen.retain(|key, _| terminating.contains(key));
+            attempted.retain(|key, _| terminating.contains(key));
         }
         let now = cluster.clock.now();
         let mut soonest: Option<Duration> = None;
@@ -76,9 +78,9 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
             let left = time_left(&namespace, grace, now);
             if left.is_zero() {
                 let contents = contents_version(&cluster, key.name(), stored.revision);
-                if seen.get(key) != Some(&contents) {
-                    empty(&cluster, &namespaces, key, stored.revision, &namespace).await;
-                    seen.insert(key.clone(), contents);
+                if attempted.get(key) != Some(&contents) {
+                    empty_namespace(&cluster, &namespaces, key, stored.revision, &namespace).await;
+                    attempted.insert(key.clone(), contents);
                 }
             } else {
                 soonest = Some(soonest.map_or(left, |other| other.min(left)));
@@ -93,7 +95,8 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
     }
 }
 
-/// Creates missing service accounts `default`, including deleted ones. Pods that name no service account use it.
+/// Creates the service account `default` in each namespace that lacks it, also after a client deleted it. Pods that name no service
+/// account use it.
 fn create_accounts(cluster: &ClusterState, namespaces: &Snapshot) {
     let accounts = accounts();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
@@ -107,7 +110,7 @@ fn create_accounts(cluster: &ClusterState, namespaces: &Snapshot) {
     }
 }
 
-/// Publishes the certificate authority in the namespaces that lack it, or in all namespaces if it changed.
+/// Publishes the certificate authority as a ConfigMap in the namespaces that lack it, or in all namespaces if it is new.
 fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &str, is_new: bool) {
     let maps = maps();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
@@ -120,7 +123,7 @@ fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &
     }
 }
 
-/// Returns the rest of a deleted namespace's grace period.
+/// Returns the time until the contents of a deleted namespace may be deleted.
 fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
     let deleted: Option<Timestamp> = metadata::text(namespace, "deletionTimestamp").parse().ok();
     let begin = deleted.and_then(|deleted| deleted.checked_add(grace).ok());
@@ -128,26 +131,32 @@ fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
     begin.and_then(|begin| begin.duration_since(now).try_into().ok()).unwrap_or_default()
 }
 
-/// Processes a terminating namespace once: deletes its contents, and then the namespace if nothing is left. If the namespace has no
-/// finalizers, another client finalized it, and must also delete it.
-async fn empty(cluster: &ClusterState, namespaces: &ServedKind, key: &Key, revision: u64, namespace: &Value) {
+/// Deletes the contents of a terminating namespace once, and then the namespace if nothing remains. If the namespace has no finalizers,
+/// a client has finalized it, and must also delete it.
+async fn empty_namespace(
+    cluster: &ClusterState,
+    namespaces: &ServedKind,
+    key: &Key,
+    revision: u64,
+    namespace: &Value,
+) {
     if is_finalized(namespace) {
         return;
     }
-    let held = has_finalizer(namespace);
-    let mut left = Vec::new();
-    if held {
+    let waits_for_contents = has_finalizer(namespace);
+    let mut remaining = Vec::new();
+    if waits_for_contents {
         for served in cluster.registry().one_per_table() {
             if served.resource.namespaced {
                 let snapshot = cluster.read(|store| store.snapshot(served.storage()));
-                left.extend(delete_contents(cluster, &served, &snapshot, key.name()).await);
+                remaining.extend(delete_contents(cluster, &served, &snapshot, key.name()).await);
             }
         }
     }
     let mut next = namespace.clone();
-    set_conditions(cluster, &mut next, &left);
+    set_conditions(cluster, &mut next, &remaining);
     writer::track_as(cluster, namespaces, MANAGER, "status", Some(namespace), &mut next);
-    if held && left.is_empty() {
+    if waits_for_contents && remaining.is_empty() {
         let rest: Vec<Value> = next["spec"]["finalizers"]
             .as_array()
             .into_iter()
@@ -157,15 +166,15 @@ async fn empty(cluster: &ClusterState, namespaces: &ServedKind, key: &Key, revis
             .collect();
         next["spec"] = if rest.is_empty() { json!({}) } else { json!({"finalizers": rest}) };
     }
-    let gone = is_finalized(&next) && metadata::finalizers(&next).is_empty();
-    let change = if gone {
+    let is_complete = is_finalized(&next) && metadata::finalizers(&next).is_empty();
+    let change = if is_complete {
         Change::Delete
     } else if next == *namespace {
         return;
     } else {
         Change::Put(namespaces.document(&next))
     };
-    // On a conflict another write changed the namespace, which starts the next iteration.
+    // On a conflict another commit has changed the namespace. That commit starts the next iteration.
     let _ = cluster.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
 }
 
@@ -173,37 +182,37 @@ fn has_finalizer(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(FINALIZER)))
 }
 
-/// Objects of one resource in a namespace that wait for their finalizers.
-struct Left {
+/// Objects of one resource that remain in a namespace, because they have finalizers or were changed during the deletion.
+struct RemainingObjects {
     resource: String,
     count: usize,
     finalizers: Vec<String>,
 }
 
-/// Deletes the objects of a namespace in a snapshot. Returns those that remain.
+/// Deletes the objects of one resource in a namespace, as a snapshot shows them. Returns those that remain.
 async fn delete_contents(
     cluster: &ClusterState,
     served: &ServedKind,
     snapshot: &Snapshot,
     namespace: &str,
-) -> Option<Left> {
+) -> Option<RemainingObjects> {
     let mut turns = Turns::default();
     let resource = &served.resource;
     // The core group is shown as `pods.`, as in kube-controller-manager.
     let resource = format!("{}.{}", resource.plural, resource.group);
-    let mut left = Left { resource, count: 0, finalizers: Vec::new() };
+    let mut remaining = RemainingObjects { resource, count: 0, finalizers: Vec::new() };
     for (key, stored) in snapshot.range(namespace, None) {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
         let deletion = deletion::begin_deletion(cluster, served, key, stored, &object, &finalizers);
-        // An object that another write changed still exists. That change starts the next iteration.
+        // An object that another commit changed still exists. That commit starts the next iteration.
         if deletion != Deletion::Gone {
-            left.count += 1;
-            left.finalizers.extend(finalizers);
+            remaining.count += 1;
+            remaining.finalizers.extend(finalizers);
         }
         turns.pass().await;
     }
-    (left.count > 0).then_some(left)
+    (remaining.count > 0).then_some(remaining)
 }
 
 /// Returns a number that identifies the contents of a namespace, computed from the revisions of the namespace and its objects without
@@ -223,11 +232,13 @@ fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u
 }
 
 /// Sets the five conditions that report the progress of a deletion.
-fn set_conditions(cluster: &ClusterState, namespace: &mut Value, left: &[Left]) {
-    let remaining: Vec<String> =
-        left.iter().map(|held| format!("{} has {} resource instances", held.resource, held.count)).collect();
+fn set_conditions(cluster: &ClusterState, namespace: &mut Value, remaining: &[RemainingObjects]) {
+    let resources: Vec<String> = remaining
+        .iter()
+        .map(|held| format!("{} has {} resource instances", held.resource, held.count))
+        .collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for finalizer in left.iter().flat_map(|held| &held.finalizers) {
+    for finalizer in remaining.iter().flat_map(|held| &held.finalizers) {
         *counts.entry(finalizer).or_default() += 1;
     }
     let finalizers: Vec<String> = counts
@@ -253,7 +264,7 @@ fn set_conditions(cluster: &ClusterState, namespace: &mut Value, left: &[Left]) 
             "ContentDeleted",
             "All content successfully deleted, may be waiting on finalization".to_owned(),
         ),
-        if remaining.is_empty() {
+        if resources.is_empty() {
             (
                 "NamespaceContentRemaining",
                 false,
@@ -261,7 +272,7 @@ fn set_conditions(cluster: &ClusterState, namespace: &mut Value, left: &[Left]) 
                 "All content successfully removed".to_owned(),
             )
         } else {
-            let message = format!("Some resources are remaining: {}", remaining.join(", "));
+            let message = format!("Some resources are remaining: {}", resources.join(", "));
             ("NamespaceContentRemaining", true, "SomeResourcesRemain", message)
         },
         if finalizers.is_empty() {

@@ -2,8 +2,8 @@
 //!
 //! A new quota, or one with a changed spec, is counted at once. Its status then has the limits of the spec and the usage of the existing
 //! objects, and the admission plugin `ResourceQuota` enforces it. The plugin adds to the usage with each write. This controller counts
-//! again when an object is deleted, or when its usage changes. After a creation it counts again one second later, because some creations do
-//! not pass admission, such as those of other controllers.
+//! again when an object is deleted, or when its usage changes. It counts again one second after a creation, because the plugin does not
+//! see the creations of other controllers.
 //!
 //! Objects and quota are read at one revision, and the status is written only if the quota has not changed since. Therefore usage that
 //! admission adds meanwhile is not lost.
@@ -47,8 +47,8 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
             return;
         };
         let now = Instant::now();
-        known.learn(&cluster, &quotas, now);
-        for key in known.ready(now) {
+        known.update(&cluster, &quotas, now);
+        for key in known.take_due(now) {
             if !count(&cluster, &quotas, &key).await {
                 known.due.insert(key, now.checked_add(RECOUNT).unwrap_or(now));
             }
@@ -66,7 +66,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
 /// The quotas, and the times of their next counts.
 #[derive(Default)]
 struct KnownQuotas {
-    quotas: BTreeMap<Key, Seen>,
+    quotas: BTreeMap<Key, KnownQuota>,
     /// Revision up to which each counted table was read.
     tables: BTreeMap<StorageKey, u64>,
     /// Times at which quotas are due to be counted.
@@ -74,21 +74,21 @@ struct KnownQuotas {
 }
 
 /// A quota at a revision.
-struct Seen {
+struct KnownQuota {
     revision: u64,
     spec: Value,
     quota: Quota,
 }
 
 /// A resource with objects that quotas count.
-struct Counted {
+struct CountedResource {
     served: Arc<ServedKind>,
     counter: ObjectCounter,
 }
 
 impl KnownQuotas {
     /// Reads the changes of quotas and of the objects that they count, and schedules counts.
-    fn learn(&mut self, cluster: &ClusterState, quotas: &ServedKind, now: Instant) {
+    fn update(&mut self, cluster: &ClusterState, quotas: &ServedKind, now: Instant) {
         let snapshot = cluster.read(|store| store.snapshot(&table()));
         self.quotas.retain(|key, _| snapshot.get(key).is_some());
         self.due.retain(|key, _| snapshot.get(key).is_some());
@@ -102,7 +102,7 @@ impl KnownQuotas {
             if is_changed || quota.hard() != quota.wanted() {
                 self.due.insert(key.clone(), now);
             }
-            let seen = Seen { revision: stored.revision, spec: object["spec"].clone(), quota };
+            let seen = KnownQuota { revision: stored.revision, spec: object["spec"].clone(), quota };
             self.quotas.insert(key.clone(), seen);
         }
         if self.quotas.is_empty() {
@@ -135,7 +135,7 @@ impl KnownQuotas {
     }
 
     /// Schedules the counts that a change of an object requires.
-    fn schedule(&mut self, counted: &Counted, event: &StoreEvent, now: Instant, wall: Timestamp) {
+    fn schedule(&mut self, counted: &CountedResource, event: &StoreEvent, now: Instant, wall: Timestamp) {
         let concerned = self.quotas.iter().filter(|(key, seen)| {
             key.namespace() == event.key.namespace() && tracks(&seen.quota, &counted.counter)
         });
@@ -155,8 +155,8 @@ impl KnownQuotas {
         }
     }
 
-    /// Removes and returns the quotas to count now.
-    fn ready(&mut self, now: Instant) -> Vec<Key> {
+    /// Removes and returns the quotas that are due to be counted.
+    fn take_due(&mut self, now: Instant) -> Vec<Key> {
         let ready: Vec<Key> =
             self.due.iter().filter(|(_, due)| **due <= now).map(|(key, _)| key.clone()).collect();
         self.due.retain(|_, due| *due > now);
@@ -164,14 +164,14 @@ impl KnownQuotas {
     }
 }
 
-/// Returns the counted resources that satisfy a condition on their counters.
-fn counted(cluster: &ClusterState, condition: impl Fn(&ObjectCounter) -> bool) -> Vec<Counted> {
+/// Returns the resources with objects that quotas can count, if their counters satisfy a condition.
+fn counted(cluster: &ClusterState, condition: impl Fn(&ObjectCounter) -> bool) -> Vec<CountedResource> {
     let tables = cluster.registry().one_per_table();
     let namespaced = tables.into_iter().filter(|served| served.resource.namespaced);
     namespaced
         .filter_map(|served| {
             let counter = ObjectCounter::of(&served.resource.group, &served.resource.plural)?;
-            condition(&counter).then_some(Counted { served, counter })
+            condition(&counter).then_some(CountedResource { served, counter })
         })
         .collect()
 }
@@ -181,7 +181,8 @@ fn tracks(quota: &Quota, counter: &ObjectCounter) -> bool {
     quota.wanted().names().any(|name| counter.tracks(name))
 }
 
-/// Returns the changes of a table after a revision, and the revision to which they lead.
+/// Returns the changes of a table after the revision `seen`, and the revision up to which the table was read. `Expired` if `seen`
+/// is `None`, or the history no longer reaches back to it.
 fn changes(
     cluster: &ClusterState,
     storage: &StorageKey,
@@ -207,7 +208,7 @@ fn changes(
 
 /// Whether a change affects how a quota counts the object.
 fn is_counted_differently(
-    counted: &Counted,
+    counted: &CountedResource,
     quota: &Quota,
     before: &Stored,
     after: &Stored,
@@ -242,7 +243,7 @@ async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
         let mut used = quota.used().only(|name, _| quota.wanted().get(name).is_some());
         for (counted, snapshot) in registry.iter().zip(&snapshots) {
             if tracks(&quota, &counted.counter) {
-                usage(counted, snapshot, &quota, key.namespace(), cluster.clock.now(), &mut used).await;
+                set_usage(counted, snapshot, &quota, key.namespace(), cluster.clock.now(), &mut used).await;
             }
         }
         if quota.is_at(&used) {
@@ -262,8 +263,8 @@ async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
 }
 
 /// Sets the usage of one resource in `used`.
-async fn usage(
-    counted: &Counted,
+async fn set_usage(
+    counted: &CountedResource,
     snapshot: &Snapshot,
     quota: &Quota,
     namespace: &str,

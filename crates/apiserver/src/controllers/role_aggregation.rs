@@ -17,6 +17,7 @@ use crate::kind::resource::StorageKey;
 use crate::state::{ClusterState, CommitsSubscription, Subscription, Turns};
 use crate::store::{Change, Key, Store};
 
+/// Field manager of the rules, as in kube-controller-manager.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 /// Number of rounds at start. Each round passes rules on to the next role: from `view` to `edit`, from `edit` to `admin`.
@@ -41,7 +42,7 @@ pub(crate) fn complete(cluster: &ClusterState) {
     }
 }
 
-/// Updates aggregated roles when roles change, from the state in which all are [complete](complete). Runs until the task of the returned
+/// Updates aggregated roles when a role changes after this call. [`complete`] must have run before. Runs until the task of the returned
 /// future is aborted.
 pub(crate) fn follow(cluster: Arc<ClusterState>) -> impl Future<Output = ()> + Send {
     // Subscribed before the task runs, so that no change in between is missed.
@@ -64,13 +65,13 @@ async fn run(cluster: Arc<ClusterState>, mut commits: CommitsSubscription, mut c
             changes.see(changes.latest());
             let snapshot = cluster.read(|store| store.snapshot(served.storage()));
             let mut roles = Vec::new();
-            let mut places: Vec<(Key, u64)> = Vec::new();
+            let mut versions: Vec<(Key, u64)> = Vec::new();
             for (key, stored) in snapshot.range("", None) {
                 roles.push(served.value(stored));
-                places.push((key.clone(), stored.revision));
+                versions.push((key.clone(), stored.revision));
                 turns.pass().await;
             }
-            for (role, (key, revision)) in roles.iter().zip(&places) {
+            for (role, (key, revision)) in roles.iter().zip(&versions) {
                 if update(&cluster, &served, key, *revision, role, &roles) {
                     turns.pass().await;
                 }

@@ -18,7 +18,7 @@ use crate::store::Key;
 /// Removes finalizers when volumes and claims become unused. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
-    // A server that begins in the state of another one holds its controllers from the start.
+    // A server that begins in the state of another one starts with its controllers held back.
     commits.released().await;
     let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
     let mut tables = tables.map(|table| cluster.changes(&table));
@@ -48,7 +48,7 @@ fn served(cluster: &ClusterState, plural: &str) -> Option<Arc<ServedKind>> {
     cluster.registry().get("", "v1", plural).cloned()
 }
 
-/// Removes the finalizer of objects that are being deleted and for which `is_free` holds.
+/// Removes the finalizer from those objects being deleted for which `is_free` returns true.
 fn release(cluster: &ClusterState, plural: &str, finalizer: &str, is_free: impl Fn(&Key, &Value) -> bool) {
     let Some(served) = served(cluster, plural) else { return };
     let snapshot = cluster.read(|store| store.snapshot(served.storage()));
@@ -61,7 +61,7 @@ fn release(cluster: &ClusterState, plural: &str, finalizer: &str, is_free: impl 
     }
 }
 
-/// Whether a pod mounts the claim, is assigned to a node, and has not ended.
+/// Whether the claim is mounted by a pod that is assigned to a node and has not ended.
 fn is_mounted(cluster: &ClusterState, claim: &Key) -> bool {
     let Some(served) = served(cluster, "pods") else { return false };
     let snapshot = cluster.read(|store| store.snapshot(served.storage()));

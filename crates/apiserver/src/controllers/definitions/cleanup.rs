@@ -12,9 +12,10 @@ use crate::state::deletion::begin_deletion;
 use crate::state::{ClusterState, Turns};
 use crate::store::{Change, Key, Snapshot};
 
-/// Deletes the objects of a deleted definition, and the definition if it has none. Yields between the objects.
+/// Deletes the objects of a deleted definition, and then the definition if no object remains. Yields between the objects.
 ///
-/// A conflict with another write ends this call; the other write wakes the task again. Dropping the future loses nothing.
+/// A conflict with another write ends this call. The other write wakes the task again. Dropping the future is safe: the next call
+/// continues.
 pub(super) async fn run(cluster: &ClusterState, key: &Key) {
     let Some(served) = cluster.registry().get(GROUP, "v1", PLURAL).cloned() else { return };
     let Some((revision, definition)) = read(cluster, &served, key) else { return };
@@ -55,7 +56,8 @@ fn read(cluster: &ClusterState, served: &ServedKind, key: &Key) -> Option<(u64, 
     is_deleting(&definition).then_some((stored.revision, definition))
 }
 
-/// Sets the condition that the deletion of objects has begun, and reads the definition again.
+/// Sets the condition `Terminating` to the reason that the deletion of objects has begun, and reads the definition again. Returns `None` if
+/// another write has changed the definition.
 fn report_progress(
     cluster: &ClusterState,
     served: &ServedKind,
@@ -84,6 +86,7 @@ fn is_established(definition: &Value) -> bool {
     condition(definition, "Established") == "True"
 }
 
+/// Returns the reason of the condition `Terminating`.
 fn reason(definition: &Value) -> &str {
     definition["status"]["conditions"]
         .as_array()

@@ -1,4 +1,4 @@
-//! Definitions in memory, between writes: a write reads only the definition that it changed, and those that may get its names.
+//! Definitions in memory. After a write only the changed definition is read again, and definitions that may get the names that it frees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(super) struct ServedChanges {
 impl KnownDefinitions {
     /// Reads the changed definitions, accepts names, and returns how the served resources change.
     ///
-    /// If a definition frees a name, the definitions of its group that wait for a name are processed next. Each definition gets all of its
-    /// names once, so the number of steps is limited.
+    /// If a definition frees a name, the definitions of its group that wait for a name are processed next. A definition gets each of its
+    /// names at most once, so the number of steps is limited.
     pub(super) fn settle(
         &mut self,
         cluster: &ClusterState,
@@ -76,7 +76,7 @@ impl KnownDefinitions {
     }
 
     /// Returns the other definitions in the group of a definition.
-    pub(super) fn beside<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Value> {
+    pub(super) fn others_in_group<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Value> {
         let group = self.definitions.get(key).and_then(|known| self.groups.get(group(&known.value)));
         let others = group.into_iter().flatten().filter(move |other| *other != key);
         others.filter_map(|other| self.definitions.get(other)).map(|known| &*known.value)
@@ -124,7 +124,7 @@ impl KnownDefinitions {
     /// Accepts those names of a definition that are free, and establishes it if it has all of them.
     fn accept(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key) {
         let Some(known) = self.definitions.get(key) else { return };
-        if let Some(status) = names::accept(cluster, &known.value, || self.beside(key)) {
+        if let Some(status) = names::accept(cluster, &known.value, || self.others_in_group(key)) {
             self.put_status(cluster, served, key, status);
         }
         let Some(known) = self.definitions.get(key) else { return };

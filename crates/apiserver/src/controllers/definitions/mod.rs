@@ -29,7 +29,7 @@ use crate::store::{Change, Key};
 /// Definitions and the resources that they define. As an observer of all commits it accepts names and updates the served resources.
 #[derive(Default)]
 pub(crate) struct Definitions {
-    /// Held by one thread at a time: two definitions must not get the same name, and no registry may replace a newer one.
+    /// Locked by one thread at a time, so that two definitions cannot get the same name, and an older registry cannot replace a newer one.
     known: ReentrantMutex<RefCell<KnownDefinitions>>,
     /// Definitions that wait for the deletion of their objects, with the storage keys of the objects.
     deleting: Mutex<BTreeMap<Key, StorageKey>>,
@@ -52,7 +52,8 @@ impl Definitions {
     /// Processes changed definitions.
     fn update(&self, cluster: &ClusterState, changed: BTreeSet<Key>) {
         let known = self.known.lock();
-        // This thread has already borrowed it: the commit is one of those below, after which the definition is read again.
+        // The lock is reentrant: `settle` below commits a status, and this observer is called for that commit in the same thread. There is
+        // nothing to do here, because `settle` reads the definition again after its commit.
         let Ok(mut known) = known.try_borrow_mut() else {
             return;
         };
@@ -93,7 +94,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, definitions: Arc<Definitions
     }
 }
 
-/// Stores a new state of a definition; returns `false` if it changed meanwhile.
+/// Stores a new state of a definition. Returns `false` if another write has changed the definition since revision `expected`.
 fn put(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64, definition: &Value) -> bool {
     let change = Change::Put(served.document(definition));
     commit(cluster, served, key, expected, change)
@@ -113,7 +114,7 @@ fn replace_registry(cluster: &ClusterState, removed: &[Arc<ServedKind>], added: 
     let mut new = Registry::clone(&cluster.registry());
     removed.iter().for_each(|served| new.remove(served));
     for served in added {
-        // Opened before the registry names the resource, because a request may arrive as soon as it does.
+        // The table is opened first, because requests may arrive as soon as the registry has the resource.
         cluster.open(served.storage());
         new.add(Arc::clone(served));
     }

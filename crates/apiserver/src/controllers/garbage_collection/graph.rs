@@ -61,11 +61,12 @@ pub(super) struct Graph {
     unresolved: BTreeSet<Place>,
     /// Work queue: objects to be processed.
     due: BTreeSet<Place>,
-    /// Owners whose dependents are still to be queued, each with the last queued dependent: an owner may have 100,000.
-    going: BTreeMap<Place, Option<Place>>,
+    /// Owners whose dependents are still to be queued, each with the last queued dependent. An owner may have 100,000 dependents, so they
+    /// are queued in batches.
+    leaving: BTreeMap<Place, Option<Place>>,
 }
 
-/// Number of places that are copied at a time.
+/// Number of dependents that are queued at a time.
 const BATCH: usize = 64;
 
 impl Graph {
@@ -114,9 +115,9 @@ impl Graph {
     }
 
     /// Queues the dependents of an object that was deleted, or is being deleted.
-    pub(super) fn owner_goes(&mut self, place: &Place) {
+    pub(super) fn queue_dependents(&mut self, place: &Place) {
         if self.dependents.contains_key(place) {
-            self.going.insert(place.clone(), None);
+            self.leaving.insert(place.clone(), None);
         }
     }
 
@@ -126,13 +127,15 @@ impl Graph {
             if let Some(place) = self.due.pop_first() {
                 return Some(place);
             }
-            let (owner, last) = self.going.pop_first()?;
+            // The queue is empty: add the next batch of dependents.
+            let (owner, last) = self.leaving.pop_first()?;
             let from = last.map_or(Bound::Unbounded, Bound::Excluded);
             let dependents = self.dependents.get(&owner).into_iter();
             let next = dependents.flat_map(|dependents| dependents.range((from.clone(), Bound::Unbounded)));
             self.due.extend(next.take(BATCH).cloned());
+            // A full batch may have more behind it.
             if self.due.len() == BATCH {
-                self.going.insert(owner, self.due.last().cloned());
+                self.leaving.insert(owner, self.due.last().cloned());
             }
         }
     }
@@ -227,13 +230,13 @@ mod tests {
         graph.set(place("b"), Some(owned(&["o", "p"])));
         graph.set(place("c"), Some(owned(&["p"])));
         assert_eq!(drain(&mut graph), "a b c");
-        graph.owner_goes(&place("o"));
+        graph.queue_dependents(&place("o"));
         assert_eq!(drain(&mut graph), "a b");
-        graph.owner_goes(&place("nobody refers to it"));
+        graph.queue_dependents(&place("without references"));
         assert_eq!(drain(&mut graph), "");
         graph.set(place("b"), Some(owned(&["p"])));
         assert_eq!(drain(&mut graph), "b");
-        graph.owner_goes(&place("o"));
+        graph.queue_dependents(&place("o"));
         assert_eq!(drain(&mut graph), "a");
     }
 

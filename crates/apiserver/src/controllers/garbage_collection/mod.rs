@@ -33,7 +33,7 @@ const UNOWNED: usize = 64;
 /// Collects garbage until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
-    // A server that begins in the state of another one holds its controllers from the start.
+    // A server that begins in the state of another one starts with its controllers held back.
     commits.released().await;
     let mut collector = Collector::new();
     loop {
@@ -59,25 +59,28 @@ struct Collector {
     no_kind: TypeMeta,
 }
 
+/// A table whose changes the graph follows.
 struct Followed {
     served: Arc<ServedKind>,
     /// Whether the graph contains every object of the table at revision `seen`.
     known: bool,
 }
 
-/// Changes of a table since the last call.
-enum News {
+/// Changes of a table since the last call of [`Collector::catch_up`].
+enum TableChanges {
     Events(Vec<Arc<StoreEvent>>),
     /// The whole table, because the history does not reach back far enough.
     All(Snapshot),
 }
 
-/// State of the owner in a reference.
+/// State of the owner in a reference. [`Collector::collect_dependent`] says what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum OwnerState {
+    /// The owner exists. It may be being deleted, but its dependents do not have to go first.
     Living,
     /// The owner is being deleted in the foreground: its dependents are deleted first.
     Leaving,
+    /// No object has the kind, name and UID of the owner.
     Absent,
     /// The state is unknown, because the owner's kind was never served.
     Unknown,
@@ -126,25 +129,25 @@ impl Collector {
                 match store.events_after(table, self.seen, usize::MAX) {
                     Ok(events) if followed.known => {
                         if !events.is_empty() {
-                            news.push((table.clone(), News::Events(events)));
+                            news.push((table.clone(), TableChanges::Events(events)));
                         }
                     }
-                    _ => news.push((table.clone(), News::All(store.snapshot(table)))),
+                    _ => news.push((table.clone(), TableChanges::All(store.snapshot(table)))),
                 }
             }
             (news, store.revision())
         });
         for (table, news) in news {
             match news {
-                News::Events(events) => {
+                TableChanges::Events(events) => {
                     for event in events {
-                        self.take_event(&registry, &table, &event);
+                        self.apply_event(&registry, &table, &event);
                         turns.pass().await;
                     }
                 }
                 // Deletions in between are unknown, so the nodes of the table are rebuilt, and the dependents of all its objects are
                 // queued.
-                News::All(snapshot) => self.take_all(&registry, &table, &snapshot, &mut turns).await,
+                TableChanges::All(snapshot) => self.rebuild(&registry, &table, &snapshot, &mut turns).await,
             }
             if let Some(followed) = self.tables.get_mut(&table) {
                 followed.known = true;
@@ -156,31 +159,32 @@ impl Collector {
     /// Follows the tables that are served now, and removes the others.
     async fn follow(&mut self, cluster: &ClusterState, registry: &Registry, turns: &mut Turns) {
         let mut old = std::mem::take(&mut self.tables);
-        // References to unknown kinds may be resolvable now.
-        let mut unknown = false;
+        let mut any_new = false;
         for served in registry.one_per_table() {
             let known = old.remove(served.storage()).is_some_and(|followed| followed.known);
             if !known {
                 self.resolve(cluster, registry, served.storage(), turns).await;
-                unknown = true;
+                any_new = true;
             }
             self.tables.insert(served.storage().clone(), Followed { served, known });
         }
-        if unknown {
+        // References to unknown kinds may be resolvable now.
+        if any_new {
             let mut last = None;
             while let Some(place) = self.graph.unresolved(last.as_ref()) {
-                self.take_one(cluster, registry, place.clone());
+                self.reread(cluster, registry, place.clone());
                 last = Some(place);
                 turns.pass().await;
             }
         }
         for table in old.into_keys() {
             self.forget(&table, turns).await;
-            self.owners_go(&table, turns).await;
+            self.queue_dependents_of(&table, turns).await;
         }
     }
 
-    /// Reads the objects that refer to a table again, because it may only be known now whether the kind is namespaced.
+    /// Reads the objects that refer to a table again. Whether its kind is namespaced, and so the place of each owner, may not have been
+    /// known before.
     async fn resolve(
         &mut self,
         cluster: &ClusterState,
@@ -192,7 +196,7 @@ impl Collector {
         while let Some(referred) = owner {
             let mut last = None;
             while let Some(place) = self.graph.dependent_of(&referred, last.as_ref()) {
-                self.take_one(cluster, registry, place.clone());
+                self.reread(cluster, registry, place.clone());
                 last = Some(place);
                 turns.pass().await;
             }
@@ -209,30 +213,33 @@ impl Collector {
     }
 
     /// Queues the dependents of all objects of a table, whether these objects exist or not.
-    async fn owners_go(&mut self, table: &StorageKey, turns: &mut Turns) {
+    async fn queue_dependents_of(&mut self, table: &StorageKey, turns: &mut Turns) {
         let mut last = None;
         while let Some(owner) = self.graph.owner_in(table, last.as_ref()) {
-            self.graph.owner_goes(&owner);
+            self.graph.queue_dependents(&owner);
             last = Some(owner);
             turns.pass().await;
         }
     }
 
-    fn take_event(&mut self, registry: &Registry, table: &StorageKey, event: &StoreEvent) {
+    /// Updates the graph after a change of one object.
+    fn apply_event(&mut self, registry: &Registry, table: &StorageKey, event: &StoreEvent) {
         let place = Place { table: table.clone(), key: event.key.clone() };
         // Most objects have no owners and are not being deleted, which is known without parsing them.
-        let matters = |stored: &Option<Arc<Stored>>| stored.as_ref().is_some_and(|stored| matters(stored));
-        if matters(&event.after) || matters(&event.before) {
+        let may_need =
+            |stored: &Option<Arc<Stored>>| stored.as_ref().is_some_and(|stored| may_need_node(stored));
+        if may_need(&event.after) || may_need(&event.before) {
             let node = event.after.as_ref().and_then(|stored| self.node(registry, &place, stored));
             self.graph.set(place.clone(), node);
         }
         // A foreground deletion waits for the dependents, so they are queued when it begins.
         if event.after.as_ref().is_none_or(|stored| stored.document.is_terminating()) {
-            self.graph.owner_goes(&place);
+            self.graph.queue_dependents(&place);
         }
     }
 
-    async fn take_all(
+    /// Builds the nodes of a table again.
+    async fn rebuild(
         &mut self,
         registry: &Registry,
         table: &StorageKey,
@@ -241,7 +248,7 @@ impl Collector {
     ) {
         self.forget(table, turns).await;
         for (index, (key, stored)) in snapshot.range("", None).enumerate() {
-            if matters(stored) {
+            if may_need_node(stored) {
                 let place = Place { table: table.clone(), key: key.clone() };
                 let node = self.node(registry, &place, stored);
                 self.graph.set(place, node);
@@ -250,10 +257,11 @@ impl Collector {
                 turns.pass().await;
             }
         }
-        self.owners_go(table, turns).await;
+        self.queue_dependents_of(table, turns).await;
     }
 
-    fn take_one(&mut self, cluster: &ClusterState, registry: &Registry, place: Place) {
+    /// Builds the node of one object again.
+    fn reread(&mut self, cluster: &ClusterState, registry: &Registry, place: Place) {
         let stored = cluster.read(|store| store.get(&place.table, &place.key).cloned());
         let node = stored.and_then(|stored| self.node(registry, &place, &stored));
         self.graph.set(place, node);
@@ -280,22 +288,22 @@ impl Collector {
 
     /// Processes one object of the work queue. Returns `false` if the queue is empty.
     ///
-    /// An object that a client or this pass changed after [`seen`](Self::seen) is skipped: the event of the change queues it again. So the
-    /// graph has the object's current owner references. The commit expects the revision that was read, so it cannot delete an object whose
-    /// references have changed since.
+    /// An object that has changed after [`seen`](Self::seen) is skipped, because the event of that change queues it again. So the graph has
+    /// the current owner references of each object that is processed. The commit expects the revision that was read, so it cannot delete an
+    /// object whose references have changed since.
     fn collect_one(&mut self, cluster: &ClusterState) -> bool {
         let Some(place) = self.graph.next() else { return false };
         if let Some(node) = self.graph.node(&place)
             && let Some(read) = self.read(cluster, &place)
             && read.stored.revision <= self.seen
         {
-            self.judge(cluster, node, &read);
+            self.process(cluster, node, &read);
         }
         true
     }
 
     /// Processes an object with an up-to-date node.
-    fn judge(&self, cluster: &ClusterState, node: &GraphNode, read: &ReadObject) {
+    fn process(&self, cluster: &ClusterState, node: &GraphNode, read: &ReadObject) {
         match node.wait {
             Some(Wait::Orphans) => self.orphan(cluster, node, read),
             Some(Wait::Dependents) => {
@@ -330,28 +338,36 @@ impl Collector {
                 all &= drop_references(cluster, &dependent, std::slice::from_ref(&node.uid));
             }
         }
-        // A dependent that another write changed still has its reference. The other commit queues the owner again.
+        // A dependent that another write changed still has its reference. The commit of that write queues the owner again.
         if all {
             remove_finalizer(cluster, owner, ORPHAN);
         }
     }
 
-    /// Deletes a dependent without living owners. From a dependent with a living owner, the references to all other owners are removed.
+    /// Deletes a dependent without living owners, or removes its references to owners that are not living:
+    ///
+    /// | states of its owners | effect |
+    /// |---|---|
+    /// | at least one `Unknown` | none |
+    /// | otherwise, at least one `Living` | references to all `Absent` and `Leaving` owners are removed |
+    /// | otherwise, the dependent is being deleted | none |
+    /// | otherwise, at least one `Leaving`, and the dependent has dependents | deletion in the foreground |
+    /// | otherwise | deletion |
     fn collect_dependent(&self, cluster: &ClusterState, node: &GraphNode, read: &ReadObject) {
-        let states: Vec<(Owner, &str)> = node
+        let states: Vec<(OwnerState, &str)> = node
             .owners
             .iter()
-            .map(|reference| (self.find(cluster, reference), reference.uid.as_str()))
+            .map(|reference| (self.owner_state(cluster, reference), reference.uid.as_str()))
             .collect();
-        let with = |wanted: Owner| {
+        let with = |wanted: OwnerState| {
             states.iter().filter(move |(state, _)| *state == wanted).map(|(_, uid)| (*uid).to_owned())
         };
         // The unknown owner may exist, so the dependent is kept.
-        if with(Owner::Unknown).next().is_some() {
+        if with(OwnerState::Unknown).next().is_some() {
             return;
         }
-        if with(Owner::Living).next().is_some() {
-            let dangling: Vec<String> = with(Owner::Absent).chain(with(Owner::Leaving)).collect();
+        if with(OwnerState::Living).next().is_some() {
+            let dangling: Vec<String> = with(OwnerState::Absent).chain(with(OwnerState::Leaving)).collect();
             if !dangling.is_empty() {
                 drop_references(cluster, read, &dangling);
             }
@@ -362,7 +378,7 @@ impl Collector {
         }
         // If the owner is deleted in the foreground, a dependent with dependents of its own is deleted in the foreground as well.
         let mut mine = self.graph.dependents(&read.place, &node.uid).peekable();
-        let foreground = with(Owner::Leaving).next().is_some() && mine.peek().is_some();
+        let foreground = with(OwnerState::Leaving).next().is_some() && mine.peek().is_some();
         // In a cycle, one of its dependents may wait for this object. Then this object must not wait for its dependents.
         if foreground
             && mine.any(|(_, dependent)| dependent.wait == Some(Wait::Dependents))
@@ -374,24 +390,24 @@ impl Collector {
     }
 
     /// Looks up the state of an owner by kind and name.
-    fn find(&self, cluster: &ClusterState, reference: &OwnerReference) -> Owner {
+    fn owner_state(&self, cluster: &ClusterState, reference: &OwnerReference) -> OwnerState {
         let Some(place) = &reference.owner else {
-            return Owner::Unknown;
+            return OwnerState::Unknown;
         };
         let Some(stored) = cluster.read(|store| store.get(&place.table, &place.key).cloned()) else {
-            return Owner::Absent;
+            return OwnerState::Absent;
         };
         let object = stored.document.to_value(&self.no_kind, stored.revision);
-        // The owner was deleted, and another object has its name.
+        // The owner was deleted, and another object has taken its name.
         if metadata::text(&object, "uid") != reference.uid {
-            return Owner::Absent;
+            return OwnerState::Absent;
         }
-        if wait(&object) == Some(Wait::Dependents) { Owner::Leaving } else { Owner::Living }
+        if wait(&object) == Some(Wait::Dependents) { OwnerState::Leaving } else { OwnerState::Living }
     }
 }
 
 /// Whether an object may need a node, decided without parsing it.
-fn matters(stored: &Stored) -> bool {
+fn may_need_node(stored: &Stored) -> bool {
     stored.document.is_owned() || stored.document.is_terminating()
 }
 
@@ -399,6 +415,7 @@ fn owners(object: &Value) -> &[Value] {
     object["metadata"]["ownerReferences"].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Returns the reason why an object that is being deleted waits, if it does.
 fn wait(object: &Value) -> Option<Wait> {
     if !metadata::is_terminating(object) {
         return None;
@@ -434,6 +451,7 @@ fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place
     Some(Place { table, key: Key::new(namespace, text(owner, "name")) })
 }
 
+/// Removes the references to these owners. Returns `false` if another write changed the dependent.
 fn drop_references(cluster: &ClusterState, dependent: &ReadObject, uids: &[String]) -> bool {
     let mut object = dependent.object.clone();
     let dropped: BTreeSet<&str> = uids.iter().map(String::as_str).collect();
@@ -448,8 +466,8 @@ fn drop_references(cluster: &ClusterState, dependent: &ReadObject, uids: &[Strin
     put_tracked(cluster, dependent, object)
 }
 
-/// Removes a finalizer like kube-controller-manager, and deletes the object if nothing else keeps it. On a conflict the other change stays,
-/// and its commit queues the object again.
+/// Removes a finalizer as kube-controller-manager does, and deletes the object if nothing else keeps it. If another write changed the
+/// object, nothing happens: the commit of that write queues the object again.
 pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &ReadObject, finalizer: &str) {
     let mut object = read.object.clone();
     let mut rest = metadata::owned_finalizers(&read.object);
@@ -464,7 +482,8 @@ pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &ReadObject, finali
     }
 }
 
-/// Changes a dependent so that it does not block its owners. Returns `false` if it blocks none; otherwise the commit queues it again.
+/// Changes a dependent so that it does not block its owners. Returns `false` if it blocks none. Otherwise the commit of this change queues
+/// it again.
 fn unblock(cluster: &ClusterState, read: &ReadObject) -> bool {
     let mut object = read.object.clone();
     let owners = object["metadata"]["ownerReferences"].as_array_mut();
@@ -501,7 +520,7 @@ fn put_tracked(cluster: &ClusterState, read: &ReadObject, mut object: Value) -> 
     commit(cluster, read, Change::Put(read.served.document_with_metadata(&read.stored, &object)))
 }
 
-/// Commits a change. Returns `false` if another write changed the object; that commit queues it again.
+/// Commits a change. Returns `false` if another write changed the object. The commit of that write queues the object again.
 fn commit(cluster: &ClusterState, read: &ReadObject, change: Change) -> bool {
     let (storage, key, expected) = (read.served.storage(), &read.place.key, Some(read.stored.revision));
     let done = cluster.commit(storage, key, expected, change, |_| Ok::<(), std::convert::Infallible>(()));

@@ -127,7 +127,7 @@ impl World {
                 assert!(!owners(&before).is_empty(), "{name} had no owner and was collected");
                 for owner in owners(&before) {
                     let state = self.state(owner);
-                    assert_ne!(state, Owner::Living, "{name} was collected although {owner} lives");
+                    assert_ne!(state, OwnerState::Living, "{name} was collected although {owner} lives");
                 }
             }
             self.revision = event.revision;
@@ -143,13 +143,13 @@ impl World {
         }
     }
 
-    fn state(&self, owner: &Value) -> Owner {
+    fn state(&self, owner: &Value) -> OwnerState {
         let living =
             self.objects.get(text(owner, "name")).filter(|map| map["metadata"]["uid"] == owner["uid"]);
         match living {
-            None => Owner::Absent,
-            Some(map) if wait(map) == Some(Wait::Dependents) => Owner::Leaving,
-            Some(_) => Owner::Living,
+            None => OwnerState::Absent,
+            Some(map) if wait(map) == Some(Wait::Dependents) => OwnerState::Leaving,
+            Some(_) => OwnerState::Living,
         }
     }
 
@@ -169,7 +169,7 @@ impl World {
         for (name, map) in &self.objects {
             assert_ne!(wait(map), Some(Wait::Orphans), "{name} still waits for its orphans");
             for owner in owners(map) {
-                let settled = metadata::is_terminating(map) || self.state(owner) == Owner::Living;
+                let settled = metadata::is_terminating(map) || self.state(owner) == OwnerState::Living;
                 assert!(settled, "{name} is left although {owner} is not");
             }
         }
