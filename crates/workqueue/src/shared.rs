@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
-use crate::core::{Core, Loan, Moment, Now, Taken};
+use crate::core::{Core, Loan, Now, Taken, Timestamp};
 use crate::item::Item;
 use crate::options::Options;
 use crate::sync::{self, Alarm, Mutex};
@@ -41,8 +41,8 @@ impl<K> Shared<K> {
         }
     }
 
-    pub(crate) fn now(&self) -> Moment {
-        Moment::since(self.epoch, sync::now())
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::since(self.epoch, sync::now())
     }
 
     /// Takes a key if there is one. A getter tries this first, to avoid registering as a waiter.
@@ -75,9 +75,12 @@ impl<K> Shared<K> {
 
     /// Changes the state, and wakes the tasks that the change concerns.
     #[inline]
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Inner<K>, &Now<&dyn Fn() -> Moment>) -> T) -> T {
+    pub(crate) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Inner<K>, &Now<&dyn Fn() -> Timestamp>) -> T,
+    ) -> T {
         let read = || self.now();
-        let now = Now::new(&read as &dyn Fn() -> Moment);
+        let now = Now::new(&read as &dyn Fn() -> Timestamp);
         let mut inner = self.inner.lock();
         let result = change(&mut inner, &now);
         // The common case of busy workers: no task waits, so none needs to be woken.

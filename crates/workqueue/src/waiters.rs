@@ -6,7 +6,7 @@
 
 use std::task::Waker;
 
-use crate::core::Moment;
+use crate::core::Timestamp;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Ticket(u64);
@@ -17,7 +17,7 @@ pub(crate) struct Waiters {
     next: u64,
     called: usize,
     /// The waiter that keeps an alarm for the first waiting key, and the time of the alarm.
-    alarm: Option<(Ticket, Moment)>,
+    alarm: Option<(Ticket, Timestamp)>,
 }
 
 struct Waiter {
@@ -57,7 +57,7 @@ impl Waiters {
 
     /// Sets the alarm for `due`, unless another waiter has set one that is early enough. Returns the time if this waiter keeps
     /// the alarm.
-    pub(crate) fn set_alarm(&mut self, ticket: Ticket, due: Option<Moment>) -> Option<Moment> {
+    pub(crate) fn set_alarm(&mut self, ticket: Ticket, due: Option<Timestamp>) -> Option<Timestamp> {
         // This waiter's earlier alarm ends, even if nothing is due any more.
         self.alarm.take_if(|(keeper, _)| *keeper == ticket);
         let due = due.filter(|due| self.alarm.is_none_or(|(_, at)| at > *due))?;
@@ -76,7 +76,7 @@ impl Waiters {
     ///
     /// One waiter is on its way at a time, and causes the next to be woken when it has polled. So many runs wake many waiters
     /// without a wake-up of all at once, and a few short runs wake one, which takes them one after another.
-    pub(crate) fn call(&mut self, runs: usize, due: Option<Moment>) -> [Option<Waker>; 2] {
+    pub(crate) fn call(&mut self, runs: usize, due: Option<Timestamp>) -> [Option<Waker>; 2] {
         if self.waiters.is_empty() {
             return [None, None];
         }
@@ -135,7 +135,7 @@ mod tests {
         let mut waiters = Waiters::new();
         let [keeper, other] = [0; 2].map(|_| waiters.register(None, Waker::noop()));
         let [first, second, third] =
-            [1, 2, 3].map(|s| Some(Moment::START.after(std::time::Duration::from_secs(s))));
+            [1, 2, 3].map(|s| Some(Timestamp::START.after(std::time::Duration::from_secs(s))));
         assert_eq!(waiters.set_alarm(keeper, second), second);
         assert_eq!([second, third].map(|due| waiters.set_alarm(other, due)), [None, None]);
         assert_eq!(waiters.set_alarm(other, first), first);
@@ -146,7 +146,7 @@ mod tests {
     fn no_alarm_is_asked_of_another_waiter_while_one_is_on_its_way() {
         let mut waiters = Waiters::new();
         let tickets = [0; 2].map(|_| waiters.register(None, Waker::noop()));
-        let due = Some(Moment::START);
+        let due = Some(Timestamp::START);
         let calls = |waiters: &mut Waiters, runs| waiters.call(runs, due).map(|waker| waker.is_some());
         assert_eq!(calls(&mut waiters, 1), [true, false], "the woken one will set the alarm");
         assert_eq!((calls(&mut waiters, 1), waiters.called), ([false, false], 1));

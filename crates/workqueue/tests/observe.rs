@@ -165,7 +165,7 @@ async fn a_snapshot_shows_since_when_a_key_is_ready_if_that_is_known() {
     delayed.add_after("delayed", 2 * SECOND);
     advance(5 * SECOND).await;
     assert_eq!(since(&measured), Some(Duration::ZERO));
-    assert_eq!(since(&delayed), Some(2 * SECOND), "no operation has put it in line");
+    assert_eq!(since(&delayed), Some(2 * SECOND), "no operation has made it ready");
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ async fn next_is_done_with_one_key_and_gets_another() {
     let a = queue.get().await.unwrap();
     queue.add("a");
     let b = queue.next(a).await.unwrap();
-    assert_eq!(*b, "b", "what was added again goes to the end of the line");
+    assert_eq!(*b, "b", "a key that is added again is last");
     let a = queue.next(b).await.unwrap();
     assert_eq!(*a, "a");
 

@@ -6,7 +6,7 @@ use hashbrown::hash_table::Entry::{Occupied, Vacant};
 
 use super::entry::{Again, Reason, State};
 use super::when::Due;
-use super::{Core, Id, Moment, Now};
+use super::{Core, Id, Now, Timestamp};
 use crate::Priority;
 use crate::options::AddOptions;
 
@@ -18,7 +18,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         adding: &mut Option<K>,
         hash: u64,
         how: AddOptions,
-        now: &Now<impl FnOnce() -> Moment>,
+        now: &Now<impl FnOnce() -> Timestamp>,
     ) {
         let Some(key) = adding.as_ref().filter(|_| !self.is_shut_down()) else {
             return;
@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 }
             }
             Vacant(place) if how.is_event() && self.options.debounce.is_none() => {
-                let flow = self.order.lines.join(|| Some(self.options.flow_of.as_ref()?(key)));
+                let flow = self.order.fifos.join(|| Some(self.options.flow_of.as_ref()?(key)));
                 let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());
                 place.insert(id);
                 self.enter(id, now);
@@ -54,13 +54,13 @@ impl<K: Clone + Eq + Hash> Core<K> {
         adding: &mut Option<K>,
         hash: u64,
         how: AddOptions,
-        now: &Now<impl FnOnce() -> Moment>,
+        now: &Now<impl FnOnce() -> Timestamp>,
     ) {
         // Called before anything changes: a limiter is the user's code, and may panic.
         let failed = adding.as_ref().filter(|_| how.rate_limited && self.is_charged(known));
         let charged = failed.map(|key| self.options.rate_limiter.charge(key, now.instant(self.epoch)));
         let id = known.unwrap_or_else(|| {
-            let flow = self.order.lines.join(|| Some(self.options.flow_of.as_ref()?(adding.as_ref()?)));
+            let flow = self.order.fifos.join(|| Some(self.options.flow_of.as_ref()?(adding.as_ref()?)));
             let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());
             self.index.insert(id, &self.slab);
             id
@@ -106,8 +106,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         &mut self,
         id: Id,
         how: AddOptions,
-        asked: Option<(Moment, Reason)>,
-        now: &Now<impl FnOnce() -> Moment>,
+        asked: Option<(Timestamp, Reason)>,
+        now: &Now<impl FnOnce() -> Timestamp>,
     ) {
         let priority = self.class_of(id, how);
         let entry = &mut self.slab[id];
@@ -132,7 +132,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             }
             State::Processing { again } => {
                 let mut next = again.unwrap_or_else(|| {
-                    entry.at = Moment::NEVER;
+                    entry.at = Timestamp::NEVER;
                     Again { event: false, urgent: false, why: Reason::Delayed, priority }
                 });
                 next.event |= asked.is_none();

@@ -1,8 +1,8 @@
 //! State of one key.
 
-use super::lent::Loan;
-use super::moment::Moment;
+use super::loan::Loan;
 use super::slab::Id;
+use super::timestamp::Timestamp;
 use crate::Priority;
 
 /// A key in the queue. Unknown keys have no entry, so four of the five states are here.
@@ -15,9 +15,9 @@ pub(crate) struct Entry<K> {
     pub(crate) hash: u64,
     pub(crate) state: State,
     /// Waiting: the due time, including the slot of a shared budget. Ready: the time since which it is ready if metrics need
-    /// it, else [`Moment::NEVER`]. Processing: the earliest time requested meanwhile, [`Moment::NEVER`] if only events came.
-    pub(crate) at: Moment,
-    /// Neighbours in the line of ready keys, or in that of keys being processed.
+    /// it, else [`Timestamp::NEVER`]. Processing: the earliest time requested meanwhile, [`Timestamp::NEVER`] if only events came.
+    pub(crate) at: Timestamp,
+    /// Neighbours in the FIFO list of ready keys, or in that of keys being processed.
     pub(crate) previous: Id,
     pub(crate) next: Id,
     pub(crate) priority: Priority,
@@ -32,7 +32,7 @@ impl<K> Entry<K> {
         loan: None,
         hash: 0,
         state: State::NEW,
-        at: Moment::START,
+        at: Timestamp::START,
         previous: Id::NONE,
         next: Id::NONE,
         priority: Priority::Normal,
@@ -56,14 +56,14 @@ impl<K> Entry<K> {
 pub(crate) enum State {
     /// Not due. `place` is its place in the heap of waiting keys, or in that of held keys if only a shared budget delays it.
     Waiting { why: Reason, place: u32, held: bool },
-    /// In line.
+    /// In a FIFO list, to be handed out.
     Ready,
     /// Handed out; `again` is the run requested meanwhile.
     Processing { again: Option<Again> },
 }
 
 impl State {
-    /// State of an entry that is in neither a line nor a heap, until it is put into one.
+    /// State of an entry that is in neither a FIFO list nor a heap, until it is put into one.
     pub(crate) const NEW: Self = Self::Processing { again: None };
 }
 
@@ -82,12 +82,12 @@ pub(crate) struct Again {
 #[derive(Clone, Copy)]
 pub(crate) struct Past {
     /// End of the back-off: the time that the rate limiter set for its last counted failure.
-    pub(crate) back_off: Moment,
-    /// End of the delay of its own failures; [`Moment::NEVER`] if no shared budget can delay it.
-    pub(crate) own: Moment,
+    pub(crate) back_off: Timestamp,
+    /// End of the delay of its own failures; [`Timestamp::NEVER`] if no shared budget can delay it.
+    pub(crate) own: Timestamp,
     /// Value of `own` after the failure that set the time of the next run. A later failure that asks for a later time changes
     /// `own` alone.
-    pub(crate) own_of_next: Moment,
+    pub(crate) own_of_next: Timestamp,
     /// Whether it has failed since it was last forgotten.
     pub(crate) failed: bool,
     /// Whether it was released ahead of its slot, and its run has not ended.
@@ -99,26 +99,26 @@ pub(crate) struct Past {
     /// Whether the current run began in back-off.
     pub(crate) early: bool,
     /// End of its last run.
-    pub(crate) ended: Moment,
+    pub(crate) ended: Timestamp,
     /// Time beyond which no event can postpone a debounced key.
-    pub(crate) latest: Moment,
+    pub(crate) latest: Timestamp,
 }
 
 impl Past {
     pub(crate) const NONE: Self = Self {
-        back_off: Moment::START,
-        own: Moment::NEVER,
-        own_of_next: Moment::NEVER,
+        back_off: Timestamp::START,
+        own: Timestamp::NEVER,
+        own_of_next: Timestamp::NEVER,
         failed: false,
         ahead: false,
         brought_forward: false,
         urgent: 0,
         early: false,
-        ended: Moment::START,
-        latest: Moment::NEVER,
+        ended: Timestamp::START,
+        latest: Timestamp::NEVER,
     };
 
-    pub(crate) fn is_in_back_off(&self, now: Moment) -> bool {
+    pub(crate) fn is_in_back_off(&self, now: Timestamp) -> bool {
         self.back_off > now
     }
 }

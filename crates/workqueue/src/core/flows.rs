@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::entry::Entry;
-use super::line::Line;
+use super::fifo::Fifo;
 use super::slab::{Id, Slab};
 use super::vacancies::fit;
 use crate::Priority;
@@ -36,15 +36,15 @@ impl fmt::Display for Flow {
     }
 }
 
-/// The ready keys by priority: one line each, or one line for each flow.
-pub(crate) enum Lines {
-    Plain([Line; Priority::ALL.len()]),
+/// The ready keys by priority: one FIFO list per priority, or one per priority and flow.
+pub(crate) enum Fifos {
+    Plain([Fifo; Priority::ALL.len()]),
     Fair(Box<Flows>),
 }
 
-impl Lines {
+impl Fifos {
     pub(crate) fn new(fair: bool) -> Self {
-        if fair { Self::Fair(Box::new(Flows::new())) } else { Self::Plain([Line::EMPTY; _]) }
+        if fair { Self::Fair(Box::new(Flows::new())) } else { Self::Plain([Fifo::EMPTY; _]) }
     }
 
     /// Adds an entry to a flow. Returns the number of the flow.
@@ -73,7 +73,7 @@ impl Lines {
     #[inline]
     pub(crate) fn push<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
         match self {
-            Self::Plain(lines) => lines[class].push(id, slab),
+            Self::Plain(fifos) => fifos[class].push(id, slab),
             Self::Fair(flows) => flows.push(id, class, slab),
         }
     }
@@ -81,8 +81,8 @@ impl Lines {
     #[inline]
     pub(crate) fn remove<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
         match self {
-            Self::Plain(lines) => lines[class].remove(id, slab),
-            Self::Fair(flows) => flows.flow(slab[id].flow).lines[class].remove(id, slab),
+            Self::Plain(fifos) => fifos[class].remove(id, slab),
+            Self::Fair(flows) => flows.flow(slab[id].flow).fifos[class].remove(id, slab),
         }
     }
 
@@ -94,19 +94,19 @@ impl Lines {
         slab: &'s mut Slab<K>,
     ) -> Option<(Id, &'s mut Entry<K>)> {
         match self {
-            Self::Plain(lines) => lines[class].pop(slab),
+            Self::Plain(fifos) => fifos[class].pop(slab),
             Self::Fair(flows) => flows.pop(class, slab),
         }
     }
 
-    /// The first key of each line, in up to `limit` flows.
+    /// Returns the first key of each FIFO list, in up to `limit` flows.
     pub(crate) fn heads(&self, limit: usize) -> impl Iterator<Item = Id> {
         let (plain, fair) = match self {
-            Self::Plain(lines) => (Some(lines), None),
+            Self::Plain(fifos) => (Some(fifos), None),
             Self::Fair(flows) => (None, Some(flows.flows.iter().flatten().take(limit))),
         };
-        let fair = fair.into_iter().flatten().map(|flow| &flow.lines);
-        plain.into_iter().chain(fair).flatten().filter_map(|line| line.first())
+        let fair = fair.into_iter().flatten().map(|flow| &flow.fifos);
+        plain.into_iter().chain(fair).flatten().filter_map(|fifo| fifo.first())
     }
 
     /// Numbers of flows, of vacant ones, and of places for turns.
@@ -147,8 +147,8 @@ struct FlowState {
     name: Flow,
     /// Number of its entries, in whatever state.
     members: usize,
-    lines: [Line; Priority::ALL.len()],
-    /// Whether it has a place in the turns of the class. It may keep the place with an empty line, until its turn comes.
+    fifos: [Fifo; Priority::ALL.len()],
+    /// Whether it has a place in the turns of the class. It may keep the place with an empty list until its turn comes.
     in_turn: [bool; Priority::ALL.len()],
 }
 
@@ -168,8 +168,8 @@ impl Flows {
             // If the lowest vacant number is beyond the last flow, then all others are as well.
             let place = place.min(flows.len());
             let number = u32::try_from(place).expect("there are no more flows than places in the slab");
-            let (lines, in_turn) = ([Line::EMPTY; _], [false; _]);
-            let flow = Some(Box::new(FlowState { name: name.clone(), members: 0, lines, in_turn }));
+            let (fifos, in_turn) = ([Fifo::EMPTY; _], [false; _]);
+            let flow = Some(Box::new(FlowState { name: name.clone(), members: 0, fifos, in_turn }));
             match flows.get_mut(place) {
                 Some(vacant) => *vacant = flow,
                 None => flows.push(flow),
@@ -214,9 +214,9 @@ impl Flows {
     fn pop<'s, K>(&mut self, class: usize, slab: &'s mut Slab<K>) -> Option<(Id, &'s mut Entry<K>)> {
         while let Some(number) = self.turns[class].pop_front() {
             let flow = self.flow(number);
-            if let Some(id) = flow.lines[class].first() {
-                flow.lines[class].remove(id, slab);
-                flow.in_turn[class] = flow.lines[class].first().is_some();
+            if let Some(id) = flow.fifos[class].first() {
+                flow.fifos[class].remove(id, slab);
+                flow.in_turn[class] = flow.fifos[class].first().is_some();
                 let again = flow.in_turn[class].then_some(number);
                 self.turns[class].extend(again);
                 shrink(&mut self.turns[class]);
@@ -230,7 +230,7 @@ impl Flows {
     fn push<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
         let number = slab[id].flow;
         let flow = self.flow(number);
-        flow.lines[class].push(id, slab);
+        flow.fifos[class].push(id, slab);
         if !std::mem::replace(&mut flow.in_turn[class], true) {
             self.turns[class].push_back(number);
         }

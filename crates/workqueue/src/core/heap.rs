@@ -3,8 +3,8 @@
 use std::ops::{Index, IndexMut};
 
 use super::entry::State;
-use super::moment::Moment;
 use super::slab::{Id, Slab};
+use super::timestamp::Timestamp;
 use super::vacancies::fit;
 
 /// Children per node: flatter than a binary heap, so a key moves past fewer cache lines.
@@ -17,7 +17,7 @@ pub(crate) struct Heap {
 /// Ordered by its fields from first to last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node {
-    pub(crate) until: Moment,
+    pub(crate) until: Timestamp,
     /// Numbers the keys, so that keys due at the same time come out in the order in which they were added.
     pub(crate) added: u64,
     pub(crate) id: Id,
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn chunks_are_allocated_with_nodes_and_freed_except_one() {
         let mut nodes = Nodes { chunks: Vec::new(), len: 0 };
-        let node = |added| Node { until: Moment::START, added, id: Id::NONE };
+        let node = |added| Node { until: Timestamp::START, added, id: Id::NONE };
         let mut counts = Vec::new();
         for added in 0..300 {
             nodes.push(node(added));

@@ -12,25 +12,25 @@
 //! A key has one entry, so repeated requests are carried out once: an add of a ready key changes nothing, an add of a
 //! waiting one can only bring it forward, and adds of a key being processed are collected and take effect when its run
 //! ends. Time is an argument everywhere (as a function where it is not always needed), and every operation that
-//! depends on the order first moves due keys into line, so lines are in order of readiness.
+//! depends on the order first makes due keys ready, so ready keys are in the order in which they became ready.
 //!
-//! Read `entry` first, then this, then `order` with its parts `line`, `flows` and `heap`; `add` contains the effect of an add
+//! Read `entry` first, then this, then `order` with its parts `fifo`, `flows` and `heap`; `add` contains the effect of an add
 //! on a key in each state, `when` the rules about *when* a key may run, and `recovery` those about keys that only a shared
-//! budget delays. `slab`, with `vacancies`, and `lent` store the keys; `index` finds them.
+//! budget delays. `slab`, with `vacancies`, and `loan` store the keys; `index` finds them.
 
 mod add;
 mod entry;
+mod fifo;
 mod flows;
 mod heap;
 mod index;
-mod lent;
-mod line;
-mod moment;
+mod loan;
 mod order;
 mod recovery;
 mod slab;
 #[cfg(test)]
 mod tests;
+mod timestamp;
 mod vacancies;
 mod when;
 
@@ -45,7 +45,7 @@ use crate::snapshot::{KeySnapshot, KeyState, Waiting};
 use crate::{Gauges, Metrics, Priority};
 use entry::{Again, Entry, State};
 use index::Index;
-use lent::{Lender, Terms};
+use loan::{Lender, Terms};
 use order::Order;
 use recovery::Recovery;
 use slab::{Id, Slab};
@@ -53,8 +53,8 @@ use when::Due;
 
 pub use entry::Reason;
 pub use flows::Flow;
-pub(crate) use lent::Loan;
-pub(crate) use moment::{Moment, Now};
+pub(crate) use loan::Loan;
+pub(crate) use timestamp::{Now, Timestamp};
 
 /// Interval at which the first key that a shared budget delays is offered an earlier slot, in addition to when one becomes free
 /// in this queue: other queues may draw from the same budget.
@@ -72,19 +72,19 @@ pub(crate) struct Core<K> {
     order: Order,
     recovery: Recovery,
     /// The first key that a shared budget delays and its slot, at the last offer of an earlier one.
-    offered: Option<(Moment, Id)>,
-    offer_again: Moment,
+    offered: Option<(Timestamp, Id)>,
+    offer_again: Timestamp,
     /// Number of keys being processed, and of those that will run again.
     processing: usize,
     again: usize,
-    intake: Intake,
+    acceptance: Acceptance,
     options: Options<K>,
     epoch: Instant,
 }
 
 /// Whether adds are accepted, and whether a caller waits for the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Intake {
+enum Acceptance {
     Open,
     Closed,
     Draining,
@@ -109,10 +109,10 @@ impl<K> Core<K> {
             order: Order::new(options.ageing, options.flow_of.is_some()),
             recovery: Recovery::default(),
             offered: None,
-            offer_again: Moment::START,
+            offer_again: Timestamp::START,
             processing: 0,
             again: 0,
-            intake: Intake::Open,
+            acceptance: Acceptance::Open,
             options,
             epoch,
         }
@@ -128,14 +128,14 @@ impl<K> Core<K> {
         self.order.ready()
     }
 
-    pub(crate) fn next_due(&self) -> Option<Moment> {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let due = self.order.next_due()?;
         Some(if self.order.first_held().is_some() { due.min(self.offer_again) } else { due })
     }
 
-    /// Moves due keys into line.
+    /// Makes due keys ready.
     #[inline]
-    pub(crate) fn advance(&mut self, now: &Now<impl FnOnce() -> Moment>) {
+    pub(crate) fn advance(&mut self, now: &Now<impl FnOnce() -> Timestamp>) {
         if !self.order.nothing_waits() {
             self.advance_waiting(**now);
         }
@@ -143,7 +143,7 @@ impl<K> Core<K> {
 
     /// Handles the other cases of [`advance`](Self::advance). The first key that a shared budget delays is offered a slot that
     /// has become free, and so on with the next key if that makes it ready.
-    fn advance_waiting(&mut self, now: Moment) {
+    fn advance_waiting(&mut self, now: Timestamp) {
         loop {
             self.order.advance(now, &mut self.slab, self.options.metrics.as_deref());
             let Some(first) = self.order.first_held() else { return };
@@ -163,9 +163,9 @@ impl<K> Core<K> {
         }
     }
 
-    /// Moves keys into line that only a shared budget delays, as many as successes allow. Their slots stay reserved, and are
+    /// Makes keys ready that only a shared budget delays, as many as successes allow. Their slots stay reserved, and are
     /// returned when they succeed.
-    fn release(&mut self, now: &Now<impl FnOnce() -> Moment>) {
+    fn release(&mut self, now: &Now<impl FnOnce() -> Timestamp>) {
         self.advance(now);
         while let Some((_, id)) = self.order.first_held() {
             if !self.recovery.release() {
@@ -185,7 +185,7 @@ impl<K> Core<K> {
         self.recovery.failed();
     }
 
-    /// Returns whether the queue was shut down, nothing is in line and nothing will be; a key that will run again is still to
+    /// Returns whether the queue was shut down, no key is ready and none will be; a key that will run again is still to
     /// come.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_shut_down() && self.order.ready() == 0 && self.again == 0
@@ -197,15 +197,15 @@ impl<K> Core<K> {
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.intake != Intake::Open
+        self.acceptance != Acceptance::Open
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.intake == Intake::Draining
+        self.acceptance == Acceptance::Draining
     }
 
     /// Hands out the next key.
-    pub(crate) fn take(&mut self, now: &Now<impl FnOnce() -> Moment>) -> Taken<K> {
+    pub(crate) fn take(&mut self, now: &Now<impl FnOnce() -> Timestamp>) -> Taken<K> {
         self.advance(now);
         let Some((id, entry)) = self.order.hand_out(now, &mut self.slab) else {
             return if self.is_finished() { Taken::Finished } else { Taken::Nothing };
@@ -214,7 +214,7 @@ impl<K> Core<K> {
         if let Some(past) = &mut entry.past {
             past.early = past.is_in_back_off(**now);
         }
-        let mut terms = Terms { id, priority: entry.priority, since: Moment::NEVER };
+        let mut terms = Terms { id, priority: entry.priority, since: Timestamp::NEVER };
         if let Some(metrics) = &self.options.metrics {
             terms.since = **now;
             metrics.waited(entry.priority, terms.since.elapsed_since(entry.at));
@@ -230,7 +230,12 @@ impl<K> Core<K> {
     /// Ends the processing of a key; requests made meanwhile take effect. If the key leaves the queue it goes into
     /// `gone`, so that it is dropped outside the lock.
     #[inline]
-    pub(crate) fn done(&mut self, theirs: Loan<K>, gone: &mut Option<K>, now: &Now<impl FnOnce() -> Moment>) {
+    pub(crate) fn done(
+        &mut self,
+        theirs: Loan<K>,
+        gone: &mut Option<K>,
+        now: &Now<impl FnOnce() -> Timestamp>,
+    ) {
         let Terms { id, since, .. } = theirs.terms();
         let entry = &mut self.slab[id];
         let (State::Processing { again }, Some(ours)) = (entry.state, entry.loan.take()) else {
@@ -262,7 +267,13 @@ impl<K> Core<K> {
     }
 
     /// Places a key that was just processed as the adds during its run ask for.
-    fn run_again(&mut self, id: Id, again: Again, loans: [Loan<K>; 2], now: &Now<impl FnOnce() -> Moment>) {
+    fn run_again(
+        &mut self,
+        id: Id,
+        again: Again,
+        loans: [Loan<K>; 2],
+        now: &Now<impl FnOnce() -> Timestamp>,
+    ) {
         let entry = &mut self.slab[id];
         self.lender.take_back(loans, &mut entry.key);
         entry.priority = again.priority;
@@ -274,8 +285,8 @@ impl<K> Core<K> {
         self.place(id, due, now);
     }
 
-    /// Places a key that is in no line and no heap: in line, or among the waiting ones.
-    fn place(&mut self, id: Id, due: Due, now: &Now<impl FnOnce() -> Moment>) {
+    /// Places a key that is in no FIFO list and no heap: among the ready keys or the waiting ones.
+    fn place(&mut self, id: Id, due: Due, now: &Now<impl FnOnce() -> Timestamp>) {
         if let Due::At(at, why) = due
             && at > **now
         {
@@ -289,26 +300,26 @@ impl<K> Core<K> {
         }
     }
 
-    /// Places a key that is in no line and no heap in line.
+    /// Places a key that is in no FIFO list and no heap among the ready keys.
     #[inline]
-    fn enter(&mut self, id: Id, now: &Now<impl FnOnce() -> Moment>) {
-        let since = if self.options.metrics.is_some() { **now } else { Moment::NEVER };
+    fn enter(&mut self, id: Id, now: &Now<impl FnOnce() -> Timestamp>) {
+        let since = if self.options.metrics.is_some() { **now } else { Timestamp::NEVER };
         self.order.push_ready(id, since, &mut self.slab);
         if let Some(metrics) = &self.options.metrics {
             metrics.added(self.slab[id].priority);
         }
     }
 
-    /// Drops an entry that is in no line and no heap, and no longer has its key.
+    /// Drops an entry that is in no FIFO list and no heap, and no longer has its key.
     #[inline]
     fn remove(&mut self, id: Id) {
-        self.order.lines.leave(self.slab[id].flow);
+        self.order.fifos.leave(self.slab[id].flow);
         self.index.remove(id, &self.slab);
         self.slab.vacate(id);
     }
 
     /// Moves up to two waiting keys to low places of the slab, so that the chunks which they leave can be freed. Two for each key
-    /// that was processed are enough to keep up with the keys that leave. The keys in line and those being processed stay: they
+    /// that was processed are enough to keep up with the keys that leave. The ready keys and those being processed stay: they
     /// leave soon, or wait later.
     #[cold]
     fn compact(&mut self) {
@@ -327,7 +338,7 @@ impl<K> Core<K> {
         }
     }
 
-    pub(crate) fn gauges(&mut self, now: &Now<impl FnOnce() -> Moment>) -> Gauges {
+    pub(crate) fn gauges(&mut self, now: &Now<impl FnOnce() -> Timestamp>) -> Gauges {
         self.advance(now);
         let mut gauges = Gauges {
             depth: Priority::ALL.map(|priority| self.order.ready_of(priority)),
@@ -375,7 +386,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     /// Resets the failures of `key`; its state in the queue does not change. If it is being processed and had failed,
     /// its success may release others.
-    pub(crate) fn forget(&mut self, key: &K, hash: u64, now: &Now<impl FnOnce() -> Moment>) {
+    pub(crate) fn forget(&mut self, key: &K, hash: u64, now: &Now<impl FnOnce() -> Timestamp>) {
         self.options.rate_limiter.forget(key, now.instant(self.epoch));
         // Its slots are free.
         self.offered = None;
@@ -383,8 +394,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let entry = &mut self.slab[id];
         let Some(past) = &mut entry.past else { return };
         // If it waits, it does so until its time: it has no slot left to exchange.
-        (past.back_off, past.early) = (Moment::START, false);
-        (past.own, past.own_of_next) = (Moment::NEVER, Moment::NEVER);
+        (past.back_off, past.early) = (Timestamp::START, false);
+        (past.own, past.own_of_next) = (Timestamp::NEVER, Timestamp::NEVER);
         let had_failed = std::mem::take(&mut past.failed);
         match entry.state {
             State::Processing { .. } if had_failed => {
@@ -402,17 +413,17 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     /// Stops accepting keys and drops runs that are not due. Returns their keys: the one due first first, then those that are being
     /// processed now.
-    pub(crate) fn shut_down(&mut self, now: Moment) -> Vec<K> {
-        self.close(Intake::Closed, now)
+    pub(crate) fn shut_down(&mut self, now: Timestamp) -> Vec<K> {
+        self.close(Acceptance::Closed, now)
     }
 
     /// Like [`shut_down`](Self::shut_down), for a caller that waits until the other keys are processed.
-    pub(crate) fn drain(&mut self, now: Moment) -> Vec<K> {
-        self.close(Intake::Draining, now)
+    pub(crate) fn drain(&mut self, now: Timestamp) -> Vec<K> {
+        self.close(Acceptance::Draining, now)
     }
 
-    fn close(&mut self, intake: Intake, now: Moment) -> Vec<K> {
-        self.intake = intake;
+    fn close(&mut self, acceptance: Acceptance, now: Timestamp) -> Vec<K> {
+        self.acceptance = acceptance;
         self.advance(&Now::new(|| now));
         let mut given_up: Vec<K> = Vec::new();
         for id in self.order.all_waiting(&self.slab) {
@@ -440,21 +451,21 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     /// The keys at one page of places, a bounded number. A key that waits can move to a page before its own, so a reader that
     /// starts with the last page misses none.
-    pub(crate) fn page(&self, page: usize, now: Moment) -> Vec<KeySnapshot<K>> {
+    pub(crate) fn page(&self, page: usize, now: Timestamp) -> Vec<KeySnapshot<K>> {
         self.slab.page(page).map(|entry| self.describe(entry, now)).collect()
     }
 
     /// State of one key; `None` if it is not in the queue.
-    pub(crate) fn snapshot_of(&self, key: &K, hash: u64, now: Moment) -> Option<KeySnapshot<K>> {
+    pub(crate) fn snapshot_of(&self, key: &K, hash: u64, now: Timestamp) -> Option<KeySnapshot<K>> {
         self.find(key, hash).map(|id| self.describe(&self.slab[id], now))
     }
 
-    /// The key that has been ready for the longest time, among those in line by the last operation.
-    pub(crate) fn oldest_ready(&self, now: Moment) -> Option<KeySnapshot<K>> {
+    /// The key that has been ready for the longest time, among those that were ready at the last operation.
+    pub(crate) fn oldest_ready(&self, now: Timestamp) -> Option<KeySnapshot<K>> {
         self.order.oldest_ready(FLOWS_COMPARED, &self.slab).map(|id| self.describe(&self.slab[id], now))
     }
 
-    fn describe(&self, entry: &Entry<K>, now: Moment) -> KeySnapshot<K> {
+    fn describe(&self, entry: &Entry<K>, now: Timestamp) -> KeySnapshot<K> {
         KeySnapshot {
             key: entry.key().clone(),
             state: match entry.state {
@@ -465,12 +476,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
                     KeyState::Waiting(Waiting { until: entry.at.instant(self.epoch), why })
                 }
                 State::Ready => KeyState::Ready {
-                    since: (entry.at != Moment::NEVER).then(|| entry.at.instant(self.epoch)),
+                    since: (entry.at != Timestamp::NEVER).then(|| entry.at.instant(self.epoch)),
                 },
                 State::Processing { again } => KeyState::Processing { again: again.is_some() },
             },
             priority: entry.priority,
-            flow: self.order.lines.name(entry.flow).cloned(),
+            flow: self.order.fifos.name(entry.flow).cloned(),
             failures: self.num_requeues(entry.key()),
         }
     }

@@ -1,20 +1,20 @@
-//! Order of keys: ready ones in lines, waiting ones in heaps.
+//! Order of keys: ready ones in FIFO lists, waiting ones in heaps.
 //!
-//! A key is in one line, in one heap or in neither; its state tells which, and every move between them goes through here.
+//! A key is in one list, in one heap or in neither, as its state says. All moves between them are functions of this module.
 //!
 //! A key that failed may have two times: one of its own, and the slot of a shared budget. It waits in the first heap until
 //! its own time is over. If its slot is later, it then waits in the second one, for keys that only the budget delays.
 
 use super::entry::{Entry, Reason, State};
-use super::flows::Lines;
+use super::fifo::Fifo;
+use super::flows::Fifos;
 use super::heap::{Heap, Node};
-use super::line::Line;
-use super::moment::{Moment, Now};
 use super::slab::{Id, Slab};
+use super::timestamp::{Now, Timestamp};
 use crate::{Ageing, Metrics, Priority};
 
 pub(crate) struct Order {
-    pub(crate) lines: Lines,
+    pub(crate) fifos: Fifos,
     /// Ready keys per priority, the highest first.
     ready: [usize; Priority::ALL.len()],
     waiting: Heap,
@@ -25,11 +25,11 @@ pub(crate) struct Order {
     /// Counts the keys that began to wait: their numbers in the heaps.
     added: u64,
     /// Keys handed out, the oldest first; only if metrics need them.
-    processing: Line,
+    processing: Fifo,
     ageing: Ageing,
     /// Time since which each priority has been passed over: since the first time that a key of a higher one was handed out
-    /// while it had ready keys; [`Moment::NEVER`] while it has none.
-    passed_over_since: [Moment; Priority::ALL.len()],
+    /// while it had ready keys; [`Timestamp::NEVER`] while it has none.
+    passed_over_since: [Timestamp; Priority::ALL.len()],
     /// Keys handed out past an aged priority since the last time that one of those had its share.
     passed_over: u32,
     /// The priority that had a share last.
@@ -44,15 +44,15 @@ fn class(priority: Priority) -> usize {
 impl Order {
     pub(crate) fn new(ageing: Ageing, fair: bool) -> Self {
         Self {
-            lines: Lines::new(fair),
+            fifos: Fifos::new(fair),
             ready: [0; _],
             waiting: Heap::new(),
             held: Heap::new(),
             waiting_for: [0; _],
             added: 0,
-            processing: Line::EMPTY,
+            processing: Fifo::EMPTY,
             ageing,
-            passed_over_since: [Moment::NEVER; _],
+            passed_over_since: [Timestamp::NEVER; _],
             passed_over: 0,
             shared: 0,
         }
@@ -75,13 +75,13 @@ impl Order {
 
     /// Slot and key of the first one that only a shared budget delays.
     #[inline]
-    pub(crate) fn first_held(&self) -> Option<(Moment, Id)> {
+    pub(crate) fn first_held(&self) -> Option<(Timestamp, Id)> {
         self.held.first().map(|node| (node.until, node.id))
     }
 
     /// Due time of the first waiting key.
     #[inline]
-    pub(crate) fn next_due(&self) -> Option<Moment> {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let [waiting, held] = [&self.waiting, &self.held].map(|heap| heap.first().map(|node| node.until));
         waiting.into_iter().chain(held).min()
     }
@@ -93,7 +93,7 @@ impl Order {
 
     /// The key that has been ready for the longest time. `limit` is the number of flows that are compared.
     pub(crate) fn oldest_ready<K>(&self, limit: usize, slab: &Slab<K>) -> Option<Id> {
-        self.lines.heads(limit).min_by_key(|id| slab[*id].at)
+        self.fifos.heads(limit).min_by_key(|id| slab[*id].at)
     }
 
     /// The waiting keys, the one due first first.
@@ -109,20 +109,20 @@ impl Order {
         self.processing.iter(slab)
     }
 
-    /// Appends a key that is in no line and no heap to its line.
+    /// Appends a key that is in no FIFO list and no heap to its list.
     #[inline]
-    pub(crate) fn push_ready<K>(&mut self, id: Id, since: Moment, slab: &mut Slab<K>) {
+    pub(crate) fn push_ready<K>(&mut self, id: Id, since: Timestamp, slab: &mut Slab<K>) {
         let entry = &mut slab[id];
         (entry.state, entry.at) = (State::Ready, since);
         let class = class(entry.priority);
-        self.lines.push(id, class, slab);
+        self.fifos.push(id, class, slab);
         self.ready[class] += 1;
     }
 
-    /// Removes a ready key from its line; the caller places it.
+    /// Removes a ready key from its FIFO list. The caller must place it elsewhere.
     pub(crate) fn remove_ready<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let class = class(slab[id].priority);
-        self.lines.remove(id, class, slab);
+        self.fifos.remove(id, class, slab);
         self.one_less(class);
     }
 
@@ -130,8 +130,8 @@ impl Order {
     pub(crate) fn push_waiting<K>(
         &mut self,
         id: Id,
-        own: Moment,
-        until: Moment,
+        own: Timestamp,
+        until: Timestamp,
         why: Reason,
         slab: &mut Slab<K>,
     ) {
@@ -160,7 +160,7 @@ impl Order {
     }
 
     /// Gives the first key that a shared budget delays an earlier slot.
-    pub(crate) fn move_up<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
+    pub(crate) fn move_up<K>(&mut self, id: Id, until: Timestamp, slab: &mut Slab<K>) {
         let node = self.held.remove(id, slab);
         slab[id].at = until;
         self.held.push(Node { until, ..node }, slab);
@@ -175,7 +175,7 @@ impl Order {
     }
 
     /// Removes and returns the key that is due first, if it is due by `now`. Its own time may be over while its slot is later.
-    fn pop_due<K>(&mut self, now: Moment, slab: &mut Slab<K>) -> Option<Node> {
+    fn pop_due<K>(&mut self, now: Timestamp, slab: &mut Slab<K>) -> Option<Node> {
         let first = |heap: &Heap| heap.first().filter(|node| node.until <= now);
         let heap = match (first(&self.waiting), first(&self.held)) {
             (None, None) => return None,
@@ -188,8 +188,8 @@ impl Order {
         Some(heap.remove(id, slab))
     }
 
-    /// Moves every due key to the end of its line, the one due first first.
-    pub(crate) fn advance<K>(&mut self, now: Moment, slab: &mut Slab<K>, metrics: Option<&dyn Metrics>) {
+    /// Moves every due key to the end of its FIFO list, in the order of their due times.
+    pub(crate) fn advance<K>(&mut self, now: Timestamp, slab: &mut Slab<K>, metrics: Option<&dyn Metrics>) {
         while let Some(node) = self.pop_due(now, slab) {
             let (id, until) = (node.id, node.until);
             let entry = &mut slab[id];
@@ -217,7 +217,7 @@ impl Order {
     #[inline]
     pub(crate) fn hand_out<'s, K>(
         &mut self,
-        now: &Now<impl FnOnce() -> Moment>,
+        now: &Now<impl FnOnce() -> Timestamp>,
         slab: &'s mut Slab<K>,
     ) -> Option<(Id, &'s mut Entry<K>)> {
         let highest = self.ready.iter().position(|ready| *ready > 0)?;
@@ -227,7 +227,7 @@ impl Order {
             self.share(highest, **now)
         };
         self.one_less(class);
-        let (id, entry) = self.lines.pop(class, slab).expect("a class with ready keys has a first one");
+        let (id, entry) = self.fifos.pop(class, slab).expect("a class with ready keys has a first one");
         entry.state = State::NEW;
         Some((id, entry))
     }
@@ -235,12 +235,12 @@ impl Order {
     fn one_less(&mut self, class: usize) {
         self.ready[class] -= 1;
         if self.ready[class] == 0 {
-            self.passed_over_since[class] = Moment::NEVER;
+            self.passed_over_since[class] = Timestamp::NEVER;
         }
     }
 
     /// The priority that is served when there are ready keys below the `highest` one.
-    fn share(&mut self, highest: usize, now: Moment) -> usize {
+    fn share(&mut self, highest: usize, now: Timestamp) -> usize {
         let classes = self.ready.len();
         let mut turn = None;
         // Aged priorities take turns, starting after the one that had the last.

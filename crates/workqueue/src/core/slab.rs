@@ -1,6 +1,6 @@
 //! Entries at numbered places.
 //!
-//! Places are stable, so that lines, the heap and the index can refer to an entry by a number of four bytes. Entries live in
+//! Places are stable, so that FIFO lists, the heaps and the index can refer to an entry by a number of four bytes. Entries live in
 //! chunks: growing moves none of them and wastes at most one chunk, where doubling a vector would waste half of it. An
 //! entry is written and read in place and never moved as a whole: copying it would cost more than its lookup.
 //!
@@ -60,7 +60,7 @@ impl<K> Slab<K> {
         Self { chunks: Vec::new(), vacancies: Vacancies::new(), len: 0, present: 0, sunk_above: 0 }
     }
 
-    /// Makes an entry for the key in `from`, which becomes `None`. The entry is in no line and no heap yet.
+    /// Makes an entry for the key in `from`, which becomes `None`. The entry is in no FIFO list and no heap yet.
     #[inline]
     pub(crate) fn insert(&mut self, from: &mut Option<K>, hash: u64, flow: u32, priority: Priority) -> Id {
         let id = self.take_place();

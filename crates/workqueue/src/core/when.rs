@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use super::entry::{Again, Past, Reason, State};
-use super::{Core, Id, Moment, Now};
+use super::{Core, Id, Now, Timestamp};
 use crate::Delay;
 use crate::options::{AddOptions, BackOffEvents, Debounce};
 
@@ -18,7 +18,7 @@ const URGENT_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 pub(super) enum Due {
     AtOnce,
-    At(Moment, Reason),
+    At(Timestamp, Reason),
 }
 
 impl<K> Core<K> {
@@ -42,8 +42,8 @@ impl<K> Core<K> {
         id: Id,
         how: AddOptions,
         charged: Option<Delay>,
-        now: Moment,
-    ) -> Option<(Moment, Reason)> {
+        now: Timestamp,
+    ) -> Option<(Timestamp, Reason)> {
         let after = how.after.map(|delay| (now.after(delay), Reason::Delayed));
         let failed = how.rate_limited.then(|| (self.failed(id, charged, now), Reason::RateLimited));
         // If both times are equal, report the limiter's: it shows that the key failed.
@@ -51,7 +51,7 @@ impl<K> Core<K> {
     }
 
     /// Starts the back-off of a key that failed. Returns when it may run again.
-    fn failed(&mut self, id: Id, charged: Option<Delay>, now: Moment) -> Moment {
+    fn failed(&mut self, id: Id, charged: Option<Delay>, now: Timestamp) -> Timestamp {
         self.recovery.failed();
         let entry = &mut self.slab[id];
         let Some(delay) = charged else {
@@ -68,7 +68,7 @@ impl<K> Core<K> {
     }
 
     /// Takes a requested time for the next run of a key.
-    pub(super) fn accept(&mut self, id: Id, (at, why): (Moment, Reason)) -> Due {
+    pub(super) fn accept(&mut self, id: Id, (at, why): (Timestamp, Reason)) -> Due {
         if let (Reason::RateLimited, Some(past)) = (why, &mut self.slab[id].past) {
             past.own_of_next = past.own;
         }
@@ -76,7 +76,7 @@ impl<K> Core<K> {
     }
 
     /// When a key runs because of an event now. `id` is new, waiting, or was just processed.
-    pub(super) fn event(&mut self, id: Id, urgent: bool, now: &Now<impl FnOnce() -> Moment>) -> Due {
+    pub(super) fn event(&mut self, id: Id, urgent: bool, now: &Now<impl FnOnce() -> Timestamp>) -> Due {
         let entry = &mut self.slab[id];
         if entry.past.is_none() && self.options.debounce.is_none() {
             return Due::AtOnce;
@@ -112,7 +112,7 @@ impl<K> Core<K> {
     }
 
     /// When a key that was just processed runs again.
-    pub(super) fn after_run(&mut self, id: Id, again: Again, now: &Now<impl FnOnce() -> Moment>) -> Due {
+    pub(super) fn after_run(&mut self, id: Id, again: Again, now: &Now<impl FnOnce() -> Timestamp>) -> Due {
         if let Some(past) = &mut self.slab[id].past {
             past.ended = **now;
         }
@@ -130,7 +130,7 @@ impl<K> Core<K> {
 
 impl<K: Clone + Eq + Hash> Core<K> {
     /// Until when and why `key` waits; `None` if it is unknown or ready, or runs again at once.
-    pub(crate) fn when(&self, key: &K, hash: u64, now: Moment) -> Option<(Moment, Reason)> {
+    pub(crate) fn when(&self, key: &K, hash: u64, now: Timestamp) -> Option<(Timestamp, Reason)> {
         let entry = &self.slab[self.find(key, hash)?];
         match entry.state {
             State::Waiting { why, .. } => Some((entry.at, why)),

@@ -69,7 +69,7 @@ fn no_active_flow_is_passed_over_twice_before_its_turn() {
     for flow in ["b", "c", "d"] {
         script.add(&format!("{flow}1"), AddOptions::default());
     }
-    let handed_out = |script: &mut Script| match script.core.take_at(Moment::START) {
+    let handed_out = |script: &mut Script| match script.core.take_at(Timestamp::START) {
         Taken::Key(loan) => loan.key().clone(),
         Taken::Nothing | Taken::Finished => unreachable!("there are keys left"),
     };
@@ -87,8 +87,8 @@ fn no_flow_waits_longer_than_its_share_of_the_workers_times_the_longest_run() {
         let names: Vec<String> = ('a'..).take(flows).map(String::from).collect();
         let longest = 100;
         let bound = seconds("1s") * u32::try_from(flows.div_ceil(workers)).unwrap() * longest;
-        let mut free_at = vec![Moment::START; workers];
-        let mut last_turn = vec![Moment::START; flows];
+        let mut free_at = vec![Timestamp::START; workers];
+        let mut last_turn = vec![Timestamp::START; flows];
         for round in 0..2000 {
             // The first flow has ten keys for each one of the others, which always have one.
             for (place, name) in names.iter().enumerate() {
@@ -115,11 +115,11 @@ fn flows_without_keys_are_forgotten() {
         for flow in 'a'..='z' {
             script.add(&format!("{flow}{round}"), AddOptions::default());
         }
-        while let Taken::Key(loan) = script.core.take_at(Moment::START) {
-            script.core.done_at(Moment::START, loan);
+        while let Taken::Key(loan) = script.core.take_at(Timestamp::START) {
+            script.core.done_at(Timestamp::START, loan);
         }
     }
-    assert_eq!(script.core.order.lines.known(), 0);
+    assert_eq!(script.core.order.fifos.known(), 0);
 }
 
 #[test]
@@ -127,13 +127,13 @@ fn the_memory_of_many_flows_is_freed_when_they_have_no_keys() {
     let mut core: Core<u32> =
         Core::new(Options::default().fair_by(|key: &u32| Flow::from(key.to_string())), Instant::now());
     for key in 0..10_000 {
-        core.add_at(Moment::START, key, AddOptions::default());
+        core.add_at(Timestamp::START, key, AddOptions::default());
     }
-    assert_eq!(core.order.lines.places()[..2], [10_000, 0]);
+    assert_eq!(core.order.fifos.places()[..2], [10_000, 0]);
     for count in (0..10_000).rev() {
-        let Taken::Key(loan) = core.take_at(Moment::START) else { panic!("keys are in line") };
-        core.done_at(Moment::START, loan);
-        let [flows, vacant, turns] = core.order.lines.places();
+        let Taken::Key(loan) = core.take_at(Timestamp::START) else { panic!("keys are ready") };
+        core.done_at(Timestamp::START, loan);
+        let [flows, vacant, turns] = core.order.fifos.places();
         assert!(
             flows <= 10_000
                 && vacant <= 10_000
@@ -141,11 +141,11 @@ fn the_memory_of_many_flows_is_freed_when_they_have_no_keys() {
             "{turns} turns of {count}"
         );
     }
-    assert_eq!(core.order.lines.places()[0], 0);
-    assert!(core.order.lines.places()[1] <= 64, "numbers beyond the last flow are meaningless");
+    assert_eq!(core.order.fifos.places()[0], 0);
+    assert!(core.order.fifos.places()[1] <= 64, "numbers beyond the last flow are meaningless");
     // Numbers that were given away and came back are used again, each once.
     for key in 0..1000 {
-        core.add_at(Moment::START, key, AddOptions::default());
+        core.add_at(Timestamp::START, key, AddOptions::default());
     }
-    assert_eq!((core.order.lines.known(), core.order.lines.places()[0]), (1000, 1000));
+    assert_eq!((core.order.fifos.known(), core.order.fifos.places()[0]), (1000, 1000));
 }

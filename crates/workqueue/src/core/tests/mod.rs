@@ -43,21 +43,21 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.hasher().hash_one(key)
     }
 
-    fn add_at(&mut self, now: Moment, key: K, how: AddOptions) {
+    fn add_at(&mut self, now: Timestamp, key: K, how: AddOptions) {
         let hash = self.hash(&key);
         self.add(&mut Some(key), hash, how, &Now::new(|| now));
     }
 
-    fn take_at(&mut self, now: Moment) -> Taken<K> {
+    fn take_at(&mut self, now: Timestamp) -> Taken<K> {
         self.take(&Now::new(|| now))
     }
 
-    fn forget_at(&mut self, now: Moment, key: &K) {
+    fn forget_at(&mut self, now: Timestamp, key: &K) {
         let hash = self.hash(key);
         self.forget(key, hash, &Now::new(|| now));
     }
 
-    fn done_at(&mut self, now: Moment, loan: Loan<K>) {
+    fn done_at(&mut self, now: Timestamp, loan: Loan<K>) {
         self.done(loan, &mut None, &Now::new(|| now));
     }
 }
@@ -65,7 +65,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 struct Script {
     core: Core<String>,
     epoch: Instant,
-    now: Moment,
+    now: Timestamp,
     handed_out: BTreeMap<String, Loan<String>>,
     said: String,
 }
@@ -76,7 +76,7 @@ impl Script {
         Self {
             core: Core::new(options, epoch),
             epoch,
-            now: Moment::START,
+            now: Timestamp::START,
             handed_out: BTreeMap::new(),
             said: String::new(),
         }
@@ -98,7 +98,7 @@ impl Script {
             ["after", key, delay] => self.add(key, how.after(seconds(delay))),
             ["limited", key] => self.add(key, how.rate_limited()),
             ["limited", key, delay] => self.add(key, how.rate_limited().after(seconds(delay))),
-            ["at", time] => self.now = Moment::START.after(seconds(time)),
+            ["at", time] => self.now = Timestamp::START.after(seconds(time)),
             ["forget", key] => {
                 let key = key.to_owned();
                 self.core.forget_at(self.now, &key);
@@ -124,7 +124,7 @@ impl Script {
                 let key = key.to_owned();
                 match self.core.when(&key, self.core.hash(&key), self.now) {
                     Some((until, why)) => {
-                        self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Moment::START)));
+                        self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Timestamp::START)));
                     }
                     None => self.say(format_args!("when: -")),
                 }
@@ -163,7 +163,7 @@ fn priority(name: &str) -> Priority {
 fn state<'k>(
     core: &mut Core<String>,
     processing: impl Iterator<Item = &'k String>,
-    now: Moment,
+    now: Timestamp,
     epoch: Instant,
 ) -> String {
     let join = |keys: Vec<String>| {

@@ -99,7 +99,7 @@ fn compare(steps: &[Step], rules: Rules) {
         .chain([Step::ShutDown])
         .chain((0..24).flat_map(|_| [Step::Get, Step::Done { which: 0 }]))
     {
-        let now = Moment::START.after(units(model.now));
+        let now = Timestamp::START.after(units(model.now));
         match step {
             Step::Add { key, after, failed, priority, urgent } => {
                 let how = AddOptions { after: after.map(units), rate_limited: failed, priority, urgent };
@@ -143,15 +143,15 @@ fn compare(steps: &[Step], rules: Rules) {
             }
         }
         for key in 0..6 {
-            let now = Moment::START.after(units(model.now));
+            let now = Timestamp::START.after(units(model.now));
             let when =
-                core.when(&key, core.hash(&key), now).map(|(until, _)| until.elapsed_since(Moment::START));
+                core.when(&key, core.hash(&key), now).map(|(until, _)| until.elapsed_since(Timestamp::START));
             assert_eq!(when, model.when(key).map(units), "when {key}");
             assert_eq!(core.num_requeues(&key), model.limiter.num_requeues(&key), "failures of {key}");
         }
     }
     assert!(core.is_drained(), "nothing is left");
-    assert_eq!((core.index.len(), core.order.lines.known()), (0, 0));
+    assert_eq!((core.index.len(), core.order.fifos.known()), (0, 0));
 }
 
 /// The second failure of key 2 asks for a later run than the first one, so the first one's times hold: when its own back-off

@@ -24,7 +24,7 @@ impl Budget {
     /// A queue with the key 0, which failed.
     fn queue(&self) -> Core<u32> {
         let mut core = Core::new(Options::default().rate_limiter(self.clone()), Instant::now());
-        core.add_at(Moment::START, 0, AddOptions::default().rate_limited());
+        core.add_at(Timestamp::START, 0, AddOptions::default().rate_limited());
         core
     }
 
@@ -55,8 +55,8 @@ impl RateLimiter<u32> for Budget {
     }
 }
 
-fn at(time: &str) -> Moment {
-    Moment::START.after(seconds(time))
+fn at(time: &str) -> Timestamp {
+    Timestamp::START.after(seconds(time))
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn the_first_key_gets_an_offer_every_second_however_often_the_queue_is_used() {
     let mut seen = Vec::new();
     for time in ["0s", "0.5s", "0.999s", "1s", "1.5s", "2s"] {
         core.advance(&Now::new(|| at(time)));
-        seen.push((budget.offers(), core.next_due().unwrap().elapsed_since(Moment::START).as_secs()));
+        seen.push((budget.offers(), core.next_due().unwrap().elapsed_since(Timestamp::START).as_secs()));
     }
     assert_eq!(
         seen,
@@ -90,12 +90,12 @@ fn a_key_whose_place_changes_gets_no_further_offer() {
     let budget = Budget::full();
     let mut core = Core::new(Options::default().rate_limiter(budget.clone()), Instant::now());
     for key in 1..=2000 {
-        core.add_at(Moment::START, key, AddOptions::default());
+        core.add_at(Timestamp::START, key, AddOptions::default());
     }
-    core.add_at(Moment::START, 0, AddOptions::default().rate_limited());
+    core.add_at(Timestamp::START, 0, AddOptions::default().rate_limited());
     let place = core.find(&0, core.hash(&0));
-    while let Taken::Key(loan) = core.take_at(Moment::START) {
-        core.done_at(Moment::START, loan);
+    while let Taken::Key(loan) = core.take_at(Timestamp::START) {
+        core.done_at(Timestamp::START, loan);
     }
     assert!(core.find(&0, core.hash(&0)) < place, "it moved to a lower place");
     assert_eq!(budget.offers(), 1);

@@ -72,13 +72,13 @@ fn the_clock_is_read_only_if_keys_of_several_priorities_are_ready() {
     let take = |core: &mut Core<u32>| {
         let now = Now::new(|| {
             reads.set(reads.get() + 1);
-            Moment::START
+            Timestamp::START
         });
         let Taken::Key(loan) = core.take(&now) else { panic!("a key is ready") };
         (*loan.key(), reads.take())
     };
     for (key, priority) in [(1, Priority::High), (2, Priority::Low), (3, Priority::Low)] {
-        core.add_at(Moment::START, key, AddOptions::default().priority(priority));
+        core.add_at(Timestamp::START, key, AddOptions::default().priority(priority));
     }
     assert_eq!([take(&mut core), take(&mut core), take(&mut core)], [(1, 1), (2, 0), (3, 0)]);
 }

@@ -95,7 +95,7 @@ fn a_delay_of_zero_is_over_at_once() {
     "#]],
     );
     let mut core = Core::new(Options::default(), Instant::now());
-    core.add_at(Moment::START, "a", AddOptions::default().after(Duration::ZERO));
+    core.add_at(Timestamp::START, "a", AddOptions::default().after(Duration::ZERO));
     assert_eq!(core.ready(), 1, "before any other operation");
 }
 
@@ -319,7 +319,7 @@ fn shutdown_returns_keys_that_are_not_due() {
 fn a_delay_without_end_is_never_due() {
     let epoch = Instant::now();
     let mut core = Core::new(Options::default(), epoch);
-    let now = Moment::since(epoch, epoch + Duration::from_secs(1));
+    let now = Timestamp::since(epoch, epoch + Duration::from_secs(1));
     core.add_at(now, "a", AddOptions::default().after(Duration::MAX));
     assert!(matches!(core.take_at(now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))), Taken::Nothing));
     assert!(core.when(&"a", core.hash(&"a"), now).is_some());
@@ -329,9 +329,9 @@ fn a_delay_without_end_is_never_due() {
 fn a_snapshot_looks_at_no_more_than_64_keys_under_one_lock() {
     let mut core = Core::new(Options::default(), Instant::now());
     for key in 0..1000 {
-        core.add_at(Moment::START, key, AddOptions::default());
+        core.add_at(Timestamp::START, key, AddOptions::default());
     }
-    let pages: Vec<usize> = (0..core.pages()).map(|page| core.page(page, Moment::START).len()).collect();
+    let pages: Vec<usize> = (0..core.pages()).map(|page| core.page(page, Timestamp::START).len()).collect();
     assert!(pages.iter().all(|keys| *keys <= 64), "{pages:?}");
     assert_eq!(pages.iter().sum::<usize>(), 1000);
 }
@@ -340,7 +340,7 @@ fn a_snapshot_looks_at_no_more_than_64_keys_under_one_lock() {
 fn a_million_keys_leave_no_memory_behind() {
     let epoch = Instant::now();
     let mut core = Core::new(Options::default(), epoch);
-    let now = Moment::since(epoch, epoch);
+    let now = Timestamp::since(epoch, epoch);
     for key in 0..1_000_000_u32 {
         let delay = Duration::from_nanos(u64::from(key) * 7919 % 100_003);
         let how =
@@ -348,7 +348,7 @@ fn a_million_keys_leave_no_memory_behind() {
         core.add_at(now, key, how);
     }
     let later = now.after(Duration::from_secs(1));
-    let mut last = Moment::since(epoch, epoch);
+    let mut last = Timestamp::since(epoch, epoch);
     while let Some(due) = core.next_due() {
         assert!(due >= last, "the heap is in order");
         last = due;
@@ -369,22 +369,22 @@ fn a_million_keys_leave_no_memory_behind() {
 fn keys_are_known_however_often_the_index_grows() {
     let mut core: Core<u32> = Core::new(Options::default(), Instant::now());
     let (mut added, mut lent) = (0_u32, Vec::new());
-    // One key of three is done, and leaves a vacant place; one is being processed; one is in line.
+    // One key of three is done, and leaves a vacant place; one is being processed; one is ready.
     while added < 3000 {
         for _ in 0..3 {
-            core.add_at(Moment::START, added, AddOptions::default());
+            core.add_at(Timestamp::START, added, AddOptions::default());
             added += 1;
         }
         for is_done in [true, false] {
-            let Taken::Key(loan) = core.take_at(Moment::START) else { panic!("keys are in line") };
-            if is_done { core.done_at(Moment::START, loan) } else { lent.push(loan) }
+            let Taken::Key(loan) = core.take_at(Timestamp::START) else { panic!("keys are ready") };
+            if is_done { core.done_at(Timestamp::START, loan) } else { lent.push(loan) }
         }
     }
     assert_eq!((core.ready(), core.processing, core.index.len()), (1000, 1000, 2000));
     let done = (0..added).filter(|key| core.find(key, core.hash(key)).is_none()).count();
     assert_eq!(done, 1000);
     for key in 0..added {
-        core.add_at(Moment::START, key, AddOptions::default());
+        core.add_at(Timestamp::START, key, AddOptions::default());
     }
     assert_eq!((core.ready(), core.again), (2000, 1000));
     assert!(core.index.places() <= 4096, "{}", core.index.places());
@@ -399,20 +399,20 @@ fn keys_that_wait_among_many_that_go_are_moved_together_and_keep_their_times() {
         let how = AddOptions::default();
         // The times are in another order than the places.
         let delay = Duration::from_secs(1000 + u64::from(key) * 7919 % 100_003);
-        core.add_at(Moment::START, key, if key % 100 == 0 { how.after(delay) } else { how });
+        core.add_at(Timestamp::START, key, if key % 100 == 0 { how.after(delay) } else { how });
     }
-    while let Taken::Key(loan) = core.take_at(Moment::START) {
-        core.done_at(Moment::START, loan);
+    while let Taken::Key(loan) = core.take_at(Timestamp::START) {
+        core.done_at(Timestamp::START, loan);
     }
     assert_eq!((core.index.len(), core.ready(), core.processing), (1000, 0, 0));
     assert!(core.slab.places() <= 1000 * 8 / 7 + 64, "{}", core.slab.places());
     assert!(core.cancel(&5000, core.hash(&5000)));
-    let (mut count, mut last) = (0, Moment::START);
+    let (mut count, mut last) = (0, Timestamp::START);
     while let Some(due) = core.next_due() {
         assert!(due >= last);
         let Taken::Key(loan) = core.take_at(due) else { panic!("a key is due") };
         let expected = Duration::from_secs(1000 + u64::from(*loan.key()) * 7919 % 100_003);
-        assert_eq!(due.elapsed_since(Moment::START), expected, "{}", loan.key());
+        assert_eq!(due.elapsed_since(Timestamp::START), expected, "{}", loan.key());
         core.done_at(due, loan);
         (count, last) = (count + 1, due);
     }

@@ -6,7 +6,7 @@ use super::*;
 pub(super) enum Where {
     /// Due time, the number of the operation that set it, and the origin of the time.
     Waiting(u64, u64, By),
-    /// The number of its move into line.
+    /// Number that counts the keys in the order in which they became ready.
     Ready(u64),
     /// Whether an event came meanwhile and whether one was urgent, the earliest requested time, and the priority of the next
     /// run; `None` without a request.

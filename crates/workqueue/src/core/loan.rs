@@ -1,4 +1,4 @@
-//! Keys that are handed out without a copy: both the queue and the worker need to read the key.
+//! Loans of keys to workers, without a copy: both the queue and the worker read the key.
 //!
 //! Counting two handles of one key costs less than cloning a key of two strings, and their allocation is reused, so a run
 //! allocates nothing. A reference counter without weak handles (triomphe's) shows at no cost whether a handle is the last. Keys
@@ -8,16 +8,17 @@ use std::mem::swap;
 
 use triomphe::{Arc, UniqueArc};
 
-use super::moment::Moment;
 use super::slab::Id;
+use super::timestamp::Timestamp;
 use crate::Priority;
 
 /// One of the two handles of a key that is handed out. The queue keeps one; the worker's comes back with
 /// [`Core::done`](super::Core::done).
 pub(crate) struct Loan<K>(Arc<Shell<K>>);
 
+/// Allocation that the two handles of a key share.
 struct Shell<K> {
-    /// Set as long as both handles exist.
+    /// `Some` as long as both handles exist.
     key: Option<K>,
     terms: Terms,
 }
@@ -30,7 +31,7 @@ pub(crate) struct Terms {
     /// Priority with which it was handed out.
     pub(crate) priority: Priority,
     /// Time of the hand-out, if metrics need it.
-    pub(crate) since: Moment,
+    pub(crate) since: Timestamp,
 }
 
 impl<K> Loan<K> {
@@ -45,7 +46,7 @@ impl<K> Loan<K> {
     }
 }
 
-/// Makes handles, and keeps the empty shells of returned ones.
+/// Creates loans, and keeps the empty shells of returned ones for later loans.
 pub(crate) struct Lender<K> {
     shells: Vec<UniqueArc<Shell<K>>>,
 }
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn at_most_256_empty_shells_are_kept_and_used_again() {
         let mut lender = Lender::new();
-        let terms = Terms { id: Id::NONE, priority: Priority::Normal, since: Moment::START };
+        let terms = Terms { id: Id::NONE, priority: Priority::Normal, since: Timestamp::START };
         for _ in 0..2 {
             let loans: Vec<_> = (0..300).map(|key| lender.lend(&mut Some(key), terms)).collect();
             assert_eq!(lender.shells.len(), 0);

@@ -3,13 +3,14 @@
 use super::entry::Entry;
 use super::slab::{Id, Slab};
 
+/// First and last entry of a list; `Id::NONE` if it is empty.
 #[derive(Clone, Copy)]
-pub(crate) struct Line {
+pub(crate) struct Fifo {
     first: Id,
     last: Id,
 }
 
-impl Line {
+impl Fifo {
     pub(crate) const EMPTY: Self = Self { first: Id::NONE, last: Id::NONE };
 
     #[inline]
@@ -17,7 +18,7 @@ impl Line {
         Some(self.first).filter(|id| *id != Id::NONE)
     }
 
-    /// Appends an entry that is in no line.
+    /// Appends an entry that is in no list.
     #[inline]
     pub(crate) fn push<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let entry = &mut slab[id];

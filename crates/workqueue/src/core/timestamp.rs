@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 /// The time of an operation, read on first use: most operations need none, and reading the clock costs
 /// more than all the rest of them.
-pub(crate) type Now<F> = LazyCell<Moment, F>;
+pub(crate) type Now<F> = LazyCell<Timestamp, F>;
 
 /// Nanoseconds since the queue was made: half the size of an `Instant`, and never out of range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Timestamp(u64);
 
-impl Moment {
+impl Timestamp {
     /// Time at which the queue was made.
     pub(crate) const START: Self = Self(0);
     /// 584 years later.
@@ -65,7 +65,7 @@ mod tests {
             }
         }
         let epoch = last - Duration::from_hours(72);
-        let [within, beyond] = [71, 73].map(|hours| Moment::START.after(Duration::from_hours(hours)));
+        let [within, beyond] = [71, 73].map(|hours| Timestamp::START.after(Duration::from_hours(hours)));
         assert_eq!(within.instant(epoch) - epoch, Duration::from_hours(71));
         assert_eq!(beyond.instant(epoch) - epoch, Duration::from_hours(48));
     }
