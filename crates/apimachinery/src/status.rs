@@ -226,6 +226,14 @@ impl ApiError {
         Self::new(409, "Conflict", message).with_details(name, group, what)
     }
 
+    /// Builds the 409 for an object that was changed since the client read it.
+    #[must_use]
+    pub fn modified(group: &str, resource: &str, name: &str) -> Self {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(group, resource, name, why)
+    }
+
     /// Builds the 422 for an object with invalid fields.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
         let mut told = BTreeSet::new();

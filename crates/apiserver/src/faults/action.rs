@@ -145,12 +145,7 @@ impl Failure {
     pub(crate) fn refusal(self, request: &RequestInfo) -> FailureResponse {
         let code = self.code();
         let error = match self {
-            Self::Conflict => ApiError::conflict(
-                &request.group,
-                &request.resource,
-                &request.name,
-                "the object has been modified; please apply your changes to the latest version and try again",
-            ),
+            Self::Conflict => ApiError::modified(&request.group, &request.resource, &request.name),
             Self::Expired => {
                 ApiError::new(code, "Expired", "The resourceVersion for the provided list is too old.")
             }

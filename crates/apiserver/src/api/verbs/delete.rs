@@ -165,9 +165,7 @@ pub(crate) async fn delete(
             Err(Refused::Because(never)) => match never {},
         }
     }
-    Err(call.conflict(
-        "the object has been modified; please apply your changes to the latest version and try again",
-    ))
+    Err(call.modified())
 }
 
 /// Asks the admission plugins about the deletion of an object.

@@ -331,9 +331,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
             outcome => return outcome,
         }
     }
-    Err(call.conflict(
-        "the object has been modified; please apply your changes to the latest version and try again",
-    ))
+    Err(call.modified())
 }
 
 /// Creates the applied object.

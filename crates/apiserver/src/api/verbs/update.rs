@@ -84,9 +84,7 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     if !exists && creates {
         check_uid(call, &object, &Value::Null)?;
         if wanted_revision(&object)? != 0 {
-            return Err(call.conflict(
-                "the object has been modified; please apply your changes to the latest version and try again",
-            ));
+            return Err(call.modified());
         }
         let created = create::create(call, object, &options, Ownership::Tracked).await?;
         return created.reply(call, 201);
@@ -255,9 +253,7 @@ pub(crate) async fn change(
             Err(Refused::Because(error)) => return Err(error),
         }
     }
-    Err(call.conflict(
-        "the object has been modified; please apply your changes to the latest version and try again",
-    ))
+    Err(call.modified())
 }
 
 /// Returns `metadata.resourceVersion` as a number; 0 if it is absent.
@@ -273,9 +269,7 @@ pub(crate) fn wanted_revision(object: &Value) -> Result<u64, ApiError> {
 fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
     match wanted_revision(new)? {
         wanted if wanted == stored.revision => Ok(()),
-        1.. => Err(call.conflict(
-            "the object has been modified; please apply your changes to the latest version and try again",
-        )),
+        1.. => Err(call.modified()),
         _ if call.served.resource.rules.unconditional_update => Ok(()),
         _ => {
             let resource = &call.served.resource;
@@ -373,6 +367,12 @@ pub(crate) async fn track(
 }
 
 impl Call {
+    /// Builds the 409 for an object that has another version than the request names, or that changes during each attempt.
+    pub(crate) fn modified(&self) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::modified(&resource.group, &resource.plural, &self.path.name)
+    }
+
     /// Builds the 409 for this object.
     pub(crate) fn conflict(&self, why: &str) -> ApiError {
         let resource = &self.served.resource;
