@@ -24,10 +24,10 @@ pub struct Cause {
 ///
 /// Boxed because every step of the request pipeline returns it in its `Err`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ApiError(Box<Inner>);
+pub struct ApiError(Box<ErrorFields>);
 
 #[derive(Debug, Clone, PartialEq)]
-struct Inner {
+struct ErrorFields {
     code: u16,
     reason: Cow<'static, str>,
     message: String,
@@ -40,7 +40,7 @@ struct Inner {
 impl ApiError {
     /// Creates an error with an HTTP code. An empty `reason` is omitted.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorFields {
             code,
             reason: Cow::Borrowed(reason),
             message: message.into(),
@@ -77,7 +77,7 @@ impl ApiError {
             }
             details
         });
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorFields {
             code,
             reason: Cow::Owned(reason),
             message,

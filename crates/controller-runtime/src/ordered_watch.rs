@@ -17,12 +17,12 @@ use tokio::sync::Notify;
 
 /// Holds the value and changes it.
 pub(crate) struct Sender<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<WatchedValue<T>>,
 }
 
 /// Reads the value and waits for changes.
 pub(crate) struct Receiver<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<WatchedValue<T>>,
     /// Version that counts as seen.
     seen: u64,
 }
@@ -31,7 +31,8 @@ pub(crate) struct Receiver<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
-struct Shared<T> {
+/// The value that sender and receivers share.
+struct WatchedValue<T> {
     value: RwLock<T>,
     /// Number of changes, incremented under the lock of `value`.
     version: AtomicU64,
@@ -43,7 +44,7 @@ struct Shared<T> {
 impl<T> Sender<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(WatchedValue {
                 value: RwLock::new(value),
                 version: AtomicU64::new(0),
                 is_closed: AtomicBool::new(false),

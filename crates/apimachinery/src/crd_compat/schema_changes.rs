@@ -14,7 +14,7 @@ static EMPTY: Value = Value::Null;
 
 /// Compares the schemas of one version in two definitions.
 pub(super) fn compare(report: &mut Report, old: &Value, new: &Value) {
-    Walk { report }.node(old, new, "", Surroundings::default());
+    Walk { report }.node(old, new, "", EnclosingKeywords::default());
 }
 
 /// Walk over two schemas.
@@ -24,14 +24,14 @@ struct Walk<'r> {
 
 /// Keywords of the schemas above a field that a new default in it may violate.
 #[derive(Debug, Clone, Copy, Default)]
-struct Surroundings {
+struct EnclosingKeywords {
     /// An enum, a set or a composition compares whole values, so a new field makes a value differ.
     compares_values: bool,
     /// The number of fields is limited, so a new field may exceed the limit.
     counts_fields: bool,
 }
 
-impl Surroundings {
+impl EnclosingKeywords {
     fn is_strict(self) -> bool {
         self.compares_values || self.counts_fields
     }
@@ -39,7 +39,7 @@ impl Surroundings {
 
 impl Walk<'_> {
     /// Compares the old and the new schema of the field at `path`.
-    fn node(&mut self, old: &Value, new: &Value, path: &str, above: Surroundings) {
+    fn node(&mut self, old: &Value, new: &Value, path: &str, above: EnclosingKeywords) {
         if old == new {
             return;
         }
@@ -59,7 +59,7 @@ impl Walk<'_> {
         bounds::compare(self.report, path, old, new);
         self.default(old, new, path, above);
         let compares_values = above.compares_values || compares_values(new);
-        let above = Surroundings { compares_values, counts_fields: new.get("maxProperties").is_some() };
+        let above = EnclosingKeywords { compares_values, counts_fields: new.get("maxProperties").is_some() };
         self.compositions(old, new, path);
         self.rules(old, new, path);
         self.merging(old, new, path);
@@ -67,7 +67,7 @@ impl Walk<'_> {
         if let Some(new_items) = new.get("items") {
             let is_set = new["x-kubernetes-list-type"] == "set";
             let compares_values = above.compares_values || is_set;
-            let above = Surroundings { compares_values, counts_fields: false };
+            let above = EnclosingKeywords { compares_values, counts_fields: false };
             self.node(old.get("items").unwrap_or(&EMPTY), new_items, &format!("{path}[*]"), above);
         }
     }
@@ -147,7 +147,7 @@ impl Walk<'_> {
         }
     }
 
-    fn default(&mut self, old: &Value, new: &Value, path: &str, above: Surroundings) {
+    fn default(&mut self, old: &Value, new: &Value, path: &str, above: EnclosingKeywords) {
         match (old.get("default"), new.get("default")) {
             (Some(was), Some(is)) if was != is => {
                 let fact = format!("has default {} instead of {}", text(is), text(was));
@@ -164,7 +164,7 @@ impl Walk<'_> {
     }
 
     /// Reports a new default. It adds a field to stored objects, which another keyword may forbid.
-    fn default_added(&mut self, path: &str, default: &Value, above: Surroundings) {
+    fn default_added(&mut self, path: &str, default: &Value, above: EnclosingKeywords) {
         let fact = format!("has default {}", text(default));
         if above.is_strict() {
             let advice = "stored objects get it, and an enum, a set, a composition or maxProperties above it may refuse them. Remove the default";
@@ -237,7 +237,7 @@ impl Walk<'_> {
     }
 
     /// Compares the fields of an object and the values of a map.
-    fn fields(&mut self, old: &Value, new: &Value, path: &str, above: Surroundings) {
+    fn fields(&mut self, old: &Value, new: &Value, path: &str, above: EnclosingKeywords) {
         let (was_open, is_open) = (keeps_unknown(old), keeps_unknown(new));
         let (was_map, is_map) = (additional(old), additional(new));
         let (was, is) = (properties(old), properties(new));

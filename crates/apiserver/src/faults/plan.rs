@@ -11,13 +11,13 @@ use super::{Action, RequestInfo, Rule, RuleId, WatchFault};
 pub(crate) struct Plan {
     seed: u64,
     added: u64,
-    rules: Vec<Standing>,
+    rules: Vec<ActiveRule>,
     journal: Journal,
 }
 
 /// A rule with its counters.
 #[derive(Debug)]
-struct Standing {
+struct ActiveRule {
     id: RuleId,
     rule: Rule,
     since: Instant,
@@ -62,12 +62,12 @@ impl Plan {
         // Multiplied by an odd number, so that neighbouring seeds and ids give unrelated sequences.
         let seed = self.seed ^ self.added.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let random = fastrand::Rng::with_seed(seed);
-        self.rules.push(Standing { id, rule, since, seed, seen: 0, acted: 0, random });
+        self.rules.push(ActiveRule { id, rule, since, seed, seen: 0, acted: 0, random });
         id
     }
 
     pub(crate) fn remove(&mut self, id: RuleId) -> Option<Rule> {
-        let at = self.rules.iter().position(|standing| standing.id == id)?;
+        let at = self.rules.iter().position(|active| active.id == id)?;
         Some(self.rules.remove(at).rule)
     }
 
@@ -76,7 +76,7 @@ impl Plan {
     }
 
     pub(crate) fn rules(&self) -> impl ExactSizeIterator<Item = (RuleId, &Rule)> {
-        self.rules.iter().map(|standing| (standing.id, &standing.rule))
+        self.rules.iter().map(|active| (active.id, &active.rule))
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -95,19 +95,18 @@ impl Plan {
         now: Instant,
         at: Timestamp,
     ) -> Option<PlannedAction> {
-        let standing =
-            self.rules.iter_mut().find_map(|standing| standing.picks(request, now).then_some(standing))?;
-        let action = standing.rule.action().clone();
+        let active = self.rules.iter_mut().find_map(|active| active.picks(request, now).then_some(active))?;
+        let action = active.rule.action().clone();
         // As in `add`: the requests of one rule get unrelated seeds.
-        let seed = standing.seed ^ standing.acted.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let seed = active.seed ^ active.acted.wrapping_mul(0xd1b5_4a32_d192_ed03);
         let what =
-            Injected::Rule { rule: standing.id, request: Box::new(request.clone()), action: action.clone() };
+            Injected::Rule { rule: active.id, request: Box::new(request.clone()), action: action.clone() };
         self.journal.push(at, what);
         Some(PlannedAction { action, seed })
     }
 }
 
-impl Standing {
+impl ActiveRule {
     fn picks(&mut self, request: &RequestInfo, now: Instant) -> bool {
         let is_open = self.rule.is_open(now.saturating_duration_since(self.since));
         if self.rule.is_spent(self.acted) || !is_open || !self.rule.fits(request) {

@@ -21,14 +21,14 @@ use crate::faults::ConnectionReset;
 /// A watch produces its next event only when it is polled. A client that does not read therefore needs no memory except for its position in
 /// the resource's history.
 pub struct ResponseBody {
-    inner: Inner,
+    inner: BodyKind,
     /// Records reads, so that the task of the request detects stalls.
     progress: Option<StreamProgress>,
     /// Whether a chunk was generated since the task last yielded.
     made: bool,
 }
 
-enum Inner {
+enum BodyKind {
     Full(Option<Bytes>),
     /// Generated on demand, without waiting.
     Pieces(Mutex<Pieces>),
@@ -44,7 +44,7 @@ enum Inner {
 enum CutEnd {
     /// The connection closes.
     Reset,
-    /// Nothing more arrives until the future is ready; then the connection closes. The mutex is never locked, as in [`Inner::Stream`].
+    /// Nothing more arrives until the future is ready; then the connection closes. The mutex is never locked, as in [`BodyKind::Stream`].
     Silence(Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>),
 }
 
@@ -91,22 +91,22 @@ impl Iterator for Pieces {
 impl ResponseBody {
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        Self::new(Inner::Full((!bytes.is_empty()).then_some(bytes)))
+        Self::new(BodyKind::Full((!bytes.is_empty()).then_some(bytes)))
     }
 
     /// Returns the whole body, if it is complete.
     pub(crate) fn as_full(&self) -> Option<&Bytes> {
         match &self.inner {
-            Inner::Full(bytes) => bytes.as_ref(),
-            Inner::Pieces(_) | Inner::Stream(_) | Inner::Timed(_) | Inner::Cut(..) => None,
+            BodyKind::Full(bytes) => bytes.as_ref(),
+            BodyKind::Pieces(_) | BodyKind::Stream(_) | BodyKind::Timed(_) | BodyKind::Cut(..) => None,
         }
     }
 
     /// Takes the body out in chunks, if it can be generated without waiting.
     pub(crate) fn take_pieces(&mut self) -> Option<Pieces> {
-        match std::mem::replace(&mut self.inner, Inner::Full(None)) {
-            Inner::Full(made) => Some(Pieces { made, more: Box::new(iter::empty()) }),
-            Inner::Pieces(pieces) => Some(pieces.into_inner()),
+        match std::mem::replace(&mut self.inner, BodyKind::Full(None)) {
+            BodyKind::Full(made) => Some(Pieces { made, more: Box::new(iter::empty()) }),
+            BodyKind::Pieces(pieces) => Some(pieces.into_inner()),
             other => {
                 self.inner = other;
                 None
@@ -118,24 +118,24 @@ impl ResponseBody {
     #[cfg(feature = "websocket")]
     pub(crate) fn is_stream(&self) -> bool {
         match &self.inner {
-            Inner::Stream(_) => true,
-            Inner::Cut(body, ..) => body.is_stream(),
-            Inner::Full(_) | Inner::Pieces(_) | Inner::Timed(_) => false,
+            BodyKind::Stream(_) => true,
+            BodyKind::Cut(body, ..) => body.is_stream(),
+            BodyKind::Full(_) | BodyKind::Pieces(_) | BodyKind::Timed(_) => false,
         }
     }
 
     /// Whether the body is large and generated on demand.
     pub(crate) fn is_in_pieces(&self) -> bool {
-        matches!(self.inner, Inner::Pieces(_))
+        matches!(self.inner, BodyKind::Pieces(_))
     }
 
     /// Whether chunks are still to be generated.
     fn is_made_in_pieces(&self) -> bool {
         match &self.inner {
-            Inner::Pieces(_) => true,
-            Inner::Timed(timed) => timed.left().is_none(),
-            Inner::Full(_) | Inner::Stream(_) => false,
-            Inner::Cut(body, ..) => body.is_made_in_pieces(),
+            BodyKind::Pieces(_) => true,
+            BodyKind::Timed(timed) => timed.left().is_none(),
+            BodyKind::Full(_) | BodyKind::Stream(_) => false,
+            BodyKind::Cut(body, ..) => body.is_made_in_pieces(),
         }
     }
 
@@ -145,22 +145,22 @@ impl ResponseBody {
     pub(crate) fn expire_after(&mut self, time: Duration) {
         let is_large = self.is_in_pieces() || self.as_full().is_some_and(|bytes| bytes.len() > PIECE);
         if is_large && let Some(pieces) = self.take_pieces() {
-            self.inner = Inner::Timed(Timed::new(pieces, time));
+            self.inner = BodyKind::Timed(Timed::new(pieces, time));
         }
     }
 
     /// Creates a body that is generated while the client reads it, in chunks of at most 64 KiB.
     pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
-        Self::new(Inner::Pieces(Mutex::new(Pieces { made: None, more: Box::new(pieces) })))
+        Self::new(BodyKind::Pieces(Mutex::new(Pieces { made: None, more: Box::new(pieces) })))
     }
 
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::new(Inner::Stream(Mutex::new(Box::pin(stream))))
+        Self::new(BodyKind::Stream(Mutex::new(Box::pin(stream))))
     }
 
     /// Cuts the body off after `bytes`.
     pub(crate) fn cut_after(self, bytes: u64) -> Self {
-        Self::new(Inner::Cut(Box::new(self), Some(bytes), CutEnd::Reset))
+        Self::new(BodyKind::Cut(Box::new(self), Some(bytes), CutEnd::Reset))
     }
 
     /// Stalls the body after `bytes`, until `until_closed` is ready.
@@ -170,10 +170,10 @@ impl ResponseBody {
         until_closed: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let end = CutEnd::Silence(Mutex::new(Box::pin(until_closed)));
-        Self::new(Inner::Cut(Box::new(self), Some(bytes), end))
+        Self::new(BodyKind::Cut(Box::new(self), Some(bytes), end))
     }
 
-    fn new(inner: Inner) -> Self {
+    fn new(inner: BodyKind) -> Self {
         Self { inner, progress: None, made: false }
     }
 
@@ -187,15 +187,17 @@ impl ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
         match &mut self.inner {
-            Inner::Full(rest) => Poll::Ready(next_piece(rest).map(|piece| Ok(Frame::data(piece)))),
-            Inner::Pieces(pieces) => Poll::Ready(pieces.get_mut().next().map(|piece| Ok(Frame::data(piece)))),
-            Inner::Timed(timed) => Poll::Ready(timed.next().map(|piece| piece.map(Frame::data))),
-            Inner::Stream(stream) => stream
+            BodyKind::Full(rest) => Poll::Ready(next_piece(rest).map(|piece| Ok(Frame::data(piece)))),
+            BodyKind::Pieces(pieces) => {
+                Poll::Ready(pieces.get_mut().next().map(|piece| Ok(Frame::data(piece))))
+            }
+            BodyKind::Timed(timed) => Poll::Ready(timed.next().map(|piece| piece.map(Frame::data))),
+            BodyKind::Stream(stream) => stream
                 .get_mut()
                 .as_mut()
                 .poll_next(context)
                 .map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
-            Inner::Cut(body, left, end) => {
+            BodyKind::Cut(body, left, end) => {
                 let Some(most) = *left else {
                     return end.poll(context);
                 };
@@ -285,11 +287,13 @@ impl Timed {
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.inner {
-            Inner::Full(bytes) => f.debug_tuple("Full").field(&bytes.as_ref().map_or(0, Bytes::len)).finish(),
-            Inner::Pieces(_) => f.write_str("Pieces"),
-            Inner::Stream(_) => f.write_str("Stream"),
-            Inner::Timed(timed) => f.debug_tuple("Timed").field(&timed.left()).finish(),
-            Inner::Cut(body, left, _) => f.debug_tuple("Cut").field(body).field(left).finish(),
+            BodyKind::Full(bytes) => {
+                f.debug_tuple("Full").field(&bytes.as_ref().map_or(0, Bytes::len)).finish()
+            }
+            BodyKind::Pieces(_) => f.write_str("Pieces"),
+            BodyKind::Stream(_) => f.write_str("Stream"),
+            BodyKind::Timed(timed) => f.debug_tuple("Timed").field(&timed.left()).finish(),
+            BodyKind::Cut(body, left, _) => f.debug_tuple("Cut").field(body).field(left).finish(),
         }
     }
 }
@@ -318,22 +322,24 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
-            Inner::Full(rest) => rest.is_none(),
-            Inner::Timed(timed) => timed.is_taken(),
-            Inner::Pieces(_) | Inner::Stream(_) => false,
-            Inner::Cut(body, left, _) => left.is_some() && body.is_end_stream(),
+            BodyKind::Full(rest) => rest.is_none(),
+            BodyKind::Timed(timed) => timed.is_taken(),
+            BodyKind::Pieces(_) | BodyKind::Stream(_) => false,
+            BodyKind::Cut(body, left, _) => left.is_some() && body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Inner::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Inner::Timed(timed) => {
+            BodyKind::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            BodyKind::Timed(timed) => {
                 timed.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left as u64))
             }
-            Inner::Pieces(_) | Inner::Stream(_) => SizeHint::default(),
+            BodyKind::Pieces(_) | BodyKind::Stream(_) => SizeHint::default(),
             // A body that a fault cuts off announces more bytes than it sends.
-            Inner::Cut(body, ..) => body.size_hint(),
+            BodyKind::Cut(body, ..) => body.size_hint(),
         }
     }
 }
@@ -362,7 +368,7 @@ mod tests {
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), PIECE);
         sleep(Duration::from_millis(2)).await;
         assert!(
-            matches!(&body.inner, Inner::Timed(timed) if timed.left().is_none()),
+            matches!(&body.inner, BodyKind::Timed(timed) if timed.left().is_none()),
             "nothing is held any more"
         );
         assert!(!body.is_end_stream());

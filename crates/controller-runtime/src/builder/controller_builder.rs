@@ -13,7 +13,7 @@ use crate::{
     object::{DynamicKind, Object, StaticObject},
     predicate::{EventFilter, required_labels},
     reconcile::{Reconciler, Request},
-    rights::{Needed, Place, Right, Verb},
+    rights::{CodeLine, Needed, Right, Verb},
     source::{Attachment, DynSource, Kind, Source},
     webhook::Registration,
 };
@@ -35,7 +35,7 @@ pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     pub(super) sources: Vec<Attach<R>>,
     pub(super) webhooks: Vec<Registration>,
     /// Place in the program where the controller was begun, unless its reconciler records no Kubernetes Events.
-    pub(super) events: Option<Place>,
+    pub(super) events: Option<CodeLine>,
     pub(super) needs: Vec<Needed>,
 }
 

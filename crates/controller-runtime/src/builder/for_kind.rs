@@ -11,7 +11,7 @@ use crate::{
     handler::ForOwner,
     object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
     predicate::Predicate,
-    rights::{self, Place},
+    rights::{self, CodeLine},
     source::{Attachment, DynSource, Kind, OwnerKind, Owns},
     webhook::{Defaulter, Registration, Rule, Spokes, Validator},
 };
@@ -20,11 +20,11 @@ use crate::{
 pub struct ForKind<K: Object> {
     pub(super) kind: DynamicKind,
     /// Place in the program where the controller was begun.
-    pub(super) place: Place,
+    pub(super) place: CodeLine,
     /// Whether the controller writes the status of its kind. Ignored for builtin kinds, whose status Kubernetes writes.
     pub(super) has_status: bool,
     /// Finalizers that the controller adds, with the places of their declarations.
-    pub(super) finalizers: Vec<(String, Place)>,
+    pub(super) finalizers: Vec<(String, CodeLine)>,
     pub(super) own: Kind<K, ObjectKey<K>>,
     pub(super) owner: ForOwner<K>,
 }

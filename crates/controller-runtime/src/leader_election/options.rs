@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, panic::Location};
 
 use super::Timing;
-use crate::rights::{self, DeclarationLog, Place, ScopeOf};
+use crate::rights::{self, CodeLine, DeclarationLog, ScopeOf};
 
 /// The lease of an election, and how this candidate takes part.
 ///
@@ -23,7 +23,7 @@ pub struct LeaderElectionOptions {
     pub(super) labels: BTreeMap<String, String>,
     client: Option<kube::Client>,
     /// Line of the program that made the options.
-    place: Place,
+    place: CodeLine,
 }
 
 impl LeaderElectionOptions {

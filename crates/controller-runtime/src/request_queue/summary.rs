@@ -80,7 +80,7 @@ const VISITS: usize = 10_000;
 /// Requests to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestFilter {
-    pub(crate) standing: Standing,
+    pub(crate) standing: StandingFilter,
     /// Waiting because of this rule.
     pub(crate) rule: Option<DelayReason>,
     /// Part of the request's text.
@@ -97,14 +97,17 @@ impl RequestFilter {
     }
 }
 
-/// State of the requests to list.
+/// States of the requests to list: the parameter `standing` of the JSON API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum StandingFilter {
     /// All that are in the queue.
     #[default]
     Any,
+    /// Ready, and waiting for a worker.
     Queued,
+    /// Waiting for the end of a delay.
     Waiting,
+    /// Being reconciled.
     Running,
     /// Among those that ran last, with a failed last run.
     Failing,
@@ -112,7 +115,7 @@ pub(crate) enum Standing {
     Recent,
 }
 
-impl Standing {
+impl StandingFilter {
     pub(crate) const NAMES: &'static str = "queued, waiting, running, failing or recent";
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -231,8 +234,8 @@ impl<R: Request> RequestQueue<R> {
     /// Lists requests, in no particular order. Yields in between.
     pub(crate) async fn list(&self, filter: &RequestFilter) -> RequestPage {
         match filter.standing {
-            Standing::Failing => self.list_of(&self.tracker.failing(), filter).await,
-            Standing::Recent => self.list_of(&self.tracker.ran(), filter).await,
+            StandingFilter::Failing => self.list_of(&self.tracker.failing(), filter).await,
+            StandingFilter::Recent => self.list_of(&self.tracker.ran(), filter).await,
             _ => self.list_queue(filter).await,
         }
     }
@@ -314,7 +317,8 @@ mod tests {
                 if number % 2 == 0 { AddOptions::default() } else { AddOptions::default().rate_limited() };
             requests.queue.add_with(number, how);
         }
-        for (standing, expected) in [(Standing::Any, 1000), (Standing::Waiting, 500), (Standing::Running, 0)]
+        for (standing, expected) in
+            [(StandingFilter::Any, 1000), (StandingFilter::Waiting, 500), (StandingFilter::Running, 0)]
         {
             let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
             loop {

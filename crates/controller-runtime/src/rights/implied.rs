@@ -17,8 +17,8 @@ use kube::core::ApiResource;
 
 use super::{declaration::Declaration, right::Right, rights_log::ScopeOf, verb::Verb};
 
-/// Line of the program with a registration.
-pub(crate) type Place = &'static Location<'static>;
+/// Line of the program in which a registration stands.
+pub(crate) type CodeLine = &'static Location<'static>;
 
 /// API groups that Kubernetes itself defines. The status of their kinds belongs to its own controllers.
 const BUILTIN_GROUPS: [&str; 23] = [
@@ -69,56 +69,56 @@ pub(crate) fn cached(
     resource: &ApiResource,
     selected: &Selected,
     reason: &'static str,
-    place: Place,
+    place: CodeLine,
 ) -> Declaration {
     let right = on(resource, [Verb::List, Verb::Watch]).named(selected.names.iter().cloned());
     Declaration::new(right, reason, place).fallback(["list"])
 }
 
 /// The status of the reconciled kind.
-pub(crate) fn own_status(resource: &ApiResource, place: Place) -> Declaration {
+pub(crate) fn own_status(resource: &ApiResource, place: CodeLine) -> Declaration {
     let right = on(resource, [Verb::Patch]).subresource("status");
     Declaration::new(right, "its type has a status", place)
 }
 
 /// A finalizer of the reconciled kind.
-pub(crate) fn finalizer(resource: &ApiResource, name: &str, place: Place) -> Declaration {
+pub(crate) fn finalizer(resource: &ApiResource, name: &str, place: CodeLine) -> Declaration {
     Declaration::new(on(resource, [Verb::Patch]), format!("finalizer {name}"), place)
 }
 
 /// Writes of owned objects. An apply is authorized as a patch, and as a create if the object is new.
-pub(crate) fn owned(resource: &ApiResource, place: Place) -> Declaration {
+pub(crate) fn owned(resource: &ApiResource, place: CodeLine) -> Declaration {
     Declaration::new(on(resource, [Verb::Apply]), "owns", place)
 }
 
 /// References to the reconciled kind with `blockOwnerDeletion`, which the admission plugin `OwnerReferencesPermissionEnforcement`
 /// permits by this right. OpenShift turns it on.
-pub(crate) fn owner(resource: &ApiResource, place: Place) -> Declaration {
+pub(crate) fn owner(resource: &ApiResource, place: CodeLine) -> Declaration {
     let right = on(resource, [Verb::Update]).subresource("finalizers");
     Declaration::new(right, "it owns others (blockOwnerDeletion)", place).fallback(["update"])
 }
 
 /// Kubernetes Events of a controller. Only a repeated event is patched.
-pub(crate) fn events(reason: &'static str, place: Place) -> Declaration {
+pub(crate) fn events(reason: &'static str, place: CodeLine) -> Declaration {
     Declaration::new(Right::on::<Event>([Verb::Create, Verb::Patch]), reason, place).fallback(["patch"])
 }
 
 /// The lease of an election, which is created once.
-pub(crate) fn election(lease: &str, place: Place) -> [Declaration; 2] {
+pub(crate) fn election(lease: &str, place: CodeLine) -> [Declaration; 2] {
     let known = Right::on::<Lease>([Verb::Get, Verb::Watch, Verb::Update]).named([lease]);
     let new = Right::on::<Lease>([Verb::Create]);
     [known, new].map(|right| Declaration::new(right, "leader election", place))
 }
 
 /// Reviews of clients of the metrics server.
-pub(crate) fn reviews(place: Place) -> [Declaration; 2] {
+pub(crate) fn reviews(place: CodeLine) -> [Declaration; 2] {
     let [tokens, access] =
         [Right::on::<TokenReview>([Verb::Create]), Right::on::<SubjectAccessReview>([Verb::Create])];
     [tokens, access].map(|right| Declaration::new(right, "metrics for authorized clients", place))
 }
 
 /// The Secret with self-managed certificates of webhooks, which is created once.
-pub(crate) fn certificates(secret: &str, place: Place) -> [Declaration; 2] {
+pub(crate) fn certificates(secret: &str, place: CodeLine) -> [Declaration; 2] {
     let known = Right::on::<Secret>([Verb::Get, Verb::Watch, Verb::Update]).named([secret]);
     [known, Right::on::<Secret>([Verb::Create])]
         .map(|right| Declaration::new(right, "webhook certificates", place))
@@ -130,7 +130,7 @@ pub(crate) fn certificates(secret: &str, place: Place) -> [Declaration; 2] {
 pub(crate) fn webhook_configurations(
     configuration: Option<&str>,
     definitions: &[String],
-    place: Place,
+    place: CodeLine,
 ) -> Vec<Declaration> {
     let read = [Verb::Get, Verb::Watch];
     let [mutating, validating] = match configuration {

@@ -71,7 +71,7 @@ pub use self::{
 };
 pub(crate) use self::{
     implied::{
-        Place, Selected, cached, certificates, election, events, finalizer, is_custom, own_status, owned,
+        CodeLine, Selected, cached, certificates, election, events, finalizer, is_custom, own_status, owned,
         owner, reviews, webhook_configurations,
     },
     needed::Needed,

@@ -1,6 +1,6 @@
 //! A right that a program declares.
 
-use super::{declaration::Declaration, implied::Place, right::Right, verb::Verb};
+use super::{declaration::Declaration, implied::CodeLine, right::Right, verb::Verb};
 use crate::object::DynamicKind;
 
 /// A right that a program declares.
@@ -8,17 +8,17 @@ pub(crate) struct Needed {
     right: Right,
     /// Kind that decides on the namespaces if the program named none: they are those of its default cache.
     kind: Option<DynamicKind>,
-    place: Place,
+    place: CodeLine,
 }
 
 impl Needed {
     /// Verbs on objects of a kind, in the namespaces of its default cache.
-    pub(crate) fn of_kind(kind: DynamicKind, verbs: impl IntoIterator<Item = Verb>, place: Place) -> Self {
+    pub(crate) fn of_kind(kind: DynamicKind, verbs: impl IntoIterator<Item = Verb>, place: CodeLine) -> Self {
         Self { right: Right::of_kind(&kind, verbs), kind: Some(kind), place }
     }
 
     /// Exactly this right.
-    pub(crate) fn of_right(right: Right, place: Place) -> Self {
+    pub(crate) fn of_right(right: Right, place: CodeLine) -> Self {
         Self { right, kind: None, place }
     }
 

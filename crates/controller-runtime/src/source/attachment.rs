@@ -3,7 +3,7 @@
 use crate::{
     cache::{Cache, LabelSelector, Query},
     object::DynamicKind,
-    rights::{self, Declaration, Needed, Place, ScopeOf},
+    rights::{self, CodeLine, Declaration, Needed, ScopeOf},
 };
 
 /// The controller to which a source is added.
@@ -31,7 +31,7 @@ impl Attachment<'_> {
     }
 
     /// Records the rights to fill a cache.
-    pub(crate) fn declare_cached(&self, query: &Query, registration: &'static str, place: Place) {
+    pub(crate) fn declare_cached(&self, query: &Query, registration: &'static str, place: CodeLine) {
         for selected in query.selected() {
             self.declare(rights::cached(&query.resource, &selected, registration, place), &selected.scope);
         }
@@ -45,7 +45,7 @@ impl Attachment<'_> {
 
     /// Records the rights to write Kubernetes Events, which are in the namespace of their object; those about objects without a
     /// namespace are in `default`.
-    pub(crate) fn declare_events(&self, place: Place) {
+    pub(crate) fn declare_events(&self, place: CodeLine) {
         let scope = match &self.owner {
             Some(OwnerKind { kind, .. }) if !kind.is_namespaced() => ScopeOf::namespace(Some("default")),
             Some(OwnerKind { scope, .. }) => scope.clone(),
@@ -55,7 +55,7 @@ impl Attachment<'_> {
     }
 
     /// Records the rights to write owned objects.
-    pub(super) fn declare_owned(&self, kind: &DynamicKind, place: Place) {
+    pub(super) fn declare_owned(&self, kind: &DynamicKind, place: CodeLine) {
         let Some(OwnerKind { kind: owner, scope }) = &self.owner else { return };
         // Owned objects are in the namespaces of their owners.
         let owned = if scope.is_cluster() { self.cache.default_scope(kind) } else { scope.clone() };

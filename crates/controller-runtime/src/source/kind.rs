@@ -14,7 +14,7 @@ use crate::{
     pace::Pace,
     predicate::Predicate,
     reconcile::Request,
-    rights::Place,
+    rights::CodeLine,
 };
 
 /// Events of one kind, from a cache.
@@ -40,7 +40,7 @@ use crate::{
 pub struct Kind<K: Object, R: Request> {
     open: Box<Open<K>>,
     /// Registration that opens the cache; `None` for a cache that was declared before.
-    declared: Option<(&'static str, Place)>,
+    declared: Option<(&'static str, CodeLine)>,
     name: Option<String>,
     rules: Rules<K, R>,
 }
@@ -104,7 +104,7 @@ impl<K: Object, R: Request> Kind<K, R> {
     }
 
     /// Names the registration, in declarations of rights.
-    pub(crate) fn registered_by(mut self, registration: &'static str, place: Place) -> Self {
+    pub(crate) fn registered_by(mut self, registration: &'static str, place: CodeLine) -> Self {
         self.declared = Some((registration, place));
         self
     }

@@ -10,7 +10,7 @@ use crate::{
     handler::ForOwner,
     object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
     predicate::{EventFilter, Predicate},
-    rights::Place,
+    rights::CodeLine,
 };
 
 /// Source of the events of owned objects of kind `C`, which enqueue the owner. Passed to
@@ -52,7 +52,7 @@ pub struct Owns<C: Object, Form = MetadataOnly> {
     info: C::DynamicType,
     every_owner: bool,
     predicates: Predicates<C>,
-    place: Place,
+    place: CodeLine,
     form: PhantomData<fn() -> Form>,
 }
 

@@ -6,7 +6,7 @@ use tokio_rustls::rustls::ServerConfig;
 
 use super::{SelfManagedCertificates, WebhookService, Webhooks};
 use crate::{
-    rights::{self, DeclarationLog, Place, ScopeOf},
+    rights::{self, CodeLine, DeclarationLog, ScopeOf},
     serving::{AdaptTls, CertFiles, Endpoint, Listen, Serving},
 };
 
@@ -26,7 +26,7 @@ pub struct WebhookOptions {
     pub(crate) certificates: Option<SelfManagedCertificates>,
     pub(crate) apply: Option<WebhookService>,
     /// Line of the program that chose certificates or configurations of its own.
-    place: Option<Place>,
+    place: Option<CodeLine>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) enable_http2: bool,
     pub(crate) adapt_tls: AdaptTls,

@@ -19,10 +19,11 @@ use crate::rights::RequestAttributes;
 #[derive(Clone)]
 pub(super) struct Connection {
     client: kube::Client,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
 }
 
-struct Shared {
+/// State that all clones of a connection share.
+struct ConnectionState {
     cut: watch::Sender<bool>,
     plan: Mutex<CrashPlan>,
 }
@@ -44,7 +45,7 @@ enum Fate {
 impl Connection {
     pub(super) fn new(client: kube::Client, point: Option<CrashPoint>) -> Self {
         let plan = Mutex::new(CrashPlan { point, ..CrashPlan::default() });
-        Self { client, shared: Arc::new(Shared { cut: watch::Sender::new(false), plan }) }
+        Self { client, shared: Arc::new(ConnectionState { cut: watch::Sender::new(false), plan }) }
     }
 
     /// Returns a client that sends its requests through this connection.

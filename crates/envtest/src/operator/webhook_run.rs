@@ -12,13 +12,14 @@ use crate::{ServedWebhooks, WebhookError, WebhookHost};
 /// Webhooks that a start serves, until it ends.
 pub(super) struct InstanceWebhooks {
     host: Option<WebhookHost>,
-    served: Mutex<Served>,
+    served: Mutex<WebhooksUntilEnd>,
     /// Number of times that webhooks were served.
     begun: watch::Sender<usize>,
 }
 
+/// The served webhooks, and whether the start has ended.
 #[derive(Default)]
-struct Served {
+struct WebhooksUntilEnd {
     all: Vec<ServedWebhooks>,
     has_ended: bool,
 }
@@ -88,7 +89,7 @@ impl InstanceWebhooks {
         self.served().all.get(number).map(ServedWebhooks::outcome)
     }
 
-    fn served(&self) -> MutexGuard<'_, Served> {
+    fn served(&self) -> MutexGuard<'_, WebhooksUntilEnd> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

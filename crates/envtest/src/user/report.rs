@@ -88,7 +88,7 @@ pub(super) struct Usage {
     user: String,
     granted: BTreeSet<Permission>,
     source: AuditSource,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenPermissions>,
 }
 
 /// Source of audit events.
@@ -101,8 +101,9 @@ pub(super) enum AuditSource {
     Absent,
 }
 
+/// Permissions that the audit has shown so far.
 #[derive(Default)]
-struct Seen {
+struct SeenPermissions {
     used: BTreeSet<Permission>,
     missing: BTreeSet<Permission>,
 }
@@ -135,8 +136,8 @@ impl Usage {
     }
 
     /// Reads the log of a kube-apiserver; `None` if its file is gone with the control plane.
-    fn read(&self, files: &AuditFiles) -> Option<Seen> {
-        let mut seen = Seen::default();
+    fn read(&self, files: &AuditFiles) -> Option<SeenPermissions> {
+        let mut seen = SeenPermissions::default();
         for request in files.requests_of(&self.user).ok()? {
             for action in &request.actions {
                 seen.note(&self.granted, action, request.is_refused);
@@ -146,7 +147,7 @@ impl Usage {
     }
 }
 
-impl Seen {
+impl SeenPermissions {
     /// Notes an action of the user. `lacks_right`: RBAC refused it.
     fn note(&mut self, granted: &BTreeSet<Permission>, action: &OwnedAction, lacks_right: bool) {
         let permits = |permission: &&Permission| permission.permits(&action.as_action());

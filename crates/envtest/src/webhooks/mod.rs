@@ -53,7 +53,7 @@ pub struct WebhookHost {
 struct HostInner {
     /// Client of the administrator.
     client: kube::Client,
-    place: Place,
+    place: WebhookAddress,
     /// Configurations in files.
     manifests: Vec<Manifest>,
     /// References of the installed CustomResourceDefinitions.
@@ -68,7 +68,7 @@ struct HostInner {
 
 /// Address of the operator's webhooks.
 #[derive(Debug)]
-enum Place {
+enum WebhookAddress {
     InProcess(Router),
     Socket(Socket),
 }
@@ -103,8 +103,8 @@ impl WebhookHost {
         crds: &mut [CustomResourceDefinition],
     ) -> Result<Self, WebhookError> {
         let place = match router {
-            Some(router) => Place::InProcess(router),
-            None => Place::Socket(Socket::reserve(settings.address)?),
+            Some(router) => WebhookAddress::InProcess(router),
+            None => WebhookAddress::Socket(Socket::reserve(settings.address)?),
         };
         let conversions = point_definitions(crds, &place.target())?;
         let inner = HostInner {
@@ -117,7 +117,7 @@ impl WebhookHost {
             id: (server == ServerKind::Shared).then(unique_id),
             installed: Mutex::default(),
         };
-        if let Place::InProcess(router) = &inner.place {
+        if let WebhookAddress::InProcess(router) = &inner.place {
             router.expect(inner.conversions.iter().map(|reference| reference.service.clone()));
         }
         Ok(Self { inner: Arc::new(inner) })
@@ -140,8 +140,8 @@ impl WebhookHost {
     #[doc(alias = "LocalServingCertDir")]
     pub fn socket(&self) -> Option<(SocketAddr, PathBuf)> {
         match &self.inner.place {
-            Place::InProcess(_) => None,
-            Place::Socket(socket) => Some((socket.address(), socket.folder().to_owned())),
+            WebhookAddress::InProcess(_) => None,
+            WebhookAddress::Socket(socket) => Some((socket.address(), socket.folder().to_owned())),
         }
     }
 
@@ -166,11 +166,11 @@ impl WebhookHost {
     ) -> Result<ServedWebhooks, WebhookError> {
         let plan = self.plan(manifests)?;
         let registration = match &self.inner.place {
-            Place::InProcess(router) => {
+            WebhookAddress::InProcess(router) => {
                 let services = plan.references.iter().map(|reference| reference.service.clone());
                 Some(router.register(services.collect::<BTreeSet<_>>(), webhooks))
             }
-            Place::Socket(_) => None,
+            WebhookAddress::Socket(_) => None,
         };
         self.install_conversions(&plan.manifests).await?;
         let (report, state) = watch::channel(None);
@@ -240,7 +240,7 @@ struct InstallPlan {
     references: Vec<Reference>,
 }
 
-impl Place {
+impl WebhookAddress {
     fn target(&self) -> Target<'_> {
         match self {
             Self::InProcess(_) => Target::InProcess,

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use kube::client::Body;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 
-use super::{Place, WebhookError, WebhookHost, webhook_manifests::Reference};
+use super::{WebhookAddress, WebhookError, WebhookHost, webhook_manifests::Reference};
 
 /// Interval between two attempts.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -24,8 +24,8 @@ impl WebhookHost {
         let within = self.inner.within;
         let deadline = Instant::now() + within;
         let client = match &self.inner.place {
-            Place::InProcess(_) => None,
-            Place::Socket(socket) => Some(
+            WebhookAddress::InProcess(_) => None,
+            WebhookAddress::Socket(socket) => Some(
                 socket
                     .client()
                     .map_err(|reason| WebhookError::Socket { what: "a TLS client".to_owned(), reason })?,
@@ -63,8 +63,10 @@ impl WebhookHost {
     fn url_of(&self, reference: &Reference) -> String {
         let Reference { service, port, path, .. } = reference;
         match &self.inner.place {
-            Place::InProcess(_) => format!("https://{}.{}.svc:{port}{path}", service.name, service.namespace),
-            Place::Socket(socket) => format!("{}{path}", socket.base_url()),
+            WebhookAddress::InProcess(_) => {
+                format!("https://{}.{}.svc:{port}{path}", service.name, service.namespace)
+            }
+            WebhookAddress::Socket(socket) => format!("{}{path}", socket.base_url()),
         }
     }
 
@@ -72,26 +74,28 @@ impl WebhookHost {
         let no_answer = |error: &dyn Error| Missing::NoAnswer(with_causes(error));
         let request = Request::builder().method(Method::GET).uri(url);
         let status = match (&self.inner.place, client) {
-            (Place::InProcess(router), _) => {
+            (WebhookAddress::InProcess(router), _) => {
                 let request = request.body(Bytes::new()).map_err(|error| no_answer(&error))?;
                 let Some(answer) = router.send(&request) else {
                     return Err(Missing::NoAnswer("the operator does not run".to_owned()));
                 };
                 answer.await.map_err(Missing::NoAnswer)?.status()
             }
-            (Place::Socket(_), Some(client)) => {
+            (WebhookAddress::Socket(_), Some(client)) => {
                 let request = request.body(Body::empty()).map_err(|error| no_answer(&error))?;
                 client.send(request).await.map_err(|error| no_answer(&error))?.status()
             }
-            (Place::Socket(_), None) => return Err(Missing::NoAnswer("there is no client".to_owned())),
+            (WebhookAddress::Socket(_), None) => {
+                return Err(Missing::NoAnswer("there is no client".to_owned()));
+            }
         };
         if status == StatusCode::NOT_FOUND { Err(Missing::NotServed) } else { Ok(()) }
     }
 
     fn cure(&self) -> &'static str {
         match &self.inner.place {
-            Place::InProcess(_) => "does the operator call `Instance::serve_webhooks`?",
-            Place::Socket(_) => {
+            WebhookAddress::InProcess(_) => "does the operator call `Instance::serve_webhooks`?",
+            WebhookAddress::Socket(_) => {
                 "does the webhook server listen there, with the certificate of the environment? With controller-runtime: \
                  `WebhookOptions::local(instance.webhook_socket())`"
             }

@@ -72,11 +72,11 @@ type ChangedObjects = BTreeMap<(StorageKey, Key), Option<Arc<Stored>>>;
 
 /// Queues commits for the file and reports when they are written. Dropping it writes the rest and closes the file.
 pub(crate) struct CommitJournal {
-    shared: Arc<Shared>,
+    shared: Arc<JournalQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct JournalQueue {
     queue: Mutex<Queue>,
     /// Notified when the queue has work.
     work: Condvar,
@@ -111,7 +111,7 @@ impl CommitJournal {
     pub(crate) fn open(file: &DataFile) -> Result<(Self, FileContents), DataFileError> {
         let (database, contents) = Database::open(&file.path, file.fsync)?;
         let revision = contents.revision.unwrap_or_default();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JournalQueue {
             queue: Mutex::new(Queue { revision, ..Queue::default() }),
             work: Condvar::new(),
             progress: watch::Sender::new(WriterProgress { kept: revision, ..WriterProgress::default() }),
@@ -201,7 +201,7 @@ impl Drop for CommitJournal {
     }
 }
 
-impl Shared {
+impl JournalQueue {
     /// Writes the queue, one transaction after the other, until the journal closes.
     fn write(&self, mut database: Database) {
         let mut changes = ChangedObjects::new();

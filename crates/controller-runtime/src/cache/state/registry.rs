@@ -31,7 +31,7 @@ use crate::{
     },
     object::{DynamicKind, Object, StaticObject},
     ordered_watch,
-    rights::{self, Declaration, DeclarationLog, Needed, Place, ScopeOf},
+    rights::{self, CodeLine, Declaration, DeclarationLog, Needed, ScopeOf},
 };
 
 /// The informers of a manager.
@@ -125,7 +125,7 @@ impl Cache {
     }
 
     /// Records the rights to fill a cache.
-    pub(crate) fn declare(&self, query: &Query, reason: &'static str, place: Place) {
+    pub(crate) fn declare(&self, query: &Query, reason: &'static str, place: CodeLine) {
         for selected in query.selected() {
             let declaration = rights::cached(&query.resource, &selected, reason, place);
             self.declarations.record(declaration, &selected.scope);

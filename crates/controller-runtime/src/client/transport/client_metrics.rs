@@ -62,7 +62,7 @@ struct Metered {
 }
 
 impl tower_service::Service<Request<Body>> for Metered {
-    type Response = Response<Counted>;
+    type Response = Response<CountedBody>;
     type Error = kube::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, kube::Error>> + Send>>;
 
@@ -89,8 +89,8 @@ impl tower_service::Service<Request<Body>> for Metered {
             drop(unanswered);
             result.map(|response| {
                 response.map(|body| {
-                    let told = (!is_watch).then(|| Told { verb, host, metrics, bytes: 0 });
-                    Counted { body, told }
+                    let size = (!is_watch).then(|| ResponseSize { verb, host, metrics, bytes: 0 });
+                    CountedBody { body, size }
                 })
             })
         })
@@ -121,19 +121,20 @@ impl Drop for Unanswered<'_> {
 }
 
 /// A body that reports its length when it has been read or dropped.
-struct Counted {
+struct CountedBody {
     body: Body,
-    told: Option<Told>,
+    size: Option<ResponseSize>,
 }
 
-struct Told {
+/// Size of a response so far, reported when it is dropped.
+struct ResponseSize {
     verb: http::Method,
     host: Arc<str>,
     metrics: Arc<dyn ClientMetrics>,
     bytes: u64,
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = <Body as http_body::Body>::Error;
 
@@ -142,8 +143,8 @@ impl http_body::Body for Counted {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let (Some(Ok(frame)), Some(told)) = (&frame, &mut self.told) {
-            told.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if let (Some(Ok(frame)), Some(size)) = (&frame, &mut self.size) {
+            size.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
         Poll::Ready(frame)
     }
@@ -157,7 +158,7 @@ impl http_body::Body for Counted {
     }
 }
 
-impl Drop for Told {
+impl Drop for ResponseSize {
     fn drop(&mut self) {
         self.metrics.response_size(self.verb.as_str(), &self.host, self.bytes);
     }

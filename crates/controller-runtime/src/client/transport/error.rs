@@ -327,7 +327,7 @@ fn names_object(status: &Status) -> bool {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ErrorInner { verb, subject, kind, status, host, source, .. } = &*self.0;
-        let server = Server(host.as_deref());
+        let server = ServerName(host.as_deref());
         write!(f, "{verb} {subject}: ")?;
         match kind {
             ErrorKind::NotServed => f.write_str(
@@ -359,9 +359,9 @@ impl fmt::Display for ClientError {
 }
 
 /// Displays `the API server`, and its host if known.
-struct Server<'a>(Option<&'a str>);
+struct ServerName<'a>(Option<&'a str>);
 
-impl fmt::Display for Server<'_> {
+impl fmt::Display for ServerName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the API server")?;
         self.0.map_or(Ok(()), |host| write!(f, " at {host}"))
@@ -401,7 +401,7 @@ pub(crate) fn describe(error: &kube::Error) -> String {
         kube::Error::Api(status) => server_message(Some(status)),
         kube::Error::Service(source) => {
             let server = unreachable(&**source);
-            format!("{} did not answer: {}", Server(server.map(|server| &**server)), innermost(&**source))
+            format!("{} did not answer: {}", ServerName(server.map(|server| &**server)), innermost(&**source))
         }
         kube::Error::HyperError(source) => format!("the API server did not answer: {}", innermost(source)),
         kube::Error::BuildRequest(kube::core::request::Error::Validation(reason)) => reason.clone(),

@@ -35,7 +35,7 @@ use self::shapes::{CacheItem, ClusterAnswer, Items};
 pub(super) use self::{events::Subscriptions, shapes::RecentAnswers};
 use super::{ExplainError, explain_lookup, explainer::Explainer};
 use crate::{
-    request_queue::{Cursor, DelayReason, Explain, RequestFilter, Standing},
+    request_queue::{Cursor, DelayReason, Explain, RequestFilter, StandingFilter},
     serving::{HttpRequest, HttpResponse, ResponseBody, ServerResponse, text},
 };
 
@@ -154,8 +154,9 @@ impl QueryString<'_> {
 
 fn filter(query: &QueryString<'_>) -> Result<RequestFilter, Refusal> {
     let standing = query.get("standing").unwrap_or_default();
-    let standing = Standing::parse(&standing)
-        .ok_or_else(|| Refusal::bad(format!("unknown standing {standing}: give {}", Standing::NAMES)))?;
+    let standing = StandingFilter::parse(&standing).ok_or_else(|| {
+        Refusal::bad(format!("unknown standing {standing}: give {}", StandingFilter::NAMES))
+    })?;
     let rule = query.get("rule").map(|rule| {
         DelayReason::parse(&rule)
             .ok_or_else(|| Refusal::bad(format!("unknown rule {rule}: give {}", DelayReason::NAMES)))

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    rights::{self, DeclarationLog, Place, ScopeOf},
+    rights::{self, CodeLine, DeclarationLog, ScopeOf},
 };
 
 /// Options of the metrics server.
@@ -43,7 +43,7 @@ pub struct MetricsServerOptions {
     pub(crate) adapt_tls: AdaptTls,
     allowed_to: AllowedTo,
     /// Line of the program that chose the clients.
-    allowed_at: Option<Place>,
+    allowed_at: Option<CodeLine>,
     filters: Vec<Arc<Filter>>,
     extra_handlers: BTreeMap<String, BoxHandler>,
 }
