@@ -4,12 +4,12 @@
 //! ConfigMap with the page, and reports in the status whether both exist as specified. It retries with back-off while the
 //! theme of a Guestbook does not exist, and archives the greeting before a Guestbook is deleted.
 //!
-//! Modules in reading order: [`api`] (the kind), [`controller`] (the operator: the part to copy), [`play`]
-//! (the demonstration), [`narrator`] (its output) and [`cluster`] (embedded or existing cluster).
+//! Modules in reading order: [`api`] (the kind), [`controller`] (the operator: the part to copy), [`demonstration`],
+//! [`progress`] (its output) and [`cluster`] (embedded or existing cluster).
 
 pub mod api;
 mod children;
 pub mod cluster;
 pub mod controller;
-pub mod narrator;
-pub mod play;
+pub mod demonstration;
+pub mod progress;

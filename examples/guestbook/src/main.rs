@@ -16,8 +16,8 @@ use controller_runtime::{
 use guestbook::{
     cluster::Cluster,
     controller,
-    narrator::Narrator,
-    play::{self, Cast},
+    demonstration::{self, DemoGuestbooks},
+    progress::Progress,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
@@ -80,46 +80,46 @@ fn init_logs(args: &Args) -> Result<(), logging::InitError> {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    let plays = args.demo || !args.on_existing_cluster();
-    if args.once && !plays {
+    let runs_demo = args.demo || !args.on_existing_cluster();
+    if args.once && !runs_demo {
         anyhow::bail!(
             "--once exits after the demonstration, which does not run on an existing cluster: add --demo, or remove \
              --once"
         );
     }
-    let cast = if plays { Some(Cast::read(&args.guestbooks)?) } else { None };
-    let narrator = Narrator::new();
+    let guestbooks = if runs_demo { Some(DemoGuestbooks::read(&args.guestbooks)?) } else { None };
+    let progress = Progress::new();
     let cluster = if args.on_existing_cluster() {
         Cluster::existing(args.kubeconfig.as_deref(), args.context.clone()).await?
     } else {
         Cluster::embedded(args.listen).await?
     };
-    narrator.step("CustomResourceDefinition guestbooks.example.com is installed");
+    progress.step("CustomResourceDefinition guestbooks.example.com is installed");
 
     let manager = Manager::new(cluster.client.clone(), ManagerOptions::new("guestbook-operator"));
     controller::add_to(&manager)?;
-    if plays {
-        narrator.listen(&manager)?;
+    if runs_demo {
+        progress.add_to(&manager)?;
     }
 
     let stop = CancellationToken::new();
     let ready = manager.ready();
     let namespace = cluster.client.default_namespace().to_owned();
     let client = cluster.client.clone();
-    let acts = async {
+    let serve = async {
         let _stop_when_done = stop.clone().drop_guard();
         if ready.await.is_err() {
             return Ok(()); // the manager's own error has the reason
         }
-        if let Some(cast) = cast {
-            play::run(cast, client, &namespace, &narrator).await?;
-            narrator.finish();
-            narrator.plain("every Guestbook reached its state");
+        if let Some(guestbooks) = guestbooks {
+            demonstration::run(guestbooks, client, &namespace, &progress).await?;
+            progress.finish();
+            progress.plain("every Guestbook reached its state");
         }
         if !args.once {
-            narrator.plain(&invitation(&cluster));
+            progress.plain(&next_command(&cluster));
             terminated().await?;
-            narrator.plain("stopping");
+            progress.plain("stopping");
         }
         Ok(())
     };
@@ -128,20 +128,20 @@ async fn run(args: Args) -> anyhow::Result<()> {
         stop.cancel();
         result
     };
-    let (managed, acted) = tokio::join!(managed, until(&stop, args.once, acts));
+    let (managed, served) = tokio::join!(managed, until_stopped(&stop, args.once, serve));
     managed?;
-    acted
+    served
 }
 
-/// Runs the demonstration until it completes, the manager ends, or the user interrupts it.
-async fn until(
+/// Waits for `serve` until it completes, the manager ends, or the user interrupts the program.
+async fn until_stopped(
     stop: &CancellationToken,
     once: bool,
-    acts: impl Future<Output = anyhow::Result<()>>,
+    serve: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     tokio::select! {
         biased;
-        done = acts => done,
+        done = serve => done,
         () = stop.cancelled() => Ok(()),
         signal = terminated() => {
             stop.cancel();
@@ -152,8 +152,8 @@ async fn until(
     }
 }
 
-/// Returns a command for the user to try next.
-fn invitation(cluster: &Cluster) -> String {
+/// Returns the last line of the output: a command for the user to try next.
+fn next_command(cluster: &Cluster) -> String {
     match &cluster.embedded {
         Some(embedded) => format!(
             "try: kubectl --kubeconfig {} get guestbooks\nserving until Ctrl-C",

@@ -39,7 +39,7 @@ fn failure(args: &[&str]) -> String {
 }
 
 #[test]
-fn once_plays_to_the_end_and_says_so() {
+fn once_ends_after_the_demonstration_with_a_message() {
     let output = run(&["--once"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
@@ -256,13 +256,13 @@ fn a_cluster_that_cannot_be_reached_is_named() {
 }
 
 /// Runs the demonstration on an existing cluster.
-async fn plays_on(cluster: &Environment) {
+async fn demonstrates_on(cluster: &Environment) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, cluster.kubeconfig().expect("it listens")).expect("a file");
-    let play =
+    let demonstration =
         move || run(&["--kubeconfig", kubeconfig.to_str().expect("a path of text"), "--demo", "--once"]);
-    let output = tokio::task::spawn_blocking(play).await.expect("it does not panic");
+    let output = tokio::task::spawn_blocking(demonstration).await.expect("it does not panic");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("every Guestbook reached its state"), "{output:?}");
 }
@@ -272,8 +272,8 @@ async fn the_demonstration_can_run_repeatedly_on_a_cluster() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let cluster = Environment::builder().transport(Transport::Tcp(address)).start().await;
     let cluster = cluster.expect("a server starts");
-    plays_on(&cluster).await;
-    plays_on(&cluster).await;
+    demonstrates_on(&cluster).await;
+    demonstrates_on(&cluster).await;
 }
 
 /// Skipped, with a message, if the binaries are not configured.
@@ -287,7 +287,7 @@ async fn the_demonstration_runs_on_a_real_control_plane() {
     let cluster = Environment::builder().cluster(binaries).crd::<Guestbook>().start().await;
     let cluster = cluster.expect("a control plane starts");
     tokio::select! {
-        () = plays_on(&cluster) => {}
+        () = demonstrates_on(&cluster) => {}
         ended = collect_garbage(cluster.client()) => panic!("garbage collection ended: {ended:?}"),
     }
     cluster.stop().await.expect("it ends");

@@ -1,7 +1,7 @@
 //! `cargo run -p leader-election`: kills and then stops the leader of two replicas, and prints how long each takeover took.
 
 mod candidate;
-mod play;
+mod demonstration;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -54,6 +54,6 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     args.manager.init_logging()?;
     match &args.candidate {
         Some(name) => candidate::run(args, name).await,
-        None => play::run(args.quick).await.map(drop),
+        None => demonstration::run(args.quick).await.map(drop),
     }
 }

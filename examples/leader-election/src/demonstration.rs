@@ -14,7 +14,7 @@ use tokio::{
 use crate::LEASE;
 
 /// Time limit for a new leader.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the demonstration. Returns the takeover times after a killed and after a stopped leader.
 pub(crate) async fn run(quick: bool) -> anyhow::Result<(Duration, Duration)> {
@@ -65,7 +65,7 @@ fn start(name: &str, kubeconfig: &Path, quick: bool) -> anyhow::Result<Child> {
 
 /// Waits until a candidate other than `past` holds the lease.
 async fn leader_other_than(leases: &Api<Lease>, past: &str) -> anyhow::Result<String> {
-    let holder = eventually(PATIENCE, async || match holder(leases).await {
+    let holder = eventually(TIMEOUT, async || match holder(leases).await {
         Some(holder) if !holder.is_empty() && holder != past => Ok(holder),
         holder => Err(format!("the lease is held by {holder:?}")),
     });
@@ -76,7 +76,7 @@ async fn leader_other_than(leases: &Api<Lease>, past: &str) -> anyhow::Result<St
 async fn renewed(leases: &Api<Lease>) -> anyhow::Result<()> {
     for _ in 0..2 {
         let before = version(leases).await;
-        let changed = eventually(PATIENCE, async || match version(leases).await {
+        let changed = eventually(TIMEOUT, async || match version(leases).await {
             now if now != before => Ok(()),
             now => Err(format!("the lease is at version {now:?}")),
         });

@@ -15,10 +15,10 @@ use kube_envtest::eventually;
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
-use crate::{api::Guestbook, narrator::Narrator};
+use crate::{api::Guestbook, progress::Progress};
 
 /// Time limit of each step.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Number of failures after which the broken Guestbook is repaired.
 const FAILURES: i32 = 5;
@@ -27,13 +27,12 @@ const FAILURES: i32 = 5;
 const THEME: &str = "roses";
 
 /// The three Guestbooks of the demonstration, read from a folder.
+///
+/// Sorted by file name: the demonstration deletes the first, breaks the second and scales the third.
 #[derive(Debug)]
-pub struct Cast {
-    /// Sorted by file name. The demonstration deletes the first, breaks the second and scales the third.
-    guestbooks: [DynamicObject; 3],
-}
+pub struct DemoGuestbooks([DynamicObject; 3]);
 
-impl Cast {
+impl DemoGuestbooks {
     /// Reads the first Guestbook of each YAML file in `folder`.
     ///
     /// # Errors
@@ -52,7 +51,7 @@ impl Cast {
                 folder.display()
             )
         })?;
-        Ok(Self { guestbooks })
+        Ok(Self(guestbooks))
     }
 }
 
@@ -82,49 +81,49 @@ fn read_guestbook(file: &Path) -> anyhow::Result<DynamicObject> {
 ///
 /// A step fails, or does not complete within 30 seconds. The error names the object.
 pub async fn run(
-    cast: Cast,
+    guestbooks: DemoGuestbooks,
     client: kube::Client,
     namespace: &str,
-    narrator: &Narrator,
+    progress: &Progress,
 ) -> anyhow::Result<()> {
-    let stage = Stage {
+    let demo = DemoClient {
         objects: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Guestbook>(&())),
         guestbooks: Api::namespaced(client.clone(), namespace),
         deployments: Api::namespaced(client.clone(), namespace),
         config_maps: Api::namespaced(client, namespace),
     };
-    let [deleted, mut broken, mut scaled] = cast.guestbooks;
+    let [deleted, mut broken, mut scaled] = guestbooks.0;
 
-    narrator.step("create three Guestbooks");
+    progress.step("create three Guestbooks");
     for guestbook in [&deleted, &broken, &scaled] {
-        stage.apply(guestbook).await?;
+        demo.apply(guestbook).await?;
     }
     for guestbook in [&deleted, &broken, &scaled] {
-        stage.until_ready(guestbook).await?;
+        demo.until_ready(guestbook).await?;
     }
 
-    narrator.step(&format!("scale {} to 3 replicas", scaled.name_any()));
+    progress.step(&format!("scale {} to 3 replicas", scaled.name_any()));
     scaled.data["spec"]["replicas"] = json!(3);
-    stage.apply(&scaled).await?;
-    stage.until_ready(&scaled).await?;
-    stage.until_replicas(&scaled, 3).await?;
+    demo.apply(&scaled).await?;
+    demo.until_ready(&scaled).await?;
+    demo.until_replicas(&scaled, 3).await?;
 
-    narrator.step(&format!("break {}: name a theme that does not exist", broken.name_any()));
-    stage.delete_theme().await?;
+    progress.step(&format!("break {}: name a theme that does not exist", broken.name_any()));
+    demo.delete_theme().await?;
     broken.data["spec"]["theme"] = json!(THEME);
-    stage.apply(&broken).await?;
-    stage.until_failing(&broken).await?;
-    narrator.step(&format!("repair {}: create ConfigMap {THEME}", broken.name_any()));
-    stage.create_theme().await?;
-    stage.until_ready(&broken).await?;
+    demo.apply(&broken).await?;
+    demo.until_failing(&broken).await?;
+    progress.step(&format!("repair {}: create ConfigMap {THEME}", broken.name_any()));
+    demo.create_theme().await?;
+    demo.until_ready(&broken).await?;
 
-    narrator.step(&format!("delete {}", deleted.name_any()));
-    stage.delete(&deleted).await?;
-    stage.until_gone(&deleted).await
+    progress.step(&format!("delete {}", deleted.name_any()));
+    demo.delete(&deleted).await?;
+    demo.until_gone(&deleted).await
 }
 
-/// API clients of the demonstration.
-struct Stage {
+/// Clients of the demonstration, for one namespace.
+struct DemoClient {
     /// Writes Guestbooks as untyped objects, so that the API server validates them.
     objects: Api<DynamicObject>,
     guestbooks: Api<Guestbook>,
@@ -132,10 +131,10 @@ struct Stage {
     config_maps: Api<ConfigMap>,
 }
 
-impl Stage {
+impl DemoClient {
     async fn apply(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = guestbook.name_any();
-        let applied = self.objects.patch(&name, &as_player(), &Patch::Apply(guestbook)).await;
+        let applied = self.objects.patch(&name, &apply_params(), &Patch::Apply(guestbook)).await;
         applied.map_err(|error| failed("apply Guestbook", &name, &error)).map(|_| ())
     }
 
@@ -158,13 +157,13 @@ impl Stage {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": THEME },
             "data": { "style.css": "h1 { color: crimson }" },
         });
-        let created = self.config_maps.patch(THEME, &as_player(), &Patch::Apply(theme)).await;
+        let created = self.config_maps.patch(THEME, &apply_params(), &Patch::Apply(theme)).await;
         created.map_err(|error| failed("create ConfigMap", THEME, &error)).map(|_| ())
     }
 
     async fn until_ready(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
-        let ready = eventually(PATIENCE, async || {
+        let ready = eventually(STEP_TIMEOUT, async || {
             let guestbook = self.guestbooks.get(name).await.map_err(|error| error.to_string())?;
             if guestbook.is_ready() {
                 return Ok(());
@@ -181,7 +180,7 @@ impl Stage {
             self.guestbooks.clone().into_client(),
             self.guestbooks.namespace().unwrap_or_default(),
         );
-        let failing = eventually(PATIENCE, async || {
+        let failing = eventually(STEP_TIMEOUT, async || {
             let guestbook = self.guestbooks.get(name).await.map_err(|error| error.to_string())?;
             if guestbook.ready().is_none_or(|ready| ready.reason != "ThemeNotFound") {
                 return Err("its condition Ready does not have the reason ThemeNotFound".to_owned());
@@ -205,7 +204,7 @@ impl Stage {
 
     async fn until_replicas(&self, guestbook: &DynamicObject, wanted: i32) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
-        let scaled = eventually(PATIENCE, async || {
+        let scaled = eventually(STEP_TIMEOUT, async || {
             let deployment = self.deployments.get(name).await.map_err(|error| error.to_string())?;
             let replicas = deployment.spec.and_then(|spec| spec.replicas);
             if replicas == Some(wanted) { Ok(()) } else { Err(format!("its spec.replicas is {replicas:?}")) }
@@ -217,7 +216,7 @@ impl Stage {
     async fn until_gone(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
         let archive = format!("{name}-archive");
-        let gone = eventually(PATIENCE, async || {
+        let gone = eventually(STEP_TIMEOUT, async || {
             let found = |what: &str, there: bool| {
                 if there { Err(format!("{what} is still there")) } else { Ok(()) }
             };
@@ -231,8 +230,8 @@ impl Stage {
     }
 }
 
-fn as_player() -> PatchParams {
-    PatchParams::apply("guestbook-play").force()
+fn apply_params() -> PatchParams {
+    PatchParams::apply("guestbook-demo").force()
 }
 
 fn is_not_found(error: &kube::Error) -> bool {

@@ -20,22 +20,24 @@ use crate::api::Guestbook;
 
 /// Prints the progress of the demonstration. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Narrator(Arc<Inner>);
+pub struct Progress(Arc<ProgressOutput>);
 
 #[derive(Debug)]
-struct Inner {
+struct ProgressOutput {
     started: Instant,
     display: Display,
 }
 
 #[derive(Debug)]
 enum Display {
+    /// Plain lines, each with the time since the start.
     Lines,
+    /// Lines, and below them the current state of each object.
     Terminal { all: MultiProgress, bars: Mutex<BTreeMap<String, ProgressBar>> },
 }
 
-impl Narrator {
-    /// Creates a narrator for standard output.
+impl Progress {
+    /// Prints to standard output.
     #[must_use]
     pub fn new() -> Self {
         let display = if std::io::stdout().is_terminal() {
@@ -46,7 +48,7 @@ impl Narrator {
         } else {
             Display::Lines
         };
-        Self(Arc::new(Inner { started: Instant::now(), display }))
+        Self(Arc::new(ProgressOutput { started: Instant::now(), display }))
     }
 
     /// Prints the next step of the demonstration.
@@ -55,7 +57,7 @@ impl Narrator {
     }
 
     /// Prints a state or event of an object.
-    pub fn say(&self, object: &str, text: &str) {
+    pub fn object_line(&self, object: &str, text: &str) {
         self.line(&format!("  {object:<10} {text}"));
     }
 
@@ -73,7 +75,7 @@ impl Narrator {
     }
 
     /// Shows the current state of an object; `None` once it is deleted.
-    fn state(&self, object: &str, state: Option<&str>) {
+    fn set_state(&self, object: &str, state: Option<&str>) {
         let Display::Terminal { all, bars } = &self.0.display else {
             return;
         };
@@ -103,39 +105,39 @@ impl Narrator {
         }
     }
 
-    /// Watches Guestbooks and the Events about them through `manager`.
+    /// Adds the controllers to `manager` that print states of Guestbooks, and Events about them.
     ///
     /// # Errors
     ///
-    /// The manager already has a narrator.
-    pub fn listen(&self, manager: &Manager) -> Result<(), AddError> {
+    /// The manager already has these controllers.
+    pub fn add_to(&self, manager: &Manager) -> Result<(), AddError> {
         Builder::managed_by(manager)
             .for_kind::<Guestbook>()
-            .named("narrate-guestbooks")
+            .named("show-guestbooks")
             .without_status()
             .without_events()
             .complete(ShowGuestbooks {
-                narrator: self.clone(),
+                progress: self.clone(),
                 guestbooks: manager.cached(),
                 shown: Mutex::default(),
             })?;
         Builder::managed_by(manager)
             .for_kind::<Event>()
-            .named("narrate-events")
+            .named("show-events")
             .without_events()
-            .complete(ShowEvents { narrator: self.clone(), events: manager.cached() })?;
+            .complete(ShowEvents { progress: self.clone(), events: manager.cached() })?;
         Ok(())
     }
 }
 
-impl Default for Narrator {
+impl Default for Progress {
     fn default() -> Self {
         Self::new()
     }
 }
 
 struct ShowGuestbooks {
-    narrator: Narrator,
+    progress: Progress,
     guestbooks: Cached<Guestbook>,
     /// Last text printed for each Guestbook, so that nothing is printed twice.
     shown: Mutex<BTreeMap<ObjectKey<Guestbook>, String>>,
@@ -152,8 +154,8 @@ impl Reconciler for ShowGuestbooks {
             None => shown.remove(key),
         };
         if before != state {
-            self.narrator.state(key.name(), state.as_deref());
-            self.narrator.say(key.name(), state.as_deref().unwrap_or("gone"));
+            self.progress.set_state(key.name(), state.as_deref());
+            self.progress.object_line(key.name(), state.as_deref().unwrap_or("gone"));
         }
         Ok(Action::done())
     }
@@ -173,7 +175,7 @@ fn describe(guestbook: &Guestbook) -> String {
 }
 
 struct ShowEvents {
-    narrator: Narrator,
+    progress: Progress,
     events: Cached<Event>,
 }
 
@@ -188,7 +190,7 @@ impl Reconciler for ShowEvents {
         if let Some(name) = about.and_then(|about| about.name.as_ref()) {
             let times =
                 event.series.as_ref().map_or_else(String::new, |series| format!(" (×{})", series.count));
-            self.narrator.say(name, &format!("{}{times}", event.note.as_deref().unwrap_or_default()));
+            self.progress.object_line(name, &format!("{}{times}", event.note.as_deref().unwrap_or_default()));
         }
         Ok(Action::done())
     }
