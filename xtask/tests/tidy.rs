@@ -125,7 +125,7 @@ const FLOORS: [(&str, &[&str], &[&str]); 7] = [
             "request_queue",
             "handler",
             "source",
-            // What a manager runs.
+            // Parts that a manager runs.
             "runnable",
             "serving",
             "health",

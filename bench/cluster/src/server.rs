@@ -39,7 +39,7 @@ impl Server {
             Running::Binaries(environment)
         } else {
             let mut command = Command::new(ask.text("server")?);
-            // Profile `envtest`: garbage collection would delete pods whose ReplicaSet does not exist.
+            // Profile `envtest`, without garbage collection, which would delete pods with references to missing ReplicaSets.
             command.args(["--listen", "127.0.0.1:0", "--tls", "--profile", "envtest", "--kubeconfig-out"]);
             command.arg(&kubeconfig).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
             let mut child = command.spawn().context("the API server")?;

@@ -1,5 +1,5 @@
-//! Profile dev: dependents follow their owners, namespaces are emptied, and nothing outlives the server. In paused time
-//! a wait takes no time, and one that never ends fails at once.
+//! Profile dev: dependents of deleted owners are deleted, namespaces are emptied, and no task outlives the server. Time is paused, so
+//! waits take no real time, and a wait that never ends fails immediately.
 
 use std::time::Duration;
 

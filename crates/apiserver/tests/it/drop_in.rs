@@ -153,7 +153,7 @@ fn the_folder_has_links_to_the_program() {
     };
     assert!(version("kube-apiserver").starts_with("Kubernetes v1.36.3+embedded"));
     assert!(version("etcd").contains("in place of etcd"));
-    // Links are made anew, for example after an update.
+    // A repeated call replaces the links, for example after an update.
     let again = output_of(Path::new(PROGRAM), &["assets", folder.to_str().unwrap()]);
     assert!(again.status.success(), "{again:?}");
 }

@@ -98,7 +98,7 @@ async fn a_client_that_never_reads_its_watch_is_cut_off_and_others_receive_all_e
 
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
-    // Read what the operating system had buffered for the client, then the end.
+    // Read the bytes that the operating system has buffered for the client, up to the end of the connection.
     let mut unread = unread;
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(1), unread.read_to_end(&mut rest)).await;

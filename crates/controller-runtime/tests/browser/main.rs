@@ -226,7 +226,7 @@ async fn the_page_asks_for_a_token_and_then_follows_the_operator() {
         .filter(|url| !url.starts_with(origin) && !url.starts_with("data:"))
         .collect();
     assert_eq!(foreign, Vec::<String>::new());
-    // The controller that does not exist is the one failed request.
+    // The only request that may fail is the one for a controller that does not exist.
     let problems: Vec<_> =
         problems(&browser).into_iter().filter(|problem| !problem.contains("gadget")).collect();
     assert_eq!(problems, Vec::<String>::new());

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, settle, widget};
 
-/// A reconciler that fails while `failing` is set, and records what each run knows of earlier ones.
+/// A reconciler that fails while `failing` is set, and records the information of each run about earlier runs.
 #[derive(Clone, Default)]
 struct Witness {
     runs: Arc<Mutex<Vec<String>>>,

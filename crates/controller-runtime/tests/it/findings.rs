@@ -394,7 +394,7 @@ async fn a_stuck_deletion_names_the_finalizer_and_the_manager_that_added_it() {
     );
 }
 
-/// Managers of fields are read for at most eight objects at a time, so the next list of findings knows those of the others.
+/// For each list of findings, the managers of fields are read for at most eight objects. The next list includes those of other objects.
 #[tokio::test(start_paused = true)]
 async fn later_findings_know_the_managers_of_all_stuck_objects() {
     let env = environment().await;

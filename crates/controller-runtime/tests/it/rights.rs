@@ -52,7 +52,7 @@ fn shown(declarations: &Declarations) -> String {
     lines.collect()
 }
 
-/// Checks the rights that follow from what `register` registers.
+/// Checks the rights that the registrations of `register` imply.
 async fn check(options: ManagerOptions, register: impl FnOnce(&Manager), expected: Expect) {
     let manager = manager(options).await;
     register(&manager);

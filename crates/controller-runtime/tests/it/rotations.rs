@@ -50,7 +50,7 @@ async fn no_write_fails_while_certificates_rotate_twice() {
 /// replica wants another name in it.
 pub(crate) async fn rotate_twice(kube: kube::Client, namespace: &str, requests: usize) {
     let port = free_port();
-    // The API server reaches the webhook by the name that it looks up, and verifies that of the Service.
+    // The API server connects to the external name of the Service, and verifies the certificate for the Service's own name.
     let service: Service = serde_json::from_value(json!({
         "metadata": { "name": "hooks", "namespace": namespace },
         "spec": { "type": "ExternalName", "externalName": "localhost", "ports": [{ "port": port }] },

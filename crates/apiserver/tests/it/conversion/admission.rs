@@ -1,4 +1,4 @@
-//! Admission webhooks for a version other than that of the request: the object is converted for them, and back.
+//! Admission webhooks for another version than the request has: the object is converted to it, and the webhook's changes back.
 
 use std::sync::{Arc, Mutex};
 

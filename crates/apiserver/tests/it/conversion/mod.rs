@@ -24,7 +24,8 @@ const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinition
 const V1: &str = "/apis/example.com/v1/namespaces/default/things";
 const V2: &str = "/apis/example.com/v2/namespaces/default/things";
 
-/// A server with a definition whose versions a webhook converts: `spec.size` of the storage version v1 is `spec.amount` in v2.
+/// A server with a definition in two versions and a webhook that converts them: `spec.size` of the storage version v1 is `spec.amount` in
+/// v2.
 struct Cluster {
     _server: ApiServer,
     service: ApiService,

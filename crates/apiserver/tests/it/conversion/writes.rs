@@ -57,7 +57,7 @@ async fn an_applier_can_change_its_version() {
     assert_eq!(object["spec"], json!({"amount": 2}));
     assert_eq!(owners(&object), [r#"me v2 {"f:amount":{}}"#]);
     assert_eq!(cluster.get(&path("v1")).await.1["spec"], json!({"size": 2}));
-    // What was applied in one version is removed in another.
+    // The applier removes its field in another version than the one in which it set the field.
     let empty = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
     let (code, object) = cluster.apply(&path("v1"), "me", &empty).await;
     assert_eq!(code, 200, "{object}");
@@ -81,7 +81,7 @@ async fn appliers_of_different_versions_conflict() {
     let (code, forced) = cluster.apply(&v1, "other&force=true", &wanted).await;
     assert_eq!(code, 200, "{forced}");
     assert_eq!(owners(&forced), [r#"other v1 {"f:size":{}}"#]);
-    // The other one no longer applies the field, which stays: it is not its own.
+    // The first manager no longer applies the field. The field stays, because the second manager owns it.
     let empty = json!({"apiVersion": "example.com/v2", "kind": "Thing", "metadata": {"name": "a"}});
     let (code, object) = cluster.apply(&v2, "one", &empty).await;
     assert_eq!((code, &object["spec"]), (200, &json!({"amount": 2})));

@@ -2,7 +2,7 @@
 
 use super::{DEFINITION, DEFINITIONS, THING, THINGS, check};
 
-/// A kind whose first version keeps any field; the second one declares a field.
+/// A kind with two versions: the first keeps any field, the second declares a field.
 const TWO_VERSIONS: &str = r#"{"metadata":{"name":"pairs.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
     "names":{"plural":"pairs","kind":"Pair"},"versions":[
     {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}},

@@ -22,7 +22,7 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const THING: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}"#;
 
 /// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `table` and `metadata` for the media
-/// types), a path, a body, and the status with parts of the warnings and the body; `!` marks what must be absent.
+/// types), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent.
 async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
     let mut service = ApiServer::start(Options::default()).service();
     for (what, path, body, code, parts) in steps {

@@ -1,4 +1,4 @@
-//! Patches: their operations, and objects whose type they change.
+//! Patches: their operations, and patches that change the type of an object.
 
 use super::{DEFINITION, DEFINITIONS, MAPS, THING, THINGS, check};
 
@@ -61,7 +61,7 @@ async fn a_patch_cannot_change_the_type_of_a_builtin_object() {
             &["cannot unmarshal number into Go struct field .kind of type string"],
         ),
         ("merge", &path, r#"{"kind":null}"#, 200, &[r#""kind":"ConfigMap""#]),
-        // A strategic merge patch is applied to a struct, whose type is fixed.
+        // A strategic merge patch is applied to a struct of a fixed type.
         ("strategic", &path, r#"{"kind":"X"}"#, 200, &[]),
         ("strategic", &path, r#"{"kind":1}"#, 422, &["cannot convert int64 to string"]),
         ("strategic", &path, r#"{"metadata":{"labels":{"a":1}}}"#, 422, &["cannot convert int64 to string"]),

@@ -53,7 +53,7 @@ async fn an_autoscaler_of_version_1_has_the_annotations_of_kube_apiserver() {
             &[current, metrics, behavior, r#""currentCPUUtilizationPercentage":5"#],
         ),
         ("metadata", &older, "", 200, &["!autoscaling.alpha.kubernetes.io/metrics\":"]),
-        // A write in the older version keeps what that version cannot represent.
+        // A write in the older version keeps fields that exist only in the newer version.
         ("merge", &format!("{older}/a"), r#"{"spec":{"maxReplicas":4}}"#, 200, &[]),
         ("GET", &format!("{newer}/a"), "", 200, &[r#""averageValue":"1Gi""#, r#""maxReplicas":4"#]),
     ])

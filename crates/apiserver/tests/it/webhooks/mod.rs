@@ -1,5 +1,5 @@
-//! Admission webhooks that misbehave, and connections to them. What kube-apiserver does with ordinary ones was recorded: see
-//! `tests/conformance`.
+//! Admission webhooks that misbehave, and connections to them. `tests/conformance` compares ordinary webhooks with recorded answers of
+//! a kube-apiserver.
 
 mod cluster;
 mod empty_lists;

@@ -1,5 +1,5 @@
-//! Operators of which the rights are compared with the audit log of a kube-apiserver: those of the examples, and small ones that send
-//! every kind of request.
+//! Operators for the comparison of declared rights with the audit log of a kube-apiserver: those of the examples, and small ones that
+//! together send every kind of request.
 
 mod examples;
 mod small;
@@ -7,7 +7,7 @@ mod small;
 use controller_runtime::Manager;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-/// An operator and what happens to it.
+/// An operator with the steps of its user.
 pub struct Audited {
     /// Name of the operator, and of the namespace in which it runs.
     pub name: &'static str,

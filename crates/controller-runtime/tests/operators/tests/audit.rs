@@ -161,7 +161,7 @@ impl User {
         }
     }
 
-    /// Applies an object, of which the path says version, kind and name.
+    /// Applies an object. Its version, kind and name follow from the path.
     async fn apply(&self, path: &str, text: &str) {
         let mut object: Value = serde_saphyr::from_str(text).unwrap();
         let parts: Vec<&str> = path.split('/').skip(2).collect();
