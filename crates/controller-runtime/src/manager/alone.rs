@@ -3,18 +3,14 @@
 use std::{future::Future, sync::Arc};
 
 use parking_lot::Mutex;
-use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use super::{
     Manager, ManagerError,
-    run::{FLUSH, own_or_named},
+    event_writer::{EventWriter, EventsLost},
+    run::own_or_named,
 };
-use crate::{
-    recorder::Recorder,
-    runnable::{RunContext, Runnable},
-};
+use crate::runnable::{RunContext, Runnable};
 
 impl Manager {
     /// Runs `runnable` until it ends; it is asked to finish when `shutdown` completes.
@@ -26,9 +22,7 @@ impl Manager {
         let mut rng = self.shared.options.rng();
         let clock = self.clock();
         let kube = self.shared.client.kube().clone();
-        let (recorder, publisher) = Recorder::new(kube, rng.fork(), clock);
-        let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
-        publishing.spawn(publisher.run(last_events.clone()).in_current_span());
+        let (recorder, event_writer) = EventWriter::start(kube, rng.fork(), clock);
 
         let draining = CancellationToken::new();
         let failure = Arc::new(Mutex::new(None));
@@ -58,8 +52,7 @@ impl Manager {
             ended = work => ended,
             ended = draining_began => ended,
         };
-        last_events.cancel();
-        if timeout(FLUSH, publishing.join_next()).await.is_err() {
+        if let Err(EventsLost) = event_writer.finish().await {
             tracing::warn!(
                 "Kubernetes Events that were waiting to be written were lost at the end of {}",
                 runnable.name()

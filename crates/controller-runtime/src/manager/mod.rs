@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod declared;
 mod error;
+mod event_writer;
 mod explain_api;
 mod explain_lookup;
 mod explainer;

@@ -14,12 +14,15 @@ use kube_clock::Clock;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{Manager, ManagerError, Shutdown};
+use super::{
+    Manager, ManagerError, Shutdown,
+    event_writer::{EventWriter, EventsLost},
+};
 use crate::{
     controller::SourceError,
     error::BoxError,
@@ -30,9 +33,6 @@ use crate::{
         Effect, Group, Id, LifecycleInput, Readiness, RegisteredRunnable, RunContext, RunnableFailed, State,
     },
 };
-
-/// Time for writing the remaining Kubernetes Events when the manager stops.
-pub(super) const FLUSH: Duration = Duration::from_secs(2);
 
 /// Time for an aborted task to reach its next `.await`.
 const ABORT: Duration = Duration::from_secs(2);
@@ -69,10 +69,7 @@ impl Manager {
         let mut rng = self.shared.options.rng();
         let clock = self.clock();
         let kube = self.shared.client.kube().clone();
-        let (recorder, publisher) = Recorder::new(kube, rng.fork(), clock);
-        // In a set, so that dropping the run aborts the task.
-        let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
-        publishing.spawn(publisher.run(last_events.clone()).in_current_span());
+        let (recorder, mut event_writer) = EventWriter::start(kube, rng.fork(), clock);
 
         let election = ElectionHandle::new(&self, &recorder, rng.fork(), clock);
         let run = ManagerRun {
@@ -90,10 +87,8 @@ impl Manager {
             aborted: None,
             losing: None,
         };
-        let result = run.until(shutdown, &mut publishing).await;
-        // Runnables may record events until they end, so the publisher is asked to finish last.
-        last_events.cancel();
-        if timeout(FLUSH, publishing.join_next()).await.is_err() {
+        let result = run.until(shutdown, &mut event_writer).await;
+        if let Err(EventsLost) = event_writer.finish().await {
             tracing::warn!("Kubernetes Events that were waiting to be written were lost at the shutdown");
         }
         result
@@ -161,7 +156,7 @@ impl ManagerRun<'_> {
     async fn until(
         mut self,
         shutdown: impl Future<Output = ()>,
-        publishing: &mut JoinSet<()>,
+        event_writer: &mut EventWriter,
     ) -> Result<(), ManagerError> {
         let mut shutdown = pin!(shutdown);
         let registry = &self.manager.shared.registry;
@@ -198,7 +193,7 @@ impl ManagerRun<'_> {
                     self.give_up();
                     break;
                 }
-                ended = publishing.join_next(), if !publishing.is_empty() => {
+                ended = event_writer.ended(), if event_writer.is_running() => {
                     let reason = ended.and_then(Result::err).map_or("it ended early".to_owned(), |error| error.to_string());
                     self.fails(ManagerError::TaskEnded { task: "the writer of Kubernetes Events".to_owned(), reason });
                     registry.step(LifecycleInput::Shutdown);
@@ -218,7 +213,7 @@ impl ManagerRun<'_> {
                     }
                 }
                 Effect::Drain(id) => {
-                    self.tell_of_stop(id);
+                    self.log_stop_of_group(id);
                     if let Some(tokens) = self.tokens.get(&id) {
                         tokens.draining.cancel();
                     }
@@ -241,7 +236,7 @@ impl ManagerRun<'_> {
     }
 
     /// Logs the stop of each group once.
-    fn tell_of_stop(&mut self, id: Id) {
+    fn log_stop_of_group(&mut self, id: Id) {
         let registry = &self.manager.shared.registry;
         // Removals outside of a shutdown stop single runnables, not groups.
         let group = registry.group(id).filter(|_| registry.is_shutting_down());

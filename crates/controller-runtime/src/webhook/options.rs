@@ -1,6 +1,6 @@
 //! Options of the webhook server.
 
-use std::{fmt, net::SocketAddr, panic::Location, path::PathBuf, sync::Arc};
+use std::{fmt, net::SocketAddr, panic::Location, path::PathBuf};
 
 use tokio_rustls::rustls::ServerConfig;
 
@@ -155,11 +155,7 @@ impl WebhookOptions {
     /// Changes the TLS configuration after all other options. Several functions run in the order in which they were added.
     #[doc(alias = "TLSOpts")]
     pub fn tls(mut self, adapt: impl Fn(&mut ServerConfig) + Send + Sync + 'static) -> Self {
-        let AdaptTls(before) = self.adapt_tls;
-        self.adapt_tls = AdaptTls(Arc::new(move |config| {
-            before(config);
-            adapt(config);
-        }));
+        self.adapt_tls = self.adapt_tls.and(adapt);
         self
     }
 

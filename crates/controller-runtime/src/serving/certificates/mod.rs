@@ -52,6 +52,17 @@ pub enum Serving {
 #[derive(Clone)]
 pub(crate) struct AdaptTls(pub(crate) Arc<dyn Fn(&mut ServerConfig) + Send + Sync>);
 
+impl AdaptTls {
+    /// Also makes the changes of `adapt`, after all others.
+    pub(crate) fn and(self, adapt: impl Fn(&mut ServerConfig) + Send + Sync + 'static) -> Self {
+        let Self(before) = self;
+        Self(Arc::new(move |config| {
+            before(config);
+            adapt(config);
+        }))
+    }
+}
+
 impl Default for AdaptTls {
     fn default() -> Self {
         Self(Arc::new(|_| {}))

@@ -131,11 +131,7 @@ impl MetricsServerOptions {
     /// ```
     #[doc(alias = "TLSOpts")]
     pub fn tls(mut self, adapt: impl Fn(&mut ServerConfig) + Send + Sync + 'static) -> Self {
-        let AdaptTls(before) = self.adapt_tls;
-        self.adapt_tls = AdaptTls(Arc::new(move |config| {
-            before(config);
-            adapt(config);
-        }));
+        self.adapt_tls = self.adapt_tls.and(adapt);
         self
     }
 

@@ -1,0 +1,54 @@
+//! [`EventWriter`], the task that writes the Kubernetes Events of a run.
+
+use std::time::Duration;
+
+use kube_clock::Clock;
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::recorder::Recorder;
+
+/// Time for writing the remaining Kubernetes Events when a run ends.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// The task that writes the Kubernetes Events of a run.
+pub(super) struct EventWriter {
+    /// In a set, so that dropping it aborts the task.
+    task: JoinSet<()>,
+    /// Asks the task to write the recorded events and to end.
+    last_events: CancellationToken,
+}
+
+/// Kubernetes Events that were waiting to be written were lost.
+pub(super) struct EventsLost;
+
+impl EventWriter {
+    /// Starts the task. Returns it with the recorder of its events.
+    pub(super) fn start(kube: kube::Client, rng: fastrand::Rng, clock: Clock) -> (Recorder, Self) {
+        let (recorder, publisher) = Recorder::new(kube, rng, clock);
+        let (mut task, last_events) = (JoinSet::new(), CancellationToken::new());
+        task.spawn(publisher.run(last_events.clone()).in_current_span());
+        (recorder, Self { task, last_events })
+    }
+
+    /// Whether the task runs, or its end has not been returned by [`ended`](Self::ended).
+    pub(super) fn is_running(&self) -> bool {
+        !self.task.is_empty()
+    }
+
+    /// Waits until the task ends. It does not end before [`finish`](Self::finish), unless it panics.
+    pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
+        self.task.join_next().await
+    }
+
+    /// Waits until the recorded events are written. Called after all runnables have ended, because they may record events until
+    /// then.
+    pub(super) async fn finish(mut self) -> Result<(), EventsLost> {
+        self.last_events.cancel();
+        timeout(FLUSH, self.task.join_next()).await.map(drop).map_err(|_| EventsLost)
+    }
+}
