@@ -226,6 +226,13 @@ impl ApiError {
         Self::new(409, "Conflict", message).with_details(name, group, what)
     }
 
+    /// Builds the 404 for a path without a resource.
+    #[must_use]
+    pub fn unknown_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+            .with_details("", "", "")
+    }
+
     /// Builds the 409 for an object that was changed since the client read it.
     #[must_use]
     pub fn modified(group: &str, resource: &str, name: &str) -> Self {

@@ -3,7 +3,6 @@
 //! As in kube-apiserver, the objects are written when the server starts, and updated when it begins to listen. With several listeners they
 //! name the last one that was opened, and they keep its address when it closes.
 
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
@@ -125,9 +124,7 @@ fn replace(cluster: &ClusterState, group: &str, plural: &str, wanted: Value) {
             Change::Delete
         };
         let is_deleted = matches!(change, Change::Delete);
-        match cluster
-            .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()))
-        {
+        match cluster.commit_unguarded(served.storage(), &key, Some(stored.revision), change) {
             Err(Refused::Conflict) => {}
             Ok(_) if is_deleted => return put(cluster, group, plural, wanted),
             Ok(_) | Err(Refused::Because(_)) => return,

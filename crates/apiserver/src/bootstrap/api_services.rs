@@ -5,7 +5,6 @@
 //! or when a definition of its group and version changes.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 
 use serde_json::{Value, json};
 
@@ -81,8 +80,7 @@ pub(crate) fn follow_definitions(cluster: &ClusterState, changed: &BTreeSet<Grou
         if stored.document.labels().get(MANAGED).is_some_and(|by| by == "true") {
             let revision = Some(stored.revision);
             // On a conflict another client has changed the APIService, which then stays as it is.
-            let _ = cluster
-                .commit(resource.storage(), &key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
+            let _ = cluster.commit_unguarded(resource.storage(), &key, revision, Change::Delete);
         }
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! With several listeners it is the authority of the last one that was opened, and it stays published when that listener closes.
 
-use std::convert::Infallible;
-
 use serde_json::{Value, json};
 
 use super::{MANAGER, put_as};
@@ -64,8 +62,7 @@ fn publish(cluster: &ClusterState, manager: &str, wanted: Value) {
         }
         writer::track_as(cluster, &served, manager, "", Some(&old), &mut new);
         let change = Change::Put(served.document(&new));
-        let committed = cluster
-            .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()));
+        let committed = cluster.commit_unguarded(served.storage(), &key, Some(stored.revision), change);
         if !matches!(committed, Err(Refused::Conflict)) {
             return;
         }

@@ -5,23 +5,20 @@
 //! within a minute share a lease. When a server with a data file starts, all leases begin again, as after a restart of etcd.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
-use crate::store::{Change, Expired, Key, Store};
+use crate::store::{Change, Expired, Key};
 
 /// Time that Events are kept by default, as with kube-apiserver's `--event-ttl`.
 pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);
-/// Maximum number of changes that are read at a time.
-const BATCH: usize = 1024;
 
 /// Storage key of Events in all versions.
 fn table() -> StorageKey {
-    StorageKey { group: String::new(), plural: "events".to_owned() }
+    StorageKey::core("events")
 }
 
 /// Deletes Events that were not written for `ttl`. Runs until its task is aborted.
@@ -37,8 +34,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
         seen = Some(follow(&cluster, &table, &mut leases, seen, now));
         for (key, revision) in leases.take_expired(now) {
             // An Event that was written meanwhile has a new lease, which the next iteration finds.
-            let _ =
-                cluster.commit(&table, &key, Some(revision), Change::Delete, |_| Ok::<(), Infallible>(()));
+            let _ = cluster.commit_unguarded(&table, &key, Some(revision), Change::Delete);
         }
         let end = leases.next_end();
         tokio::select! {
@@ -60,28 +56,20 @@ fn follow(
     seen: Option<u64>,
     now: Instant,
 ) -> u64 {
-    let mut seen = seen;
-    loop {
-        let read = cluster.read(|store| {
-            let events = seen.map_or(Err(Expired), |seen| store.events_after(table, seen, BATCH));
-            (events, Store::revision(store))
-        });
-        match read {
-            (Ok(events), revision) if events.is_empty() => return revision,
-            (Ok(events), _) => {
-                for event in events {
-                    match &event.after {
-                        Some(stored) => leases.written(&event.key, stored.revision, now),
-                        None => leases.deleted(&event.key),
-                    }
-                    seen = Some(event.revision);
+    match cluster.events_since(table, seen) {
+        (Ok(events), revision) => {
+            for event in events {
+                match &event.after {
+                    Some(stored) => leases.written(&event.key, stored.revision, now),
+                    None => leases.deleted(&event.key),
                 }
             }
-            (Err(Expired), _) => {
-                let snapshot = cluster.read(|store| store.snapshot(table));
-                leases.replace(snapshot.range("", None).map(|(key, stored)| (key, stored.revision)), now);
-                seen = Some(snapshot.revision());
-            }
+            revision
+        }
+        (Err(Expired), _) => {
+            let snapshot = cluster.read(|store| store.snapshot(table));
+            leases.replace(snapshot.range("", None).map(|(key, stored)| (key, stored.revision)), now);
+            snapshot.revision()
         }
     }
 }

@@ -25,12 +25,12 @@ const ACCOUNT: &str = "default";
 
 /// Storage key of service accounts.
 fn accounts() -> StorageKey {
-    StorageKey { group: String::new(), plural: "serviceaccounts".to_owned() }
+    StorageKey::core("serviceaccounts")
 }
 
 /// Storage key of ConfigMaps.
 fn maps() -> StorageKey {
-    StorageKey { group: String::new(), plural: "configmaps".to_owned() }
+    StorageKey::core("configmaps")
 }
 
 /// Creates the service account `default` and the ConfigMap with the certificate authority in all namespaces. Empties namespaces
@@ -175,7 +175,7 @@ async fn empty_namespace(
         Change::Put(namespaces.document(&next))
     };
     // On a conflict another commit has changed the namespace. That commit starts the next iteration.
-    let _ = cluster.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
+    let _ = cluster.commit_unguarded(&table(), key, Some(revision), change);
 }
 
 fn has_finalizer(namespace: &Value) -> bool {

@@ -9,7 +9,6 @@
 //! admission adds meanwhile is not lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -22,19 +21,17 @@ use crate::kind::resource::StorageKey;
 use crate::kinds::builtin::resource_quota::{ObjectCounter, Quota};
 use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::state::{ClusterState, Turns, writer};
-use crate::store::{Change, Expired, Key, Snapshot, Store, StoreEvent, Stored};
+use crate::store::{Change, Expired, Key, Snapshot, StoreEvent, Stored};
 
 /// Field manager of the status.
 const MANAGER: &str = "kube-controller-manager";
 /// Delay after which creations are counted again.
 const RECOUNT: Duration = Duration::from_secs(1);
-/// Maximum number of changes that are read at a time.
-const BATCH: usize = 1024;
 /// Maximum number of attempts to count a quota that changes meanwhile. Then it is counted later.
 const ATTEMPTS: usize = 5;
 
 fn table() -> StorageKey {
-    StorageKey { group: String::new(), plural: "resourcequotas".to_owned() }
+    StorageKey::core("resourcequotas")
 }
 
 /// Counts quotas when they or their objects change. Runs until its task is aborted.
@@ -116,7 +113,7 @@ impl KnownQuotas {
         for counted in &counted {
             let storage = counted.served.storage();
             let seen = self.tables.get(storage).copied();
-            let (events, seen) = changes(cluster, storage, seen);
+            let (events, seen) = cluster.events_since(storage, seen);
             self.tables.insert(storage.clone(), seen);
             match events {
                 Ok(events) => {
@@ -181,31 +178,6 @@ fn tracks(quota: &Quota, counter: &ObjectCounter) -> bool {
     quota.wanted().names().any(|name| counter.tracks(name))
 }
 
-/// Returns the changes of a table after the revision `seen`, and the revision up to which the table was read. `Expired` if `seen`
-/// is `None`, or the history no longer reaches back to it.
-fn changes(
-    cluster: &ClusterState,
-    storage: &StorageKey,
-    seen: Option<u64>,
-) -> (Result<Vec<Arc<StoreEvent>>, Expired>, u64) {
-    let mut all = Vec::new();
-    let mut seen = seen;
-    loop {
-        let (events, revision) = cluster.read(|store| {
-            let events = seen.map_or(Err(Expired), |seen| store.events_after(storage, seen, BATCH));
-            (events, Store::revision(store))
-        });
-        match events {
-            Err(Expired) => return (Err(Expired), revision),
-            Ok(events) if events.is_empty() => return (Ok(all), revision),
-            Ok(events) => {
-                seen = events.last().map(|event| event.revision);
-                all.extend(events);
-            }
-        }
-    }
-}
-
 /// Whether a change affects how a quota counts the object.
 fn is_counted_differently(
     counted: &CountedResource,
@@ -253,8 +225,7 @@ async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
         new["status"] = Quota::status(quota.wanted(), &used);
         writer::track_as(cluster, quotas, MANAGER, "status", Some(&old), &mut new);
         let change = Change::Put(quotas.document(&new));
-        let committed =
-            cluster.commit(&table(), key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()));
+        let committed = cluster.commit_unguarded(&table(), key, Some(stored.revision), change);
         if committed.is_ok() {
             return true;
         }

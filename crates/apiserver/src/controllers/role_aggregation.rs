@@ -3,7 +3,6 @@
 //! As in kube-controller-manager, the rules are written by server-side apply, so that this controller owns them. Its own commits wake it
 //! again, because aggregated roles can select each other. It stops when no rules differ.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -119,8 +118,7 @@ fn apply(
     match managed_fields::apply(&served.schema, Some(role), &applied, &writer, OnConflict::Force, &[]) {
         Ok(object) => {
             let change = Change::Put(served.document(&object));
-            let _ =
-                cluster.commit(served.storage(), key, Some(revision), change, |_| Ok::<_, Infallible>(()));
+            let _ = cluster.commit_unguarded(served.storage(), key, Some(revision), change);
         }
         Err(error) => {
             tracing::warn!(

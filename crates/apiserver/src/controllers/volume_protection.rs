@@ -41,7 +41,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
 }
 
 fn table(plural: &str) -> StorageKey {
-    StorageKey { group: String::new(), plural: plural.to_owned() }
+    StorageKey::core(plural)
 }
 
 fn served(cluster: &ClusterState, plural: &str) -> Option<Arc<ServedKind>> {

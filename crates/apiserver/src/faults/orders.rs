@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_watch_receives_later_orders_to_its_own_table() {
-        let table = |plural: &str| StorageKey { group: String::new(), plural: plural.to_owned() };
+        let table = |plural: &str| StorageKey::core(plural);
         let orders = Orders::default();
         orders.give(&table("pods"), |order| order.closes += 1);
         let mut heard = orders.heard(&table("pods"));

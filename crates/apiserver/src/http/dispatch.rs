@@ -247,8 +247,7 @@ pub(crate) fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
 /// Builds the 404 below a group: a `Status` for groups of builtin kinds, plain text for others.
 pub(crate) fn not_found(registry: &Registry, group: &str) -> Reply {
     if registry.is_builtin_group(group) {
-        let error = ApiError::new(404, "NotFound", "the server could not find the requested resource")
-            .with_details("", "", "");
+        let error = ApiError::unknown_resource();
         Reply::error(Accept::JSON.encoding, &error)
     } else {
         Reply::text(404, "404 page not found\n")
@@ -305,7 +304,7 @@ fn admissible(
             && path.subresource.is_empty()
             && !served.resource.allows("get")
             && !served.is_custom();
-        if is_absent { not_served() } else { verbs::method_not_allowed(&served, "") }
+        if is_absent { ApiError::unknown_resource() } else { verbs::method_not_allowed(&served, "") }
     })?;
     let connects = connection(&served, &path.subresource).is_some();
     let endpoint = match (served.is_custom(), path.subresource.as_str()) {
@@ -400,12 +399,6 @@ where
     outcome
 }
 
-/// Returns the error for a path that does not exist below a resource.
-fn not_served() -> ApiError {
-    ApiError::new(404, "NotFound", "the server could not find the requested resource")
-        .with_details("", "", "")
-}
-
 /// Checks that the collection, object or subresource supports the verb.
 fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     let resource = &call.served.resource;
@@ -423,12 +416,12 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
             Some(verbs) if verbs.contains(&verb.name()) => Ok(()),
             Some(_) => refuse(),
             None if call.served.is_custom() => Err(call.not_found()),
-            None => Err(not_served()),
+            None => Err(ApiError::unknown_resource()),
         };
     }
     // Kinds whose objects are not stored have no paths of single objects.
     if !call.path.name.is_empty() && !resource.allows("get") && !call.served.is_custom() {
-        return Err(not_served());
+        return Err(ApiError::unknown_resource());
     }
     if !resource.allows(verb.name()) {
         return refuse();

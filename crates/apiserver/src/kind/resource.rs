@@ -77,6 +77,13 @@ pub(crate) struct StorageKey {
     pub(crate) plural: String,
 }
 
+impl StorageKey {
+    /// Returns the key of a resource in the core group.
+    pub(crate) fn core(plural: &str) -> Self {
+        Self { group: String::new(), plural: plural.to_owned() }
+    }
+}
+
 /// Paths of the fields that `/scale` reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScalePaths {

@@ -20,7 +20,7 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Storage key of namespaces.
 pub(crate) fn table() -> StorageKey {
-    StorageKey { group: String::new(), plural: "namespaces".to_owned() }
+    StorageKey::core("namespaces")
 }
 
 /// Strategy of namespaces.

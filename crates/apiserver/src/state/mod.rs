@@ -16,6 +16,7 @@ mod webhook_calls;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,7 +41,7 @@ pub(crate) use self::turns::Turns;
 use crate::kind::registry::Registry;
 use crate::kind::resource::StorageKey;
 use crate::metrics::Metrics;
-use crate::store::{Change, Document, Key, Store, StoreEvent};
+use crate::store::{Change, Document, Expired, Key, Store, StoreEvent};
 use crate::webhook_client::WebhookClient;
 
 /// Odd multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.
@@ -48,6 +49,9 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Address that a server without a listener publishes.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
+
+/// Maximum number of events of a table that are read under one lock.
+const EVENTS_AT_ONCE: usize = 1024;
 
 /// Component that reacts to commits, such as the one that serves the resources of definitions.
 pub(crate) trait CommitObserver: Send + Sync {
@@ -294,6 +298,31 @@ impl ClusterState {
         known
     }
 
+    /// Returns the changes of a table after the revision `seen`, and the revision up to which the table was read. `Expired` if `seen` is
+    /// `None`, or the history no longer reaches back to it. For controllers that follow a table.
+    pub(crate) fn events_since(
+        &self,
+        storage: &StorageKey,
+        seen: Option<u64>,
+    ) -> (Result<Vec<Arc<StoreEvent>>, Expired>, u64) {
+        let (mut all, mut seen) = (Vec::new(), seen);
+        loop {
+            let (events, revision) = self.read(|store| {
+                let events =
+                    seen.map_or(Err(Expired), |seen| store.events_after(storage, seen, EVENTS_AT_ONCE));
+                (events, Store::revision(store))
+            });
+            match events {
+                Err(Expired) => return (Err(Expired), revision),
+                Ok(events) if events.is_empty() => return (Ok(all), revision),
+                Ok(events) => {
+                    seen = events.last().map(|event| event.revision);
+                    all.extend(events);
+                }
+            }
+        }
+    }
+
     /// Applies a change if the object still has the revision `expected` and `guard` allows it; both are checked under the lock. Then
     /// watches, controllers, the tap and observers are notified, in this order.
     pub(crate) fn commit<E>(
@@ -305,6 +334,17 @@ impl ClusterState {
         guard: impl FnOnce(&Store<StorageKey>) -> Result<(), E>,
     ) -> Result<Arc<StoreEvent>, Refused<E>> {
         self.commit_with(storage, key, expected, change, |store| guard(store).map(|()| Vec::new()))
+    }
+
+    /// Like [`commit`](Self::commit), without a guard.
+    pub(crate) fn commit_unguarded(
+        &self,
+        storage: &StorageKey,
+        key: &Key,
+        expected: Option<u64>,
+        change: Change,
+    ) -> Result<Arc<StoreEvent>, Refused<Infallible>> {
+        self.commit(storage, key, expected, change, |_| Ok(()))
     }
 
     /// Like [`commit`](Self::commit), but `guard` also returns changes of other objects. They are made before this change; if it is
@@ -477,8 +517,6 @@ fn uuid(random: &mut fastrand::Rng) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use serde_json::json;
 
     use super::*;
@@ -497,11 +535,10 @@ mod tests {
             }
         }
         fn put(cluster: &ClusterState, plural: &str) {
-            let storage = StorageKey { group: String::new(), plural: plural.to_owned() };
+            let storage = StorageKey::core(plural);
             cluster.open(&storage);
             let change = Change::Put(Document::new(&json!({"metadata": {"name": "a"}}), 0, 0));
-            let done =
-                cluster.commit(&storage, &Key::new("", "a"), None, change, |_| Ok::<_, Infallible>(()));
+            let done = cluster.commit_unguarded(&storage, &Key::new("", "a"), None, change);
             assert!(done.is_ok());
         }
         let contents = InitialState::of(Store::new(HistoryLimits::default()), None);
@@ -515,7 +552,7 @@ mod tests {
             Arc::new(Services::new(ServiceRange::default(), 0, BTreeMap::new())),
         );
         put(&cluster, "originals");
-        let copies = StorageKey { group: String::new(), plural: "copies".to_owned() };
+        let copies = StorageKey::core("copies");
         assert_eq!(cluster.read(|store| store.snapshot(&copies).len()), 1);
     }
 

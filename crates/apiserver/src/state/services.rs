@@ -66,7 +66,7 @@ impl Services {
 }
 
 fn table() -> StorageKey {
-    StorageKey { group: String::new(), plural: "services".to_owned() }
+    StorageKey::core("services")
 }
 
 impl CommitObserver for Arc<Services> {

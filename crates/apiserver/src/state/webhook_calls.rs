@@ -36,7 +36,7 @@ impl ClusterState {
         if let Some(address) = self.services.reachable.get(&(namespace.clone(), name.clone())) {
             return Ok(address.to_string());
         }
-        let table = StorageKey { group: String::new(), plural: "services".to_owned() };
+        let table = StorageKey::core("services");
         let stored = self.read(|store| store.get(&table, &Key::new(namespace, name)).cloned());
         let object =
             stored.map(|stored| stored.document.to_value(&TypeMeta::new("v1", "Service"), stored.revision));

@@ -64,7 +64,7 @@ pub(super) fn charges(
 }
 
 fn table() -> StorageKey {
-    StorageKey { group: String::new(), plural: "resourcequotas".to_owned() }
+    StorageKey::core("resourcequotas")
 }
 
 /// Returns the quotas that may count a write. Most namespaces have none.

@@ -216,8 +216,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     if definition(store, custom).is_some() && now.is_some_and(|now| is_same(now)) {
         return Ok(());
     }
-    let message = "the server could not find the requested resource";
-    Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
+    Err(ApiError::unknown_resource())
 }
 
 /// Whether the definition of a custom kind is being deleted. The objects can be read until they are deleted.

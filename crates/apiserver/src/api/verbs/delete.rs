@@ -299,7 +299,7 @@ mod tests {
 
     /// Returns the events of pods: type, number, grace period and generation.
     fn events(server: &ClusterState, from: u64) -> Vec<(&'static str, u64, Value, Value)> {
-        let table = StorageKey { group: String::new(), plural: "pods".to_owned() };
+        let table = StorageKey::core("pods");
         let events = server.read(|store| store.events_after(&table, from, usize::MAX)).unwrap();
         let shown = |event: &Arc<StoreEvent>| {
             let (what, stored) = match &event.after {

@@ -101,8 +101,7 @@ fn put(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64, de
 }
 
 fn commit(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64, change: Change) -> bool {
-    let outcome = cluster
-        .commit(served.storage(), key, Some(expected), change, |_| Ok::<(), std::convert::Infallible>(()));
+    let outcome = cluster.commit_unguarded(served.storage(), key, Some(expected), change);
     !matches!(outcome, Err(Refused::Conflict))
 }
 

@@ -38,7 +38,6 @@ pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<ServedKin
 
 /// Whether the definition has the name of a builtin resource.
 pub(super) fn is_builtin(definition: &Value, registry: &Registry) -> bool {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     registry.is_builtin(
         &text(&definition["spec"]["group"]),
         &text(&definition["status"]["acceptedNames"]["plural"]),
@@ -47,7 +46,6 @@ pub(super) fn is_builtin(definition: &Value, registry: &Registry) -> bool {
 
 /// Returns the storage key of a definition's objects.
 pub(super) fn storage(definition: &Value) -> StorageKey {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     StorageKey {
         group: text(&definition["spec"]["group"]),
         plural: text(&definition["status"]["acceptedNames"]["plural"]),
@@ -56,8 +54,7 @@ pub(super) fn storage(definition: &Value) -> StorageKey {
 
 /// Returns the resource in its storage version, whether it is served or not.
 pub(super) fn of_storage(definition: &Value, registry: &Registry) -> Option<Arc<ServedKind>> {
-    let versions = definition["spec"]["versions"].as_array()?;
-    let version = versions.iter().find(|version| version["storage"] == true)?;
+    let version = stored_version(definition)?;
     let webhook = LazyCell::new(|| webhook_conversion(definition).map(Arc::new));
     served_version(definition, version, registry, &webhook)
 }
@@ -78,7 +75,6 @@ fn served_version(
         schema: version["schema"]["openAPIV3Schema"].clone(),
     };
     let names = &custom.accepted;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let group = text(&definition["spec"]["group"]);
     let plural = text(&names["plural"]);
@@ -89,8 +85,7 @@ fn served_version(
     {
         return Some(Arc::clone(known));
     }
-    let storage =
-        definition["spec"]["versions"].as_array()?.iter().find(|version| version["storage"] == true);
+    let storage = stored_version(definition);
     let subresources = &version["subresources"];
     let status = subresources.get("status").is_some_and(|status| !status.is_null());
     let resource = Resource {
@@ -167,7 +162,6 @@ fn equal_versions(definition: &Value) -> Option<EqualVersions> {
 /// Returns all versions of a definition, served or not.
 fn object_versions(definition: &Value) -> Vec<ObjectVersion> {
     let spec = &definition["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, kind) = (text(&spec["group"]), text(&definition["status"]["acceptedNames"]["kind"]));
     let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
     let version = |version: &Value| {
@@ -186,15 +180,17 @@ fn schema(version: &Value) -> Arc<Schema> {
     }
 }
 
+/// Returns the version in which objects are stored.
+fn stored_version(definition: &Value) -> Option<&Value> {
+    definition["spec"]["versions"].as_array()?.iter().find(|version| version["storage"] == true)
+}
+
 fn storage_version(definition: &Value) -> String {
-    definition["spec"]["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|version| version["storage"] == true)
-        .and_then(|version| version["name"].as_str())
-        .unwrap_or_default()
-        .to_owned()
+    stored_version(definition).map(|version| text(&version["name"])).unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Returns the warning for clients of a deprecated version.
@@ -206,7 +202,6 @@ fn deprecation(definition: &Value, version: &Value) -> Option<String> {
         return Some(warning.to_owned());
     }
     let spec = &definition["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
     let deprecated = format!("{group}/{} {kind} is deprecated", text(&version["name"]));
     let newer = replacement(spec, version);

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     fn place(name: &str) -> Place {
-        let table = StorageKey { group: String::new(), plural: "things".to_owned() };
+        let table = StorageKey::core("things");
         Place { table, key: Key::new("ns", name) }
     }
 

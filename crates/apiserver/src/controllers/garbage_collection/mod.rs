@@ -523,7 +523,7 @@ fn put_tracked(cluster: &ClusterState, read: &ReadObject, mut object: Value) -> 
 /// Commits a change. Returns `false` if another write changed the object. The commit of that write queues the object again.
 fn commit(cluster: &ClusterState, read: &ReadObject, change: Change) -> bool {
     let (storage, key, expected) = (read.served.storage(), &read.place.key, Some(read.stored.revision));
-    let done = cluster.commit(storage, key, expected, change, |_| Ok::<(), std::convert::Infallible>(()));
+    let done = cluster.commit_unguarded(storage, key, expected, change);
     !matches!(done, Err(Refused::Conflict))
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::store::Document;
 
 fn maps() -> StorageKey {
-    StorageKey { group: String::new(), plural: "configmaps".to_owned() }
+    StorageKey::core("configmaps")
 }
 
 fn stored(revision: u64) -> Arc<Stored> {
