@@ -243,10 +243,10 @@ impl ApiError {
 
     /// Builds the 422 for an object with invalid fields.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
-        let mut told = BTreeSet::new();
+        let mut listed = BTreeSet::new();
         // kube-apiserver lists each message once, but repeats equal ones among the causes.
         let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        texts.retain(|text| told.insert(text.clone()));
+        texts.retain(|text| listed.insert(text.clone()));
         let list = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -319,8 +319,8 @@ mod tests {
     fn thousands_of_messages_are_listed_once_each_and_quickly() {
         let error = |n: usize| FieldError::required(format!("spec.f{n}"), "");
         let errors = (0..100_000).chain(0..100_000).map(error).collect();
-        let told = ApiError::invalid("", "Pod", "p", errors);
-        assert_eq!(told.message().matches("Required value").count(), 100_000);
+        let invalid = ApiError::invalid("", "Pod", "p", errors);
+        assert_eq!(invalid.message().matches("Required value").count(), 100_000);
         let twice = ApiError::invalid("", "Pod", "p", vec![error(1), error(1)]);
         assert_eq!(twice.message(), "Pod \"p\" is invalid: spec.f1: Required value");
     }

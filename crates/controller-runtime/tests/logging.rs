@@ -144,8 +144,8 @@ async fn every_failure_is_logged_as_a_reconciler_error() {
         .complete(reconcile::from_fn(fails))
         .unwrap();
     run(manager, create_lease(&env)).await;
-    let told = lines("Reconciler error");
-    let [panicked, timed_out, terminal] = &told[..] else { panic!("three lines: {told:#?}") };
+    let logged = lines("Reconciler error");
+    let [panicked, timed_out, terminal] = &logged[..] else { panic!("three lines: {logged:#?}") };
     assert!(
         panicked.contains("error=panic: a bug, at ") && panicked.ends_with(" [recovered] retryAfter=5ms")
     );
@@ -185,10 +185,10 @@ async fn a_conflict_is_logged_as_an_error_from_the_ninth_attempt_on() {
         tokio::time::sleep(Duration::from_secs(3)).await;
     })
     .await;
-    let told = lines("Reconciler error");
-    let levels = told.iter().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>();
-    assert_eq!(levels, [["DEBUG"; 8].as_slice(), &["ERROR"; 2]].concat(), "{told:#?}");
-    assert!(told[1].contains("while renewing: "), "{}", told[1]);
+    let logged = lines("Reconciler error");
+    let levels = logged.iter().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>();
+    assert_eq!(levels, [["DEBUG"; 8].as_slice(), &["ERROR"; 2]].concat(), "{logged:#?}");
+    assert!(logged[1].contains("while renewing: "), "{}", logged[1]);
 }
 
 /// Rows 5, 6 and 7 of the table of outcomes, and a failure that asks for a delay.
@@ -212,16 +212,16 @@ async fn requeues_are_logged_with_their_delays() {
              namespace=\"default\" name=\"a\" attempt={attempt}}}: "
         )
     };
-    let told = |part: &str| lines(part).iter().map(|line| without_id(line)).collect::<Vec<_>>();
+    let logged = |part: &str| lines(part).iter().map(|line| without_id(line)).collect::<Vec<_>>();
     let requeued = [
         format!("DEBUG {}Reconcile done, requeueing retryAfter=5ms", of_run(0)),
         format!("DEBUG {}Reconcile done, requeueing retryAfter=10ms", of_run(1)),
         format!("DEBUG {}Reconcile done, requeueing after 300ms", of_run(2)),
     ];
-    assert_eq!(told("Reconcile done"), requeued);
+    assert_eq!(logged("Reconcile done"), requeued);
     let failed = format!("ERROR {}Reconciler error error=busy retryAfter=200ms", of_run(0));
-    assert_eq!(told("Reconciler error"), [failed]);
-    assert_eq!(told("Reconcile successful"), [format!("DEBUG {}Reconcile successful", of_run(0))]);
+    assert_eq!(logged("Reconciler error"), [failed]);
+    assert_eq!(logged("Reconcile successful"), [format!("DEBUG {}Reconcile successful", of_run(0))]);
 }
 
 /// Row 4 of the table of outcomes.
@@ -236,8 +236,8 @@ async fn an_unrecovered_panic_is_counted_and_logged() {
         .unwrap();
     create_lease(&env).await;
     manager.clone().run(std::future::pending()).await.unwrap_err();
-    let told: Vec<_> = lines("Observed a panic").iter().map(|line| without_id(line)).collect();
-    let [line] = &told[..] else { panic!("one line: {told:?}") };
+    let logged: Vec<_> = lines("Observed a panic").iter().map(|line| without_id(line)).collect();
+    let [line] = &logged[..] else { panic!("one line: {logged:?}") };
     let expected = "INFO reconcile{controller=\"lease\" controllerGroup=\"coordination.k8s.io\" controllerKind=\"Lease\" \
                     namespace=\"default\" name=\"a\" attempt=0}: Observed a panic in reconciler: a bug, at ";
     assert!(line.starts_with(expected) && line.contains("logging.rs:"), "{line}");

@@ -96,20 +96,21 @@ impl EqualObject {
             .map_err(|error| format!("cannot serialize the expected object: {error}"))?;
         let found = serde_json::to_value(found)
             .map_err(|error| format!("cannot serialize the found object: {error}"))?;
-        let mut differences = Differences { ignored: &self.ignored, told: String::new() };
+        let mut differences = Differences { ignored: &self.ignored, report: String::new() };
         if self.only.is_empty() {
             differences.compare("", Some(expected), Some(&found));
         }
         for path in &self.only {
             differences.compare(path, expected.pointer(path), found.pointer(path));
         }
-        if differences.told.is_empty() { Ok(()) } else { Err(format!("it differs:{}", differences.told)) }
+        if differences.report.is_empty() { Ok(()) } else { Err(format!("it differs:{}", differences.report)) }
     }
 }
 
 struct Differences<'e> {
     ignored: &'e BTreeSet<String>,
-    told: String,
+    /// One line for each difference.
+    report: String,
 }
 
 impl Differences<'_> {
@@ -138,7 +139,7 @@ impl Differences<'_> {
             (expected, found) => {
                 let text =
                     |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
-                let _ = write!(self.told, "\n  {path}: expected {}, found {}", text(expected), text(found));
+                let _ = write!(self.report, "\n  {path}: expected {}, found {}", text(expected), text(found));
             }
         }
     }
@@ -158,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    fn told(expected: &EqualObject, found: &Value) -> String {
+    fn differences(expected: &EqualObject, found: &Value) -> String {
         expected.check(found).err().unwrap_or_default()
     }
 
@@ -166,15 +167,15 @@ mod tests {
     fn differences_are_reported_by_path() {
         let expected = json!({ "spec": { "a/b": [1, { "c": "x" }], "gone": null, "d": {} }, "x": [1] });
         let found = json!({ "spec": { "a/b": [1, { "c": "y" }, 3], "new": { "f": 1, "~": 2 } }, "x": 1 });
-        assert_eq!(told(&EqualObject::to(&expected), &expected), "");
+        assert_eq!(differences(&EqualObject::to(&expected), &expected), "");
         let all = "it differs:\n  /spec/a~1b/1/c: expected \"x\", found \"y\"\n  /spec/a~1b/2: expected nothing, found 3\
             \n  /spec/d: expected {}, found nothing\n  /spec/new/f: expected nothing, found 1\
             \n  /spec/new/~0: expected nothing, found 2\n  /x: expected [1], found 1";
-        assert_eq!(told(&EqualObject::to(&expected), &found), all);
+        assert_eq!(differences(&EqualObject::to(&expected), &found), all);
         // Each reported path can be passed to `ignoring`.
         let paths = all.lines().skip(1).map(|line| line.trim_start().split(':').next().unwrap_or_default());
         let none = paths.fold(EqualObject::to(&expected), EqualObject::ignoring);
-        assert_eq!(told(&none, &found), "");
+        assert_eq!(differences(&none, &found), "");
     }
 
     #[test]
@@ -184,12 +185,12 @@ mod tests {
         for path in GENERATED {
             found["metadata"][path.rsplit('/').next().unwrap_or_default()] = json!("set");
         }
-        assert_eq!(told(&EqualObject::to(&expected), &found), "");
-        let all = told(&EqualObject::to(&expected).with_generated_metadata(), &found);
+        assert_eq!(differences(&EqualObject::to(&expected), &found), "");
+        let all = differences(&EqualObject::to(&expected).with_generated_metadata(), &found);
         assert_eq!(all.lines().count(), 1 + GENERATED.len(), "{all}");
         found["metadata"]["labels"]["x"] = json!("z");
         assert_eq!(
-            told(&EqualObject::to(&expected), &found),
+            differences(&EqualObject::to(&expected), &found),
             "it differs:\n  /metadata/labels/x: expected \"y\", found \"z\""
         );
     }
@@ -200,7 +201,7 @@ mod tests {
             (json!({ "a": 1, "b": { "c": 1 } }), json!({ "a": 2, "b": { "c": 2, "d": 3 } }));
         let only = |paths: &[&str]| {
             let equal = paths.iter().fold(EqualObject::to(&expected), |equal, path| equal.only(path));
-            told(&equal.ignoring("/b/d"), &found)
+            differences(&equal.ignoring("/b/d"), &found)
         };
         assert_eq!(only(&["/b"]), "it differs:\n  /b/c: expected 1, found 2");
         assert_eq!(only(&["/b/d", "/z"]), "");

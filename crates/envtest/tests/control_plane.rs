@@ -44,8 +44,8 @@ async fn a_failed_start_is_reported_and_leaves_nothing() {
     let assets = Assets::in_folder(folder.path()).unwrap();
 
     let error = start(assets.clone()).await;
-    let told = error.to_string();
-    assert!(told.starts_with("etcd ended before it was ready") && told.ends_with("already in use"), "{told}");
+    let text = error.to_string();
+    assert!(text.starts_with("etcd ended before it was ready") && text.ends_with("already in use"), "{text}");
     assert_eq!(data().len(), 5, "a port conflict is retried");
 
     let hang = format!("echo \"$@\" >> {note}; echo $$ > {note}.pid; exec sleep 1000");

@@ -43,7 +43,7 @@ fn once_ends_after_the_demonstration_with_a_message() {
     let output = run(&["--once"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
-    for told in [
+    for expected in [
         "create three Guestbooks",
         "welcome    replicas 3  Ready",
         "wedding    replicas 2  not ready: ThemeNotFound",
@@ -51,7 +51,7 @@ fn once_ends_after_the_demonstration_with_a_message() {
         "museum     gone",
         "every Guestbook reached its state",
     ] {
-        assert!(text.contains(told), "{told:?} is not in:\n{text}");
+        assert!(text.contains(expected), "{expected:?} is not in:\n{text}");
     }
     assert!(String::from_utf8_lossy(&output.stderr).is_empty(), "{output:?}");
 }
@@ -194,14 +194,14 @@ fn bad_files_are_named() {
     let text = failure(&["--once", "--guestbooks", path]);
     assert!(text.contains(path) && text.contains("needs three Guestbooks"), "{text}");
 
-    for (yaml, told) in [
+    for (yaml, expected) in [
         ("spec: [", "is not YAML"),
         ("kind: Gadget\napiVersion: v1\n", "contains Gadget (v1), not a Guestbook (example.com/v1)"),
         ("kind: Guestbook\napiVersion: example.com/v1\nspec: {greeting: hi}\n", "has no metadata.name"),
     ] {
         fs::write(folder.path().join("bad.yaml"), yaml).expect("a file");
         let text = failure(&["--once", "--guestbooks", path]);
-        assert!(text.contains("bad.yaml") && text.contains(told), "{text}");
+        assert!(text.contains("bad.yaml") && text.contains(expected), "{text}");
     }
 }
 

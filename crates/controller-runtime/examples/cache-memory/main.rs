@@ -122,8 +122,8 @@ async fn events(pods: &Cached<Pod>, client: &kube::Client, count: usize) -> Resu
     let sent = count.min(20_000);
     let decodes = pods.stats().decodes;
     let (cpu, started) = (cpu_time()?, Instant::now());
-    let tell = http::Request::get(format!("/events?count={sent}")).body(Vec::new())?;
-    let last = client.request_text(tell).await?;
+    let request = http::Request::get(format!("/events?count={sent}")).body(Vec::new())?;
+    let last = client.request_text(request).await?;
     let (namespace, last) = last.split_once('/').ok_or("no name")?;
     let (key, version) = (ObjectKey::new(namespace, last), Some(u64::try_from(server::VERSION + sent)?));
     while pods.get_lazy(&key)?.and_then(|pod| pod.meta().resource_version()?.number()) != version {

@@ -112,7 +112,7 @@ impl Served {
                 (StatusCode::OK, self.page(number("continue").unwrap_or_default(), number("limit")))
             }
             "/events" => {
-                let last = self.tell(number("count").unwrap_or(1));
+                let last = self.send_events(number("count").unwrap_or(1));
                 (StatusCode::OK, Box::pin(stream::iter([last.into()])))
             }
             _ => (StatusCode::NOT_FOUND, Box::pin(stream::empty())),
@@ -163,7 +163,7 @@ impl Served {
 
     /// Sends the first pods again with new versions, like changes of status. Returns namespace and name of the last
     /// one.
-    fn tell(&self, count: usize) -> String {
+    fn send_events(&self, count: usize) -> String {
         for (number, pod) in self.pods.iter().take(count).enumerate() {
             let pod = std::str::from_utf8(pod).expect("text");
             let (head, tail) = pod.split_once(r#""resourceVersion":""#).expect("it has a version");

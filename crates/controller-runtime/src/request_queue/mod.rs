@@ -286,10 +286,13 @@ mod tests {
     }
 
     fn priority_of(event: &Event<ConfigMap>) -> (Priority, String) {
-        told(event, &RequestQueue::of(Queue::default()))
+        received(event, &RequestQueue::of(Queue::default()))
     }
 
-    fn told(event: &Event<ConfigMap>, requests: &RequestQueue<ObjectKey<ConfigMap>>) -> (Priority, String) {
+    fn received(
+        event: &Event<ConfigMap>,
+        requests: &RequestQueue<ObjectKey<ConfigMap>>,
+    ) -> (Priority, String) {
         let request = event.key();
         requests
             .receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone()))
@@ -321,7 +324,7 @@ mod tests {
         let requests =
             RequestQueue::new("test", Queue::default(), Vec::new(), QueueOrder::Fifo, Clock::default());
         let listed = Event::Create { object: map("1"), in_initial_list: true };
-        assert_eq!(told(&listed, &requests).0, Priority::Normal);
+        assert_eq!(received(&listed, &requests).0, Priority::Normal);
         requests.add(&Arc::from("x"), listed.key(), AddOptions::default().priority(Priority::High));
         assert_eq!(requests.queue.snapshot().next().expect("a request").priority, Priority::Normal);
         requests.add_again(&listed.key(), AddOptions::default().priority(Priority::High));
@@ -339,12 +342,12 @@ mod tests {
             QueueOrder::ByPriority,
             Clock::default(),
         );
-        let tell = |event: &Event<ConfigMap>| {
+        let receive = |event: &Event<ConfigMap>| {
             requests.receive(&Arc::from("x"), event, |queue| queue.add(event.key())).expect("no panic");
         };
-        tell(&Event::Generic { object: map("1") });
+        receive(&Event::Generic { object: map("1") });
         assert!(requests.queue.is_empty());
-        tell(&Event::Create { object: map("1"), in_initial_list: false });
+        receive(&Event::Create { object: map("1"), in_initial_list: false });
         assert_eq!(requests.queue.len(), 1);
     }
 

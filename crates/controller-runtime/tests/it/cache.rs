@@ -194,11 +194,11 @@ async fn an_event_out_of_order_causes_a_list_and_neither_loses_nor_restores_an_o
         object["metadata"]["uid"] = json!(name);
         object
     };
-    let (lists, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (lists, opened) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&lists);
     let client = faulty(env.client(), move |seen| match (seen.is_watch(), seen.is_stream()) {
         (true, true) => Fault::Refuse(422, "Invalid"),
-        (true, false) => Fault::Open(match told.fetch_add(1, SeqCst) {
+        (true, false) => Fault::Open(match opened.fetch_add(1, SeqCst) {
             0 => vec![line("ADDED", &named("late", "40"))],
             1 => vec![line("ADDED", &named("gone", "30")), line("ADDED", &named("not read", "101"))],
             _ => vec![line("MODIFIED", &named("late", "60")), line("MODIFIED", &named("late", "50"))],

@@ -305,7 +305,7 @@ async fn a_cache_is_incomplete_until_an_added_namespace_is_listed() {
     assert!(widgets.resource_version().is_some());
     tenants.add("green");
     assert!(!widgets.has_synced());
-    assert_eq!(widgets.resource_version(), None, "nothing was told of green");
+    assert_eq!(widgets.resource_version(), None, "no list of green has succeeded");
     widgets.synced().await;
     assert_eq!((widgets.has_synced(), widgets.len().unwrap()), (true, 2));
     tenants.add("blue");

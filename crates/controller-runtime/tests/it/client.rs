@@ -159,9 +159,9 @@ async fn invalid_requests_fail_before_they_are_sent() {
     let client = Client::new(env.client(), "test");
     let mut homeless = config_map("a");
     homeless.metadata.namespace = None;
-    let told = "metadata.namespace must be set: the kind is namespaced";
+    let expected_message = "metadata.namespace must be set: the kind is namespaced";
     for error in [client.create(&homeless).await.unwrap_err(), client.apply(&homeless).await.unwrap_err()] {
-        assert!(error.to_string().ends_with(told), "{error}");
+        assert!(error.to_string().ends_with(expected_message), "{error}");
     }
     let mut generated = config_map("");
     generated.metadata.name = None;

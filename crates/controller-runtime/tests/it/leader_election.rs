@@ -354,8 +354,8 @@ async fn the_deletion_of_a_recreated_object_precedes_its_creation_for_a_new_lead
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let old = client.create(&widget("a", 1)).await.unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&told);
+    let recorded = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&recorded);
     let note = move |event: &controller_runtime::Event<Widget>| {
         let uid = event.meta().uid().map(ToString::to_string);
         let gone = matches!(event, controller_runtime::Event::Delete { .. });
@@ -375,7 +375,7 @@ async fn the_deletion_of_a_recreated_object_precedes_its_creation_for_a_new_lead
     drop(running);
     elected(&other).await;
     settle().await;
-    assert_eq!(*told.lock().unwrap(), [(true, old.metadata.uid), (false, new.metadata.uid)]);
+    assert_eq!(*recorded.lock().unwrap(), [(true, old.metadata.uid), (false, new.metadata.uid)]);
     assert_eq!(notes.names(), ["a"]);
 }
 

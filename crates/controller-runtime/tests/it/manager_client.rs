@@ -166,5 +166,5 @@ async fn a_manager_of_a_configuration_has_a_connection_for_its_work_and_one_for_
     assert_eq!(asked, expected.into());
 
     renamed.client().get(&key("a")).await.unwrap();
-    assert!(renamed.metrics().encode().contains("host=\"prod\""), "its name was told");
+    assert!(renamed.metrics().encode().contains("host=\"prod\""), "the metrics have its name");
 }

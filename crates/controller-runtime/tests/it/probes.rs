@@ -64,21 +64,21 @@ async fn readiness_fails_while_a_cache_is_stale() {
     }
     forbidden.store(true, SeqCst);
     assert!(env.server().faults().close_watches("example.com", "widgets"));
-    let told = eventually(Duration::from_secs(20), async || {
+    let answer = eventually(Duration::from_secs(20), async || {
         let (code, text) = get(strict, "/readyz", "").await;
         let troubled = widgets.trouble().is_some() && others.trouble().is_some();
         if code == 500 && troubled { Ok(text) } else { Err(text) }
     });
-    let text = told.await.unwrap();
+    let text = answer.await.unwrap();
     assert!(text.contains("[-]caches failed"), "{text}");
     assert_eq!(get(patient, "/readyz", "").await.0, 200, "it has not been so for long");
     assert_eq!(get(lenient, "/readyz", "").await.0, 200, "it never minds");
     forbidden.store(false, SeqCst);
-    let told = eventually(Duration::from_secs(20), async || match get(strict, "/readyz", "").await {
+    let answer = eventually(Duration::from_secs(20), async || match get(strict, "/readyz", "").await {
         (200, _) => Ok(()),
         (_, text) => Err(text),
     });
-    told.await.unwrap();
+    answer.await.unwrap();
 }
 
 #[tokio::test]
@@ -90,11 +90,11 @@ async fn readiness_names_a_cluster_that_is_down_and_passes() {
     let _widgets = (manager.cached::<Widget>(), east.cached::<Widget>());
     let _running = Running::start(manager.clone()).await;
     let probes = manager.health_probe_address().unwrap();
-    let told = eventually(Duration::from_secs(10), async || {
+    let answer = eventually(Duration::from_secs(10), async || {
         let (code, text) = get(probes, "/readyz?verbose", "").await;
         if code == 200 && east.trouble().is_some() { Ok(text) } else { Err(text) }
     });
-    let text = told.await.unwrap();
+    let text = answer.await.unwrap();
     let expected = "[+]caches ok\n[+]ping ok\n[+]started ok\n\
                     warn: cluster east is not up to date: reason withheld\nreadyz check passed\n";
     assert_eq!(text, expected);
@@ -192,11 +192,11 @@ async fn liveness_fails_while_an_expired_lease_is_unnoticed() {
     let address = manager.health_probe_address().unwrap();
     assert_eq!(get(address, "/healthz/leader-election", "").await.0, 200);
     cut_off.store(true, SeqCst);
-    let told = eventually(Duration::from_secs(20), async || match get(address, "/healthz", "").await {
+    let answer = eventually(Duration::from_secs(20), async || match get(address, "/healthz", "").await {
         (500, text) if text.contains("[-]leader-election failed") => Ok(()),
         answer => Err(format!("{answer:?}")),
     });
-    told.await.unwrap();
+    answer.await.unwrap();
     assert!(*manager.leads().borrow());
 
     tokio::select! {

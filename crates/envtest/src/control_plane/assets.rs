@@ -190,10 +190,10 @@ mod tests {
         fs::write(folder.path().join("etcd"), "").unwrap();
         fs::write(folder.path().join("mine"), "").unwrap();
         let missing = find(folder.path(), &[]).unwrap_err();
-        let told = missing.to_string();
+        let text = missing.to_string();
         assert!(
-            told.contains("kube-apiserver does not exist") && told.contains("TEST_ASSET_KUBE_APISERVER"),
-            "{told}"
+            text.contains("kube-apiserver does not exist") && text.contains("TEST_ASSET_KUBE_APISERVER"),
+            "{text}"
         );
 
         let mine = folder.path().join("mine").display().to_string();

@@ -246,10 +246,10 @@ mod tests {
         let (ready, asked) = wait_for(3).await;
         assert!(ready.is_ok() && asked == 3, "{asked}");
         let (never, _) = wait_for(u32::MAX).await;
-        let told = never.unwrap_err().to_string();
+        let text = never.unwrap_err().to_string();
         assert!(
-            told.starts_with("kube-apiserver is not ready after 5s") && told.contains("not found"),
-            "{told}"
+            text.starts_with("kube-apiserver is not ready after 5s") && text.contains("not found"),
+            "{text}"
         );
     }
 }

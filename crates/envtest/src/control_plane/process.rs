@@ -233,9 +233,9 @@ mod tests {
         let script = Script::new();
         let process = script.spawn("echo starting; echo 'no such flag' >&2; exit 3");
         let error = script.ready(process, "ready").await.unwrap_err();
-        let told = error.to_string();
-        assert!(told.starts_with("fake ended before it was ready: exit status: 3"), "{told}");
-        assert!(told.ends_with("starting\nno such flag"), "{told}");
+        let text = error.to_string();
+        assert!(text.starts_with("fake ended before it was ready: exit status: 3"), "{text}");
+        assert!(text.ends_with("starting\nno such flag"), "{text}");
     }
 
     #[tokio::test]

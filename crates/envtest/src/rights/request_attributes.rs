@@ -221,11 +221,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_refusal_names_the_missing_permission() {
-        let told = asked("PUT /apis/apps/v1/namespaces/a/deployments/x/scale").refusal();
+        let message = asked("PUT /apis/apps/v1/namespaces/a/deployments/x/scale").refusal();
         let resource =
             "to update resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";
-        assert_eq!(told, format!("deployments.apps is forbidden: the manifests do not allow {resource}"));
-        let told = asked("GET /metrics").refusal();
-        assert_eq!(told, "forbidden: the manifests do not allow to get path \"/metrics\"");
+        assert_eq!(message, format!("deployments.apps is forbidden: the manifests do not allow {resource}"));
+        let message = asked("GET /metrics").refusal();
+        assert_eq!(message, "forbidden: the manifests do not allow to get path \"/metrics\"");
     }
 }

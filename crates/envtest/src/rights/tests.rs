@@ -51,9 +51,9 @@ async fn granted_requests_pass_and_count_as_used() {
     assert_eq!(code(&client, "/debug/pprof").await, 403);
     Api::<ConfigMap>::all(client.clone()).list(&ListParams::default()).await.expect("a list");
     let refused = Api::<ConfigMap>::default_namespaced(client).get("a").await.expect_err("not allowed");
-    let told = "configmaps is forbidden: the manifests do not allow to get resource \"configmaps\" in API group \"\" in \
+    let message = "configmaps is forbidden: the manifests do not allow to get resource \"configmaps\" in API group \"\" in \
                 the namespace \"default\"";
-    assert!(refused.to_string().contains(told), "{refused}");
+    assert!(refused.to_string().contains(message), "{refused}");
     assert_eq!(rights.unused(), ["delete configmaps", "get /logs/*"]);
 }
 

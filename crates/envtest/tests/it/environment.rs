@@ -52,9 +52,9 @@ async fn a_failed_expectation_has_its_last_error_and_prints_the_object() {
 
     maps.create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
     let unmet = eventually_object(&maps, "settings", within, blue).await.unwrap_err();
-    let told = unmet.to_string();
-    assert!(told.starts_with("condition not met after 1s: the theme is Some(\"roses\")\n"), "{told}");
-    assert!(told.contains("\n  theme: roses\n") && !told.contains("managedFields"), "{told}");
+    let text = unmet.to_string();
+    assert!(text.starts_with("condition not met after 1s: the theme is Some(\"roses\")\n"), "{text}");
+    assert!(text.contains("\n  theme: roses\n") && !text.contains("managedFields"), "{text}");
 
     let unmet = consistently_object(&maps, "settings", within, blue).await.unwrap_err();
     assert!(unmet.object.is_some_and(|object| object.contains("theme: roses")));
@@ -190,10 +190,10 @@ async fn a_definition_must_be_served_within_the_time_limit() {
         let (begun, builder) = (Instant::now(), wait.into_iter().fold(builder, Builder::crds_within));
         (builder.start().await.unwrap_err().to_string(), begun.elapsed().as_secs())
     };
-    let (told, waited) = start(Some(Duration::from_secs(60))).await;
+    let (text, waited) = start(Some(Duration::from_secs(60))).await;
     let expected =
         "the CustomResourceDefinition gadgets.example.com is not served after 60s: NamesAccepted=False";
-    assert!(told.starts_with(expected), "{told}");
+    assert!(text.starts_with(expected), "{text}");
     assert_eq!(waited, 60);
     assert_eq!(start(None).await.1, 10, "the limit of Go");
 }

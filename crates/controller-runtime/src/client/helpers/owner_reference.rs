@@ -289,8 +289,8 @@ mod tests {
         let mut stranger = owner("a", "1");
         stranger.metadata.namespace = Some("other".to_owned());
         let error = set_controller_reference(&stranger, &mut object).expect_err("another namespace");
-        let told = "configmaps ns/c cannot be owned by secrets other/a, which is in another namespace";
-        assert_eq!(error.to_string(), told);
+        let message = "configmaps ns/c cannot be owned by secrets other/a, which is in another namespace";
+        assert_eq!(error.to_string(), message);
         assert!(!is_controlled_by(&object, &stranger));
     }
 
@@ -312,9 +312,9 @@ mod tests {
 
         widget.metadata.namespace = Some("other".to_owned());
         let error = set_controller_reference(&kind.object(&widget), &mut object).expect_err("elsewhere");
-        let told =
+        let message =
             "configmaps ns/c cannot be owned by widgets.example.com other/w, which is in another namespace";
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), message);
     }
 
     #[test]
@@ -325,9 +325,9 @@ mod tests {
         let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let mut node = Node { metadata: named("n"), ..Node::default() };
         let error = set_owner_reference(&kind.object(&widget), &mut node).expect_err("a Node is nowhere");
-        let told =
+        let message =
             "nodes n is cluster-scoped and cannot be owned by widgets.example.com ns/w, which is namespaced";
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), message);
 
         let mut part = DynamicObject { types: None, metadata: named("p"), data: ().into() };
         let error = set_controller_reference(&kind.object(&widget), &mut part).expect_err("nowhere, too");

@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test]
     async fn every_builtin_kind_of_a_stable_version_that_has_a_status_is_known() {
         let env = Environment::builder().start().await.expect("an API server");
-        let discovery = Discovery::new(env.client()).run().await.expect("it tells what there is");
+        let discovery = Discovery::new(env.client()).run().await.expect("discovery works");
         let mut served = BTreeSet::new();
         for group in discovery.groups() {
             for version in group.versions().filter(|version| !version.contains(['a', 'b'])) {

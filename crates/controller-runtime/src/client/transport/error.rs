@@ -99,10 +99,10 @@ pub enum ErrorKind {
 impl ClientError {
     /// Returns the error for an error response of the API server.
     pub(in crate::client) fn refused(call: &Call, status: Status, retry_after: Option<Duration>) -> Self {
-        let told = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        let told = (told > 0).then(|| Duration::from_secs(told.into()));
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let in_status = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         let kind = kind_of(call, &status);
-        Self::make(call, kind, Some(status)).with_retry_after(retry_after.or(told))
+        Self::make(call, kind, Some(status)).with_retry_after(retry_after.or(in_status))
     }
 
     pub(in crate::client) fn not_sent(call: &Call, reason: impl Into<String>) -> Self {

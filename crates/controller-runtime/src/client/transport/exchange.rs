@@ -181,8 +181,8 @@ impl ErrorResponse {
     fn into_error(self, settings: &ClientSettings, call: &Call) -> ClientError {
         let Self { code, retry_after, text, .. } = self;
         // A proxy in between may answer with a body that is not a `Status`.
-        let told = decode::<Status>(&text).ok().filter(|status| status.code != 0);
-        let status = told.unwrap_or_else(|| {
+        let decoded = decode::<Status>(&text).ok().filter(|status| status.code != 0);
+        let status = decoded.unwrap_or_else(|| {
             let text = String::from_utf8_lossy(&text);
             let line: String = text.trim().lines().next().unwrap_or_default().chars().take(200).collect();
             let nothing = line.is_empty().then(|| code.canonical_reason().unwrap_or("no reason given"));

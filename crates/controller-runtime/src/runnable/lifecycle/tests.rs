@@ -11,7 +11,7 @@ struct World {
     groups: BTreeMap<Id, Group>,
     running: BTreeSet<Id>,
     ready: BTreeSet<Id>,
-    told: BTreeSet<Id>,
+    asked_to_stop: BTreeSet<Id>,
     leads: bool,
     stands: bool,
     stepping_down: bool,
@@ -35,7 +35,7 @@ impl World {
             groups: BTreeMap::new(),
             running: BTreeSet::new(),
             ready: BTreeSet::new(),
-            told: BTreeSet::new(),
+            asked_to_stop: BTreeSet::new(),
             leads: false,
             stands: false,
             stepping_down: false,
@@ -105,7 +105,7 @@ impl World {
                     world.step(LifecycleInput::Ready(id));
                 });
             }
-            if self.told.contains(&id) {
+            if self.asked_to_stop.contains(&id) {
                 try_it(&|world| world.end(id, Ok(())));
             } else if self.failures > 0 {
                 try_it(&|world| {
@@ -168,7 +168,7 @@ impl World {
 
     fn end(&mut self, id: Id, result: Result<(), RunnableFailed>) {
         self.running.remove(&id);
-        self.told.remove(&id);
+        self.asked_to_stop.remove(&id);
         self.step(LifecycleInput::Ended(id, result));
     }
 
@@ -176,7 +176,7 @@ impl World {
     fn drop_run(&mut self) {
         self.lifecycle.stop();
         self.running.clear();
-        self.told.clear();
+        self.asked_to_stop.clear();
         (self.leads, self.stands, self.stepping_down) = (false, false, false);
         self.shut_down = true;
     }
@@ -210,7 +210,7 @@ impl World {
                     }
                     if self.lifecycle.state() == State::Starting {
                         let earlier = self.running.iter().filter(|other| self.groups[other] < group);
-                        for other in earlier.filter(|other| !self.told.contains(other)) {
+                        for other in earlier.filter(|other| !self.asked_to_stop.contains(other)) {
                             assert!(
                                 self.ready.contains(other),
                                 "{other} is not ready before {group:?} starts"
@@ -220,7 +220,7 @@ impl World {
                 }
                 Effect::Drain(id) => {
                     assert!(
-                        self.running.contains(&id) && self.told.insert(id),
+                        self.running.contains(&id) && self.asked_to_stop.insert(id),
                         "drained once, while it runs"
                     );
                     if self.shut_down {
@@ -230,7 +230,7 @@ impl World {
                 }
                 Effect::Abort(id) => {
                     assert!(self.running.contains(&id));
-                    self.told.insert(id);
+                    self.asked_to_stop.insert(id);
                 }
                 Effect::Stand => {
                     assert_eq!(self.led().next(), None, "a candidate again only when nothing leads");
@@ -270,7 +270,7 @@ fn explore(world: World) -> usize {
 fn assert_ends(world: &World) {
     let mut world = world.clone();
     while world.lifecycle.state() != State::Stopped {
-        if let Some(id) = world.told.first().copied() {
+        if let Some(id) = world.asked_to_stop.first().copied() {
             world.end(id, Ok(()));
         } else if world.stepping_down {
             world.stepping_down = false;

@@ -103,14 +103,14 @@ async fn unchanged_files_are_read_once_per_interval() {
     write_pair(folder.path());
     let (metrics, files) = (crate::metrics::Metrics::default(), CertFiles::in_dir(folder.path()));
     let certificates = Certificates::load(&Serving::Files(files.clone()), metrics.certificates()).unwrap();
-    let (tell, told) = mpsc::channel();
-    let _watcher = watch_files(&files, move |event| drop(tell.send(event)));
-    let mut told = Some(told);
+    let (notify, notifications) = mpsc::channel();
+    let _watcher = watch_files(&files, move |event| drop(notify.send(event)));
+    let mut notifications = Some(notifications);
     let looks = async {
         for _ in 0..5 {
             sleep(POLL).await;
             // The notification of a read takes real time, during which the paused clock must not advance.
-            let events = told.take().unwrap();
+            let events = notifications.take().unwrap();
             let wait = move || {
                 let read = events.recv_timeout(Duration::from_secs(10)).is_ok();
                 (read, events)
@@ -118,7 +118,7 @@ async fn unchanged_files_are_read_once_per_interval() {
             let (read, events) = tokio::task::spawn_blocking(wait).await.unwrap();
             assert!(read, "the files are read");
             while events.try_recv().is_ok() {}
-            told = Some(events);
+            notifications = Some(events);
         }
     };
     tokio::select! {
@@ -134,14 +134,16 @@ fn a_read_is_no_change() {
     let folder = tempfile::tempdir().unwrap();
     write_pair(folder.path());
     let files = CertFiles::in_dir(folder.path());
-    let (tell, told) = mpsc::channel();
-    let _watcher = watch_files(&files, move |event| drop(tell.send(event)));
+    let (notify, notifications) = mpsc::channel();
+    let _watcher = watch_files(&files, move |event| drop(notify.send(event)));
     let marker = folder.path().join("marker");
     assert!(files.read().is_ok());
     fs::create_dir(&marker).unwrap();
     // Notifications arrive in order, so those of the reads precede that of the folder.
     loop {
-        let event = told.recv_timeout(Duration::from_secs(10)).expect("the new folder is told of");
+        let event = notifications
+            .recv_timeout(Duration::from_secs(10))
+            .expect("the new folder causes a notification");
         let made = event.as_ref().is_ok_and(|event| event.paths.contains(&marker));
         assert_eq!(is_change(&event), made, "{event:?}");
         if made {

@@ -47,7 +47,7 @@ impl Http2 {
 async fn an_idle_http2_client_is_disconnected() {
     let closing = CancellationToken::new();
     let (began, mut silent) = (Instant::now(), over_http2(&closing).await);
-    silent.end().await.expect("it is told");
+    silent.end().await.expect("it receives GOAWAY");
     assert_eq!(began.elapsed().as_secs(), 32);
 
     let mut client = over_http2(&closing).await;
@@ -56,7 +56,7 @@ async fn an_idle_http2_client_is_disconnected() {
         sleep(Duration::from_secs(80)).await;
     }
     let began = Instant::now();
-    client.end().await.expect("it is told");
+    client.end().await.expect("it receives GOAWAY");
     assert_eq!(began.elapsed().as_secs(), 10);
 
     // A client that does not send anything.
@@ -76,7 +76,7 @@ async fn a_stop_waits_for_requests_over_http2() {
     };
     let (answer, ()) = tokio::join!(client.get("/3"), stop);
     assert_eq!(answer.expect("an answer"), "late");
-    client.end().await.expect("it is told");
+    client.end().await.expect("it receives GOAWAY");
     client.server.join_next().await.expect("one task").expect("no panic");
 }
 
