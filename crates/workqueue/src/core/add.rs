@@ -93,6 +93,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let priority = self.class_of(id, how);
         let entry = &self.slab[id];
         if priority > entry.priority {
+            // It keeps the time since which it is ready, for the metric of waiting times.
             let since = entry.at;
             self.order.remove_ready(id, &mut self.slab);
             self.slab[id].priority = priority;
@@ -122,6 +123,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 }
                 let due = match asked {
                     None => self.event(id, how.urgent, now),
+                    // The key runs before the requested time anyway.
                     Some(asked) if asked.0 >= until => return,
                     Some(asked) => self.accept(id, asked),
                 };
@@ -132,6 +134,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             }
             State::Processing { again } => {
                 let mut next = again.unwrap_or_else(|| {
+                    // The first request during this run: the stored time is still that from before the run.
                     entry.at = Timestamp::NEVER;
                     Again { event: false, urgent: false, why: Reason::Delayed, priority }
                 });

@@ -203,6 +203,7 @@ impl Flows {
             self.flows.pop();
         }
         fit(&mut self.flows);
+        // Numbers beyond the last flow accumulate in `vacant`. They are dropped rarely, so that the cost per removal stays constant.
         if self.vacant.len() > 2 * self.flows.len() + 64 {
             let numbers = 0..self.flows.len() as u32;
             self.vacant.retain(|Reverse(number)| numbers.contains(number));
@@ -231,6 +232,7 @@ impl Flows {
         let number = slab[id].flow;
         let flow = self.flow(number);
         flow.fifos[class].push(id, slab);
+        // A flow that was without ready keys joins at the end, so it cannot overtake flows that wait for their turn.
         if !std::mem::replace(&mut flow.in_turn[class], true) {
             self.turns[class].push_back(number);
         }

@@ -52,6 +52,8 @@ impl Heap {
         let place = place as usize;
         let (removed, last) = (self.nodes[place], self.nodes.pop());
         if place < self.nodes.len {
+            // The last node fills the gap. It comes from another branch, so it may belong higher or lower: at most one of the
+            // two calls moves it.
             self.nodes[place] = last;
             self.rise(place, slab);
             self.sink(place, slab);
@@ -72,6 +74,7 @@ impl Heap {
         self.nodes.chunks.iter().flat_map(|chunk| chunk.iter()).take(self.nodes.len)
     }
 
+    /// Moves a node up past its larger ancestors. Each of them moves down once, so no pair is swapped.
     fn rise<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {
         let node = self.nodes[place];
         while place > 0 {
@@ -85,6 +88,7 @@ impl Heap {
         self.settle(place, node, slab);
     }
 
+    /// Moves a node down past its smaller descendants.
     fn sink<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {
         let node = self.nodes[place];
         loop {
@@ -102,6 +106,7 @@ impl Heap {
         self.settle(place, node, slab);
     }
 
+    /// Stores a node, and its place in the slab, from which [`remove`](Self::remove) finds it without a search.
     fn settle<K>(&mut self, at: usize, node: Node, slab: &mut Slab<K>) {
         self.nodes[at] = node;
         if let State::Waiting { place, .. } = &mut slab[node.id].state {

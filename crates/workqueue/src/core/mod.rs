@@ -147,6 +147,7 @@ impl<K> Core<K> {
         loop {
             self.order.advance(now, &mut self.slab, self.options.metrics.as_deref());
             let Some(first) = self.order.first_held() else { return };
+            // The limiter is the user's code and may be slow, so it is asked once for each key and slot, and again after a while.
             if self.offered == Some(first) && now < self.offer_again {
                 return;
             }
@@ -157,6 +158,7 @@ impl<K> Core<K> {
             if until != first.0 {
                 self.order.move_up(id, until, &mut self.slab);
             }
+            // The back-off ends with the slot at the latest.
             if let Some(past) = &mut self.slab[id].past {
                 past.back_off = past.back_off.min(until);
             }
@@ -211,6 +213,7 @@ impl<K> Core<K> {
             return if self.is_finished() { Taken::Finished } else { Taken::Nothing };
         };
         self.processing += 1;
+        // A failure of a run that began in back-off does not count.
         if let Some(past) = &mut entry.past {
             past.early = past.is_in_back_off(**now);
         }
@@ -258,6 +261,7 @@ impl<K> Core<K> {
             }
             Some(again) => self.run_again(id, again, [theirs, ours], now),
         }
+        // After the key was placed: if it waits for the budget again, it competes with the others for the place ahead.
         if was_ahead {
             self.release(now);
         }
@@ -368,6 +372,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         match &mut self.slab[id].state {
             State::Ready => {
                 self.order.remove_ready(id, &mut self.slab);
+                // It will not run, so its place ahead of the budget is free.
                 if self.slab[id].past.as_ref().is_some_and(|past| past.ahead) {
                     self.recovery.finished();
                 }
@@ -424,6 +429,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     fn close(&mut self, acceptance: Acceptance, now: Timestamp) -> Vec<K> {
         self.acceptance = acceptance;
+        // Runs that are due take place; all others are dropped below.
         self.advance(&Now::new(|| now));
         let mut given_up: Vec<K> = Vec::new();
         for id in self.order.all_waiting(&self.slab) {

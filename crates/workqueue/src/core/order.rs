@@ -137,6 +137,7 @@ impl Order {
     ) {
         let entry = &mut slab[id];
         (entry.state, entry.at) = (State::Waiting { why, place: 0, held: false }, until);
+        // Until its own time is over it is not held, even if its slot is later: `advance` moves it then.
         self.waiting.push(Node { until: own.min(until), added: self.added, id }, slab);
         self.waiting_for[why as usize] += 1;
         self.added += 1;
@@ -171,12 +172,14 @@ impl Order {
         let State::Waiting { held, .. } = &mut slab[id].state else { return };
         let heap = if std::mem::replace(held, false) { &mut self.held } else { &mut self.waiting };
         let node = heap.remove(id, slab);
+        // In this heap it is neither offered an earlier slot nor released by a success.
         self.waiting.push(Node { until: slab[id].at, ..node }, slab);
     }
 
     /// Removes and returns the key that is due first, if it is due by `now`. Its own time may be over while its slot is later.
     fn pop_due<K>(&mut self, now: Timestamp, slab: &mut Slab<K>) -> Option<Node> {
         let first = |heap: &Heap| heap.first().filter(|node| node.until <= now);
+        // Nodes compare by due time, then by the order in which the keys began to wait.
         let heap = match (first(&self.waiting), first(&self.held)) {
             (None, None) => return None,
             (Some(_), None) => &mut self.waiting,
@@ -193,6 +196,7 @@ impl Order {
         while let Some(node) = self.pop_due(now, slab) {
             let (id, until) = (node.id, node.until);
             let entry = &mut slab[id];
+            // Its own time is over, but its slot is later: from now on only the shared budget delays it.
             if entry.at > until {
                 if let State::Waiting { held, .. } = &mut entry.state {
                     *held = true;
@@ -248,6 +252,7 @@ impl Order {
             if class <= highest || self.ready[class] == 0 {
                 continue;
             }
+            // Ageing starts now, unless it has started before: then the stored time is earlier.
             let since = self.passed_over_since[class].min(now);
             self.passed_over_since[class] = since;
             if since.after(self.ageing.after) <= now {
@@ -255,6 +260,7 @@ impl Order {
             }
         }
         let Some(turn) = turn else { return highest };
+        // Aged priorities get one of `every` keys, so the highest one keeps most of the workers.
         if self.passed_over + 1 < self.ageing.every.get() {
             self.passed_over += 1;
             return highest;

@@ -54,6 +54,7 @@ impl<K> Core<K> {
     fn failed(&mut self, id: Id, charged: Option<Delay>, now: Timestamp) -> Timestamp {
         self.recovery.failed();
         let entry = &mut self.slab[id];
+        // A failure that does not count starts no back-off: the key waits for the end of the one that it is in.
         let Some(delay) = charged else {
             return entry.past.as_ref().map_or(now, |past| past.back_off);
         };
@@ -94,6 +95,7 @@ impl<K> Core<K> {
             let every = if urgent { URGENT_EVERY.min(then_every) } else { then_every };
             let at = past.ended.after(every).min(past.back_off);
             return match entry.state {
+                // An earlier time stays, with its reason.
                 State::Waiting { why, .. } if entry.at <= at => Due::At(entry.at, why),
                 _ => Due::At(at, Reason::EventInBackOff),
             };
@@ -121,6 +123,7 @@ impl<K> Core<K> {
         if !again.event {
             return asked;
         }
+        // The earlier of the two times counts.
         match self.event(id, again.urgent, now) {
             Due::At(event, _) if at <= event => asked,
             event => event,
