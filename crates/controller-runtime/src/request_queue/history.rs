@@ -201,6 +201,7 @@ impl<R: Request> History<R> {
             }
             None => self.enter(hash, request),
         };
+        // The slot is in no order here, so that the result of this run decides in which it belongs.
         let slot = &mut self.slots[place as usize];
         slot.has_failed = has_failed;
         if slot.runs.len() == RUNS {
@@ -276,6 +277,7 @@ impl<R: Request> History<R> {
         let place = if let Some(place) = oldest {
             self.unlink(place);
             let slot = &mut self.slots[place as usize];
+            // Found by its place, because that costs no comparison of requests.
             if let Ok(known) = self.places.find_entry(slot.hash, |&at| at == place) {
                 known.remove();
             }

@@ -147,11 +147,13 @@ impl<R: Request> RequestQueue<R> {
         failure: &Cell<Option<EventFailure>>,
         handle: impl FnOnce(&Enqueue<'_, R>),
     ) {
+        // Initial lists and resyncs report no change: they are no causes, and events of real changes go first.
         let Some(change) = change(event) else {
             return handle(&self.enqueue(Class::Low).reporting_to(failure));
         };
         let note = |request: &R| {
             let is_own = is_about(request, event);
+            // A request for the object itself names it already.
             let object = (!is_own).then(|| Arc::from(event.meta().to_string()));
             self.expect(request, Cause { change, source: Arc::clone(source), object });
             is_own && is_urgent(event)

@@ -97,6 +97,7 @@ impl<'a> UserBuilder<'a> {
             return Ok(user);
         }
         let roles = Roles::of(self.read()?, &self.subject, &self.groups)?;
+        // An API server accepts a binding to a missing role. The binding then grants nothing, and the operator fails later with a 403.
         for (role, binding) in &roles.foreign {
             let found = api(&admin, role).get_opt(&role.name).await;
             let found = found.map_err(refused(&role.title()))?;
@@ -109,6 +110,7 @@ impl<'a> UserBuilder<'a> {
                 ensure_namespace(&admin, namespace).await?;
             }
             let mut parameters = PatchParams::apply(MANAGER).force();
+            // A misspelt field of a rule would otherwise be dropped, and the role would grant less than its text says.
             parameters.field_validation = Some(ValidationDirective::Strict);
             let (objects, patch) = (api(&admin, object), Patch::Apply(&object.value));
             let applied = objects.patch(&object.name, &parameters, &patch).await;
@@ -122,6 +124,7 @@ impl<'a> UserBuilder<'a> {
         let name = self.subject.user_name();
         let usage = match environment.embedded() {
             Some(server) => {
+                // No wait: the authorizer of the embedded server knows each role and binding as soon as it is committed.
                 let usage = Usage::new(name, roles.granted, AuditSource::Embedded);
                 server.audit_to(&usage);
                 usage

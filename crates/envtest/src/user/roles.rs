@@ -52,6 +52,7 @@ impl Subject {
             _ if kind == "Group" => {
                 name.as_str().is_some_and(|name| groups.iter().any(|group| group == name))
             }
+            // A subject of this kind may name a service account by its user name, too.
             _ if kind == "User" => *name == self.user_name(),
             Self::User(_) => false,
             Self::ServiceAccount { namespace: own_namespace, name: own } => {
@@ -218,7 +219,7 @@ impl Roles {
             }
             is_bound = true;
             let Some(role) = objects.iter().find(|object| object.is_role_of(binding)) else {
-                foreign.push((referent(binding), binding.title()));
+                foreign.push((role_reference(binding), binding.title()));
                 continue;
             };
             for rule in role.rules()? {
@@ -252,7 +253,7 @@ fn bind_to(user: &str, objects: &mut [RbacObject]) {
 }
 
 /// Returns the role to which a binding refers, without its contents.
-fn referent(binding: &RbacObject) -> RbacObject {
+fn role_reference(binding: &RbacObject) -> RbacObject {
     let reference = &binding.value["roleRef"];
     let kind = if reference["kind"] == "Role" { RoleKind::Role } else { RoleKind::ClusterRole };
     RbacObject {
