@@ -133,14 +133,18 @@ impl Query {
     pub(crate) fn selected(&self) -> Vec<Selected> {
         let names =
             |selectors: &Selectors| selectors.fields.required_name().map(str::to_owned).into_iter().collect();
-        let apart = self.overrides.iter().filter(|(_, overrides)| overrides.selectors != self.selectors);
-        let apart = apart.map(|(namespace, overrides)| Selected {
+        let overridden = self.overrides.iter().filter(|(_, overrides)| overrides.selectors != self.selectors);
+        let overridden = overridden.map(|(namespace, overrides)| Selected {
             scope: ScopeOf::namespace(Some(namespace)),
             names: names(&overrides.selectors),
         });
         let others = Selected { scope: self.scope(), names: names(&self.selectors) };
         // A right to all names of all namespaces includes those to single namespaces.
-        if others.names.is_empty() { vec![others] } else { std::iter::once(others).chain(apart).collect() }
+        if others.names.is_empty() {
+            vec![others]
+        } else {
+            std::iter::once(others).chain(overridden).collect()
+        }
     }
 
     fn selectors_in(&self, namespace: &str) -> &Selectors {
@@ -273,8 +277,11 @@ impl fmt::Debug for Query {
 /// Namespaces of a query.
 #[derive(Debug, Clone)]
 pub(crate) enum NamespaceSelection {
+    /// All namespaces, and objects of kinds without namespaces.
     Everywhere,
+    /// These namespaces.
     In(Arc<BTreeSet<Arc<str>>>),
+    /// A set of namespaces that may change while the manager runs.
     InLive(Namespaces),
 }
 

@@ -36,7 +36,7 @@ impl OtherCluster {
     }
 }
 
-/// All queries of a cache belong to one cluster, so the cache name identifies the cluster.
+/// Compares the names. That is enough, because queries are compared only within one cache, which belongs to one cluster.
 impl PartialEq for OtherCluster {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

@@ -28,6 +28,7 @@ pub enum UntilError {
     Unreadable(#[source] ReadError),
 }
 
+/// Waits until the condition holds for an object of a cache; see [`Cached::until`](crate::Cached::until).
 pub(in crate::cache) async fn until<K: Object>(
     informer: &Arc<Informer<K>>,
     key: &ObjectKey<K>,
@@ -76,6 +77,7 @@ fn read<K: Object>(informer: &Informer<K>, key: &ObjectKey<K>) -> Result<Option<
     let found = match informer.get(key) {
         Some(found) => Some(found),
         None => {
+            // If the initial list was completed since the first lookup, the object may be there now.
             informer.check_synced_in(key.namespace())?;
             informer.get(key)
         }
