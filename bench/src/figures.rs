@@ -205,18 +205,20 @@ pub(crate) const WEBHOOKS: Section = Section {
     id: "webhooks",
     title: "Webhooks",
     how: "A manager serves a defaulting and a validating webhook, and the conversion between two versions, of a small custom resource; the \
-          API server calls them over HTTPS. Round trips are creates at 400 per second, 2,000 in total, one at a time; each calls both \
-          admission webhooks, so that a round trip includes the API server. Reviews per CPU second of the manager are those of \
-          7,500 creates over 8 connections, as fast as the server accepts them. The manager also caches the objects, and reconciles each \
-          once. Conversion is one list of 10,000 objects in the version that is not stored, until the client has read its bytes, and \
+          API server calls them over HTTPS. A round trip is a create, which includes the API server and calls both admission webhooks. Under \
+          load, eight creates at a time are sent, 7,500 in total; reviews per CPU second of the manager are those of this load. \
+          At an even pace, 400 creates per second are sent, 2,000 in total, so that all processes sleep in between. The manager also \
+          caches the objects, and reconciles each once. Conversion is one list of 10,000 objects in the version that is not stored, until the client has read its bytes, and \
           then the same list again, of which the API server keeps the converted objects. For the webhook alone, the client sends it \
           the reviews itself: the same objects in 20 reviews of 500, three at a time, as the API server does, and in a single \
           review; the median of five such lists. kube-rs has no webhook server.",
     figures: &[
         more("webhooks.per_cpu_second", "admission reviews per CPU second of the manager", "/s"),
         more("webhooks.per_second", "admission reviews per second", "/s"),
-        less("webhooks.round_trip_p50", "create with two webhooks, median", "ns"),
-        less("webhooks.round_trip_p99", "create with two webhooks, p99", "ns"),
+        less("webhooks.round_trip_p50", "create with two webhooks under load, median", "ns"),
+        less("webhooks.round_trip_p99", "create with two webhooks under load, p99", "ns"),
+        less("webhooks.paced_p50", "create with two webhooks at an even pace, median", "ns"),
+        less("webhooks.paced_p99", "create with two webhooks at an even pace, p99", "ns"),
         less("webhooks.conversion", "list of 10,000 objects, converted", "s"),
         less("webhooks.conversion_cpu", "CPU of the manager for this list", "s"),
         less("webhooks.conversion_again", "the same list again", "s"),

@@ -31,7 +31,7 @@ const PRIORITY: &str = "controller-runtime priority";
 const KUBE: &str = "kube-rs";
 
 /// Goals by name.
-const GOALS: [(&str, Goal); 34] = [
+const GOALS: [(&str, Goal); 35] = [
     (
         "queue: one at a time, against the typed queue",
         TimesAtLeast(("queue.one_at_a_time", TYPED), ("queue.one_at_a_time", OURS), 2.0),
@@ -136,8 +136,12 @@ const GOALS: [(&str, Goal); 34] = [
         TimesAtLeast(("webhooks.per_cpu_second", OURS), ("webhooks.per_cpu_second", GO), 3.0),
     ),
     (
-        "webhooks: create with two webhooks p99, against controller-runtime",
+        "webhooks: create with two webhooks under load p99, against controller-runtime",
         TimesAtMost(("webhooks.round_trip_p99", OURS), ("webhooks.round_trip_p99", GO), 0.5),
+    ),
+    (
+        "webhooks: create with two webhooks at an even pace p99, against controller-runtime",
+        TimesAtMost(("webhooks.paced_p99", OURS), ("webhooks.paced_p99", GO), 0.5),
     ),
     (
         "webhooks: conversion of a list of 10,000, against controller-runtime",

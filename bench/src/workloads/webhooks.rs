@@ -6,6 +6,7 @@ use crate::build::Programs;
 use crate::cluster::Cluster;
 use crate::figures::WEBHOOKS;
 use crate::latency::Percentiles;
+use crate::protocol::Figures;
 use crate::session::{Contender, GO, Measured, OURS, Session, on, start};
 
 /// Sites created before anything is measured, so that connections are open.
@@ -40,14 +41,13 @@ async fn call(programs: &Programs, contender: Contender) -> anyhow::Result<Measu
     cluster.fill("sites.create", json!({"first": 0, "count": FIRST})).await?;
 
     let with = json!({"first": FIRST, "count": PACED, "per_second": PER_SECOND});
-    let paced = cluster.fill("sites.paced", with).await?;
-    let round_trips = serde_json::from_value(paced.value("round_trips")?.clone())?;
-    let round_trip = Percentiles::of(round_trips);
+    let paced = percentiles(&cluster.fill("sites.paced", with).await?)?;
 
     let before = peer.ask("requests", json!({})).await?.cpu_seconds;
     let rest = ALL - FIRST - PACED;
     let created = cluster.fill("sites.create", json!({"first": FIRST + PACED, "count": rest})).await?;
     let between = peer.ask("requests", json!({})).await?.cpu_seconds;
+    let loaded = percentiles(&created)?;
     let convert = json!({"count": ALL});
     let listed = cluster.fill("sites.convert", convert.clone()).await?;
     let after = peer.ask("requests", json!({})).await?.cpu_seconds;
@@ -67,8 +67,10 @@ async fn call(programs: &Programs, contender: Contender) -> anyhow::Result<Measu
         // Each create calls the defaulting and the validating webhook.
         ("webhooks.per_cpu_second", 2.0 * rest as f64 / (between - before)),
         ("webhooks.per_second", 2.0 * rest as f64 / created.number("seconds")?),
-        ("webhooks.round_trip_p50", round_trip.p50),
-        ("webhooks.round_trip_p99", round_trip.p99),
+        ("webhooks.round_trip_p50", loaded.p50),
+        ("webhooks.round_trip_p99", loaded.p99),
+        ("webhooks.paced_p50", paced.p50),
+        ("webhooks.paced_p99", paced.p99),
         ("webhooks.conversion", listed.number("seconds")?),
         ("webhooks.conversion_cpu", after - between),
         ("webhooks.conversion_again", again.number("seconds")?),
@@ -77,4 +79,8 @@ async fn call(programs: &Programs, contender: Contender) -> anyhow::Result<Measu
         ("webhooks.one_review", reviews[1].0),
         ("webhooks.one_review_cpu", reviews[1].1),
     ])
+}
+
+fn percentiles(created: &Figures) -> anyhow::Result<Percentiles> {
+    Ok(Percentiles::of(serde_json::from_value(created.value("round_trips")?.clone())?))
 }

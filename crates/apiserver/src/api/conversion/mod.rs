@@ -65,6 +65,12 @@ pub(crate) enum EarlierConversion {
     Ignored,
 }
 
+/// Lock of the work on the reviews of one read, of which one at a time is written or its answer read.
+///
+/// Without it, all reviews are written side by side, because their writers yield. The webhook then waits until the last one is written,
+/// and the server until the last one is answered.
+type Work = tokio::sync::Mutex<()>;
+
 /// Calls conversion webhooks, and keeps converted objects.
 #[derive(Default)]
 pub(crate) struct Converter {
@@ -105,9 +111,10 @@ impl Converter {
             return Ok(converted.into_iter().flatten().collect());
         }
         let _underway = self.begin(served, &missing);
+        let work = Work::default();
         let calls: Vec<_> = batches(&missing)
             .into_iter()
-            .map(|batch| self.convert_batch(cluster, served, webhook, batch))
+            .map(|batch| self.convert_batch(cluster, served, webhook, batch, &work))
             .collect();
         let mut calls = stream::iter(calls).buffered(CALLS);
         while let Some(results) = calls.try_next().await? {
@@ -125,10 +132,11 @@ impl Converter {
         served: &'a ServedKind,
         webhook: &'a WebhookConversion,
         batch: &'a [Placed<'a>],
+        work: &'a Work,
     ) -> BoxFuture<'a, Result<ConvertedBatch, ApiError>> {
         let converted = async move {
             let objects: Vec<&Stored> = batch.iter().map(|(_, stored)| &***stored).collect();
-            let results = self.convert(cluster, served, webhook, &objects).await?;
+            let results = self.convert(cluster, served, webhook, &objects, work).await?;
             Ok(batch.iter().map(|(at, _)| *at).zip(results).collect())
         };
         converted.boxed()
@@ -141,12 +149,14 @@ impl Converter {
         served: &ServedKind,
         webhook: &WebhookConversion,
         objects: &[&Stored],
+        work: &Work,
     ) -> Result<Vec<Arc<Stored>>, ApiError> {
         let version = webhook.version(&served.resource.version).ok_or_else(|| {
             let api_version = &served.kind.api_version;
             ApiError::internal(format!("request to convert CR to an invalid group/version: {api_version}"))
         })?;
-        let documents = Self::convert_stored(cluster, served, webhook, version, objects).await?.into_iter();
+        let documents =
+            Self::convert_stored(cluster, served, webhook, version, objects, work).await?.into_iter();
         let mut cache = self.cache.lock();
         let kept = objects.iter().zip(documents).map(|(stored, document)| {
             let object = Arc::new(Stored::new(stored.revision, document));
@@ -167,9 +177,11 @@ impl Converter {
         webhook: &WebhookConversion,
         version: &ObjectVersion,
         objects: &[&Stored],
+        work: &Work,
     ) -> Result<Vec<Document>, ApiError> {
         let unchanged = SentAsStored::of(cluster, served, webhook);
         let mut turns = Turns::default();
+        let writing = work.lock().await;
         let mut review = Review::new(webhook.review, cluster.audit_id(), &version.kind.api_version);
         for stored in objects {
             match unchanged.as_ref().filter(|unchanged| unchanged.applies_to(stored)) {
@@ -178,7 +190,9 @@ impl Converter {
             }
             turns.pass().await;
         }
+        drop(writing);
         let answer = Self::answer(cluster, webhook, &mut review).await?;
+        let _reading = work.lock().await;
         let answered = review.objects(&answer).map_err(ApiError::internal)?;
         let (written_as, stored_in) = (served.id, version_number(&served.resource.version));
         let mut documents = Vec::with_capacity(answered.len());
@@ -252,7 +266,9 @@ impl Converter {
         };
         let converted = match kept {
             EarlierConversion::Accepted => self.read(cluster, served, std::slice::from_ref(&stored)).await?,
-            EarlierConversion::Ignored => self.convert(cluster, served, webhook, &[&stored]).await?,
+            EarlierConversion::Ignored => {
+                self.convert(cluster, served, webhook, &[&stored], &Work::default()).await?
+            }
         };
         Ok(converted.into_iter().next().unwrap_or(stored))
     }
