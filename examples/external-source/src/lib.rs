@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 pub const NAMESPACE: &str = "default";
 
 /// Label of the ConfigMaps that mirror a file.
-pub const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "external-source");
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "external-source");
 
 /// Interval between scans of the folder.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub fn add_to(manager: &Manager, folder: &Path) -> Result<(), AddError> {
     let (changes, changed) = mpsc::channel(1024);
     manager.add(Poller { folder: folder.to_owned(), changes })?;
 
-    let (label, value) = OURS;
+    let (label, value) = MANAGED_BY;
     let ours: LabelSelector = format!("{label}={value}").parse().expect("a selector");
     let file_of = |map: &Meta| (map.namespace() == Some(NAMESPACE)).then(|| File(map.name().to_owned()));
     Builder::managed_by(manager)
@@ -79,7 +79,7 @@ impl Reconciler for Mirror {
         map.metadata.name = Some(name.clone());
         match fs::read_to_string(self.folder.join(name)) {
             Ok(text) => {
-                let (label, value) = OURS;
+                let (label, value) = MANAGED_BY;
                 map.metadata.labels = Some([(label.to_owned(), value.to_owned())].into());
                 map.data = Some([("text".to_owned(), text)].into());
                 self.client.apply(&map).await?;
@@ -112,7 +112,7 @@ impl Runnable for Poller {
                 () = cx.shutdown() => return Ok(()),
                 _ = period.tick() => {}
             }
-            let found = look(&self.folder)?;
+            let found = scan(&self.folder)?;
             let differs = |name: &&String| known.get(*name) != found.get(*name);
             for name in known.keys().chain(found.keys()).filter(differs) {
                 self.changes.send(File(name.clone())).await?;
@@ -124,7 +124,7 @@ impl Runnable for Poller {
 
 /// Lists the files with their modification time and length, which reveal changes. It blocks briefly: for large folders, use
 /// `spawn_blocking`.
-fn look(folder: &Path) -> io::Result<BTreeMap<String, (SystemTime, u64)>> {
+fn scan(folder: &Path) -> io::Result<BTreeMap<String, (SystemTime, u64)>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

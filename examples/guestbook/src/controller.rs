@@ -167,12 +167,12 @@ impl GuestbookReconciler {
         cx: &Context,
     ) -> Result<(), ReconcileError> {
         let before = ObjectKey::of(child).map(|key| cached.get(&key)).transpose()?.flatten();
-        if let Some(stranger) = before.as_deref().filter(|before| !is_controlled_by(*before, guestbook)) {
+        if let Some(foreign) = before.as_deref().filter(|before| !is_controlled_by(*before, guestbook)) {
             let child = format!(
                 "{} {}/{}",
                 K::kind(&()),
                 guestbook.namespace().unwrap_or_default(),
-                stranger.name_any()
+                foreign.name_any()
             );
             return Err(NameTaken { child }.into());
         }

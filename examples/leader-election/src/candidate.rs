@@ -9,11 +9,11 @@ use controller_runtime::{
 use crate::{Args, LEASE};
 
 /// Runs while this process leads. An operator has controllers here, which need no code for leader election.
-struct Lead {
+struct LeaderTask {
     name: String,
 }
 
-impl Runnable for Lead {
+impl Runnable for LeaderTask {
     fn name(&self) -> String {
         "lead".to_owned()
     }
@@ -30,7 +30,7 @@ impl Runnable for Lead {
 /// Runs a candidate until SIGINT or SIGTERM.
 pub(crate) async fn run(args: &Args, name: &str) -> anyhow::Result<()> {
     let manager = Manager::from_config(args.manager.config(None).await?, options(args)?)?;
-    manager.add(Lead { name: name.to_owned() })?;
+    manager.add(LeaderTask { name: name.to_owned() })?;
     Ok(manager.run_until_signal().await?)
 }
 
@@ -63,7 +63,7 @@ mod tests {
         let mut candidate = Operator::new(client, move |instance| async move {
             let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
             let manager = Manager::new(instance.client(), options(&args)?);
-            manager.add(Lead { name: name.to_owned() })?;
+            manager.add(LeaderTask { name: name.to_owned() })?;
             Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)
         });
         candidate.start().await.expect("it becomes ready");
@@ -107,13 +107,15 @@ mod tests {
         assert_eq!(rights.unused(), ["patch events.events.k8s.io"]);
     }
 
-    /// Under simulation the leader dies, and the standby leads by the time that nothing happens any more.
+    /// The leader crashes at each of its actions, and the standby must lead when no task can run any more.
     #[test]
     fn a_candidate_leads_again_after_each_crash() {
         let candidate = |client: kube::Client| {
             let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
             let manager = Manager::new(client, options(&args).expect("valid flags"));
-            manager.add(Lead { name: "candidate".to_owned() }).expect("the manager has no other runnable");
+            manager
+                .add(LeaderTask { name: "candidate".to_owned() })
+                .expect("the manager has no other runnable");
             manager
         };
         let is_led = |now: &Now<'_>| {

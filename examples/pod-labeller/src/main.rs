@@ -11,11 +11,12 @@ use kube::ResourceExt;
 use serde_json::json;
 
 /// Annotation that requests the label. Its value is ignored.
-const ASKS: &str = "example.com/add-name-label";
+const REQUEST_ANNOTATION: &str = "example.com/add-name-label";
 
 /// Label with the name of the pod, which a Service can select.
 const LABEL: &str = "example.com/pod-name";
 
+/// Adds the label to pods with the annotation, and removes it from all others.
 struct PodLabeller {
     client: Client,
     pods: Cached<Pod>,
@@ -26,8 +27,8 @@ impl Reconciler for PodLabeller {
 
     async fn reconcile(&self, key: &ObjectKey<Pod>, _: &Context) -> Result<Action, ReconcileError> {
         let Some(pod) = self.pods.get(key)? else { return Ok(Action::done()) }; // deleted
-        let asks = pod.annotations().contains_key(ASKS);
-        let wanted = asks.then_some(key.name()).filter(|name| name.len() <= 63); // the limit of label values
+        let is_requested = pod.annotations().contains_key(REQUEST_ANNOTATION);
+        let wanted = is_requested.then_some(key.name()).filter(|name| name.len() <= 63); // the limit of label values
         if pod.labels().get(LABEL).map(String::as_str) != wanted {
             let patch = json!({ "metadata": { "labels": { LABEL: wanted } } }); // null removes the label
             self.client.merge_patch(key, &patch).await.optional()?; // the pod may have been deleted meanwhile
@@ -84,7 +85,7 @@ mod tests {
         let client = Client::new(env.client(), "test");
         let (pods, key) = (manager.cached(), ObjectKey::<Pod>::new("default", "web"));
         let annotate = async |value: Option<&str>| {
-            let patch = json!({ "metadata": { "annotations": { ASKS: value } } });
+            let patch = json!({ "metadata": { "annotations": { REQUEST_ANNOTATION: value } } });
             client.merge_patch(&key, &patch).await.expect("a patch");
         };
         let until_labelled = async |wanted: Option<&str>| {
@@ -93,7 +94,7 @@ mod tests {
             };
             pods.until(&key, labelled, Duration::from_secs(10)).await.expect("it is labelled so");
         };
-        let play = async {
+        let steps = async {
             let pod = json!({
                 "metadata": { "namespace": "default", "name": "web" },
                 "spec": { "containers": [{ "name": "web", "image": "nginx" }] },
@@ -104,15 +105,15 @@ mod tests {
             annotate(None).await;
             until_labelled(None).await;
         };
-        manager.clone().run(play).await.expect("the manager stops when the play is over");
+        manager.clone().run(steps).await.expect("the manager stops after the steps");
         assert_eq!(rights.unused(), UNUSED);
     }
 
-    /// A pod asks for the label and no longer does, while the operator crashes, and sees and writes late.
+    /// A pod requests the label and then no longer does, while the operator crashes, and receives events and writes late.
     #[test]
-    fn labels_survive_crashes_and_late_news() {
+    fn labels_survive_crashes_and_late_events() {
         async fn annotate(user: User, value: Option<&str>) -> Result<Pod, ClientError> {
-            let patch = json!({ "metadata": { "annotations": { ASKS: value } } });
+            let patch = json!({ "metadata": { "annotations": { REQUEST_ANNOTATION: value } } });
             user.merge_patch(&ObjectKey::<Pod>::new("default", "web"), &patch).await
         }
         Simulation::new("pod-labeller", add_to)
@@ -122,8 +123,8 @@ mod tests {
                 )
                 .await
             })
-            .step("it asks for the label", async |user| annotate(user, Some("please")).await)
-            .step("it does not ask any more", async |user| annotate(user, None).await)
+            .step("it requests the label", async |user| annotate(user, Some("please")).await)
+            .step("it does not request the label any more", async |user| annotate(user, None).await)
             .explore(Explore::all());
     }
 }

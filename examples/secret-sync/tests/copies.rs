@@ -10,18 +10,18 @@ use k8s_openapi::{
     api::core::v1::{Namespace, Secret},
 };
 use kube_envtest::{Environment, Rights};
-use secret_sync::{VAULT, WANTS, add_to};
+use secret_sync::{REQUEST_LABEL, SOURCE_NAMESPACE, add_to};
 
 async fn create_namespace(client: &Client, name: &str, wants: Option<&str>) {
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
-    namespace.metadata.labels = wants.map(|secret| [(WANTS.to_owned(), secret.to_owned())].into());
+    namespace.metadata.labels = wants.map(|secret| [(REQUEST_LABEL.to_owned(), secret.to_owned())].into());
     client.create(&namespace).await.expect("a new namespace");
 }
 
 fn secret(password: &str) -> Secret {
     let mut secret = Secret::default();
-    secret.metadata.namespace = Some(VAULT.to_owned());
+    secret.metadata.namespace = Some(SOURCE_NAMESPACE.to_owned());
     secret.metadata.name = Some("registry".to_owned());
     secret.data = Some([("password".to_owned(), ByteString(password.as_bytes().to_vec()))].into());
     secret
@@ -53,7 +53,7 @@ async fn a_secret_is_copied_to_requesting_namespaces_and_copies_follow_it() {
     let declared = Rights::of_manifests(&declared, "default").expect("manifests");
     assert_eq!(declared.unused(), rights.unused(), "the manifests grant what the registrations need");
     let (client, secrets) = (Client::new(env.client(), "test"), manager.cached::<Secret>());
-    create_namespace(&client, VAULT, Some("registry")).await;
+    create_namespace(&client, SOURCE_NAMESPACE, Some("registry")).await;
     create_namespace(&client, "red", Some("registry")).await;
     create_namespace(&client, "blue", None).await;
 
@@ -68,7 +68,7 @@ async fn a_secret_is_copied_to_requesting_namespaces_and_copies_follow_it() {
 
         let mut changed = secret("5678");
         changed.metadata.resource_version = client
-            .get(&ObjectKey::<Secret>::new(VAULT, "registry"))
+            .get(&ObjectKey::<Secret>::new(SOURCE_NAMESPACE, "registry"))
             .await
             .expect("an answer")
             .and_then(|secret| secret.metadata.resource_version);
@@ -85,7 +85,7 @@ async fn a_secret_is_copied_to_requesting_namespaces_and_copies_follow_it() {
         create_namespace(&client, "green", Some("registry")).await;
         until("green", "5678").await;
         assert!(secrets.get(&ObjectKey::new("blue", "registry")).expect("it fits").is_none());
-        let original = until(VAULT, "5678").await;
+        let original = until(SOURCE_NAMESPACE, "5678").await;
         assert!(original.metadata.owner_references.is_none(), "the vault is left alone");
     };
     manager.clone().run(play).await.expect("the manager stops when the play is over");

@@ -3,12 +3,12 @@
 use controller_runtime::ObjectKey;
 use k8s_openapi::api::core::v1::Secret;
 use kube_simulator::{Explore, Simulation};
-use secret_sync::VAULT;
+use secret_sync::SOURCE_NAMESPACE;
 use serde_json::json;
 
 #[test]
 fn copies_survive_crashes_and_late_news() {
-    let secret = ObjectKey::<Secret>::new(VAULT, "token");
+    let secret = ObjectKey::<Secret>::new(SOURCE_NAMESPACE, "token");
     Simulation::new("secret-sync", secret_sync::add_to)
         .step("there is a vault", async |user| {
             user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: vault}}").await

@@ -1,6 +1,6 @@
 //! Serves Websites with Deployments. Webhooks set defaults, validate, and convert between the versions v1 and v2.
 //!
-//! The reconciler and the webhooks of v2 never meet v1: the API server sends objects of v1 to the conversion webhook first.
+//! The reconciler and the webhooks of v2 never receive v1: the API server sends objects of v1 to the conversion webhook first.
 
 pub mod v1;
 pub mod v2;
