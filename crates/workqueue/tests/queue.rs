@@ -311,7 +311,7 @@ async fn len_counts_ready_keys_only() {
     let _item = queue.get().await;
     assert_eq!(queue.len(), 1);
     sleep(SECOND).await;
-    assert_eq!(queue.len(), 2, "c is due, though nobody looked");
+    assert_eq!(queue.len(), 2, "c is due, although no operation has made it ready");
 }
 
 #[tokio::test(start_paused = true)]
@@ -427,7 +427,7 @@ async fn shutdown_ends_the_waiting_of_drain() {
     let mut drain = pin!(queue.shut_down_with_drain());
     assert!(is_pending(drain.as_mut()).await);
     queue.shut_down();
-    timeout(SECOND, drain).await.expect("the item is not done, and nobody waits for it");
+    timeout(SECOND, drain).await.expect("the item is not done, and no caller waits for it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,8 +126,8 @@ fn history_is_bounded_in_age() {
     assert_eq!(store.oldest(&TABLE, at(300)), 1, "as old as it may be");
     assert_eq!(store.oldest(&TABLE, at(301)), 2, "without any commit");
     assert_eq!(store.past(&TABLE, 1, at(301)).map(drop), Err(Expired));
-    assert_eq!(store.events_after(&TABLE, 1, 10).unwrap().len(), 3, "who has begun goes on");
-    assert_eq!(store.oldest(&TABLE, at(10_000)), 4, "nobody who knows all of it is ever too late");
+    assert_eq!(store.events_after(&TABLE, 1, 10).unwrap().len(), 3, "a reader that has begun continues");
+    assert_eq!(store.oldest(&TABLE, at(10_000)), 4, "a reader that has read all events is never too late");
     store.commit(&TABLE, &Key::new("ns", "d"), None, Change::Put(document(1)), at(401)).unwrap();
     assert_eq!(store.events_after(&TABLE, 2, 10).unwrap_err(), Expired, "a commit forgets what is old");
     assert_eq!(store.events_after(&TABLE, 3, 10).unwrap().len(), 2);

@@ -48,7 +48,7 @@ async fn a_server_begins_with_the_objects_of_every_cluster() {
         assert_eq!(found, ["default/kubernetes"]);
     }
     assert_eq!(names::<ConfigMap>(&client).await, [""; 0], "without a listener there are none");
-    assert_eq!(names::<ServiceAccount>(&client).await, [""; 0], "nobody makes them here");
+    assert_eq!(names::<ServiceAccount>(&client).await, [""; 0], "no controller creates them in this profile");
     assert_eq!(names::<PriorityClass>(&client).await, ["system-cluster-critical", "system-node-critical"]);
     assert_eq!(
         names::<PriorityLevelConfiguration>(&client).await,
@@ -271,7 +271,7 @@ async fn admin_includes_edit_and_edit_includes_view() {
     let mut summed = Vec::new();
     for name in ["admin", "edit", "view"] {
         let role = roles.get(name).await.unwrap();
-        assert_eq!(role.rules, None, "nobody adds them up here");
+        assert_eq!(role.rules, None, "no controller aggregates them in this profile");
         let selectors = role.aggregation_rule.unwrap().cluster_role_selectors.unwrap();
         let label = selectors[0].match_labels.as_ref().unwrap().keys().next().unwrap().clone();
         let parts = roles.list(&ListParams::default().labels(&format!("{label}=true"))).await.unwrap();

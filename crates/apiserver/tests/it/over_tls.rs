@@ -153,7 +153,7 @@ async fn the_certificate_authority_is_published_to_programs_in_the_cluster() {
             if profile == Profile::Envtest {
                 assert!(
                     told(&client, "kube-root-ca.crt", "ca.crt").await.is_empty(),
-                    "nobody publishes it here"
+                    "no controller publishes it in this profile"
                 );
                 continue;
             }

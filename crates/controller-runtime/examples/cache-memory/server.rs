@@ -152,7 +152,7 @@ impl Served {
     }
 
     fn changes(&self) -> Texts {
-        let lines = self.lines.lock().expect("nobody panics").take();
+        let lines = self.lines.lock().expect("no holder of the lock panics").take();
         Box::pin(stream::unfold(lines, |lines| async move {
             match lines {
                 Some(mut lines) => lines.recv().await.map(|line| (line, Some(lines))),

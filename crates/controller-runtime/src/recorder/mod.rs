@@ -135,7 +135,7 @@ mod tests {
     fn recording_after_the_stop_does_nothing() {
         let (recorder, records) = unwritten();
         drop(records);
-        recorder.warning(&ConfigMap::default(), "Late", "Look", "nobody listens");
+        recorder.warning(&ConfigMap::default(), "Late", "Look", "no writer runs");
         assert_eq!(recorder.dropped.load(Ordering::Relaxed), 0, "none was dropped for want of room");
     }
 }

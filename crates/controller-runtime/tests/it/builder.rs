@@ -301,7 +301,7 @@ async fn an_unmanaged_controller_runs_with_the_caches_of_the_manager() {
     let _running = Running::start(manager).await;
     client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;
-    assert!(notes.names().is_empty(), "nobody has told it to run");
+    assert!(notes.names().is_empty(), "the controller does not run yet");
     for runs in 1..=2 {
         controller.run(settle()).await.unwrap();
         assert_eq!(notes.names().len(), runs);

@@ -76,7 +76,7 @@ fn watched(env: &Environment, options: ManagerOptions) -> (Manager, Arc<Mutex<Ve
 #[tokio::test(start_paused = true)]
 async fn an_object_that_leaves_a_selector_is_deleted_and_may_return() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     other.create(&labelled("a", "web")).await.unwrap();
     other.create(&labelled("b", "db")).await.unwrap();
     let manager = manager(&env);

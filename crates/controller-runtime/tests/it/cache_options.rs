@@ -61,7 +61,7 @@ async fn resyncs_are_opt_in_and_send_no_requests() {
 #[tokio::test(start_paused = true)]
 async fn fields_that_a_transform_removes_are_cached_neither_from_watches_nor_from_writes() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     let mut map = config_map("a");
     map.data = Some([("secret".to_owned(), "x".to_owned())].into());
     map.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
@@ -193,7 +193,7 @@ fn keys(widgets: &Cached<Widget>) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_may_have_selectors_and_a_transform_of_its_own() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     for name in ["red", "blue", "green"] {
         namespace(&other, name).await;
         widgets_in(&other, name, &["db", "web"]).await;
@@ -242,7 +242,7 @@ async fn a_namespace_may_have_selectors_and_a_transform_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_with_own_selectors_has_a_watch_that_equal_caches_share() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     for name in ["red", "blue"] {
         namespace(&other, name).await;
         widgets_in(&other, name, &["db", "web"]).await;

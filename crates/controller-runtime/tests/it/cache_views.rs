@@ -80,7 +80,7 @@ fn names<O: Object>(maps: &Cached<ConfigMap>, owner: &O) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn owned_objects_are_found_by_uid_and_follow_every_change() {
     let env = environment().await;
-    let client = Client::new(env.client(), "somebody");
+    let client = Client::new(env.client(), "other-client");
     let one = client.create(&widget("one", 1)).await.unwrap();
     let two = client.create(&widget("two", 1)).await.unwrap();
     for map in [owned("b", &[&one]), owned("a", &[&one, &two]), owned("c", &[&two]), config_map("free")] {
@@ -93,7 +93,7 @@ async fn owned_objects_are_found_by_uid_and_follow_every_change() {
     assert_eq!(maps.stats().decodes, 0, "metadata tell");
     assert_eq!(names(&maps, &one), ["a", "b"]);
     assert_eq!(names(&maps, &two), ["a", "c"]);
-    assert_eq!(names(&maps, &widget("one", 1)), [""; 0], "without a uid it is nobody");
+    assert_eq!(names(&maps, &widget("one", 1)), [""; 0], "an owner without a uid owns nothing");
     let mut namesake = one.clone();
     namesake.metadata.uid = Some("another".to_owned());
     assert_eq!(names(&maps, &namesake), [""; 0]);
@@ -113,9 +113,9 @@ async fn owned_objects_are_found_by_uid_and_follow_every_change() {
 #[tokio::test(start_paused = true)]
 async fn managed_fields_are_cached_only_on_request() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
-    other.apply(&widget("told", 1)).await.unwrap();
-    other.create(&config_map("told")).await.unwrap();
+    let other = Client::new(env.client(), "other-client");
+    other.apply(&widget("watched", 1)).await.unwrap();
+    other.create(&config_map("watched")).await.unwrap();
     let cache = CacheOptions::default().keep_managed_fields::<Widget>();
     let manager = Manager::new(env.client(), ManagerOptions::new("test").seed(1).cache(cache));
     let (widgets, maps) = (manager.cached::<Widget>(), manager.cached::<ConfigMap>());
@@ -124,7 +124,7 @@ async fn managed_fields_are_cached_only_on_request() {
     own.apply(&widget("written", 1)).await.unwrap();
     own.create(&config_map("written")).await.unwrap();
     for _ in 0..2 {
-        for (name, by) in [("told", "somebody"), ("written", "test")] {
+        for (name, by) in [("watched", "other-client"), ("written", "test")] {
             let widget = widgets.get(&key(name)).unwrap().unwrap();
             let managers: Vec<_> =
                 widget.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();

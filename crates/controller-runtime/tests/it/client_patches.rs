@@ -31,7 +31,7 @@ pub(crate) async fn of_one_version(client: &Client, namespace: &str) {
     let second = client.patch(&key, sized(&first, 2)).await.unwrap();
     assert_eq!(second.spec.size, 2);
     let stale = client.patch(&key, sized(&first, 3)).await.unwrap_err();
-    assert_eq!(expected(stale), version(&first), "somebody has changed it");
+    assert_eq!(expected(stale), version(&first), "the object has another version by now");
     let third = client.patch(&key, sized(&first, 3).any_version()).await.unwrap();
     assert_eq!(third.spec.size, 3);
 

@@ -50,7 +50,7 @@ async fn retries_of_a_busy_server_end_and_the_error_has_its_retry_after() {
     let started = Instant::now();
     let error = client.get(&key("a")).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(90)));
-    assert_eq!(started.elapsed(), Duration::ZERO, "nobody waits that long for one request");
+    assert_eq!(started.elapsed(), Duration::ZERO, "the client does not wait that long for one request");
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +173,7 @@ async fn an_interceptor_may_fail_change_or_answer_a_call() {
     let plain = Client::new(env.client(), "test");
     let failing = plain.intercepted(|call: Call, next: Next| async move {
         match call.verb() {
-            Verb::Update => Err(call.refusal(409, "Conflict", "somebody was faster")),
+            Verb::Update => Err(call.refusal(409, "Conflict", "another client was faster")),
             Verb::Delete => Ok(Answer::new(json!({ "kind": "Status" }).to_string())),
             _ => next.run(call).await,
         }

@@ -90,7 +90,7 @@ impl Network {
 }
 
 async fn create(env: &Environment, name: &str) {
-    Client::new(env.client(), "somebody").create(&config_map(name)).await.unwrap();
+    Client::new(env.client(), "other-client").create(&config_map(name)).await.unwrap();
 }
 
 /// Takes the notes, in order.

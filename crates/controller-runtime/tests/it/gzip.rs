@@ -72,7 +72,7 @@ impl tower_service::Service<Request<Body>> for Unzips {
 #[tokio::test(start_paused = true)]
 async fn a_compressed_list_is_read_piece_by_piece_and_watches_are_asked_for_plain() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     for number in 0..60 {
         let mut map = config_map(&format!("m{number:03}"));
         map.data = Some([("text".to_owned(), format!("{number}-").repeat(3000))].into());

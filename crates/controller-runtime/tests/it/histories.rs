@@ -69,7 +69,7 @@ async fn play(seed: u64) {
 async fn a_cache_shows_the_latest_state_after_duplicate_and_reordered_events() {
     for seed in 0..20 {
         let env = environment().await;
-        let (other, faults) = (Client::new(env.client(), "somebody"), env.server().faults());
+        let (other, faults) = (Client::new(env.client(), "other-client"), env.server().faults());
         let now_and_then = When::Probability(0.3);
         for fault in [WatchFault::Reorder(now_and_then), WatchFault::Duplicate(now_and_then)] {
             let rule = Rule::new(Action::Watch(fault)).verb(Verb::Watch).resource("example.com", "widgets");
@@ -135,7 +135,7 @@ struct History<'e> {
 
 impl<'e> History<'e> {
     async fn begin(seed: u64, env: &'e Environment) -> Self {
-        let other = Client::new(env.client(), "somebody");
+        let other = Client::new(env.client(), "other-client");
         let mut red = Namespace::default();
         red.metadata.name = Some("red".to_owned());
         other.create(&red).await.unwrap();

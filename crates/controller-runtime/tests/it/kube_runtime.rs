@@ -61,7 +61,7 @@ async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_was_deleted_b
 /// Waits until the stream delivers the object.
 async fn seen(events: &mut EventStream<Widget>, name: &str) {
     let told = async { while events.next().await.expect("it goes on").meta().name() != name {} };
-    timeout(Duration::from_secs(3), told).await.unwrap_or_else(|_| panic!("nobody was woken for {name}"));
+    timeout(Duration::from_secs(3), told).await.unwrap_or_else(|_| panic!("no reader was woken for {name}"));
 }
 
 /// In kube-runtime the same expired version was requested again and again.
@@ -150,7 +150,7 @@ async fn kube_runtime_d_an_owned_object_deleted_while_no_watch_is_open_reconcile
     notes.clear();
     client.delete(&child).await.unwrap();
     sleep(Duration::from_secs(5)).await;
-    assert!(notes.names().is_empty(), "nobody can know yet");
+    assert!(notes.names().is_empty(), "the watch is broken and has not delivered the deletion");
     env.server().faults().compact();
     env.server().faults().remove(broken);
     sleep(Duration::from_secs(90)).await;

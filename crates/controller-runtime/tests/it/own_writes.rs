@@ -65,7 +65,7 @@ fn shown(widgets: &Cached<Widget>) -> String {
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_write_is_read_at_once_while_the_watch_is_silent() {
     let env = environment().await;
-    Client::new(env.client(), "somebody").create(&widget("old", 0)).await.unwrap();
+    Client::new(env.client(), "other-client").create(&widget("old", 0)).await.unwrap();
     let (client, widgets, _running) = stalled(&env).await;
     assert_eq!(shown(&widgets), "old:0/-");
 
@@ -135,7 +135,7 @@ async fn a_write_of_unknown_selection_is_visible_where_the_object_was() {
     let env = environment().await;
     let mut node = Node::default();
     node.metadata.name = Some("a".to_owned());
-    Client::new(env.client(), "somebody").create(&node).await.unwrap();
+    Client::new(env.client(), "other-client").create(&node).await.unwrap();
     let open =
         |manager: &Manager| manager.cache().of::<Node>().fields("spec.unschedulable=false").build().unwrap();
     let (client, nodes, _running) = stalled_in(&env, "", "nodes", open).await;
@@ -208,7 +208,7 @@ async fn dry_runs_and_failed_writes_are_not_visible() {
 #[tokio::test(start_paused = true)]
 async fn a_bulk_delete_hides_objects_without_finalizers() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     for name in ["a", "b", "c", "held"] {
         other.create(&widget(name, 1)).await.unwrap();
     }
@@ -239,7 +239,7 @@ async fn a_bulk_delete_hides_objects_without_finalizers() {
 #[tokio::test(start_paused = true)]
 async fn an_own_deletion_of_an_unseen_object_stays_hidden() {
     let env = environment().await;
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     let (client, widgets, _running) = stalled(&env).await;
     for name in ["by-name", "by-version"] {
         other.create(&widget(name, 1)).await.unwrap();
@@ -335,7 +335,7 @@ async fn a_metadata_cache_stores_only_metadata_of_own_writes() {
 #[tokio::test(start_paused = true)]
 async fn a_recreated_object_stays_visible_until_the_watch_delivers_it() {
     let env = environment().await;
-    let client = Client::new(env.client(), "somebody");
+    let client = Client::new(env.client(), "other-client");
     let first = client.create(&widget("a", 1)).await.unwrap();
     let (client, widgets, _running) = stalled(&env).await;
     let uid =
@@ -350,7 +350,7 @@ async fn a_recreated_object_stays_visible_until_the_watch_delivers_it() {
 
     // The watch works again, some time after the silent one was found dead.
     env.server().faults().clear();
-    let other = Client::new(env.client(), "somebody");
+    let other = Client::new(env.client(), "other-client");
     other.merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
     let shown_in_between = async {
         loop {
@@ -410,7 +410,7 @@ async fn with_two_versions() -> Environment {
 async fn a_write_in_another_api_version_is_visible_at_once() {
     let env = with_two_versions().await;
     for name in ["old", "other"] {
-        Client::new(env.client(), "somebody").create(&widget(name, 0)).await.unwrap();
+        Client::new(env.client(), "other-client").create(&widget(name, 0)).await.unwrap();
     }
     let v1 = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
     let dynamic = |manager: &Manager| manager.cache().of_dynamic(&v1).build().unwrap();

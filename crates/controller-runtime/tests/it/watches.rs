@@ -454,7 +454,7 @@ async fn a_watch_is_added_and_removed_while_the_controller_runs() {
 
     other.remove().await;
     settle().await;
-    assert!(!is_cached(&manager, "configmaps"), "nobody reads it any more");
+    assert!(!is_cached(&manager, "configmaps"), "no handle of the cache is left");
     client(&env).create(&config_map("after")).await.unwrap();
     client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;

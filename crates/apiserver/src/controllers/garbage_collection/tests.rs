@@ -164,7 +164,7 @@ async fn a_reference_is_followed_once_its_kind_is_defined() {
     let mut collector = Collector::new();
     testing::create(&server, MAPS, &owned_by("early", "example.com/v1", "Thing", "owner", "u")).unwrap();
     settle(&mut collector, &server).await;
-    assert_eq!(maps(&server).len(), 1, "nobody knows what it belongs to");
+    assert_eq!(maps(&server).len(), 1, "the kind of its owner is unknown");
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     settle(&mut collector, &server).await;
     assert_eq!(maps(&server), [].into(), "now it is known that its owner is absent");

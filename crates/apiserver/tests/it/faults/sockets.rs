@@ -17,7 +17,7 @@ async fn faults_are_driven_over_a_socket_where_the_listener_allows_it() {
     let connect = |url: String| Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
     let plain = server.listen(address).await.unwrap();
     let (code, _) = raw(&connect(plain.url()), "GET", "/debug/faults/rules", "").await.unwrap();
-    assert_eq!(code, 404, "nobody asked for it");
+    assert_eq!(code, 404, "the listener was started without fault commands");
     let any = "0.0.0.0:0".parse().unwrap();
     let tokens = ApiServer::start(Options::default().tokens(Tokens::new()));
     let refused = tokens.listen_with(any, ListenOptions::default().faults()).await.unwrap_err();

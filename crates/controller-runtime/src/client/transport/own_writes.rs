@@ -317,7 +317,11 @@ mod tests {
         assert_eq!(of(&on_condition, &status), gone(Some("5")));
         status["details"] = json!(null);
         assert_eq!(of(&on_condition, &status), gone(Some("5")));
-        assert_eq!(of(&call(Verb::Delete), &status), WriteOutcome::Nothing, "nobody knows which one");
+        assert_eq!(
+            of(&call(Verb::Delete), &status),
+            WriteOutcome::Nothing,
+            "the answer does not name the object"
+        );
 
         let last = json!({ "kind": "ConfigMap", "metadata": { "uid": "1", "resourceVersion": "6" } });
         assert_eq!(of(&call(Verb::Delete), &last), gone(Some("6")), "some kinds answer with the last state");

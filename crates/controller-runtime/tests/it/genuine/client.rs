@@ -104,7 +104,7 @@ async fn an_object_is_deleted_when_its_finalizers_are_done() {
     let finalizers = finalizers.register("example.com/b", Nothing).unwrap();
     let created = client.create(&cluster.widget("a", 1)).await.unwrap();
     let Finalized::Live(live) = finalizers.finalize(&client, &created).await.unwrap() else {
-        panic!("nobody has deleted it")
+        panic!("no client has deleted it")
     };
     assert_eq!(live.metadata.finalizers.as_deref().map(<[_]>::len), Some(2));
     assert_eq!(client.delete(&*live).await.unwrap(), Deletion::Begun);

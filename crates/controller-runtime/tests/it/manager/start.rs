@@ -50,7 +50,7 @@ async fn an_api_server_that_cannot_be_reached_is_named_as_the_reason() {
     let manager =
         Manager::new(client, ManagerOptions::new("test").cache_sync_timeout(Duration::from_secs(2)));
     let _widgets = manager.cached::<Widget>();
-    let error = manager.run(std::future::pending()).await.expect_err("nobody answers");
+    let error = manager.run(std::future::pending()).await.expect_err("no server answers");
     let text = error.to_string();
     assert!(text.contains("widgets.example.com") && text.contains("refused"), "{text}");
 }

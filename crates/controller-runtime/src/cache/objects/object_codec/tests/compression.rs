@@ -141,7 +141,7 @@ fn the_latest_texts_stay_uncompressed_and_more_of_them_if_always_read() {
         *held = change(&codec, name, 2, Reads::default());
     }
     let again = codec.stats().text_bytes;
-    assert!(again < once + UncompressedQueue::FRESH / 2, "nobody has read them: {again} and {once} bytes");
+    assert!(again < once + UncompressedQueue::FRESH / 2, "they were not read: {again} and {once} bytes");
     assert!(again > UncompressedQueue::FRESH / 2, "{again} bytes");
     for (name, held) in held.iter_mut().enumerate() {
         *held = change(&codec, name, 3, Reads::each_time());

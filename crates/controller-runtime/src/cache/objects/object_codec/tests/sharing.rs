@@ -57,7 +57,7 @@ fn several_types_of_one_kind_hold_its_text_once() {
     assert_eq!((second.objects, second.shared, second.text_bytes), (1, 1, 0));
 
     drop((typed, meta));
-    assert_eq!(theme(&untyped), json!("a 1"), "the text stays as long as somebody refers to it");
+    assert_eq!(theme(&untyped), json!("a 1"), "the text stays as long as a state refers to it");
     drop(untyped);
     assert_eq!(metadata.stats().objects, 0);
 }
