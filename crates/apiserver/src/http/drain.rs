@@ -94,6 +94,6 @@ mod tests {
         sender.unbounded_send(data(LIMIT + 1)).unwrap();
         assert_eq!(answer.now_or_never(), Some(404));
         let (_sender, answer) = send(Some("100-continue"));
-        assert_eq!(answer.now_or_never(), Some(404), "the client waits to be told to send it");
+        assert_eq!(answer.now_or_never(), Some(404), "the client waits for 100 Continue");
     }
 }

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Formats an event: its type, its object, and how much is known about it.
-fn told<K: Object>(event: &Event<K>) -> String {
+fn described<K: Object>(event: &Event<K>) -> String {
     let label = |state: &Lazy<K>| state.meta().labels().get("app").unwrap_or("-").to_owned();
     match event {
         Event::Create { object, in_initial_list: true } => format!("present {}", object.key()),
@@ -45,7 +45,7 @@ async fn drained<K: Object>(events: &mut controller_runtime::cache::EventStream<
     settle().await;
     let mut all = Vec::new();
     while let Some(Some(event)) = events.next().now_or_never() {
-        all.push(told(&event));
+        all.push(described(&event));
     }
     all
 }
@@ -178,7 +178,7 @@ async fn a_late_subscriber_receives_the_initial_list_first() {
     let told_first = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&told_first);
     let note = move |event: &Event<Widget>| {
-        noted.lock().unwrap().push(told(event));
+        noted.lock().unwrap().push(described(event));
         true
     };
     Builder::managed_by(&manager).for_kind::<Widget>().with_predicate(note).complete(notes.clone()).unwrap();
@@ -351,7 +351,7 @@ async fn a_cache_reports_the_version_up_to_which_it_is_complete() {
         "nothing was heard of the other namespace"
     );
     sleep(Duration::from_secs(1200)).await;
-    assert!(widgets.resource_version() >= Some(created), "a bookmark has told, or a new watch");
+    assert!(widgets.resource_version() >= Some(created), "a bookmark has described, or a new watch");
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,8 +36,9 @@ async fn an_unanswered_request_fails_after_a_minute() {
     let (read, took) = outcome(client.get(&key("a"))).await;
     assert_eq!(took, MINUTE);
     let error = read.unwrap_err();
-    let told = "get widgets.example.com default/a: no answer from the API server at 10.96.0.1:443 within 60s";
-    assert_eq!(error.to_string(), told);
+    let message =
+        "get widgets.example.com default/a: no answer from the API server at 10.96.0.1:443 within 60s";
+    assert_eq!(error.to_string(), message);
     assert!(error.is_timeout() && !error.is_outcome_unknown(), "a read changes nothing");
 }
 
@@ -52,9 +53,9 @@ async fn the_outcome_of_a_write_that_timed_out_is_unknown() {
         let (created, took) = outcome(client.create(&widget("a", 1))).await;
         assert_eq!(took, MINUTE);
         let error = created.unwrap_err();
-        let told = "create widgets.example.com default/a: no answer from the API server within 60s; \
+        let message = "create widgets.example.com default/a: no answer from the API server within 60s; \
                     it may or may not have been carried out";
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), message);
         assert!(error.is_timeout() && error.is_outcome_unknown());
         assert_eq!(error.kind(), &ErrorKind::DeadlineExceeded { timeout: MINUTE });
         assert_eq!(client.get(&key("a")).await.unwrap().is_some(), was_carried_out);
@@ -208,8 +209,8 @@ async fn a_connection_that_closes_before_the_answer_fails_the_request_at_once() 
     faults.add(Rule::new(Fault::LoseResponse).verb(Verb::Create).once());
     let error = client.create(&widget("a", 1)).await.unwrap_err();
     assert!(error.is_outcome_unknown() && !error.is_timeout(), "{error}");
-    let told = format!("create widgets.example.com default/a: the API server at {host} did not answer: ");
-    assert!(error.to_string().starts_with(&told), "{error}");
+    let message = format!("create widgets.example.com default/a: the API server at {host} did not answer: ");
+    assert!(error.to_string().starts_with(&message), "{error}");
     assert!(client.get(&key("a")).await.unwrap().is_some());
     assert_eq!(faults.journal().len(), 1, "it was not sent again");
 }

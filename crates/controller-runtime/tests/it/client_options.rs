@@ -136,8 +136,8 @@ async fn custom_query_parameters_are_sent_and_reserved_ones_refused() {
     ];
     assert_eq!(*paths.lock().unwrap(), expected);
 
-    let told = "get widgets.example.com default/a: not sent: query parameter watch is reserved by the client: set it by the option of the request";
-    assert_eq!(client.get(&key("a")).query("watch", "true").await.unwrap_err().to_string(), told);
+    let message = "get widgets.example.com default/a: not sent: query parameter watch is reserved by the client: set it by the option of the request";
+    assert_eq!(client.get(&key("a")).query("watch", "true").await.unwrap_err().to_string(), message);
     for refused in [
         client.create(&widget("b", 1)).query("dryRun", "All").await.map(drop),
         client.create(&widget("b", 1)).query("fieldManager", "other").await.map(drop),
@@ -170,7 +170,7 @@ async fn a_watch_may_begin_with_the_existing_objects() {
     let mut events = watch.query("resourceVersionMatch", "NotOlderThan").stream();
     let first = events.try_next().await.unwrap();
     assert!(matches!(first, Some(WatchEvent::Added(widget)) if widget.metadata.name.as_deref() == Some("a")));
-    assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Bookmark(_))), "all were told");
+    assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Bookmark(_))), "all were message");
 }
 
 #[tokio::test(start_paused = true)]

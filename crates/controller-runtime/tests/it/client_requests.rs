@@ -283,9 +283,9 @@ async fn a_confined_client_refuses_other_namespaces_and_fills_in_its_own() {
     let mut abroad = widget("b", 1);
     abroad.metadata.namespace = Some("kube-system".to_owned());
     let error = confined.create(&abroad).await.unwrap_err();
-    let told =
+    let message =
         "create widgets.example.com kube-system/b: not sent: this client is confined to namespace default";
-    assert_eq!(error.to_string(), told);
+    assert_eq!(error.to_string(), message);
 
     client.create(&abroad).await.unwrap();
     assert_eq!(client.list::<Widget>().await.unwrap().items.len(), 2);

@@ -57,12 +57,12 @@ async fn an_event_on_which_a_predicate_panics_is_delivered_again_until_it_is_han
     let failures = metric(&manager, "controller_runtime_event_failures_total");
     assert_eq!(failures.len(), 1);
     assert!(failures[0].contains(r#"reason="panic"} 2"#), "{failures:?}");
-    let told = manager.overview()[0].to_string();
+    let shown = manager.overview()[0].to_string();
     assert!(
-        told.contains("event of widgets.example.com default/bad failed at attempt 2, delivered again in "),
-        "{told}"
+        shown.contains("event of widgets.example.com default/bad failed at attempt 2, delivered again in "),
+        "{shown}"
     );
-    assert!(told.contains("a predicate or handler panicked: a bug"), "{told}");
+    assert!(shown.contains("a predicate or handler panicked: a bug"), "{shown}");
     assert_eq!(controller.explain(&key("bad")).failed_events.len(), 1);
     assert_eq!(controller.explain(&key("good")).failed_events.len(), 0);
     for name in ["default/bad", "Widget default/bad"] {
@@ -102,10 +102,10 @@ async fn an_event_that_a_map_function_fails_to_map_is_delivered_again_until_it_s
     let _running = Running::start(manager.clone()).await;
     sleep(Duration::from_secs(2)).await;
     assert_eq!(notes.names(), [""; 0]);
-    let told = manager.overview()[0].to_string();
+    let shown = manager.overview()[0].to_string();
     for (source, error) in [("widgets.example.com", "no luck"), ("metadata", "bad luck")] {
         let told_of = format!("event of {source} default/a failed at attempt 2, delivered again in ");
-        assert!(told.contains(&told_of) && told.contains(&format!(": {error}\n")), "{told}");
+        assert!(shown.contains(&told_of) && shown.contains(&format!(": {error}\n")), "{shown}");
     }
     let failures = metric(&manager, "controller_runtime_event_failures_total");
     assert!(failures.iter().all(|sample| sample.ends_with(r#"reason="error"} 2"#)), "{failures:?}");
@@ -229,10 +229,10 @@ async fn an_object_that_does_not_decode_is_mapped_when_it_changes_with_the_state
     assert_eq!(other_reads.load(SeqCst), 2, "as an anyhow::Error as well");
     let waiting = metric(&manager, "controller_runtime_failed_events");
     assert!(waiting.contains(&format!("controller_runtime_failed_events{SOURCE} 1")), "{waiting:?}");
-    let told = manager.overview().iter().map(ToString::to_string).collect::<String>();
+    let shown = manager.overview().iter().map(ToString::to_string).collect::<String>();
     assert!(
-        told.contains("default/a failed at attempt 1, delivered again when the object changes: "),
-        "{told}"
+        shown.contains("default/a failed at attempt 1, delivered again when the object changes: "),
+        "{shown}"
     );
 
     notes.clear();

@@ -28,12 +28,12 @@ use crate::support::{NoteAll, Notes, Running, Widget, environment, manager, sett
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A source that is synchronized from the beginning, and fails on request.
-fn fails_when_told<R: reconcile::Request>(told: &Arc<Notify>) -> impl Source<R> {
-    let told = Arc::clone(told);
+fn fails_when_notified<R: reconcile::Request>(failing: &Arc<Notify>) -> impl Source<R> {
+    let failing = Arc::clone(failing);
     from_fn("broken", move |_| {
-        let told = Arc::clone(&told);
+        let failing = Arc::clone(&failing);
         async move {
-            told.notified().await;
+            failing.notified().await;
             Err::<(), BoxError>("no route to it".into())
         }
     })
@@ -55,17 +55,17 @@ impl Reconciler for Slow {
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_later_ends_the_manager_although_workers_wait_for_work() {
     for number in [1, 3] {
-        let (env, told) = (environment().await, Arc::default());
+        let (env, failing) = (environment().await, Arc::default());
         let manager = manager(&env);
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
-            .watches_raw_source(fails_when_told(&told))
+            .watches_raw_source(fails_when_notified(&failing))
             .with_options(ControllerOptions::default().max_concurrent_reconciles(number))
             .complete(Notes::done())
             .unwrap();
         let running = Running::start(manager).await;
         settle().await;
-        told.notify_one();
+        failing.notify_one();
         let ended = timeout(MINUTE, running.end()).await.expect("the manager ends");
         let error = ended.expect_err("its source has failed");
         assert_eq!(format!("{error:?}"), "source broken of controller widget failed: no route to it");
@@ -93,16 +93,16 @@ async fn a_panic_that_is_not_recovered_ends_the_manager_although_other_workers_w
 
 #[tokio::test(start_paused = true)]
 async fn an_unmanaged_controller_ends_when_a_source_fails_later() {
-    let (env, told) = (environment().await, Arc::default());
+    let (env, failing) = (environment().await, Arc::default());
     let manager = manager(&env);
     let mut controller = Builder::managed_by(&manager)
         .for_requests::<u32>("numbers")
-        .watches_raw_source(fails_when_told(&told))
+        .watches_raw_source(fails_when_notified(&failing))
         .complete_unmanaged(NoteAll::new())
         .unwrap();
     let tell = async {
         settle().await;
-        told.notify_one();
+        failing.notify_one();
         std::future::pending::<()>().await;
     };
     let ended = timeout(MINUTE, controller.run(tell)).await.expect("the controller ends");
@@ -113,17 +113,17 @@ async fn an_unmanaged_controller_ends_when_a_source_fails_later() {
 /// Returns a manager with one running reconcile and a controller that has just failed, and the number of finished
 /// reconciles.
 async fn failed_while_slow(shutdown: Shutdown) -> (Environment, Manager, Running, Arc<AtomicUsize>) {
-    let (env, told, finished) = (environment().await, Arc::default(), Arc::default());
+    let (env, failing, finished) = (environment().await, Arc::default(), Arc::default());
     let manager = Manager::new(env.client(), ManagerOptions::new("test").graceful_shutdown_timeout(shutdown));
     Builder::managed_by(&manager)
         .for_kind::<Widget>()
-        .watches_raw_source(fails_when_told(&told))
+        .watches_raw_source(fails_when_notified(&failing))
         .complete(Slow(Arc::clone(&finished)))
         .unwrap();
     let running = Running::start(manager.clone()).await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     settle().await;
-    told.notify_one();
+    failing.notify_one();
     settle().await;
     (env, manager, running, finished)
 }
@@ -163,7 +163,8 @@ impl Reconciler for PanicsWhenTold {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_noticed_after_another_worker_found_the_queue_shut_down() {
-    let (env, told, queue) = (environment().await, Arc::default(), Arc::<Mutex<Option<Queue<_>>>>::default());
+    let (env, failing, queue) =
+        (environment().await, Arc::default(), Arc::<Mutex<Option<Queue<_>>>>::default());
     let (manager, made) = (manager(&env), Arc::clone(&queue));
     let options = ControllerOptions::default().recover_panic(false).max_concurrent_reconciles(2);
     Builder::managed_by(&manager)
@@ -172,13 +173,13 @@ async fn a_panic_is_noticed_after_another_worker_found_the_queue_shut_down() {
         .with_options(
             options.new_queue(move |_, options| made.lock().unwrap().insert(Queue::new(options)).clone()),
         )
-        .complete(PanicsWhenTold(Arc::clone(&told)))
+        .complete(PanicsWhenTold(Arc::clone(&failing)))
         .unwrap();
     let running = Running::start(manager).await;
     settle().await;
     queue.lock().unwrap().as_ref().unwrap().shut_down();
     settle().await;
-    told.notify_one();
+    failing.notify_one();
     let ended = timeout(MINUTE, running.end()).await.expect("the manager ends");
     assert_eq!(ended.expect_err("its reconciler has panicked").to_string(), "names failed");
 }

@@ -127,7 +127,7 @@ struct History<'e> {
     /// Caches of all namespaces, one of which is watched separately.
     apart: Vec<(&'static str, Reader<Widget>)>,
     web: Reader<ConfigMap>,
-    told: Arc<Mutex<Folded>>,
+    received: Arc<Mutex<Folded>>,
     /// Every state of the server, by kind: widgets, and config maps with `app=web`.
     been: [Vec<State>; 2],
     _running: Running,
@@ -146,8 +146,8 @@ impl<'e> History<'e> {
             false => Fault::Pass,
         });
         let manager = Manager::new(client, ManagerOptions::new("test").seed(seed));
-        let told = Arc::new(Mutex::new(Folded::default()));
-        let fold = Arc::clone(&told);
+        let received = Arc::new(Mutex::new(Folded::default()));
+        let fold = Arc::clone(&received);
         // The runtime recovers panics of predicates, so violations are recorded.
         let note = move |event: &Event<Widget>| {
             fold.lock().unwrap().take(event);
@@ -177,7 +177,7 @@ impl<'e> History<'e> {
             parts: vec![part("default"), part("red")],
             apart: vec![apart("default"), apart("red")],
             web: Reader::new(caches.of().labels("app=web").build().unwrap()),
-            told,
+            received,
             been: [vec![State::new()], vec![State::new()]],
             other,
             _running: Running::start(manager).await,
@@ -290,7 +290,11 @@ impl<'e> History<'e> {
             widgets.drain(&story);
             web.drain(&story);
         }
-        assert_eq!(self.told.lock().unwrap().wrong, None, "{story}a handler was told what cannot be");
+        assert_eq!(
+            self.received.lock().unwrap().wrong,
+            None,
+            "{story}a handler received an impossible event"
+        );
     }
 
     /// Checks that all readers reach the latest state after the faults end.
@@ -306,14 +310,15 @@ impl<'e> History<'e> {
                 ("seen as metadata", self.metadata.seen("")),
                 ("seen as dynamic", self.dynamic.seen("")),
                 // Own writes are visible before the watch delivers them.
-                ("told to a handler", self.told.lock().unwrap().is.clone()),
-                ("told to a slow reader", self.widgets.folded.is.clone()),
+                ("received by a handler", self.received.lock().unwrap().is.clone()),
+                ("received by a slow reader", self.widgets.folded.is.clone()),
             ];
             for (how, parts) in [("seen by namespace", &self.parts), ("seen apart", &self.apart)] {
                 let parts = parts.iter().flat_map(|(namespace, part)| part.seen(namespace));
                 of_widgets.push((how, parts.collect()));
             }
-            let of_web = [("seen", self.web.seen("")), ("told to a slow reader", self.web.folded.is.clone())];
+            let of_web =
+                [("seen", self.web.seen("")), ("received by a slow reader", self.web.folded.is.clone())];
             let all = of_widgets.iter().map(|of| (of, &widgets)).chain(of_web.iter().map(|of| (of, &web)));
             for ((how, state), is) in all {
                 if state != is {
@@ -406,7 +411,7 @@ impl<K: Object> Reader<K> {
         while let Some(Some(event)) = self.events.next().now_or_never() {
             self.folded.take(&event);
         }
-        assert_eq!(self.folded.wrong, None, "{story}a stream told what cannot be");
+        assert_eq!(self.folded.wrong, None, "{story}a stream delivered an impossible event");
     }
 }
 

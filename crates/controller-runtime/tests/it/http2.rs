@@ -187,8 +187,8 @@ async fn a_client_that_resets_many_requests_is_disconnected_and_others_are_serve
     // The server stops reading before the end.
     let flooding = async { drop(writes.write_all(&flood).await) };
     let mut answer = Vec::new();
-    let told = async { drop(reads.read_to_end(&mut answer).await) };
-    tokio::join!(flooding, told);
+    let reading = async { drop(reads.read_to_end(&mut answer).await) };
+    tokio::join!(flooding, reading);
     let frames = frames(&answer);
     let farewell = frames.iter().find(|(kind, _)| *kind == GOAWAY).map(|(_, payload)| payload[7]);
     assert!(farewell.is_none_or(|reason| reason == ENHANCE_YOUR_CALM), "{frames:?}");

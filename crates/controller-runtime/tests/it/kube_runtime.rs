@@ -60,8 +60,10 @@ async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_was_deleted_b
 
 /// Waits until the stream delivers the object.
 async fn seen(events: &mut EventStream<Widget>, name: &str) {
-    let told = async { while events.next().await.expect("it goes on").meta().name() != name {} };
-    timeout(Duration::from_secs(3), told).await.unwrap_or_else(|_| panic!("no reader was woken for {name}"));
+    let delivered = async { while events.next().await.expect("it goes on").meta().name() != name {} };
+    timeout(Duration::from_secs(3), delivered)
+        .await
+        .unwrap_or_else(|_| panic!("no reader was woken for {name}"));
 }
 
 /// In kube-runtime the same expired version was requested again and again.
@@ -73,10 +75,10 @@ async fn kube_runtime_b_http_410_at_the_start_of_a_watch_leads_to_a_new_list() {
     client.create(&widget("kept", 1)).await.unwrap();
     // No watch succeeds before a change; afterwards the version of the first one is too old.
     let happened = Arc::new(AtomicUsize::new(0));
-    let told = Arc::clone(&happened);
+    let changes = Arc::clone(&happened);
     let faulty = faulty(env.client(), move |seen| match seen.is_watch() {
-        true if told.load(SeqCst) == 0 => Fault::Refuse(503, "ServiceUnavailable"),
-        true if told.fetch_add(1, SeqCst) == 1 => Fault::Refuse(410, "Expired"),
+        true if changes.load(SeqCst) == 0 => Fault::Refuse(503, "ServiceUnavailable"),
+        true if changes.fetch_add(1, SeqCst) == 1 => Fault::Refuse(410, "Expired"),
         _ => Fault::Pass,
     });
     let manager = manager(faulty);

@@ -134,10 +134,10 @@ async fn a_client_that_needs_the_lease_is_refused_in_a_controller_without_electi
     builder.with_options(options).complete(reconciler).unwrap();
     let _leader = leading(&leader).await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    let told = "patch widgets.example.com default/a: not sent: controller everywhere runs without leader election, and this \
+    let message = "patch widgets.example.com default/a: not sent: controller everywhere runs without leader election, and this \
                 client writes only with the lease the-lease: use the client of the reconcile's context (`cx.client()`), or \
                 `Manager::ungated_client`";
-    assert_eq!(seen.recv().await.unwrap(), Err(told.to_owned()));
+    assert_eq!(seen.recv().await.unwrap(), Err(message.to_owned()));
     assert_eq!(seen.recv().await.unwrap(), Ok(()));
     // Outside of the manager's runnables it works.
     leader.client().merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();

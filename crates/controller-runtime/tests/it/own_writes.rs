@@ -202,7 +202,7 @@ async fn dry_runs_and_failed_writes_are_not_visible() {
     client.delete_key(&key("a")).dry_run().await.unwrap();
     client.delete_key(&key("a")).not_to_cache().await.unwrap();
     client.create(&widget("c", 1)).not_to_cache().await.unwrap();
-    assert_eq!(shown(&widgets), "a:1/-", "told to leave the rest to the watch");
+    assert_eq!(shown(&widgets), "a:1/-", "the caller leaves the rest to the watch");
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,9 +319,9 @@ async fn a_metadata_cache_stores_only_metadata_of_own_writes() {
     let key = ObjectKey::new("default", "large");
     assert!(metadata.get(&key).unwrap().is_some());
     let held = || metadata.stats().text_bytes;
-    assert!(held() < 10_000, "{} bytes before the watch has told it", held());
+    assert!(held() < 10_000, "{} bytes before the watch has delivered the write", held());
     settle().await;
-    assert!(held() < 10_000, "{} bytes after the watch has told it", held());
+    assert!(held() < 10_000, "{} bytes after the watch has delivered the write", held());
 
     // The whole object is read as well: the text is stored once.
     let whole = manager.cached::<ConfigMap>();

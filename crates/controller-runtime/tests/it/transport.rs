@@ -161,10 +161,10 @@ async fn an_unreachable_server_is_named_once_with_the_reason() {
         let client = Client::new(connect(config).unwrap(), "test");
         let error = client.get(&key("a")).await.unwrap_err();
         let reason = std::io::Error::from_raw_os_error(111); // ECONNREFUSED
-        let told = format!(
+        let message = format!(
             "get widgets.example.com default/a: the API server at {address} did not answer: {reason}"
         );
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), message);
         assert!(std::error::Error::source(&error).is_none(), "what would be said twice");
     }
 }

@@ -325,15 +325,17 @@ mod tests {
 
     #[test]
     fn text_without_a_usable_key_is_refused() {
-        let told = |pem: &str| ServiceAccountKeys::from_pem("i", pem.as_bytes()).unwrap_err().to_string();
+        let reason_of =
+            |pem: &str| ServiceAccountKeys::from_pem("i", pem.as_bytes()).unwrap_err().to_string();
         let none = "there is no private key for service accounts: write it as a PEM block";
-        assert_eq!(told(""), none);
+        assert_eq!(reason_of(""), none);
         let broken = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
         assert!(
-            told(broken).starts_with("the PEM block PRIVATE KEY is not supported as a service account key")
+            reason_of(broken)
+                .starts_with("the PEM block PRIVATE KEY is not supported as a service account key")
         );
         let public = key(&PKCS_ECDSA_P256_SHA256).public_key_pem();
-        assert_eq!(told(&public), none);
+        assert_eq!(reason_of(&public), none);
         let keys = keys(&key(&PKCS_ECDSA_P256_SHA256));
         assert!(matches!(keys.clone().verified_by_pem(b"x"), Err(InvalidServiceAccountKey::Empty(_))));
         assert!(matches!(

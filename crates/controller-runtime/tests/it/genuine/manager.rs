@@ -183,12 +183,12 @@ async fn a_recorded_event_is_stored_by_the_api_server() {
     let running = Running::start(manager).await;
     let created = cluster.client().create(&cluster.widget("a", 1)).await.unwrap();
     let events = cluster.api::<Event>();
-    let told = eventually(SOON, async || {
+    let answered = eventually(SOON, async || {
         let events = events.list(&Default::default()).await.map_err(|error| error.to_string())?;
         let mended = events.iter().any(|event| event.reason.as_deref() == Some("Mended"));
         if mended { Ok(()) } else { Err(format!("{} events", events.items.len())) }
     });
-    told.await.unwrap();
+    answered.await.unwrap();
     running.stop().await.unwrap();
     let mut rows: Vec<_> = events.list(&Default::default()).await.unwrap().into_iter().collect();
     rows.sort_by_key(|event| event.reason.clone());
