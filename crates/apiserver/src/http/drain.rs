@@ -16,7 +16,7 @@ use tokio::time::{Duration, timeout};
 /// Maximum number of bytes to read, as in Go.
 const LIMIT: usize = 256 << 10;
 /// Maximum time to read.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the rest of a body, if it is short and arrives soon.
 pub(crate) async fn drain<B>(head: &Parts, mut body: Pin<&mut B>)
@@ -36,7 +36,7 @@ where
         }
     };
     // The response does not depend on the body.
-    let _ = timeout(PATIENCE, rest).await;
+    let _ = timeout(DRAIN_TIMEOUT, rest).await;
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
         let (_sender, answer) = send(None);
         let start = Instant::now();
         assert_eq!(answer.await, 404);
-        assert_eq!(start.elapsed(), PATIENCE);
+        assert_eq!(start.elapsed(), DRAIN_TIMEOUT);
         let (sender, answer) = send(None);
         sender.unbounded_send(data(LIMIT + 1)).unwrap();
         assert_eq!(answer.now_or_never(), Some(404));

@@ -34,7 +34,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
 /// Maximum time for which data may stay unread, in buffers of the operating system or in a response over HTTP/2.
-const PATIENCE: Duration = Duration::from_secs(60);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for a client to read a whole response other than a watch, as in kube-apiserver.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of concurrent requests on an HTTP/2 connection, as in kube-apiserver: each watch of an informer is one.
@@ -62,7 +62,7 @@ pub(super) async fn serve(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let stream = WriteTimeout::new(stream, PATIENCE);
+    let stream = WriteTimeout::new(stream, UNREAD_TIMEOUT);
     let Some(tls) = tls else {
         return speak(stream, Protocol::Http1, service, None, faults, closing).await;
     };
@@ -204,7 +204,7 @@ where
         let mut requests = requests.lock();
         // Finished tasks are removed, because they would otherwise stay until the connection ends.
         while requests.try_join_next().is_some() {}
-        requests.spawn(watched(task, PATIENCE));
+        requests.spawn(watched(task, UNREAD_TIMEOUT));
     }
 }
 

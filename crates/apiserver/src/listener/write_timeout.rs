@@ -88,33 +88,33 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::{Instant, advance};
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_the_client_does_not_read_fails() {
         let (near, _far) = tokio::io::duplex(8);
-        let mut near = WriteTimeout::new(near, PATIENCE);
+        let mut near = WriteTimeout::new(near, TIMEOUT);
         near.write_all(b"12345678").await.unwrap();
         let started = Instant::now();
         let error = near.write_all(b"9").await.unwrap_err();
-        assert_eq!((error.kind(), started.elapsed()), (io::ErrorKind::TimedOut, PATIENCE));
+        assert_eq!((error.kind(), started.elapsed()), (io::ErrorKind::TimedOut, TIMEOUT));
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_and_idle_clients_do_not_time_out() {
         let (near, mut far) = tokio::io::duplex(1);
-        let mut near = WriteTimeout::new(near, PATIENCE);
+        let mut near = WriteTimeout::new(near, TIMEOUT);
         let read = async {
             let mut byte = [0];
             for _ in 0..5 {
-                advance(PATIENCE - Duration::from_secs(1)).await;
+                advance(TIMEOUT - Duration::from_secs(1)).await;
                 far.read_exact(&mut byte).await.unwrap();
             }
         };
         let (written, ()) = tokio::join!(near.write_all(b"12345"), read);
         written.unwrap();
         // An idle connection without writes does not fail.
-        advance(PATIENCE * 10).await;
+        advance(TIMEOUT * 10).await;
         near.write_all(b"6").await.unwrap();
     }
 }

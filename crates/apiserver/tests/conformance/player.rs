@@ -21,7 +21,7 @@ use crate::transport::{Answer, Transport, json_or_text, media_type, warning_text
 use crate::webhooks::Hooks;
 
 /// Timeout of a request. In paused time it elapses at once if nothing else can happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of requests in a `wait` step.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -351,10 +351,10 @@ impl Player<'_> {
         context: &Context<'_>,
         answer: impl Future<Output = Result<T, String>>,
     ) -> Option<T> {
-        let error = match timeout(PATIENCE, answer).await {
+        let error = match timeout(TIMEOUT, answer).await {
             Ok(Ok(answer)) => return Some(answer),
             Ok(Err(error)) => error,
-            Err(_elapsed) => format!("nothing within {} s", PATIENCE.as_secs()),
+            Err(_elapsed) => format!("nothing within {} s", TIMEOUT.as_secs()),
         };
         self.note(context, vec![difference("$", "an answer", &error)]);
         None

@@ -172,7 +172,7 @@ impl ManagerRun<'_> {
             }
             // Deadlines are computed in each iteration, because any event may have moved them.
             self.look_at_loss();
-            let (grace, patience) = (self.end_of_grace(), self.aborted.map(|aborted| aborted + ABORT));
+            let (grace, give_up) = (self.end_of_grace(), self.aborted.map(|aborted| aborted + ABORT));
             let overdue =
                 self.losing.as_ref().filter(|losing| !losing.is_logged).map(|losing| losing.since + ABORT);
             let ElectionHandle { candidate, leadership, .. } = &mut self.election;
@@ -189,7 +189,7 @@ impl ManagerRun<'_> {
                 Some(ended) = candidate.join_next() => self.election_ended(ended),
                 () = at(overdue) => self.name_overdue(),
                 () = at(grace) => self.abort(),
-                () = at(patience) => {
+                () = at(give_up) => {
                     self.give_up();
                     break;
                 }

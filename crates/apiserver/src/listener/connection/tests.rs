@@ -81,7 +81,7 @@ async fn a_stream_that_is_not_read_is_cancelled_and_the_others_are_not() {
         assert_eq!(next(&mut read).await.unwrap(), name);
     }
     assert_eq!(next(&mut idle).await.unwrap(), "map-1");
-    sleep(PATIENCE - Duration::from_secs(1)).await;
+    sleep(UNREAD_TIMEOUT - Duration::from_secs(1)).await;
     assert_eq!(next(&mut late).await.unwrap(), "map-0", "not too late yet");
     sleep(Duration::from_secs(2)).await;
     assert_eq!(next(&mut late).await.unwrap(), "map-1");
@@ -106,7 +106,7 @@ async fn a_list_that_is_not_read_is_cancelled() {
     let mut answers = answers.into_iter();
     let (at_once, late) = (answers.next().unwrap(), answers.next().unwrap());
     assert!(at_once.into_body().collect().await.unwrap().to_bytes().len() > 400_000);
-    sleep(PATIENCE + Duration::from_secs(1)).await;
+    sleep(UNREAD_TIMEOUT + Duration::from_secs(1)).await;
     let error = late.into_body().collect().await.unwrap_err();
     assert!(format!("{error:?}").contains("CANCEL"), "{error:?}");
 }

@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 /// Timeout of a command.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Path of the server program.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kube-apiserver-embedded");
@@ -87,7 +87,7 @@ impl Session {
             .spawn()
             .expect("the program can be started");
         let mut lines = BufReader::new(program.stdout.take().expect("standard output is piped")).lines();
-        let first = timeout(PATIENCE, lines.next_line()).await.expect("it is ready soon");
+        let first = timeout(TIMEOUT, lines.next_line()).await.expect("it is ready soon");
         let first = first.expect("its output can be read").unwrap_or_default();
         assert!(first.starts_with("ready https://127.0.0.1:"), "{first}");
         Self { _server: Server::Program(program), ..self }
@@ -133,9 +133,9 @@ impl Session {
         // A command that reads no input may have ended already.
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
-        match timeout(PATIENCE, child.wait_with_output()).await {
+        match timeout(TIMEOUT, child.wait_with_output()).await {
             Ok(output) => output.expect("its output can be read"),
-            Err(_elapsed) => panic!("{} {arguments}: still running after {PATIENCE:?}", self.name()),
+            Err(_elapsed) => panic!("{} {arguments}: still running after {TIMEOUT:?}", self.name()),
         }
     }
 
@@ -186,8 +186,8 @@ impl Following {
             }
             panic!("the output ended without `{wanted}`:\n{seen}");
         };
-        let found = timeout(PATIENCE, search).await;
-        assert!(found.is_ok(), "no `{wanted}` within {PATIENCE:?}:\n{seen}");
+        let found = timeout(TIMEOUT, search).await;
+        assert!(found.is_ok(), "no `{wanted}` within {TIMEOUT:?}:\n{seen}");
     }
 
     /// Ends the command and waits for its end.

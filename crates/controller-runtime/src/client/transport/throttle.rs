@@ -7,7 +7,7 @@ const RETRIES: u32 = 10;
 
 /// Largest total wait of one request. If the server asks for more, the caller gets its response, and may do something else
 /// meanwhile.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LONGEST_TOTAL_WAIT: Duration = Duration::from_secs(60);
 
 /// Repetitions and waits of one request so far.
 #[derive(Debug, Default)]
@@ -30,7 +30,10 @@ impl Throttle {
         let delay = retry_after?;
         let was_refused = code == 429 || code == 503;
         let waited = self.waited.saturating_add(delay);
-        if !(was_refused || code >= 500 && !is_write) || self.retries == RETRIES || waited > PATIENCE {
+        if !(was_refused || code >= 500 && !is_write)
+            || self.retries == RETRIES
+            || waited > LONGEST_TOTAL_WAIT
+        {
             return None;
         }
         self.retries += 1;
