@@ -31,6 +31,9 @@
 //! assert!(!policy.decide(jane, &Action::Resource(get)).is_allowed());
 //! ```
 //!
+//! [`OwnedAction::of_request`] finds the action of an HTTP request, and [`PolicyRule::of_everybody`] the rules that every user has: what a client
+//! needs to check its own requests.
+//!
 //! Evaluation and messages follow the RBAC authorizer of Kubernetes 1.36. A decision about a user costs a lookup for its name and each
 //! of its groups, and the rules of the roles that are bound to them; the number of other bindings does not matter.
 
@@ -39,6 +42,7 @@ mod aggregation;
 pub mod escalation;
 mod policy;
 mod policy_rule;
+mod request;
 mod role;
 #[cfg(test)]
 mod tests;
@@ -46,7 +50,7 @@ mod tests;
 pub use self::action::{Action, OwnedAction, ResourceAction};
 pub use self::aggregation::aggregate;
 pub use self::policy::{Decision, Grant, Policy};
-pub use self::policy_rule::PolicyRule;
+pub use self::policy_rule::{PolicyRule, RulePart};
 pub use self::role::{Binding, Identity, Kind, Role, RoleRef, Subject, Unresolved, service_account_name};
 
 /// API group of roles and bindings.

@@ -28,6 +28,37 @@ pub struct PolicyRule {
 }
 
 impl PolicyRule {
+    /// Returns the rules of every authenticated user: those of the roles `system:discovery`, `system:public-info-viewer` and
+    /// `system:basic-user`.
+    #[must_use]
+    pub fn of_everybody() -> [Self; 3] {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let reviews = |group: &str, resources: &[&str]| Self {
+            verbs: texts(&["create"]),
+            api_groups: texts(&[group]),
+            resources: texts(resources),
+            ..Self::default()
+        };
+        let urls = [
+            "/api",
+            "/api/*",
+            "/apis",
+            "/apis/*",
+            "/healthz",
+            "/livez",
+            "/openapi",
+            "/openapi/*",
+            "/readyz",
+            "/version",
+            "/version/",
+        ];
+        [
+            Self { verbs: texts(&["get"]), non_resource_urls: texts(&urls), ..Self::default() },
+            reviews("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+            reviews("authentication.k8s.io", &["selfsubjectreviews"]),
+        ]
+    }
+
     /// Reads an element of `rules`. A list that is missing or has another type counts as empty, and grants nothing.
     #[must_use]
     pub fn from_value(rule: &Value) -> Self {
@@ -71,23 +102,58 @@ impl PolicyRule {
     /// Whether the rule permits the action.
     #[must_use]
     pub fn allows(&self, action: &Action<'_>) -> bool {
-        contains(&self.verbs, action.verb())
-            && match action {
-                Action::Path { path, .. } => self.non_resource_urls.iter().any(|url| url_covers(url, path)),
-                Action::Resource(action) => self.allows_objects(action),
-            }
+        self.part_that_allows(action).is_some()
     }
 
-    fn allows_objects(&self, action: &ResourceAction<'_>) -> bool {
-        contains(&self.api_groups, action.group)
-            && self.resources.iter().any(|rule| resource_matches(rule, action))
-            && (self.resource_names.is_empty() || self.resource_names.iter().any(|name| name == action.name))
+    /// Returns the part of the rule that permits the action; `None` if the rule does not.
+    #[must_use]
+    pub fn part_that_allows(&self, action: &Action<'_>) -> Option<RulePart<'_>> {
+        let verb = find(&self.verbs, action.verb())?;
+        match action {
+            Action::Path { path, .. } => {
+                let path = self.non_resource_urls.iter().find(|url| url_covers(url, path))?;
+                Some(RulePart::Path { verb, path })
+            }
+            Action::Resource(action) => {
+                let group = find(&self.api_groups, action.group)?;
+                let resource = self.resources.iter().find(|rule| resource_matches(rule, action))?;
+                let is_named = self.resource_names.is_empty()
+                    || self.resource_names.iter().any(|name| name == action.name);
+                is_named.then_some(RulePart::Resource { verb, group, resource })
+            }
+        }
     }
+}
+
+/// Part of a [`PolicyRule`], with its asterisks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RulePart<'r> {
+    /// A verb on a resource.
+    Resource {
+        /// Verb, such as `get` or `*`.
+        verb: &'r str,
+        /// API group, such as `apps` or `*`; empty for the core group.
+        group: &'r str,
+        /// Resource, such as `pods`, `pods/log`, `*/scale` or `*`.
+        resource: &'r str,
+    },
+    /// A verb on a path.
+    Path {
+        /// Verb, such as `get` or `*`.
+        verb: &'r str,
+        /// Path, such as `/metrics` or `/logs/*`.
+        path: &'r str,
+    },
 }
 
 /// Whether a list of a rule has the value or `*`.
 pub(super) fn contains(list: &[String], value: &str) -> bool {
-    list.iter().any(|one| one == ALL || one == value)
+    find(list, value).is_some()
+}
+
+/// Returns the first element that is the value or `*`.
+fn find<'l>(list: &'l [String], value: &str) -> Option<&'l str> {
+    list.iter().find(|one| *one == ALL || *one == value).map(String::as_str)
 }
 
 /// Whether a resource of a rule includes that of the action: `*`, `pods`, `pods/log` or `*/log`.

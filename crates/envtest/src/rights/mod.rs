@@ -15,8 +15,8 @@ use std::{
 };
 
 use http::{Request, Response};
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::client::Body;
+use kube_apimachinery::rbac::PolicyRule;
 use serde_json::json;
 
 pub(crate) use self::request_attributes::RequestAttributes;
@@ -110,10 +110,11 @@ impl Rights {
     /// Returns whether a request is permitted, and records the permissions that it uses.
     fn allows(&self, attributes: &RequestAttributes) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut allowed = rules::of_everybody().iter().any(|rule| rules::grant(rule, attributes).is_some());
+        let mut allowed = PolicyRule::of_everybody().iter().any(|rule| rule.allows(&attributes.action()));
         // No early return: every grant that permits the request counts as used.
         for grant in self.grants.iter() {
-            let here = grant.namespace.as_ref().is_none_or(|namespace| *namespace == attributes.namespace);
+            let action = attributes.action();
+            let here = grant.namespace.as_ref().is_none_or(|namespace| namespace == action.namespace());
             if here && let Some(right) = rules::grant(&grant.rule, attributes) {
                 used.insert(right);
                 allowed = true;

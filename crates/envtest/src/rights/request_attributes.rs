@@ -1,45 +1,29 @@
-//! Attributes of a request that RBAC evaluates.
+//! The permission that a request needs.
 
-use http::{Method, request::Parts};
+use http::request::Parts;
+use kube_apimachinery::rbac::{Action, OwnedAction, ResourceAction};
 
-/// Attributes of a request that RBAC evaluates.
+/// A request, as RBAC evaluates it.
 #[derive(Debug, PartialEq)]
-pub(crate) struct RequestAttributes {
-    pub(super) verb: String,
-    /// Empty for cluster-scoped resources.
-    pub(super) namespace: String,
-    pub(super) about: About,
-}
-
-#[derive(Debug, PartialEq)]
-pub(super) enum About {
-    Resource {
-        group: String,
-        /// Includes the subresource: `deployments/status`.
-        resource: String,
-        /// Empty for collections and creations.
-        name: String,
-    },
-    /// A path outside of the resource API.
-    Url(String),
-}
+pub(crate) struct RequestAttributes(OwnedAction);
 
 impl RequestAttributes {
     pub(crate) fn of(head: &Parts) -> Self {
-        let path = head.uri.path();
-        Self::about_resource(head, path).unwrap_or_else(|| Self {
-            verb: head.method.as_str().to_ascii_lowercase(),
-            namespace: String::new(),
-            about: About::Url(path.to_owned()),
-        })
+        let query = head.uri.query().unwrap_or_default();
+        Self(OwnedAction::of_request(head.method.as_str(), head.uri.path(), query))
+    }
+
+    pub(super) fn action(&self) -> Action<'_> {
+        self.0.as_action()
     }
 
     /// Name of the required permission: `patch guestbooks.example.com/status`, `get /version`.
     pub(crate) fn name(&self) -> String {
-        let verb = &self.verb;
-        match &self.about {
-            About::Resource { group, resource, .. } => format!("{verb} {}", right_about(group, resource)),
-            About::Url(path) => format!("{verb} {path}"),
+        match self.action() {
+            Action::Resource(action) => {
+                format!("{} {}", action.verb, right_about(action.group, &with_subresource(&action)))
+            }
+            Action::Path { verb, path } => format!("{verb} {path}"),
         }
     }
 
@@ -47,95 +31,31 @@ impl RequestAttributes {
     pub(crate) fn is_write(&self) -> bool {
         const BESIDES: [&str; 4] =
             ["authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"];
-        let About::Resource { group, resource, .. } = &self.about else { return false };
-        let changes = matches!(&*self.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
-        changes && !BESIDES.contains(&&**group) && (&**group, &**resource) != ("", "events")
-    }
-
-    /// Parses a resource path; `None` for other paths.
-    fn about_resource(head: &Parts, path: &str) -> Option<Self> {
-        let mut path = path.trim_matches('/').split('/');
-        let group = match path.next()? {
-            "api" => "",
-            "apis" => path.next()?,
-            _ => return None,
+        let Action::Resource(ResourceAction { verb, group, resource, .. }) = self.action() else {
+            return false;
         };
-        let _version = path.next()?;
-        let mut rest: Vec<_> = path.collect();
-        let mut namespace = "";
-        if rest.len() >= 2 && rest[0] == "namespaces" {
-            namespace = rest[1];
-            // `namespaces/NAME` is the namespace itself; a longer path refers to a resource inside of it.
-            if rest.len() > 2 && !matches!(rest[2], "status" | "finalize") {
-                rest.drain(..2);
-            }
-        }
-        let (plural, name, below) = (rest.first()?, rest.get(1).copied(), rest.get(2));
-        let query = Query::of(head.uri.query().unwrap_or_default());
-        let verb = match (&head.method, name) {
-            (&Method::GET | &Method::HEAD, None) if query.watches => "watch",
-            (&Method::GET | &Method::HEAD, None) => "list",
-            (&Method::GET | &Method::HEAD, Some(_)) => "get",
-            (&Method::POST, _) => "create",
-            (&Method::PUT, _) => "update",
-            (&Method::PATCH, _) => "patch",
-            (&Method::DELETE, None) => "deletecollection",
-            (&Method::DELETE, Some(_)) => "delete",
-            _ => "",
-        };
-        let name = match (verb, name) {
-            ("list" | "watch", None) => query.name.unwrap_or_default(),
-            (_, name) => name.unwrap_or_default().to_owned(),
-        };
-        let resource = below.map_or_else(|| (*plural).to_owned(), |below| format!("{plural}/{below}"));
-        let about = About::Resource { group: group.to_owned(), resource, name };
-        Some(Self { verb: verb.to_owned(), namespace: namespace.to_owned(), about })
+        let changes = matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection");
+        changes && !BESIDES.contains(&group) && (group, resource) != ("", "events")
     }
 
     /// Message of a refusal, similar to that of RBAC.
     pub(super) fn refusal(&self) -> String {
-        let verb = &self.verb;
-        let (group, resource) = match &self.about {
-            About::Resource { group, resource, .. } => (group, resource),
-            About::Url(path) => {
-                return format!("forbidden: the manifests do not allow to {verb} path \"{path}\"");
+        match self.action() {
+            Action::Path { verb, path } => {
+                format!("forbidden: the manifests do not allow to {verb} path \"{path}\"")
             }
-        };
-        let place = match &*self.namespace {
-            "" => "at the cluster scope".to_owned(),
-            namespace => format!("in the namespace \"{namespace}\""),
-        };
-        let what = right_about(group, resource.split('/').next().unwrap_or_default());
-        format!(
-            "{what} is forbidden: the manifests do not allow to {verb} resource \"{resource}\" in API group \"{group}\" {place}"
-        )
-    }
-}
-
-/// Parts of the query that affect authorization.
-struct Query {
-    watches: bool,
-    /// Name that the field selector requires. Rules with `resourceNames` permit lists and watches of that name.
-    name: Option<String>,
-}
-
-impl Query {
-    fn of(query: &str) -> Self {
-        let (mut watches, mut name) = (false, None);
-        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            match &*key {
-                "watch" => watches = matches!(&*value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
-                "fieldSelector" => name = value.split(',').find_map(required_name),
-                _ => {}
+            Action::Resource(action) => {
+                let subject = right_about(action.group, action.resource);
+                format!("{subject} is forbidden: the manifests do not allow to {action}")
             }
         }
-        Self { watches, name }
     }
 }
 
-fn required_name(requirement: &str) -> Option<String> {
-    let value = requirement.trim().strip_prefix("metadata.name")?.strip_prefix('=')?;
-    Some(value.strip_prefix('=').unwrap_or(value).to_owned())
+/// Resource and subresource: `deployments/status`.
+pub(super) fn with_subresource(action: &ResourceAction<'_>) -> String {
+    let slash = if action.subresource.is_empty() { "" } else { "/" };
+    format!("{}{slash}{}", action.resource, action.subresource)
 }
 
 /// Formats a resource with its group: `pods`, `deployments.apps`, `deployments.apps/status`.
@@ -158,65 +78,31 @@ pub(super) mod tests {
         RequestAttributes::of(&request.into_parts().0)
     }
 
-    /// Compares the attributes of a request with their expected text.
-    #[track_caller]
-    fn check(request: &str, expected: &str) {
-        let attributes = asked(request);
-        let right = attributes.name();
-        let shown = match &attributes.about {
-            About::Resource { name, .. } => format!("{right} {}/{name}", attributes.namespace),
-            About::Url(_) => right,
-        };
-        assert_eq!(shown, expected, "{request}");
-    }
-
     #[test]
-    fn a_verb_follows_from_method_name_and_query() {
-        check("GET /api/v1/namespaces/a/pods", "list pods a/");
-        check("GET /api/v1/pods?watch=true&limit=1", "watch pods /");
-        check("GET /api/v1/pods?watch=false", "list pods /");
-        check("GET /api/v1/namespaces/a/pods/x", "get pods a/x");
-        check("HEAD /api/v1/namespaces/a/pods/x", "get pods a/x");
-        check("POST /api/v1/namespaces/a/pods", "create pods a/");
-        check("PUT /apis/apps/v1/namespaces/a/deployments/x", "update deployments.apps a/x");
-        check("PATCH /apis/apps/v1/namespaces/a/deployments/x?force=true", "patch deployments.apps a/x");
-        check("DELETE /api/v1/namespaces/a/pods/x", "delete pods a/x");
-        check("DELETE /api/v1/namespaces/a/pods", "deletecollection pods a/");
-        check("OPTIONS /api/v1/pods", " pods /");
-    }
-
-    #[test]
-    fn a_resource_may_have_a_subresource() {
-        check("PUT /apis/apps/v1/namespaces/a/deployments/x/status", "update deployments.apps/status a/x");
-        check("GET /api/v1/namespaces/a/pods/x/proxy/some/path", "get pods/proxy a/x");
-        check("POST /api/v1/namespaces/a/pods/x/eviction", "create pods/eviction a/x");
-    }
-
-    #[test]
-    fn a_namespace_object_is_in_its_own_namespace() {
-        check("GET /api/v1/namespaces", "list namespaces /");
-        check("GET /api/v1/namespaces/a", "get namespaces a/a");
-        check("PUT /api/v1/namespaces/a/finalize", "update namespaces/finalize a/a");
-        check("PATCH /api/v1/namespaces/a/status", "patch namespaces/status a/a");
-    }
-
-    #[test]
-    fn a_field_selector_of_one_name_is_authorized_by_that_name() {
-        check("GET /api/v1/nodes?watch=1&fieldSelector=metadata.name%3Dn", "watch nodes /n");
-        check(
-            "GET /api/v1/nodes?fieldSelector=spec.unschedulable%3Dtrue,metadata.name%3D%3Dn",
-            "list nodes /n",
-        );
-        check("GET /api/v1/nodes?fieldSelector=metadata.name!%3Dn", "list nodes /");
-        check("DELETE /api/v1/nodes?fieldSelector=metadata.name%3Dn", "deletecollection nodes /");
-    }
-
-    #[test]
-    fn a_request_outside_of_the_resource_api_is_a_path() {
-        for path in ["/metrics", "/", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version/"] {
-            check(&format!("GET {path}"), &format!("get {path}"));
+    fn the_permission_has_resource_group_and_subresource() {
+        for (request, expected) in [
+            ("PUT /apis/apps/v1/namespaces/a/deployments/x/status", "update deployments.apps/status"),
+            ("GET /api/v1/namespaces/a/pods/x/proxy/some/path", "get pods/proxy"),
+            ("GET /api/v1/pods?watch=true", "watch pods"),
+            ("POST /logs/a", "post /logs/a"),
+        ] {
+            assert_eq!(asked(request).name(), expected, "{request}");
         }
-        check("POST /logs/a", "post /logs/a");
+    }
+
+    #[test]
+    fn leases_events_and_reviews_are_no_writes() {
+        for (request, expected) in [
+            ("PATCH /api/v1/namespaces/a/configmaps/x", true),
+            ("PATCH /apis/apps/v1/namespaces/a/deployments/x/status", true),
+            ("GET /api/v1/namespaces/a/configmaps/x", false),
+            ("PUT /apis/coordination.k8s.io/v1/namespaces/a/leases/x", false),
+            ("POST /api/v1/namespaces/a/events", false),
+            ("POST /apis/events.k8s.io/v1/namespaces/a/events", false),
+            ("POST /metrics", false),
+        ] {
+            assert_eq!(asked(request).is_write(), expected, "{request}");
+        }
     }
 
     #[test]

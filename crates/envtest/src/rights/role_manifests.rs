@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Ro
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
-use super::Grant;
+use super::{Grant, rules};
 
 /// Manifests that are not YAML, or that contain an invalid role or binding.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,8 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
     let mut grants = Vec::new();
     for role in &roles {
         for binding in bindings.iter().filter(|binding| binding.gives(role)) {
-            let grant = |rule: &PolicyRule| Grant { rule: rule.clone(), namespace: binding.place.clone() };
+            let grant =
+                |rule: &PolicyRule| Grant { rule: rules::of_role(rule), namespace: binding.place.clone() };
             grants.extend(role.rules.iter().flatten().map(grant));
         }
     }

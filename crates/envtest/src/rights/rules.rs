@@ -1,82 +1,36 @@
-//! Evaluation of RBAC rules.
+//! Names of the permissions that RBAC rules grant.
 
-use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::api::rbac::v1;
+use kube_apimachinery::rbac::{PolicyRule, RulePart};
 
-use super::request_attributes::{About, RequestAttributes, right_about};
+use super::request_attributes::{RequestAttributes, right_about};
 
 /// Returns the permission by which `rule` permits the request, or `None`.
 pub(super) fn grant(rule: &PolicyRule, attributes: &RequestAttributes) -> Option<String> {
-    let verb = rule.verbs.iter().find(|verb| matches(verb, &attributes.verb))?;
-    let about = match &attributes.about {
-        About::Resource { group, resource, name } => {
-            let given = rule.api_groups.iter().flatten().find(|given| matches(given, group))?;
-            let mut resources = rule.resources.iter().flatten();
-            let about = resources.find(|given| covers(given, resource))?;
-            let names = rule.resource_names.as_deref().unwrap_or_default();
-            if !names.is_empty() && !names.contains(name) {
-                return None;
-            }
-            right_about(given, about)
-        }
-        About::Url(path) => {
-            let mut urls = rule.non_resource_urls.iter().flatten();
-            urls.find(|url| leads_to(url, path))?.clone()
-        }
-    };
-    Some(format!("{verb} {about}"))
-}
-
-fn matches(given: &str, wanted: &str) -> bool {
-    given == "*" || given == wanted
-}
-
-/// Returns whether a resource in a rule (`pods`, `pods/log`, `*/scale` or `*`) matches `wanted`.
-fn covers(given: &str, wanted: &str) -> bool {
-    let scope = |of: &str| wanted.split_once('/').is_some_and(|(_, below)| below == of);
-    matches(given, wanted) || given.strip_prefix("*/").is_some_and(scope)
-}
-
-/// Returns whether a URL in a rule (`/metrics`, `/logs/*` or `*`) matches `path`.
-fn leads_to(url: &str, path: &str) -> bool {
-    url == path || url.strip_suffix('*').is_some_and(|start| path.starts_with(start))
+    Some(match rule.part_that_allows(&attributes.action())? {
+        RulePart::Resource { verb, group, resource } => format!("{verb} {}", right_about(group, resource)),
+        RulePart::Path { verb, path } => format!("{verb} {path}"),
+    })
 }
 
 /// Names of all permissions that a rule grants.
 pub(super) fn named(rule: &PolicyRule) -> Vec<String> {
-    let resources = rule.resources.iter().flatten();
-    let groups = rule.api_groups.iter().flatten();
-    let about = groups.flat_map(|group| resources.clone().map(move |resource| right_about(group, resource)));
-    let about: Vec<_> = about.chain(rule.non_resource_urls.iter().flatten().cloned()).collect();
+    let about =
+        rule.api_groups.iter().flat_map(|group| rule.resources.iter().map(move |it| right_about(group, it)));
+    let about: Vec<_> = about.chain(rule.non_resource_urls.iter().cloned()).collect();
     rule.verbs.iter().flat_map(|verb| about.iter().map(move |about| format!("{verb} {about}"))).collect()
 }
 
-/// Permissions of every authenticated user: the roles `system:discovery`, `system:public-info-viewer` and `system:basic-user`.
-pub(super) fn of_everybody() -> [PolicyRule; 3] {
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    let reviews = |group: &str, resources: &[&str]| PolicyRule {
-        verbs: texts(&["create"]),
-        api_groups: Some(texts(&[group])),
-        resources: Some(texts(resources)),
-        ..PolicyRule::default()
-    };
-    let urls = [
-        "/api",
-        "/api/*",
-        "/apis",
-        "/apis/*",
-        "/healthz",
-        "/livez",
-        "/openapi",
-        "/openapi/*",
-        "/readyz",
-        "/version",
-        "/version/",
-    ];
-    [
-        PolicyRule { verbs: texts(&["get"]), non_resource_urls: Some(texts(&urls)), ..PolicyRule::default() },
-        reviews("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
-        reviews("authentication.k8s.io", &["selfsubjectreviews"]),
-    ]
+/// The rule of a role.
+pub(super) fn of_role(rule: &v1::PolicyRule) -> PolicyRule {
+    let texts = |texts: &Option<Vec<String>>| texts.clone().unwrap_or_default();
+    PolicyRule {
+        verbs: rule.verbs.clone(),
+        api_groups: texts(&rule.api_groups),
+        resources: texts(&rule.resources),
+        resource_names: texts(&rule.resource_names),
+        non_resource_urls: texts(&rule.non_resource_urls),
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +44,7 @@ mod tests {
     fn granted(rule: &serde_json::Value, request: &str, expected: Option<&str>) {
         let mut whole = json!({ "verbs": ["get", "list"], "apiGroups": [""] });
         whole.as_object_mut().expect("an object").extend(rule.as_object().expect("a rule").clone());
-        let rule: PolicyRule = serde_json::from_value(whole).expect("a rule");
+        let rule = PolicyRule::from_value(&whole);
         assert_eq!(grant(&rule, &asked(request)).as_deref(), expected, "{rule:?} {request}");
     }
 
@@ -141,7 +95,7 @@ mod tests {
         granted(&json!({ "nonResourceURLs": ["*"] }), "GET /debug/pprof", Some("get *"));
         let rule = PolicyRule {
             verbs: vec!["get".to_owned(), "post".to_owned()],
-            non_resource_urls: Some(vec!["/metrics".to_owned()]),
+            non_resource_urls: vec!["/metrics".to_owned()],
             ..PolicyRule::default()
         };
         assert_eq!(named(&rule), ["get /metrics", "post /metrics"]);
