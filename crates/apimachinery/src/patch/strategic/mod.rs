@@ -142,6 +142,12 @@ fn merge_in_order(
     let order = list(order)?;
     let old = original.get(field).cloned().map(list).transpose()?;
     let change = patch.get(field).cloned().map(list).transpose()?;
+    if schema.is_some_and(|schema| schema.additional().is_some()) {
+        // Maps, such as labels, have no lists to order.
+        return Err(ApiError::internal(
+            "merging an object in json but data type is not struct, instead is: map",
+        ));
+    }
     let (inner, strategy) = lookup(schema, field)?;
     let key = Keyed(strategy.merge_key.as_deref());
     if let Some(change) = &change {
@@ -219,12 +225,29 @@ fn without_directives(value: Value) -> Option<Value> {
 
 fn unknown_directive(directive: &Value, patch: &JsonObject) -> ApiError {
     let shown = match directive {
-        Value::String(text) => text.clone(),
         Value::Null => "%!s(<nil>)".to_owned(),
-        other => format!("%!s({}={})", go::type_of(other), go::value(other)),
+        other => as_text(other),
     };
     let map = go::value(&Value::Object(patch.clone()));
     ApiError::internal(format!("unknown patch type: {shown} in map: {map}"))
+}
+
+/// Formats a value like Go's `%s`, which marks values that are not text, but not nils inside other values.
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(as_text).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", as_text(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", go::type_of(value), go::value(value)),
+    }
 }
 
 fn no_merge_key(item: &JsonObject, key: &str) -> ApiError {

@@ -179,6 +179,17 @@ fn errors_of_a_patch_are_those_of_the_server() {
         expect!["500 unknown patch type: %!s(int64=5) in map: map[$patch:5]"],
     );
     refused(
+        json!({"spec": {"strategy": {"$patch": {"a": [1, true, null, "x"]}}}}),
+        expect![
+            "500 unknown patch type: map[a:[%!s(int64=1) %!s(bool=true) <nil> x]] in map: map[$patch:map[a:[1 true <nil> x]]]"
+        ],
+    );
+    check(
+        &json!({"metadata": {"labels": {"a": "b"}}}),
+        &json!({"metadata": {"labels": {"$setElementOrder/x": ["a"]}}}),
+        &expect!["500 merging an object in json but data type is not struct, instead is: map"],
+    );
+    refused(
         pod(json!({"containers": [{"name": "c", "$patch": "bogus"}]})),
         expect!["500 unknown patch type: bogus in map: map[$patch:bogus name:c]"],
     );
