@@ -2,7 +2,7 @@
 
 use futures::future::try_join;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Result;
 use super::comparison::{Difference, Pairs};
@@ -76,7 +76,10 @@ impl<'a> Stage<'a> {
         }
         self.genuine.learn(&genuine.body);
         self.ours.learn(&ours.body);
-        let mut differences = self.pairs.compare(&genuine, &ours);
+        self.rename(&genuine.body, &ours.body);
+        let prefix = request.generate_name();
+        let mut differences =
+            self.pairs.compare(&genuine.with_masked_name(prefix), &ours.with_masked_name(prefix));
         let calls = |side| self.twins.responder.take(side, &self.namespace);
         let calls = (calls(Side::Genuine), calls(Side::Embedded));
         // A request that one server refuses early reaches fewer webhooks.
@@ -89,8 +92,25 @@ impl<'a> Stage<'a> {
         Ok(Outcome { genuine, differences })
     }
 
+    /// Learns values that the servers have chosen by themselves and that later requests repeat: a generated name, and node ports.
+    fn rename(&mut self, genuine: &Value, ours: &Value) {
+        let name = |body: &Value| body["metadata"]["name"].as_str().map(str::to_owned);
+        if genuine["metadata"]["generateName"].is_string()
+            && let (Some(genuine), Some(ours)) = (name(genuine), name(ours))
+        {
+            self.ours.rename(genuine, ours);
+        }
+        let ports = |body: &Value| -> Vec<String> {
+            let ports = body["spec"]["ports"].as_array().into_iter().flatten();
+            ports.map(|port| format!("\"nodePort\":{}", port["nodePort"])).collect()
+        };
+        for (genuine, ours) in ports(genuine).into_iter().zip(ports(ours)) {
+            self.ours.rename(genuine, ours);
+        }
+    }
+
     /// Waits until a new configuration of webhooks is in effect on the genuine server: its first webhook refuses ConfigMaps with a label.
-    async fn await_configuration(&mut self, request: &Request, body: &serde_json::Value) -> Result<()> {
+    async fn await_configuration(&mut self, request: &Request, body: &Value) -> Result<()> {
         if !request.path.starts_with(CONFIGURATIONS) || request.path.contains("dryRun") {
             return Ok(());
         }

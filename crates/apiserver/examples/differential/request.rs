@@ -64,6 +64,12 @@ impl Request {
         self.path = format!("{}{separator}{parameter}", self.path);
     }
 
+    /// Returns the prefix of the name that a server generates for this request.
+    pub(crate) fn generate_name(&self) -> Option<&str> {
+        let Body::Json(body) = &self.body else { return None };
+        body["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty())
+    }
+
     /// Whether the response is a stream of events.
     pub(crate) fn is_watch(&self) -> bool {
         self.path.contains("watch=")
@@ -102,20 +108,52 @@ impl Answer {
     pub(crate) fn is_ended(&self) -> bool {
         self.status == 0
     }
+
+    /// Masks the random part of a generated name in an error.
+    pub(crate) fn with_masked_name(&self, prefix: Option<&str>) -> Self {
+        let mut masked = self.clone();
+        let Some(prefix) = prefix.filter(|_| self.status >= 400) else { return masked };
+        // Longer prefixes are cut.
+        let prefix = prefix.get(..58).unwrap_or(prefix);
+        let mut text = self.body.to_string();
+        let mut at = 0;
+        while let Some(found) = text[at..].find(prefix) {
+            let start = at + found + prefix.len();
+            at = start;
+            let is_random = |part: &str| part.bytes().all(|c| b"bcdfghjklmnpqrstvwxz2456789".contains(&c));
+            if text.get(start..start + 5).is_some_and(is_random) {
+                text.replace_range(start..start + 5, "*****");
+            }
+        }
+        masked.body = serde_json::from_str(&text).unwrap_or(masked.body);
+        masked
+    }
 }
 
 /// Values of the placeholders on one server.
 #[derive(Debug, Default)]
-pub(crate) struct Bindings(BTreeMap<String, String>);
+pub(crate) struct Bindings {
+    values: BTreeMap<String, String>,
+    /// Texts of the genuine server, such as generated names, that requests to this server replace by its own.
+    renamed: BTreeMap<String, String>,
+}
 
 impl Bindings {
     pub(crate) fn new(namespace: &str) -> Self {
-        Self(BTreeMap::from([("ns".to_owned(), namespace.to_owned())]))
+        let values = BTreeMap::from([("ns".to_owned(), namespace.to_owned())]);
+        Self { values, renamed: BTreeMap::new() }
     }
 
     /// Sets the value of a placeholder.
     pub(crate) fn set(&mut self, label: &str, value: &str) {
-        self.0.insert(label.to_owned(), value.to_owned());
+        self.values.insert(label.to_owned(), value.to_owned());
+    }
+
+    /// Replaces a text of the genuine server in later requests.
+    pub(crate) fn rename(&mut self, genuine: String, own: String) {
+        if genuine != own {
+            self.renamed.insert(genuine, own);
+        }
     }
 
     /// Replaces the placeholders that have a value.
@@ -125,8 +163,8 @@ impl Bindings {
         while let Some((before, after)) = rest.split_once("{{") {
             out.push_str(before);
             match after.split_once("}}") {
-                Some((label, after)) if self.0.contains_key(label) => {
-                    out.push_str(&self.0[label]);
+                Some((label, after)) if self.values.contains_key(label) => {
+                    out.push_str(&self.values[label]);
                     rest = after;
                 }
                 _ => {
@@ -135,27 +173,27 @@ impl Bindings {
                 }
             }
         }
-        out + rest
+        self.renamed.iter().fold(out + rest, |text, (genuine, own)| text.replace(genuine, own))
     }
 
     /// Learns the placeholders of an object, or of a list, in a response.
     pub(crate) fn learn(&mut self, body: &Value) {
         let metadata = &body["metadata"];
         if let Some(token) = metadata["continue"].as_str() {
-            self.0.insert("continue".into(), token.to_owned());
+            self.values.insert("continue".into(), token.to_owned());
         }
         let (Some(kind), Some(name)) = (body["kind"].as_str(), metadata["name"].as_str()) else { return };
-        let short = name.strip_prefix(&format!("{}-", self.0["ns"])).unwrap_or(name);
+        let short = name.strip_prefix(&format!("{}-", self.values["ns"])).unwrap_or(name);
         let object = format!("{kind}/{short}");
         if let Some(uid) = metadata["uid"].as_str() {
-            self.0.insert(format!("uid:{object}"), uid.to_owned());
+            self.values.insert(format!("uid:{object}"), uid.to_owned());
         }
         if let Some(ip) = body["spec"]["clusterIP"].as_str() {
-            self.0.insert(format!("ip:{object}"), ip.to_owned());
+            self.values.insert(format!("ip:{object}"), ip.to_owned());
         }
         if let Some(version) = metadata["resourceVersion"].as_str() {
-            self.0.insert(format!("rv:{object}"), version.to_owned());
-            self.0.entry(format!("first:{object}")).or_insert_with(|| version.to_owned());
+            self.values.insert(format!("rv:{object}"), version.to_owned());
+            self.values.entry(format!("first:{object}")).or_insert_with(|| version.to_owned());
         }
     }
 }

@@ -31,6 +31,8 @@ use super::responder::{Responder, Side};
 const WITHIN: Duration = Duration::from_secs(60);
 /// Number of tenths of a second that the genuine server has to get ready.
 const START_POLLS: u32 = 600;
+/// Number of tenths of a second that a custom kind has to be ready on the genuine server.
+const STORAGE_POLLS: u32 = 100;
 /// Bearer token of the admin.
 const TOKEN: &str = "differential";
 
@@ -138,6 +140,19 @@ impl Server {
     /// Sends a request and reads the whole response. A connection that ends before the response is an answer with status 0. The next
     /// request opens a new connection.
     pub(crate) async fn send(&self, request: &Request, bindings: &Bindings) -> Result<Answer> {
+        for _ in 0..STORAGE_POLLS {
+            let answer = self.send_once(request, bindings).await?;
+            // kube-apiserver restarts the watch caches of a custom kind some time after its definition.
+            let is_starting = answer.body["message"] == "storage is (re)initializing";
+            if answer.status != 429 || !is_starting {
+                return Ok(answer);
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        self.send_once(request, bindings).await
+    }
+
+    async fn send_once(&self, request: &Request, bindings: &Bindings) -> Result<Answer> {
         let path = bindings.expand(&request.path);
         let mut message = HttpRequest::builder()
             .method(request.method.clone())
