@@ -126,7 +126,27 @@ impl ServedKind {
         }
         self.strategy.convert_from_storage(self, &mut object);
         self.conform(&mut object);
+        self.coerce_metadata(&mut object);
         object
+    }
+
+    /// Drops empty labels and the like from the metadata of a custom object, as decoding does.
+    pub(crate) fn coerce_metadata(&self, object: &mut Value) {
+        if self.is_custom() {
+            schema::coerce_stored_metadata(&self.schema, object);
+        }
+    }
+
+    /// Identifies the schema whose readers can copy the text of an object; 0 if every reader has to parse it, because its metadata are not
+    /// those of ObjectMeta. Applies and webhooks can write such metadata.
+    fn reader_of(&self, object: &Value) -> u64 {
+        let is_plain = || {
+            let metadata = serde_json::json!({"metadata": object["metadata"]});
+            let mut coerced = metadata.clone();
+            self.coerce_metadata(&mut coerced);
+            coerced == metadata
+        };
+        if !self.is_custom() || is_plain() { self.id } else { 0 }
     }
 
     /// Like [`value`](Self::value), as JSON text with this revision. Most objects are copied without being parsed.
@@ -150,7 +170,7 @@ impl ServedKind {
     /// [converts writes](Self::converts_writes), the form is that of this version, in which objects may be stored as well.
     pub(crate) fn document(&self, object: &Value) -> Document {
         if self.webhook.is_some() {
-            return Document::new(object, self.id, version_number(&self.resource.version));
+            return Document::new(object, self.reader_of(object), version_number(&self.resource.version));
         }
         if let Some(storage) = &self.stored_as {
             let mut object = object.clone();
@@ -159,7 +179,7 @@ impl ServedKind {
             return Document::new(&object, 0, self.storage_version());
         }
         if self.is_custom() || !self.resource.is_converted {
-            return Document::new(object, self.id, self.storage_version());
+            return Document::new(object, self.reader_of(object), self.storage_version());
         }
         let mut object = object.clone();
         self.strategy.convert_to_storage(self, &mut object);
@@ -191,11 +211,6 @@ impl ServedKind {
         stored.document.stored_in() == self.storage_version()
     }
 
-    /// Whether an object is stored in this version. Builtin kinds lose nothing in any version.
-    pub(crate) fn is_stored_in_own_version(&self, stored: &Stored) -> bool {
-        !self.is_custom() || stored.document.stored_in() == version_number(&self.resource.version)
-    }
-
     /// Identifies the storage version, which never changes for builtin kinds.
     fn storage_version(&self) -> u64 {
         version_number(self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str()))
@@ -213,6 +228,11 @@ impl ServedKind {
         if self.is_custom() { schema::coerce_metadata(&self.schema, object) } else { Ok(()) }
     }
 
+    /// Whether an object has the type of this kind; objects of builtin kinds always have.
+    pub(crate) fn is_of_kind(&self, object: &Value) -> bool {
+        !self.is_custom() || object.get("kind").and_then(Value::as_str) == Some(&*self.kind.kind)
+    }
+
     /// Completes a decoded object: removes unknown fields and sets defaults.
     pub(crate) fn conform(&self, object: &mut Value) {
         self.schema.prune(object);
@@ -225,8 +245,8 @@ impl ServedKind {
         if self.is_custom() {
             self.schema.prune(object);
             self.schema.default_applied(object);
-            // The result has the types of ObjectMeta, so this drops empty labels and the like, and does not fail.
-            let _ = schema::coerce_metadata(&self.schema, object);
+            // Metadata stay as they are applied. Readers see them with the types of ObjectMeta.
+            schema::drop_unreadable_deletion(object);
         } else {
             self.conform(object);
         }
@@ -252,14 +272,12 @@ impl ServedKind {
 
     /// Returns the top-level fields that an endpoint does not write.
     pub(crate) fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        if let Some(fields) = self.strategy.resets(self, subresource) {
+            return fields;
+        }
         match subresource {
             "" if self.resource.status => &["status"],
-            "status" if self.is_custom() => &["metadata", "spec", "data"],
-            "status" => match self.strategy.status_keeps(self) {
-                Some("labels") => &["spec", "metadata.labels"],
-                Some("ownerReferences") => &["spec", "metadata.ownerReferences"],
-                _ => &["spec"],
-            },
+            "status" => &["spec"],
             "finalize" => &["status"],
             _ => &[],
         }

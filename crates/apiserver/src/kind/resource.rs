@@ -151,8 +151,12 @@ pub(crate) struct Rules {
     pub(crate) name: NameRule,
     /// Whether finalizers of a builtin kind need no domain.
     pub(crate) any_finalizer: bool,
-    /// Whether an update of a builtin object validates its name and `generateName` by the rule of the kind again.
+    /// Whether an update of a builtin object validates its metadata, such as its name by the rule of the kind, again.
     pub(crate) revalidated: bool,
+    /// Whether an update of a builtin object compares its metadata with the old state again.
+    pub(crate) compared: bool,
+    /// Whether kube-apiserver reads objects of the kind from its watch cache.
+    pub(crate) cached: bool,
     /// Whether the kind is defined by a CustomResourceDefinition.
     pub(crate) custom: bool,
     /// Message for a field that selectors do not support.

@@ -43,11 +43,41 @@ pub(crate) trait Allocator {
 #[derive(Debug)]
 pub(crate) struct Unallocated(pub(crate) String);
 
+/// Metadata that a write of `/status` cannot change for kinds whose status is separate from everything else.
+pub(crate) const WHOLE_METADATA: [&str; 9] = [
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "generateName",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "uid",
+    "selfLink",
+];
+
 /// Rules of a kind. `served` describes the kind in the version of the request; `subresource` is empty for the object itself.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     /// Sets defaults beyond those of the schema. Idempotent.
     fn default(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);
+    }
+
+    /// Sets those defaults of a new object that it lacks until it is stored.
+    fn default_stored(&self, served: &ServedKind, object: &mut Value) {
+        let _ = (served, object);
+    }
+
+    /// Whether the kind itself is finalizing a deleted object, so that another deletion changes nothing.
+    fn is_finalizing(&self, object: &Value) -> bool {
+        let _ = object;
+        false
+    }
+
+    /// Returns the error of the conversion of an object to Go's internal type, which reads some annotations.
+    fn conversion_error(&self, object: &Value) -> Option<String> {
+        let _ = object;
+        None
     }
 
     /// Converts an object from the version of `served` to the stored version.
@@ -137,8 +167,14 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Returns the metadata that a write of `/status` cannot change. Most kinds have no such field.
-    fn status_keeps(&self, served: &ServedKind) -> Option<&'static str> {
+    fn status_keeps(&self, served: &ServedKind) -> &'static [&'static str] {
         let _ = served;
+        &[]
+    }
+
+    /// Returns the fields that an endpoint does not write; `None` for the usual ones.
+    fn resets(&self, served: &ServedKind, subresource: &str) -> Option<&'static [&'static str]> {
+        let _ = (served, subresource);
         None
     }
 

@@ -94,6 +94,10 @@ impl Strategy for Namespace {
         is_finalized(namespace)
     }
 
+    fn is_finalizing(&self, namespace: &Value) -> bool {
+        metadata::is_terminating(namespace) && !is_finalized(namespace)
+    }
+
     fn held(&self, namespace: &Value) -> bool {
         stays(namespace)
     }

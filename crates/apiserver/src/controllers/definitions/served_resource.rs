@@ -120,6 +120,8 @@ fn served_version(
             name: NameRule::Subdomain,
             any_finalizer: true,
             revalidated: true,
+            compared: true,
+            cached: true,
             custom: true,
             field_refusal: FieldRefusal::Plain,
         },

@@ -40,6 +40,8 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             name: NameRule::Subdomain,
             any_finalizer: true,
             revalidated: true,
+            compared: true,
+            cached: true,
             custom: true,
             field_refusal: kube_apimachinery::selector::FieldRefusal::Plain,
         },

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{elements, set, within};
+use super::shared::fields::{elements, set, text, within};
+use crate::kind::WHOLE_METADATA;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -17,8 +18,16 @@ impl BuiltinKind for AdmissionPolicy {
         });
     }
 
-    fn warnings(&self, resource: &Resource, _policy: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings(resource, old)
+    fn warnings(&self, resource: &Resource, policy: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings(resource, policy, old)
+    }
+
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &WHOLE_METADATA
+    }
+
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["metadata", "spec"])
     }
 }
 
@@ -30,8 +39,8 @@ impl BuiltinKind for AdmissionPolicyBinding {
         within(binding, "spec", |spec| within(spec, "matchResources", default_match_resources));
     }
 
-    fn warnings(&self, resource: &Resource, _binding: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings(resource, old)
+    fn warnings(&self, resource: &Resource, binding: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings(resource, binding, old)
     }
 }
 
@@ -47,15 +56,21 @@ fn default_match_resources(criteria: &mut Value) {
 
 /// Returns the warning for a new object, because kube-apiserver would evaluate it. Without a warning, a test that creates a policy could
 /// take the missing effect for success.
-fn warnings(resource: &Resource, old: Option<&Value>) -> Vec<String> {
-    let is_new = old.is_none();
-    is_new
-        .then(|| {
-            let kind = &resource.kind;
-            format!("kube-apiserver-embedded: this {kind} has no effect: no admission policy is evaluated")
-        })
-        .into_iter()
-        .collect()
+fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let without_effect = old.is_none().then(|| {
+        let kind = &resource.kind;
+        format!("kube-apiserver-embedded: this {kind} has no effect: no admission policy is evaluated")
+    });
+    static_name(object).into_iter().chain(without_effect).collect()
+}
+
+/// Returns the warning about a name that is reserved for configurations in files of kube-apiserver.
+pub(super) fn static_name(object: &Value) -> Option<String> {
+    text(&object["metadata"], "name").ends_with(".static.k8s.io").then(|| {
+        "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and \
+         cannot be managed via the API"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use kube_apimachinery::go_struct;
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
+use super::shared::pod_spec;
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::Resource;
 use crate::kind::{Allocator, Strategy, WriteContext};
@@ -17,6 +18,17 @@ use crate::kind::{Allocator, Strategy, WriteContext};
 pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
     /// Sets defaults in an object that has all fields of its Go type. Idempotent.
     fn default(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// Returns the error of the conversion of an object to Go's internal type, which reads some annotations.
+    fn conversion_error(&self, object: &Value) -> Option<String> {
+        let _ = object;
+        None
+    }
+
+    /// Sets those defaults of a new object that it lacks until it is stored.
+    fn default_stored(&self, object: &mut Value) {
         let _ = object;
     }
 
@@ -68,6 +80,11 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         let _ = (context, subresource, old, new);
     }
 
+    /// Returns the path of a pod's spec in objects of the kind.
+    fn pod_spec(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Validates a new object, or the new state of `old`.
     fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let _ = (resource, new, old);
@@ -86,6 +103,12 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Returns the warnings for the new state of an object after a write of `/status`.
+    fn status_warnings(&self, object: &Value) -> Vec<String> {
+        let _ = object;
+        Vec::new()
+    }
+
     /// Returns the warning for every request to a deprecated kind.
     fn deprecation(&self) -> Option<&'static str> {
         None
@@ -97,7 +120,13 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
     }
 
     /// Returns the metadata that a write of `/status` cannot change.
-    fn status_keeps(&self) -> Option<&'static str> {
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the fields that an endpoint does not write, if they are others than usual: `status`, or `spec` for `/status`.
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        let _ = subresource;
         None
     }
 
@@ -146,6 +175,14 @@ impl<K: BuiltinKind> Strategy for K {
         conform(self, &served.resource, object);
     }
 
+    fn conversion_error(&self, object: &Value) -> Option<String> {
+        BuiltinKind::conversion_error(self, object)
+    }
+
+    fn default_stored(&self, _served: &ServedKind, object: &mut Value) {
+        BuiltinKind::default_stored(self, object);
+    }
+
     fn convert_to_storage(&self, served: &ServedKind, object: &mut Value) {
         BuiltinKind::convert_to_storage(self, &served.resource, object);
     }
@@ -177,6 +214,9 @@ impl<K: BuiltinKind> Strategy for K {
             conform(self, &served.resource, object);
         }
         BuiltinKind::prepare_create(self, context, object);
+        if let Some(path) = self.pod_spec() {
+            pod_spec::drop_disabled(object, None, path);
+        }
     }
 
     fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
@@ -193,6 +233,9 @@ impl<K: BuiltinKind> Strategy for K {
     ) {
         if subresource.is_empty() {
             BuiltinKind::prepare_update(self, context, old, new);
+            if let Some(path) = self.pod_spec() {
+                pod_spec::drop_disabled(new, Some(old), path);
+            }
             forget_empty(&served.resource, new);
         } else {
             self.prepare_subresource(context, subresource, old, new);
@@ -222,17 +265,26 @@ impl<K: BuiltinKind> Strategy for K {
         served: &ServedKind,
         object: &Value,
         old: Option<&Value>,
-        _subresource: &str,
+        subresource: &str,
     ) -> Vec<String> {
-        BuiltinKind::warnings(self, &served.resource, object, old)
+        match subresource {
+            // A new number of replicas is an update of the object itself.
+            "" | "scale" => BuiltinKind::warnings(self, &served.resource, object, old),
+            "status" => self.status_warnings(object),
+            _ => Vec::new(),
+        }
     }
 
     fn deprecation(&self, _served: &ServedKind) -> Option<&'static str> {
         BuiltinKind::deprecation(self)
     }
 
-    fn status_keeps(&self, _served: &ServedKind) -> Option<&'static str> {
+    fn status_keeps(&self, _served: &ServedKind) -> &'static [&'static str] {
         BuiltinKind::status_keeps(self)
+    }
+
+    fn resets(&self, _served: &ServedKind, subresource: &str) -> Option<&'static [&'static str]> {
+        BuiltinKind::resets(self, subresource)
     }
 
     fn version_annotations(&self, served: &ServedKind) -> &'static [&'static str] {

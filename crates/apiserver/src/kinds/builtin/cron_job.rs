@@ -4,8 +4,9 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
-use super::shared::pod_spec;
+use super::job;
+use super::shared::fields::{set, text, within};
+use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
 /// Path of the pod's spec.
@@ -32,7 +33,23 @@ impl BuiltinKind for CronJob {
         pod_spec::validate(new, POD_SPEC)
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, POD_SPEC)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(POD_SPEC)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = workload::warnings(object, old, POD_SPEC);
+        if old.is_none_or(|old| workload::generation(old) != workload::generation(object)) {
+            warnings
+                .extend(job::many_indexes(&object["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec"));
+        }
+        if old.is_some() && text(&object["spec"], "schedule").contains("TZ") {
+            warnings.push(
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+                    .to_owned(),
+            );
+        }
+        warnings
     }
 }

@@ -1,5 +1,8 @@
 //! DaemonSets.
 
+use std::num::IntErrorKind;
+
+use kube_apimachinery::go::quote;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
@@ -30,6 +33,28 @@ impl BuiltinKind for DaemonSet {
         });
     }
 
+    fn conversion_error(&self, object: &Value) -> Option<String> {
+        let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str()?;
+        let why = match text.parse::<i64>().err()?.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        Some(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
+    }
+
+    fn prepare_subresource(
+        &self,
+        _context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        if subresource == "status" {
+            // The counter is part of the spec in Go's internal type.
+            set_template_generation(new, template_generation(old));
+        }
+    }
+
     fn version_annotations(&self, _resource: &Resource) -> &'static [&'static str] {
         &[TEMPLATE_GENERATION]
     }
@@ -46,16 +71,22 @@ impl BuiltinKind for DaemonSet {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors =
-            workload::validate_selector("daemonset", workload::UnusableSelector::Silent, &new["spec"]);
+        let mut errors = workload::validate_daemon_selector(&new["spec"]);
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
-        errors.extend(workload::validate_numbers(&new["spec"]));
+        errors.extend(workload::validate_numbers(&new["spec"], &["minReadySeconds", "revisionHistoryLimit"]));
         errors.extend(workload::keep_selector(new, old));
         errors
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(pod_spec::IN_WORKLOAD)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        match old {
+            Some(old) if template_generation(old) == template_generation(object) => Vec::new(),
+            _ => pod_spec::warnings(object, pod_spec::IN_WORKLOAD),
+        }
     }
 }
 

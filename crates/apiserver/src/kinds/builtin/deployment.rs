@@ -28,21 +28,32 @@ impl BuiltinKind for Deployment {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let spec = &new["spec"];
         // The errors have kube-apiserver's order.
-        let mut errors = workload::validate_selector("deployment", workload::UnusableSelector::Named, spec);
-        errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
+        let mut errors = workload::validate_numbers(spec, &["replicas"]);
+        errors.extend(workload::validate_template("deployment", "invalid label selector", new));
         errors.extend(validate_strategy(&spec["strategy"]));
-        errors.extend(workload::validate_numbers(spec));
+        errors.extend(workload::validate_numbers(
+            spec,
+            &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"],
+        ));
         errors.extend(validate_deadline(spec));
         errors.extend(workload::keep_selector(new, old));
         errors
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(pod_spec::IN_WORKLOAD)
     }
 
-    fn status_keeps(&self) -> Option<&'static str> {
-        Some("labels")
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        workload::warnings(object, old, pod_spec::IN_WORKLOAD)
+    }
+
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &["labels"]
+    }
+
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["spec", "metadata.labels"])
     }
 }
 
@@ -63,16 +74,28 @@ fn validate_strategy(strategy: &Value) -> Option<FieldError> {
             ))
         }
         "Recreate" | "RollingUpdate" => None,
-        // The message shows the value as a Go struct, which contains no limits for unknown types.
-        other => Some(FieldError {
-            reason: "FieldValueNotSupported",
-            field: PATH.to_owned(),
-            message: format!(
-                "Unsupported value: {{\"Type\":{},\"RollingUpdate\":null}}: supported values: \"Recreate\", \
-                 \"RollingUpdate\"",
-                json!(other)
-            ),
-        }),
+        // The message shows the value as a Go struct.
+        other => {
+            let limits = if rolling.is_null() {
+                Value::Null.to_string()
+            } else {
+                let [unavailable, surge] =
+                    ["maxUnavailable", "maxSurge"].map(|limit| match &rolling[limit] {
+                        Value::Null => json!(0),
+                        limit => limit.clone(),
+                    });
+                format!("{{\"MaxUnavailable\":{unavailable},\"MaxSurge\":{surge}}}")
+            };
+            Some(FieldError {
+                reason: "FieldValueNotSupported",
+                field: PATH.to_owned(),
+                message: format!(
+                    "Unsupported value: {{\"Type\":{},\"RollingUpdate\":{limits}}}: supported values: \"Recreate\", \
+                     \"RollingUpdate\"",
+                    json!(other)
+                ),
+            })
+        }
     }
 }
 
@@ -191,12 +214,15 @@ mod tests {
     fn probable_mistakes_in_the_template_have_a_warning() {
         let served = served_kind("Deployment");
         let mut object = deployment(&json!({}));
+        object["metadata"] = json!({"name": "a.b", "generation": 1});
         let pod = &mut object["spec"]["template"]["spec"];
         pod["topologySpreadConstraints"] = json!([{"labelSelector": {}}, {"topologyKey": "zone"}]);
         pod["containers"][0]["env"] = json!([{"name": "A"}, {"name": "B"}, {"name": "A"}]);
         assert_eq!(
             served.strategy.warnings(&served, &object, None, ""),
             [
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is \
+                 recommended: [must not contain dots]",
                 "spec.template.spec.topologySpreadConstraints[1].labelSelector: a null labelSelector results in \
                  matching no pod",
                 "spec.template.spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when \

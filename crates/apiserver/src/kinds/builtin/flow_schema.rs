@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::within;
+use crate::kind::WHOLE_METADATA;
 
 #[derive(Debug)]
 pub(super) struct FlowSchema;
@@ -15,5 +16,13 @@ impl BuiltinKind for FlowSchema {
                 spec["matchingPrecedence"] = json!(1000);
             }
         });
+    }
+
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &WHOLE_METADATA
+    }
+
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["metadata", "spec"])
     }
 }

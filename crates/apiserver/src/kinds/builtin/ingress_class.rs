@@ -5,7 +5,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::shared::fields::{set_pointer, within};
 use super::shared::immutable_fields::IMMUTABLE;
 use crate::kind::resource::Resource;
 
@@ -15,7 +15,7 @@ pub(super) struct IngressClass;
 impl BuiltinKind for IngressClass {
     fn default(&self, class: &mut Value) {
         within(class, "spec", |spec| {
-            within(spec, "parameters", |parameters| set(parameters, "scope", json!("Cluster")));
+            within(spec, "parameters", |parameters| set_pointer(parameters, "scope", json!("Cluster")));
         });
     }
 

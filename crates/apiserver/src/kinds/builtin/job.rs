@@ -6,13 +6,17 @@ use serde_json::{Map, Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, set, within};
 use super::shared::immutable_fields::immutable;
-use super::shared::pod_spec;
+use super::shared::{pod_spec, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 /// Labels that identify a Job's pods, by the Job's UID and by its name.
 const UID_LABELS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 const NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
+
+/// Numbers above which the completed indexes of a Job may be too many for its status.
+const MANY_COMPLETIONS: i64 = 100_000;
+const MUCH_PARALLELISM: i64 = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Job;
@@ -32,13 +36,35 @@ impl BuiltinKind for Job {
         errors
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(pod_spec::IN_WORKLOAD)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = workload::warnings(object, old, pod_spec::IN_WORKLOAD);
+        if old.is_none_or(|old| workload::generation(old) != workload::generation(object)) {
+            warnings.extend(many_indexes(&object["spec"], "spec"));
+        }
+        warnings
     }
 
     fn orphans_by_default(&self) -> bool {
         true
     }
+}
+
+/// Returns the warning about an indexed Job at `path` with too many indexes.
+pub(super) fn many_indexes(spec: &Value, path: &str) -> Option<String> {
+    let number = |field: &str| spec[field].as_i64().unwrap_or_default();
+    let is_many = spec["completionMode"] == "Indexed"
+        && number("completions") > MANY_COMPLETIONS
+        && number("parallelism") > MUCH_PARALLELISM;
+    is_many.then(|| {
+        format!(
+            "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+             Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        )
+    })
 }
 
 fn default(job: &mut Value) {

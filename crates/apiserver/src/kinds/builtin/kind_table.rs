@@ -16,6 +16,7 @@ use super::config_map::ConfigMap;
 use super::controller_revision::ControllerRevision;
 use super::cron_job::CronJob;
 use super::csi_driver::CSIDriver;
+use super::csi_storage_capacity::CSIStorageCapacity;
 use super::daemon_set::DaemonSet;
 use super::deployment::Deployment;
 use super::endpoint_slice::EndpointSlice;
@@ -23,6 +24,7 @@ use super::endpoints::Endpoints;
 use super::event::Event;
 use super::flow_schema::FlowSchema;
 use super::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
+use super::ingress::Ingress;
 use super::ingress_class::IngressClass;
 use super::job::Job;
 use super::lease::Lease;
@@ -37,6 +39,7 @@ use super::priority_class::PriorityClass;
 use super::priority_level_configuration::PriorityLevelConfiguration;
 use super::replica_set::ReplicaSet;
 use super::replication_controller::ReplicationController;
+use super::resource_claim::ResourceClaim;
 use super::resource_quota::ResourceQuota;
 use super::role::Role;
 use super::role_binding::RoleBinding;
@@ -44,8 +47,10 @@ use super::runtime_class::RuntimeClass;
 use super::secret::Secret;
 use super::service::Service;
 use super::service_account::ServiceAccount;
+use super::service_cidr::ServiceCIDR;
 use super::stateful_set::StatefulSet;
 use super::storage_class::StorageClass;
+use super::volume_attachment::VolumeAttachment;
 use super::webhook_configuration::WebhookConfiguration;
 use crate::kind::Strategy;
 use crate::kind::resource::{Generation, PostAction, Rules, SelectorForm};
@@ -76,6 +81,8 @@ const RULES: Rules = Rules {
     name: NameRule::Subdomain,
     any_finalizer: false,
     revalidated: true,
+    compared: true,
+    cached: true,
     custom: false,
     field_refusal: FieldRefusal::Plain,
 };
@@ -92,13 +99,13 @@ const PUT: Rules = Rules { create_on_update: true, ..RULES };
 const NAMED_ONCE: Rules = Rules { revalidated: false, ..RULES };
 /// Kinds with a spec and with updates that do not validate names again.
 const SPEC_NAMED_ONCE: Rules = Rules { revalidated: false, ..SPEC };
-/// Events are validated by themselves, except for their metadata.
-const EVENT: Rules = Rules { revalidated: false, any_finalizer: true, ..PUT };
+const EVENT: Rules = Rules { revalidated: false, cached: false, ..PUT };
 /// Kinds with a generation that counts changes outside of metadata and status.
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
 const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
 /// Kinds that configure admission.
-const ADMISSION: Rules = Rules { unconditional_update: false, any_finalizer: true, ..CONTENTS };
+const ADMISSION: Rules =
+    Rules { unconditional_update: false, any_finalizer: true, compared: false, ..CONTENTS };
 
 const fn kind(
     group_version: &'static str,
@@ -126,9 +133,15 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind("v1", "endpoints", PUT, &Endpoints),
     KindAttributes {
         selectable: || event_fields("involvedObject", "reportingComponent"),
-        ..kind("v1", "events", Rules { name: NameRule::PathSegment, ..EVENT }, &Event)
+        // This version leaves the metadata to the general rules.
+        ..kind(
+            "v1",
+            "events",
+            Rules { name: NameRule::PathSegment, any_finalizer: true, compared: false, ..EVENT },
+            &Event,
+        )
     },
-    kind("v1", "limitranges", PUT, &LimitRange),
+    kind("v1", "limitranges", Rules { compared: false, ..PUT }, &LimitRange),
     KindAttributes {
         subresources: &["finalize"],
         selectable: || vec![field("status.phase")],
@@ -180,8 +193,8 @@ pub(super) static KINDS: &[KindAttributes] = &[
             Rules {
                 create_on_update: true,
                 returns_deleted_object: true,
-                name: NameRule::Label1035,
-                ..RULES
+                name: NameRule::Label,
+                ..NAMED_ONCE
             },
             &Service,
         )
@@ -212,7 +225,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
         storage_group: Some(""),
         is_converted: true,
         selectable: || event_fields("regarding", "reportingController"),
-        ..kind("events.k8s.io/v1", "events", Rules { any_finalizer: false, ..EVENT }, &Event)
+        ..kind("events.k8s.io/v1", "events", EVENT, &Event)
     },
     kind(
         "coordination.k8s.io/v1",
@@ -227,7 +240,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
         &Deployment,
     ),
     kind("apps/v1", "replicasets", SPEC_NAMED_ONCE, &ReplicaSet),
-    kind("apps/v1", "statefulsets", SPEC, &StatefulSet),
+    kind("apps/v1", "statefulsets", Rules { name: NameRule::Label, ..SPEC_NAMED_ONCE }, &StatefulSet),
     kind("apps/v1", "daemonsets", SPEC_NAMED_ONCE, &DaemonSet),
     kind("apps/v1", "controllerrevisions", RULES, &ControllerRevision),
     kind("batch/v1", "cronjobs", SPEC_NAMED_ONCE, &CronJob),
@@ -237,16 +250,23 @@ pub(super) static KINDS: &[KindAttributes] = &[
         },
         ..kind("batch/v1", "jobs", Rules { field_refusal: FieldRefusal::OfKind("Job"), ..SPEC }, &Job)
     },
-    kind("networking.k8s.io/v1", "ingresses", SPEC, &Plain),
+    kind("networking.k8s.io/v1", "ingresses", SPEC, &Ingress),
     kind("networking.k8s.io/v1", "ingressclasses", SPEC, &IngressClass),
     kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }, &Plain),
     kind("networking.k8s.io/v1", "networkpolicies", SPEC_NAMED_ONCE, &NetworkPolicy),
-    kind("networking.k8s.io/v1", "servicecidrs", NAMED_ONCE, &Plain),
-    // The rules of kube-apiserver for this kind leave the name to the general ones.
+    kind("networking.k8s.io/v1", "servicecidrs", NAMED_ONCE, &ServiceCIDR),
+    // The rules of kube-apiserver for this kind leave the metadata to the general ones.
     kind(
         "policy/v1",
         "poddisruptionbudgets",
-        Rules { unconditional_update: false, name: NameRule::PathSegment, ..SPEC },
+        Rules {
+            unconditional_update: false,
+            name: NameRule::PathSegment,
+            any_finalizer: true,
+            revalidated: false,
+            compared: false,
+            ..SPEC
+        },
         &Plain,
     ),
     kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE, &RoleBinding),
@@ -264,10 +284,20 @@ pub(super) static KINDS: &[KindAttributes] = &[
         },
         &CSIDriver,
     ),
-    kind("storage.k8s.io/v1", "csinodes", Rules { unconditional_update: false, ..RETURNED }, &Plain),
-    kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL, &Plain),
+    kind(
+        "storage.k8s.io/v1",
+        "csinodes",
+        Rules { unconditional_update: false, compared: false, ..RETURNED },
+        &Plain,
+    ),
+    kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL, &CSIStorageCapacity),
     kind("storage.k8s.io/v1", "storageclasses", RETURNED, &StorageClass),
-    kind("storage.k8s.io/v1", "volumeattachments", Rules { unconditional_update: false, ..RETURNED }, &Plain),
+    kind(
+        "storage.k8s.io/v1",
+        "volumeattachments",
+        Rules { unconditional_update: false, compared: false, ..RETURNED },
+        &VolumeAttachment,
+    ),
     kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED, &Plain),
     kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", ADMISSION, &AdmissionPolicy),
     kind(
@@ -301,15 +331,20 @@ pub(super) static KINDS: &[KindAttributes] = &[
         Rules { generation: Generation::Fixed, ..NAMED_ONCE },
         &PriorityClass,
     ),
-    kind("node.k8s.io/v1", "runtimeclasses", Rules { unconditional_update: false, ..PUT }, &RuntimeClass),
+    kind(
+        "node.k8s.io/v1",
+        "runtimeclasses",
+        Rules { unconditional_update: false, any_finalizer: true, ..PUT },
+        &RuntimeClass,
+    ),
     kind(
         "discovery.k8s.io/v1",
         "endpointslices",
-        Rules { generation: Generation::LabelsOrContents, ..RULES },
+        Rules { generation: Generation::LabelsOrContents, compared: false, ..RULES },
         &EndpointSlice,
     ),
     kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &Plain),
-    kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &Plain),
+    kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &ResourceClaim),
     kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &Plain),
     KindAttributes {
         selectable: || vec![field("spec.driver"), field("spec.nodeName")],
@@ -327,13 +362,13 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
         "flowschemas",
-        Rules { unconditional_update: false, ..SPEC },
+        Rules { unconditional_update: false, compared: false, ..SPEC },
         &FlowSchema,
     ),
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
         "prioritylevelconfigurations",
-        Rules { unconditional_update: false, ..SPEC },
+        Rules { unconditional_update: false, compared: false, ..SPEC },
         &PriorityLevelConfiguration,
     ),
     KindAttributes {

@@ -13,19 +13,18 @@ pub(super) struct Lease;
 
 impl BuiltinKind for Lease {
     fn prepare_create(&self, _context: &WriteContext<'_>, lease: &mut Value) {
-        drop_fields(lease);
+        drop_fields(&Value::Null, lease);
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, lease: &mut Value) {
-        if OF_FEATURE.iter().all(|field| old["spec"][field].is_null()) {
-            drop_fields(lease);
-        }
+        drop_fields(old, lease);
     }
 }
 
-fn drop_fields(lease: &mut Value) {
+/// Drops the fields that the lease does not have already.
+fn drop_fields(old: &Value, lease: &mut Value) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.retain(|field, _| !OF_FEATURE.contains(&field.as_str()));
+        spec.retain(|field, _| !OF_FEATURE.contains(&field.as_str()) || !old["spec"][field].is_null());
     }
 }
 
@@ -38,7 +37,10 @@ mod tests {
     #[test]
     fn fields_of_coordinated_leader_election_are_dropped() {
         let mut lease = json!({"spec": {"holderIdentity": "a", "preferredHolder": "b", "strategy": "c"}});
-        drop_fields(&mut lease);
+        let old = json!({"spec": {"strategy": "x"}});
+        drop_fields(&old, &mut lease);
+        assert_eq!(lease, json!({"spec": {"holderIdentity": "a", "strategy": "c"}}));
+        drop_fields(&Value::Null, &mut lease);
         assert_eq!(lease, json!({"spec": {"holderIdentity": "a"}}));
     }
 }

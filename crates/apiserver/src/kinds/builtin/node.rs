@@ -9,7 +9,8 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::shared::discouraged;
+use super::shared::fields::{put, set, text, within};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -34,6 +35,7 @@ impl BuiltinKind for Node {
 
     fn prepare_create(&self, _context: &WriteContext<'_>, node: &mut Value) {
         drop_config_source(node);
+        within(node, "status", |status| put(status, "config", Value::Null));
     }
 
     /// Removes `configSource`, a removed feature, unless the node has it already.
@@ -41,6 +43,34 @@ impl BuiltinKind for Node {
         if old["spec"]["configSource"].is_null() {
             drop_config_source(new);
         }
+    }
+
+    fn prepare_subresource(
+        &self,
+        _context: &WriteContext<'_>,
+        _subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        if old["status"]["config"].is_null() {
+            within(new, "status", |status| put(status, "config", Value::Null));
+        }
+    }
+
+    fn warnings(&self, _resource: &Resource, node: &Value, _old: Option<&Value>) -> Vec<String> {
+        let spec = &node["spec"];
+        let mut warnings = Vec::new();
+        if !spec["configSource"].is_null() {
+            warnings.push("spec.configSource: the feature is removed".to_owned());
+        }
+        if !text(spec, "externalID").is_empty() {
+            let warning = "spec.externalID: this field is deprecated, and is unused by Kubernetes";
+            warnings.push(warning.to_owned());
+        }
+        for (index, range) in ranges(node).enumerate() {
+            warnings.extend(discouraged::range(range, &format!("spec.podCIDRs[{index}]")));
+        }
+        warnings
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {

@@ -4,9 +4,9 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::shared::fields::{list, set, set_pointer, within};
 use super::shared::immutable_fields::immutable;
-use super::shared::pod_spec;
+use super::shared::{discouraged, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -27,6 +27,27 @@ const OTHERS: [&str; 11] = [
     "selector",
 ];
 
+/// Deprecated annotations, with the fields that replace them.
+const DEPRECATED: [(&str, &str); 2] = [
+    (
+        "volume.beta.kubernetes.io/storage-class",
+        "deprecated since v1.8; use \"storageClassName\" attribute instead",
+    ),
+    (
+        "volume.beta.kubernetes.io/mount-options",
+        "deprecated since v1.31; use \"mountOptions\" attribute instead",
+    ),
+];
+/// Sources of volumes that were removed.
+const REMOVED: [(&str, &str); 6] = [
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
 #[derive(Debug)]
 pub(super) struct PersistentVolume;
 
@@ -35,7 +56,7 @@ impl BuiltinKind for PersistentVolume {
         within(volume, "status", |status| set(status, "phase", json!("Pending")));
         within(volume, "spec", |spec| {
             set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
-            set(spec, "volumeMode", json!("Filesystem"));
+            set_pointer(spec, "volumeMode", json!("Filesystem"));
             pod_spec::default_volume_sources(spec);
         });
     }
@@ -47,6 +68,32 @@ impl BuiltinKind for PersistentVolume {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         old.map(|old| validate_update(&old["spec"], &new["spec"])).unwrap_or_default()
+    }
+
+    fn warnings(&self, _resource: &Resource, volume: &Value, _old: Option<&Value>) -> Vec<String> {
+        let spec = &volume["spec"];
+        let mut warnings = Vec::new();
+        for (name, why) in
+            DEPRECATED.iter().filter(|(name, _)| volume["metadata"]["annotations"].get(name).is_some())
+        {
+            warnings.push(format!("metadata.annotations[{name}]: {why}"));
+        }
+        if spec["persistentVolumeReclaimPolicy"] == "Recycle" {
+            let why = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+            warnings.push(format!("spec.persistentVolumeReclaimPolicy: {why}"));
+        }
+        for (index, term) in list(&spec["nodeAffinity"]["required"], "nodeSelectorTerms").iter().enumerate() {
+            let path = format!("spec.nodeAffinity.required.nodeSelectorTerms[{index}]");
+            warnings.extend(discouraged::node_selector_term(term, false, &path));
+        }
+        for (source, why) in REMOVED {
+            if !spec[source].is_null() {
+                // The path has the name of Go's field.
+                let source = if source == "storageos" { "storageOS" } else { source };
+                warnings.push(format!("spec.{source}: {why}"));
+            }
+        }
+        warnings
     }
 }
 

@@ -4,7 +4,9 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::shared::fields::{put, set, set_pointer, text, within};
+use super::shared::pod_spec;
+use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 /// Finalizer that protects claims in use.
@@ -15,12 +17,62 @@ pub(super) struct PersistentVolumeClaim;
 
 impl BuiltinKind for PersistentVolumeClaim {
     fn default(&self, claim: &mut Value) {
-        within(claim, "spec", |spec| set(spec, "volumeMode", json!("Filesystem")));
+        within(claim, "spec", |spec| set_pointer(spec, "volumeMode", json!("Filesystem")));
         within(claim, "status", |status| set(status, "phase", json!("Pending")));
+    }
+
+    fn prepare_create(&self, _context: &WriteContext<'_>, claim: &mut Value) {
+        // Validating webhooks see a claim without a phase. It gets one when it is read.
+        claim["status"] = json!({});
+        prepare_sources(&Value::Null, claim);
+    }
+
+    fn default_stored(&self, claim: &mut Value) {
+        within(claim, "status", |status| set(status, "phase", json!("Pending")));
+    }
+
+    fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        prepare_sources(&old["spec"], new);
+    }
+
+    fn warnings(&self, _resource: &Resource, claim: &Value, _old: Option<&Value>) -> Vec<String> {
+        const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+        let mut warnings = Vec::new();
+        if claim["metadata"]["annotations"].get(CLASS).is_some() {
+            let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+            warnings.push(format!("metadata.annotations[{CLASS}]: {why}"));
+        }
+        warnings.extend(pod_spec::claim_fractions(&claim["spec"], "spec"));
+        warnings
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         old.and_then(|old| validate_update(old, new)).into_iter().collect()
+    }
+}
+
+/// Prepares the source of the contents: `dataSource` and its successor `dataSourceRef` are made equal. Sources that older servers did not
+/// know are dropped from `dataSource`, and sources in other namespaces, which need a disabled feature, from `dataSourceRef`.
+fn prepare_sources(old: &Value, claim: &mut Value) {
+    let Some(spec) = claim.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+    let is_elsewhere = |source: &Value| !text(source, "namespace").is_empty();
+    if old["dataSourceRef"].is_null() && is_elsewhere(&spec["dataSourceRef"]) {
+        put(spec, "dataSourceRef", Value::Null);
+    }
+    let is_known = match (text(&spec["dataSource"], "kind"), text(&spec["dataSource"], "apiGroup")) {
+        ("PersistentVolumeClaim", "") | ("VolumeSnapshot", "snapshot.storage.k8s.io") => true,
+        _ => !old["dataSource"].is_null() || !old["dataSourceRef"].is_null(),
+    };
+    if spec["dataSourceRef"].is_null() && !is_known {
+        put(spec, "dataSource", Value::Null);
+    }
+    let (source, reference) = (spec["dataSource"].clone(), spec["dataSourceRef"].clone());
+    if reference.is_null() && source.is_object() {
+        put(spec, "dataSourceRef", source);
+    } else if source.is_null() && reference.is_object() && !is_elsewhere(&reference) {
+        let mut source = reference;
+        put(&mut source, "namespace", Value::Null);
+        put(spec, "dataSource", source);
     }
 }
 
@@ -52,6 +104,32 @@ fn validate_update(old: &Value, new: &Value) -> Option<FieldError> {
 mod tests {
     use super::*;
     use crate::kinds::builtin::test_helpers::check_update;
+
+    #[test]
+    fn both_fields_name_the_same_source() {
+        let prepared = |spec: Value| {
+            let mut claim = json!({ "spec": spec });
+            prepare_sources(&Value::Null, &mut claim);
+            claim["spec"].take()
+        };
+        let claim = json!({"kind": "PersistentVolumeClaim", "name": "a"});
+        assert_eq!(
+            prepared(json!({"dataSource": claim})),
+            json!({"dataSource": claim, "dataSourceRef": claim})
+        );
+        assert_eq!(
+            prepared(json!({"dataSourceRef": claim})),
+            json!({"dataSource": claim, "dataSourceRef": claim})
+        );
+        let other = json!({"apiGroup": "example.com", "kind": "Backup", "name": "a"});
+        assert_eq!(prepared(json!({"dataSource": other})), json!({}));
+        assert_eq!(
+            prepared(json!({"dataSourceRef": other})),
+            json!({"dataSource": other, "dataSourceRef": other})
+        );
+        let elsewhere = json!({"kind": "PersistentVolumeClaim", "name": "a", "namespace": "b"});
+        assert_eq!(prepared(json!({"dataSourceRef": elsewhere})), json!({}));
+    }
 
     #[test]
     fn a_bound_claim_may_grow() {

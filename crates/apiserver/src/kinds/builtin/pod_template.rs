@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::within;
-use super::shared::pod_spec;
+use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
 /// Path of the pod's spec.
@@ -23,7 +23,14 @@ impl BuiltinKind for PodTemplate {
         pod_spec::validate(new, POD_SPEC)
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, POD_SPEC)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(POD_SPEC)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        match old {
+            Some(old) if workload::generation(old) == workload::generation(object) => Vec::new(),
+            _ => pod_spec::warnings(object, POD_SPEC),
+        }
     }
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
+use crate::kind::WHOLE_METADATA;
 
 #[derive(Debug)]
 pub(super) struct PriorityLevelConfiguration;
@@ -17,6 +18,14 @@ impl BuiltinKind for PriorityLevelConfiguration {
             });
             within(spec, "limited", default_limited);
         });
+    }
+
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &WHOLE_METADATA
+    }
+
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["metadata", "spec"])
     }
 }
 

@@ -21,16 +21,18 @@ impl BuiltinKind for ReplicaSet {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         // kube-apiserver's message names Deployments, because their validation was copied.
-        let mut errors =
-            workload::validate_selector("deployment", workload::UnusableSelector::Named, &new["spec"]);
-        errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
-        errors.extend(workload::validate_numbers(&new["spec"]));
+        let mut errors = workload::validate_numbers(&new["spec"], &["replicas", "minReadySeconds"]);
+        errors.extend(workload::validate_template("deployment", "invalid label selector", new));
         errors.extend(workload::keep_selector(new, old));
         errors
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(pod_spec::IN_WORKLOAD)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        workload::warnings(object, old, pod_spec::IN_WORKLOAD)
     }
 }
 

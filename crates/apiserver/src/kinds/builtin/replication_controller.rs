@@ -36,8 +36,18 @@ impl BuiltinKind for ReplicationController {
         errors
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(pod_spec::IN_WORKLOAD)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        match old {
+            // kube-apiserver looks at the template before the update.
+            Some(old) if workload::generation(old) != workload::generation(object) => {
+                pod_spec::warnings(old, pod_spec::IN_WORKLOAD)
+            }
+            old => workload::warnings(object, old, pod_spec::IN_WORKLOAD),
+        }
     }
 
     fn orphans_by_default(&self) -> bool {

@@ -6,6 +6,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
+use super::shared::discouraged;
 use super::shared::fields::text;
 use super::shared::immutable_fields::immutable;
 use crate::kind::resource::Resource;
@@ -14,6 +15,12 @@ use crate::kind::resource::Resource;
 pub(super) struct RuntimeClass;
 
 impl BuiltinKind for RuntimeClass {
+    fn warnings(&self, _resource: &Resource, class: &Value, _old: Option<&Value>) -> Vec<String> {
+        let labels = class["scheduling"]["nodeSelector"].as_object().into_iter().flatten();
+        let reasons = labels.filter_map(|(label, _)| discouraged::node_label(label));
+        reasons.map(|why| format!("scheduling.nodeSelector: {why}")).collect()
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         match (old, text(new, "handler")) {
             (Some(old), _) => immutable("", old, new, &["handler"]),

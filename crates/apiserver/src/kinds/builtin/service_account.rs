@@ -4,11 +4,21 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use crate::kind::WriteContext;
+use crate::kind::resource::Resource;
+
+const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
 #[derive(Debug)]
 pub(super) struct ServiceAccount;
 
 impl BuiltinKind for ServiceAccount {
+    fn warnings(&self, _resource: &Resource, account: &Value, old: Option<&Value>) -> Vec<String> {
+        let has = |account: &Value| account["metadata"]["annotations"].get(MOUNTABLE_SECRETS).is_some();
+        let is_new = has(account) && !old.is_some_and(has);
+        let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+        is_new.then(|| format!("metadata.annotations[{MOUNTABLE_SECRETS}]: {why}")).into_iter().collect()
+    }
+
     fn prepare_create(&self, _context: &WriteContext<'_>, account: &mut Value) {
         keep_names(account);
     }

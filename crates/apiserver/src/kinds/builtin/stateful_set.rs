@@ -4,8 +4,9 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{elements, list, set, text, within};
+use super::shared::fields::{elements, list, put, set, set_pointer, text, within};
 use super::shared::{pod_spec, workload};
+use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 /// Fields of the spec that an update may change.
@@ -27,19 +28,58 @@ impl BuiltinKind for StatefulSet {
         within(object, "spec", default_spec);
     }
 
+    fn prepare_create(&self, _context: &WriteContext<'_>, set: &mut Value) {
+        drop_limit(&Value::Null, set);
+    }
+
+    fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, set: &mut Value) {
+        drop_limit(old, set);
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let spec = &new["spec"];
         let mut errors = validate_policies(spec);
-        errors.extend(workload::validate_selector("statefulset", workload::UnusableSelector::Bare, spec));
-        let claims = list(spec, "volumeClaimTemplates").iter().map(|claim| text(&claim["metadata"], "name"));
-        errors.extend(pod_spec::validate_with_volumes(new, pod_spec::IN_WORKLOAD, claims));
-        errors.extend(workload::validate_numbers(spec));
+        errors.extend(workload::validate_numbers(spec, &["replicas", "minReadySeconds"]));
+        let (of_selector, validity) = workload::validate_selector("statefulset", "", spec);
+        errors.extend(of_selector);
+        if validity == workload::SelectorValidity::Usable {
+            let claims = list(spec, "volumeClaimTemplates").iter();
+            let claims = claims.map(|claim| text(&claim["metadata"], "name"));
+            errors.extend(pod_spec::validate_with_volumes(new, pod_spec::IN_WORKLOAD, claims));
+        }
         errors.extend(old.and_then(|old| keep_spec(&old["spec"], spec)));
         errors
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, pod_spec::IN_WORKLOAD)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(pod_spec::IN_WORKLOAD)
+    }
+
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = match old {
+            Some(old) if workload::generation(old) == workload::generation(object) => Vec::new(),
+            _ => pod_spec::warnings(object, pod_spec::IN_WORKLOAD),
+        };
+        // An update writes the path in another way.
+        let of_update = if old.is_some() { ".Spec" } else { "" };
+        for (index, claim) in list(&object["spec"], "volumeClaimTemplates").iter().enumerate() {
+            let path = format!("spec.volumeClaimTemplates[{index}]{of_update}");
+            warnings.extend(pod_spec::claim_fractions(&claim["spec"], &path));
+        }
+        if object["spec"]["revisionHistoryLimit"].as_i64().is_some_and(|limit| limit < 0) {
+            let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
+            warnings.push(format!("spec.revisionHistoryLimit: {why}"));
+        }
+        warnings
+    }
+}
+
+/// Drops the limit of unavailable pods, a feature that kube-apiserver has switched off by default, unless the set has one already.
+fn drop_limit(old: &Value, set: &mut Value) {
+    const PLACE: &str = "/spec/updateStrategy/rollingUpdate";
+    let has_limit = old.pointer(PLACE).is_some_and(|update| !update["maxUnavailable"].is_null());
+    if let Some(update) = set.pointer_mut(PLACE).filter(|_| !has_limit) {
+        put(update, "maxUnavailable", Value::Null);
     }
 }
 
@@ -58,7 +98,7 @@ fn default_spec(spec: &mut Value) {
     for claim in elements(spec, "volumeClaimTemplates") {
         set(claim, "apiVersion", json!("v1"));
         set(claim, "kind", json!("PersistentVolumeClaim"));
-        within(claim, "spec", |spec| set(spec, "volumeMode", json!("Filesystem")));
+        within(claim, "spec", |spec| set_pointer(spec, "volumeMode", json!("Filesystem")));
         within(claim, "status", |status| set(status, "phase", json!("Pending")));
     }
     within(spec, "template", pod_spec::default);
@@ -77,9 +117,16 @@ fn validate_policies(spec: &Value) -> Vec<FieldError> {
     match text(&spec["updateStrategy"], "type") {
         "" => errors.push(FieldError::required("spec.updateStrategy", "")),
         "OnDelete" | "RollingUpdate" => {}
-        // The message shows the value as a Go struct, which has no limits for unknown types.
+        // The message shows the value as a Go struct.
         other => {
-            let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", json!(other));
+            let rolling = &spec["updateStrategy"]["rollingUpdate"];
+            let limits = if rolling.is_null() {
+                Value::Null.to_string()
+            } else {
+                let partition = rolling["partition"].as_i64().unwrap_or_default();
+                format!("{{\"Partition\":{partition},\"MaxUnavailable\":{}}}", rolling["maxUnavailable"])
+            };
+            let shown = format!("{{\"Type\":{},\"RollingUpdate\":{limits}}}", json!(other));
             let why = "must be 'RollingUpdate' or 'OnDelete'";
             errors.push(FieldError::invalid("spec.updateStrategy", &shown, why));
         }

@@ -60,8 +60,8 @@ pub(super) fn check_port_and_path(service: &Value, field: &str, errors: &mut Vec
     if !path.starts_with('/') {
         invalid("must start with a '/'");
     }
-    // Go skips the first byte, whatever it is.
-    let rest = path.get(1..).unwrap_or_default();
+    // Go skips the first byte, whatever it is. The rest of a longer character is no name either.
+    let rest = path.get(1..).unwrap_or(path);
     for (index, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if segment.is_empty() {
             invalid(&format!("segment[{index}] may not be empty"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, set};
-use super::shared::pod_spec;
+use super::shared::{discouraged, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 pub(super) use qos::qos_class;
@@ -62,12 +62,24 @@ impl BuiltinKind for Pod {
         }
     }
 
-    fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        pod_spec::warnings(object, SPEC)
+    fn pod_spec(&self) -> Option<&'static str> {
+        Some(SPEC)
     }
 
-    fn status_keeps(&self) -> Option<&'static str> {
-        Some("ownerReferences")
+    fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_some() {
+            return Vec::new();
+        }
+        let name = discouraged::name_of_pods(object, "the Pod's hostname");
+        name.into_iter().chain(pod_spec::warnings(object, SPEC)).collect()
+    }
+
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &["ownerReferences"]
+    }
+
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["spec", "metadata.ownerReferences"])
     }
 
     fn grace_period(&self, pod: &Value, asked: Option<i64>) -> Option<i64> {

@@ -38,7 +38,10 @@ pub(super) fn allocate(
     align(old, spec);
     if has_address(spec) {
         set_policy(old, spec);
-        let errors = set_families(old, spec);
+        let mut errors = validate_related(spec);
+        if errors.is_empty() {
+            errors = set_families(old, spec);
+        }
         if !errors.is_empty() {
             return Err(invalid(errors));
         }
@@ -174,6 +177,75 @@ fn set_policy(old: Option<&Value>, spec: &mut Value) {
     set(spec, "ipFamilyPolicy", policy);
 }
 
+/// Validates the addresses, the families and the policy that the Service names, each alone and in relation to the others.
+fn validate_related(spec: &Value) -> Vec<FieldError> {
+    const POLICIES: [&str; 3] = ["PreferDualStack", REQUIRE_DUAL_STACK, SINGLE_STACK];
+    const PLACE: &str = "spec.clusterIPs";
+    let mut errors = Vec::new();
+    let named = addresses(spec);
+    let shown = json!(named).to_string();
+    match (is_empty(&spec["clusterIP"]), named.first()) {
+        (true, Some(_)) => {
+            let why = "must be empty when `clusterIP` is not specified";
+            errors.push(FieldError::invalid(PLACE, &shown, why));
+        }
+        (false, Some(first)) if spec["clusterIP"] != **first => {
+            errors.push(FieldError::invalid(PLACE, &shown, "first value must match `clusterIP`"));
+        }
+        _ => {}
+    }
+    let families = strings(&spec["ipFamilies"]);
+    for (at, family) in families.iter().enumerate() {
+        let field = format!("spec.ipFamilies[{at}]");
+        if ![IPV4, IPV6].contains(&family.as_str()) {
+            errors.push(FieldError::not_supported(field.clone(), family, &[IPV4, IPV6]));
+        }
+        if families[..at].contains(family) {
+            errors.push(FieldError {
+                reason: "FieldValueDuplicate",
+                field,
+                message: format!("Duplicate value: {}", json!(family)),
+            });
+        }
+    }
+    let policy = spec["ipFamilyPolicy"].as_str().unwrap_or_default();
+    if !POLICIES.contains(&policy) {
+        errors.push(FieldError::not_supported("spec.ipFamilyPolicy", policy, &POLICIES));
+    }
+    let before = errors.len();
+    for (at, address) in named.iter().enumerate() {
+        if at == 0 && *address == "None" {
+            if named.len() > 1 {
+                errors.push(FieldError::invalid(PLACE, &shown, "'None' must be the first and only value"));
+            }
+        } else if address.parse::<IpAddr>().is_err() {
+            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            errors.push(FieldError::invalid(format!("{PLACE}[{at}]"), &json!(address).to_string(), why));
+        }
+    }
+    let are_addresses = errors.len() == before;
+    if named.len() > 2 {
+        errors.push(FieldError::invalid(PLACE, &shown, "may only hold up to 2 values"));
+    }
+    if !are_addresses {
+        return errors;
+    }
+    let of_four = |address: &str| address.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4());
+    if named.len() > 1 && named.iter().all(|address| of_four(address) == of_four(&named[0])) {
+        let why = "may specify no more than one IP for each IP family";
+        errors.push(FieldError::invalid(PLACE, &shown, why));
+    }
+    if !is_headless(spec) {
+        for (at, (address, family)) in named.iter().zip(&families).enumerate() {
+            if [IPV4, IPV6].contains(&family.as_str()) && of_four(address) != (family == IPV4) {
+                let why = format!("expected an {family} value as indicated by `ipFamilies[{at}]`");
+                errors.push(FieldError::invalid(format!("{PLACE}[{at}]"), &json!(address).to_string(), &why));
+            }
+        }
+    }
+    errors
+}
+
 /// Sets the IP families of a Service that names none, and returns the errors in those that it names.
 fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -185,32 +257,11 @@ fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
     }
     let named = addresses(spec);
     let shown = json!(named).to_string();
-    let refuse_addresses = |why: &str| vec![FieldError::invalid("spec.clusterIPs", &shown, why)];
-    match named.first() {
-        Some(_) if is_empty(&spec["clusterIP"]) => {
-            return refuse_addresses("must be empty when `clusterIP` is not specified");
-        }
-        Some(first) if spec["clusterIP"] != **first => {
-            return refuse_addresses("first value must match `clusterIP`");
-        }
-        _ => {}
-    }
     for (at, text) in named.iter().enumerate().take_while(|(_, text)| *text != "None") {
-        let Ok(address) = text.parse::<IpAddr>() else {
-            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            return vec![FieldError::invalid(
-                format!("spec.clusterIPs[{at}]"),
-                &json!(text).to_string(),
-                why,
-            )];
-        };
+        let Ok(address) = text.parse::<IpAddr>() else { continue };
         let (field, family) = (format!("spec.clusterIPs[{at}]"), if address.is_ipv4() { IPV4 } else { IPV6 });
         match families.get(at) {
-            Some(expected) if expected == family => {}
-            Some(expected) => {
-                let why = format!("expected an {expected} value as indicated by `ipFamilies[{at}]`");
-                errors.push(FieldError::invalid(field, &json!(text).to_string(), &why));
-            }
+            Some(_) => {}
             None if family == IPV4 => families.push(IPV4.to_owned()),
             None => errors.push(FieldError::invalid(field, &shown, "IPv6 is not configured on this cluster")),
         }

@@ -7,7 +7,8 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{elements, set, within};
+use super::shared::discouraged;
+use super::shared::fields::{elements, list, set, set_pointer, text, within};
 use crate::kind::resource::Resource;
 use crate::kind::{Allocator, WriteContext};
 
@@ -49,6 +50,10 @@ impl BuiltinKind for Service {
     fn warnings(&self, _resource: &Resource, service: &Value, _old: Option<&Value>) -> Vec<String> {
         warnings(service)
     }
+
+    fn status_warnings(&self, service: &Value) -> Vec<String> {
+        discouraged::of_load_balancer(service)
+    }
 }
 
 fn default(service: &mut Value) {
@@ -80,7 +85,7 @@ fn default(service: &mut Value) {
         if kind == "ExternalName" {
             return;
         }
-        set(spec, "internalTrafficPolicy", json!("Cluster"));
+        set_pointer(spec, "internalTrafficPolicy", json!("Cluster"));
     });
     if service["spec"]["type"] == "LoadBalancer" {
         within(service, "status", |status| {
@@ -107,10 +112,61 @@ fn validate(service: &Value) -> Vec<FieldError> {
 }
 
 fn warnings(service: &Value) -> Vec<String> {
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
     let spec = &service["spec"];
-    let is_ignored = spec["type"] != "ExternalName" && has_text(&spec["externalName"]);
-    let warning = "spec.externalName is ignored when spec.type is not \"ExternalName\"";
-    is_ignored.then(|| warning.to_owned()).into_iter().collect()
+    let mut warnings = Vec::new();
+    if service["metadata"]["annotations"].get(HINTS).is_some() {
+        warnings.push(format!(
+            "annotation {HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+        ));
+    }
+    let (kind, address) = (text(spec, "type"), text(spec, "clusterIP"));
+    let is_headless = kind == "ClusterIP" && address == "None";
+    if !address.is_empty() && address != "None" {
+        warnings.extend(addresses_in(spec, "clusterIPs"));
+    }
+    let external = list(spec, "externalIPs");
+    if is_headless {
+        if has_text(&spec["loadBalancerIP"]) {
+            warnings.push("spec.loadBalancerIP is ignored for headless services".to_owned());
+        }
+        if !external.is_empty() {
+            warnings.push("spec.externalIPs is ignored for headless services".to_owned());
+        }
+        if text(spec, "sessionAffinity") != "None" {
+            warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
+        }
+    }
+    warnings.extend(addresses_in(spec, "externalIPs"));
+    if !external.is_empty() && !is_headless && kind != "ExternalName" {
+        let warning = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+        warnings.push(warning.to_owned());
+    }
+    warnings.extend(discouraged::address(text(spec, "loadBalancerIP"), "spec.loadBalancerIP"));
+    for (index, range) in list(spec, "loadBalancerSourceRanges").iter().enumerate() {
+        let path = format!("spec.loadBalancerSourceRanges[{index}]");
+        warnings.extend(discouraged::range(range.as_str().unwrap_or_default(), &path));
+    }
+    if kind == "ExternalName" && !external.is_empty() {
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if kind != "ExternalName" && has_text(&spec["externalName"]) {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if spec["trafficDistribution"] == "PreferClose" {
+        let why = "\"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        warnings.push(format!("spec.trafficDistribution: {why}"));
+    }
+    warnings
+}
+
+/// Warnings about the addresses in a list of the spec.
+fn addresses_in(spec: &Value, field: &str) -> Vec<String> {
+    let addresses = list(spec, field).iter().enumerate();
+    let warning = |(index, address): (usize, &Value)| {
+        discouraged::address(address.as_str().unwrap_or_default(), &format!("spec.{field}[{index}]"))
+    };
+    addresses.filter_map(warning).collect()
 }
 
 /// Checks the cluster IP, which cannot change once it is set.

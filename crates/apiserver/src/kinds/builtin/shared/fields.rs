@@ -19,6 +19,15 @@ pub(in crate::kinds::builtin) fn set(object: &mut Value, key: &str, value: Value
     }
 }
 
+/// Sets an absent field that is a pointer in Go, where the empty text is a value.
+pub(in crate::kinds::builtin) fn set_pointer(object: &mut Value, key: &str, value: Value) {
+    if let Value::Object(fields) = object
+        && fields.get(key).is_none_or(Value::is_null)
+    {
+        fields.insert(key.to_owned(), value);
+    }
+}
+
 /// Sets a field; null removes it.
 pub(in crate::kinds::builtin) fn put(object: &mut Value, field: &str, value: Value) {
     if let Some(fields) = object.as_object_mut() {

@@ -1,6 +1,7 @@
 //! Rules that several builtin kinds share.
 
 pub(crate) mod amounts;
+pub(super) mod discouraged;
 pub(super) mod fields;
 pub(super) mod immutable_fields;
 pub(super) mod label_selector;

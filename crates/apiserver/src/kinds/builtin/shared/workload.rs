@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fields::{set, within};
 use super::immutable_fields::immutable;
-use super::label_selector;
+use super::{discouraged, label_selector, pod_spec};
 
 /// Sets the rolling update strategy and its limits, unless another strategy is set.
 pub(in crate::kinds::builtin) fn default_rolling_update(strategy: &mut Value, limits: &[(&str, Value)]) {
@@ -21,57 +21,99 @@ pub(in crate::kinds::builtin) fn default_rolling_update(strategy: &mut Value, li
     }
 }
 
-/// Error that kube-apiserver adds to those about the parts of an invalid selector. It depends on the kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::kinds::builtin) enum UnusableSelector {
-    /// `invalid label selector`.
-    Named,
-    /// The selector without a reason.
-    Bare,
-    /// None.
-    Silent,
+/// Returns the generation of an object; null if it has none.
+pub(in crate::kinds::builtin) fn generation(object: &Value) -> &Value {
+    &object["metadata"]["generation"]
 }
 
-/// Validates the number of replicas, and that the selector of a workload matches its own pods. `kind` names the workload in a message.
+/// Returns the warnings about a workload, whose pods are named after it. An update has them only if it changes the generation.
+pub(in crate::kinds::builtin) fn warnings(object: &Value, old: Option<&Value>, path: &str) -> Vec<String> {
+    match old {
+        Some(old) if generation(old) == generation(object) => Vec::new(),
+        Some(_) => pod_spec::warnings(object, path),
+        None => {
+            let name = discouraged::name_of_pods(object, "Pod names and hostnames");
+            name.into_iter().chain(pod_spec::warnings(object, path)).collect()
+        }
+    }
+}
+
+/// Whether the selector of a workload can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kinds::builtin) enum SelectorValidity {
+    /// The selector can be parsed, or is missing or empty.
+    Usable,
+    /// The selector cannot be parsed: kube-apiserver validates the template of most workloads only with a selector.
+    Unusable,
+}
+
+/// Validates that the selector of a workload matches its own pods. `kind` names the workload in a message; `unusable` is the reason in the
+/// error for a selector that cannot be parsed.
 pub(in crate::kinds::builtin) fn validate_selector(
     kind: &str,
-    unusable: UnusableSelector,
+    unusable: &str,
     spec: &Value,
-) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> = not_negative(spec, "replicas").into_iter().collect();
+) -> (Vec<FieldError>, SelectorValidity) {
     let selector = &spec["selector"];
     let labels = &spec["template"]["metadata"]["labels"];
     if selector.is_null() {
-        errors.push(FieldError::required("spec.selector", ""));
         // A missing selector matches nothing.
-        errors.push(unmatched(labels));
-        return errors;
+        return (
+            vec![FieldError::required("spec.selector", ""), unmatched(labels)],
+            SelectorValidity::Usable,
+        );
     }
+    let mut errors = label_selector::validate(selector, "spec.selector");
     if is_empty(selector) {
         let why = format!("empty selector is invalid for {kind}");
         errors.push(FieldError::invalid("spec.selector", "{}", &why));
-        return errors;
+        return (errors, SelectorValidity::Usable);
     }
-    let wrong = label_selector::validate(selector, "spec.selector");
-    let parsed = LabelSelector::from_object(selector).filter(|_| wrong.is_empty());
-    errors.extend(wrong);
-    match parsed {
-        None => errors.extend(match unusable {
-            UnusableSelector::Named => {
-                let why = "invalid label selector";
-                Some(FieldError::invalid("spec.selector", &selector.to_string(), why))
-            }
-            UnusableSelector::Bare => Some(FieldError {
+    let Some(parsed) = LabelSelector::from_object(selector).filter(|_| errors.is_empty()) else {
+        errors.push(match unusable {
+            "" => FieldError {
                 reason: "FieldValueInvalid",
                 field: "spec.selector".to_owned(),
                 message: format!("Invalid value: {selector}"),
-            }),
-            UnusableSelector::Silent => None,
-        }),
-        Some(parsed) if parsed.is_empty() || !parsed.matches_labels(Some(labels)) => {
-            errors.push(unmatched(labels));
-        }
-        Some(_) => {}
+            },
+            why => FieldError::invalid("spec.selector", &selector.to_string(), why),
+        });
+        return (errors, SelectorValidity::Unusable);
+    };
+    if !parsed.matches_labels(Some(labels)) {
+        errors.push(unmatched(labels));
+    }
+    (errors, SelectorValidity::Usable)
+}
+
+/// Validates the selector of a workload and the template of its pods.
+pub(in crate::kinds::builtin) fn validate_template(
+    kind: &str,
+    unusable: &str,
+    object: &Value,
+) -> Vec<FieldError> {
+    let (mut errors, validity) = validate_selector(kind, unusable, &object["spec"]);
+    if validity == SelectorValidity::Usable {
+        errors.extend(pod_spec::validate(object, pod_spec::IN_WORKLOAD));
+    }
+    errors
+}
+
+/// Validates the selector of a DaemonSet, which may be missing, but then matches nothing.
+pub(in crate::kinds::builtin) fn validate_daemon_selector(spec: &Value) -> Vec<FieldError> {
+    let selector = &spec["selector"];
+    let labels = &spec["template"]["metadata"]["labels"];
+    if selector.is_null() {
+        return vec![unmatched(labels)];
+    }
+    let mut errors = label_selector::validate(selector, "spec.selector");
+    let parsed = LabelSelector::from_object(selector).filter(|_| errors.is_empty());
+    if parsed.is_some_and(|parsed| !parsed.matches_labels(Some(labels))) {
+        errors.push(unmatched(labels));
+    }
+    if is_empty(selector) {
+        let why = "empty selector is invalid for daemonset";
+        errors.push(FieldError::invalid("spec.selector", "{}", why));
     }
     errors
 }
@@ -103,12 +145,9 @@ fn unmatched(labels: &Value) -> FieldError {
     FieldError::invalid("spec.template.metadata.labels", &labels.to_string(), why)
 }
 
-/// Validates `minReadySeconds` and `revisionHistoryLimit`.
-pub(in crate::kinds::builtin) fn validate_numbers(spec: &Value) -> Vec<FieldError> {
-    ["minReadySeconds", "revisionHistoryLimit"]
-        .into_iter()
-        .filter_map(|field| not_negative(spec, field))
-        .collect()
+/// Validates that numbers of the spec are not negative.
+pub(in crate::kinds::builtin) fn validate_numbers(spec: &Value, fields: &[&str]) -> Vec<FieldError> {
+    fields.iter().filter_map(|field| not_negative(spec, field)).collect()
 }
 
 /// Checks that the selector of `old` stays.

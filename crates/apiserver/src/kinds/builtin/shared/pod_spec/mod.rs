@@ -1,10 +1,25 @@
-//! Rules of a pod's spec, on its own or in the template of a workload: defaults, validation, warnings.
+//! Rules of a pod's spec, on its own or in the template of a workload: defaults, fields of disabled features, validation, warnings.
 
 mod defaults;
+mod disabled;
+mod discouraged_fields;
 mod validation;
+mod virtual_paths;
+
+use serde_json::Value;
 
 pub(in crate::kinds::builtin) use defaults::{default, default_volume_sources};
-pub(in crate::kinds::builtin) use validation::{validate, validate_with_volumes, warnings};
+pub(in crate::kinds::builtin) use disabled::drop_disabled;
+pub(in crate::kinds::builtin) use discouraged_fields::{claim_fractions, warnings};
+pub(in crate::kinds::builtin) use validation::{validate, validate_with_volumes};
 
 /// Path of the pod's spec in workloads and Jobs.
 pub(in crate::kinds::builtin) const IN_WORKLOAD: &str = "spec.template.spec";
+
+/// Returns the value at a path of names with dots between them.
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    if path.is_empty() {
+        return Some(object);
+    }
+    path.split('.').try_fold(object, |value, field| value.get(field))
+}

@@ -6,6 +6,7 @@ use kube_apimachinery::quantity;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
+use super::at;
 use crate::kinds::builtin::shared::fields::{list, text};
 
 /// Validates that the containers of the pod's spec at `path` have a name and an image, and mount existing volumes.
@@ -67,42 +68,6 @@ fn within_limits(resources: &Value, path: &str) -> Vec<FieldError> {
             })
         })
         .collect()
-}
-
-/// Returns warnings about accepted but probably unintended values in the pod's spec at `path`.
-pub(in crate::kinds::builtin) fn warnings(object: &Value, path: &str) -> Vec<String> {
-    let Some(spec) = at(object, path) else {
-        return Vec::new();
-    };
-    let mut warnings = Vec::new();
-    for (index, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
-        if constraint["labelSelector"].is_null() {
-            warnings.push(format!(
-                "{path}.topologySpreadConstraints[{index}].labelSelector: a null labelSelector results in matching no pod"
-            ));
-        }
-    }
-    for kind in ["initContainers", "containers"] {
-        for (index, container) in list(spec, kind).iter().enumerate() {
-            let mut seen = BTreeSet::new();
-            for (variable, name) in list(container, "env").iter().map(|entry| text(entry, "name")).enumerate()
-            {
-                if !seen.insert(name) {
-                    warnings.push(format!(
-                        "{path}.{kind}[{index}].env[{variable}]: hides previous definition of {}, which may be dropped \
-                         when using apply",
-                        Value::from(name)
-                    ));
-                }
-            }
-        }
-    }
-    warnings
-}
-
-/// Returns the value at a path of names with dots between them.
-fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(object, |value, field| value.get(field))
 }
 
 #[cfg(test)]

@@ -1,0 +1,17 @@
+//! ResourceClaims.
+
+use super::builtin_kind::BuiltinKind;
+use crate::kind::WHOLE_METADATA;
+
+#[derive(Debug)]
+pub(super) struct ResourceClaim;
+
+impl BuiltinKind for ResourceClaim {
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &WHOLE_METADATA
+    }
+
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["metadata", "spec"])
+    }
+}

@@ -1,0 +1,129 @@
+//! Warnings about files that the sources of one volume write to the same place.
+
+use kube_apimachinery::go::quote;
+use serde_json::Value;
+
+use crate::kinds::builtin::shared::fields::{list, text};
+
+/// Path of a file in a volume, with the source that writes it.
+#[derive(Debug, Clone, PartialEq)]
+struct VirtualPath {
+    path: String,
+    /// Empty if the volume has one source.
+    source: String,
+}
+
+impl VirtualPath {
+    fn new(path: &str, source: &str) -> Self {
+        Self { path: path.trim_end_matches('/').to_owned(), source: source.to_owned() }
+    }
+
+    fn shown(&self) -> String {
+        let path = quote(&self.path);
+        if self.source.is_empty() { path } else { format!("{path} ({})", self.source) }
+    }
+
+    /// Whether both are the same file, or one is a folder of the other.
+    fn overlaps(&self, other: &Self) -> bool {
+        let (a, b) = (format!("{}/", self.path), format!("{}/", other.path));
+        !self.path.is_empty() && !other.path.is_empty() && (a.starts_with(&b) || b.starts_with(&a))
+    }
+}
+
+/// Returns the warnings about the volumes of a pod.
+pub(super) fn overlaps(spec: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for volume in list(spec, "volumes") {
+        let name = quote(text(volume, "name"));
+        let mut warn = |described: &str, paths: Vec<VirtualPath>| {
+            for (index, path) in paths.iter().enumerate() {
+                for earlier in paths[..index].iter().filter(|earlier| earlier.overlaps(path)) {
+                    let (path, earlier) = (path.shown(), earlier.shown());
+                    warnings.push(format!(
+                        "volume {name} ({described}): overlapping paths: {path} with {earlier}"
+                    ));
+                }
+            }
+        };
+        let map = format!("ConfigMap {}", quote(text(&volume["configMap"], "name")));
+        warn(&map, items(&volume["configMap"], ""));
+        let secret = format!("Secret {}", quote(text(&volume["secret"], "secretName")));
+        warn(&secret, items(&volume["secret"], ""));
+        warn("DownwardAPI", items(&volume["downwardAPI"], ""));
+        let sources = list(&volume["projected"], "sources");
+        warn("Projected", sources.iter().flat_map(projected).collect());
+        let is_empty = |source: &&Value| {
+            source.is_null() || source.as_object().is_some_and(|source| source.values().all(Value::is_null))
+        };
+        let empty = sources.iter().filter(is_empty);
+        warnings.extend(empty.map(|_| format!("volume {name} (Projected) has no sources provided")));
+    }
+    warnings
+}
+
+fn items(volume: &Value, source: &str) -> Vec<VirtualPath> {
+    list(volume, "items").iter().map(|item| VirtualPath::new(text(item, "path"), source)).collect()
+}
+
+/// Returns the paths of one source of a projected volume.
+fn projected(source: &Value) -> Vec<VirtualPath> {
+    for (field, kind) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
+        if source[field]["items"].is_array() {
+            let described = format!("{kind} {}", quote(text(&source[field], "name")));
+            return items(&source[field], &described);
+        }
+    }
+    if source["downwardAPI"]["items"].is_array() {
+        return items(&source["downwardAPI"], "DownwardAPI");
+    }
+    let token = &source["serviceAccountToken"];
+    if token.is_object() {
+        return vec![VirtualPath::new(text(token, "path"), "ServiceAccountToken")];
+    }
+    let bundle = &source["clusterTrustBundle"];
+    if bundle.is_object() {
+        let name = if bundle["name"].is_string() { "name" } else { "signerName" };
+        let described = format!("ClusterTrustBundle {}", quote(text(bundle, name)));
+        return vec![VirtualPath::new(text(bundle, "path"), &described)];
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn files_with_one_path_or_inside_another_overlap() {
+        let volume = |paths: &[&str]| {
+            let items: Vec<Value> = paths.iter().map(|path| json!({"key": "k", "path": path})).collect();
+            json!({"volumes": [{"name": "v", "configMap": {"name": "m", "items": items}}]})
+        };
+        assert_eq!(overlaps(&volume(&["a", "ab", "b/c", ""])), [""; 0]);
+        assert_eq!(
+            overlaps(&volume(&["a", "a/b", "a/"])),
+            [
+                "volume \"v\" (ConfigMap \"m\"): overlapping paths: \"a/b\" with \"a\"",
+                "volume \"v\" (ConfigMap \"m\"): overlapping paths: \"a\" with \"a\"",
+                "volume \"v\" (ConfigMap \"m\"): overlapping paths: \"a\" with \"a/b\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn sources_of_a_projected_volume_are_named() {
+        let sources = json!([
+            {"secret": {"name": "s", "items": [{"key": "k", "path": "a"}]}}, {"serviceAccountToken": {"path": "a"}}, {},
+        ]);
+        let spec = json!({"volumes": [{"name": "v", "projected": {"sources": sources}}]});
+        assert_eq!(
+            overlaps(&spec),
+            [
+                "volume \"v\" (Projected): overlapping paths: \"a\" (ServiceAccountToken) with \"a\" (Secret \"s\")",
+                "volume \"v\" (Projected) has no sources provided",
+            ]
+        );
+    }
+}
