@@ -22,8 +22,10 @@ pub struct MetadataRules {
     pub custom: bool,
     /// Whether finalizers are standard ones or qualified by a domain, which is so for most builtin kinds.
     pub qualified_finalizers: bool,
-    /// Whether an update validates the name and its prefix by the rule of the kind again. Some kinds compare them with the old state alone.
+    /// Whether the update of a builtin kind validates the metadata alone again, with names as the kind has them.
     pub revalidated: bool,
+    /// Whether the update of a builtin kind compares the metadata with the old state again.
+    pub compared: bool,
 }
 
 /// Returns the `metadata` of an object, and adds it if missing.
@@ -133,9 +135,9 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
 
 /// Validates the `metadata` of an object's new state.
 ///
-/// kube-apiserver validates most metadata twice: alone, and against the old state. For builtin kinds it then repeats both, for custom kinds
-/// the second. Each validation reports its errors, so an error may occur several times. The first one accepts names and prefixes of any
-/// kind; that of a builtin kind itself is not repeated for its subresources.
+/// kube-apiserver validates the metadata alone, and against the old state. The rules of a kind then repeat either or both: those of custom
+/// kinds repeat the second, those of most builtin kinds both, but for subresources only the second. Each validation reports its errors, so
+/// an error may occur several times. The first one accepts names and prefixes of any kind.
 #[must_use]
 pub fn validate_new_state(
     rules: MetadataRules,
@@ -145,14 +147,14 @@ pub fn validate_new_state(
 ) -> Vec<FieldError> {
     let mut errors = validate_alone(MetadataRules { name: NameRule::PathSegment, ..rules }, new);
     validate_against(old, new, &mut errors);
-    validate_against(old, new, &mut errors);
-    if rules.qualified_finalizers {
-        validate_finalizer_names(new, &mut errors);
+    if rules.custom || rules.compared {
+        validate_against(old, new, &mut errors);
+        if rules.qualified_finalizers {
+            validate_finalizer_names(new, &mut errors);
+        }
     }
-    if !rules.custom {
-        let is_checked = subresource.is_empty() && rules.revalidated;
-        let name = if is_checked { rules.name } else { NameRule::PathSegment };
-        errors.extend(validate_alone(MetadataRules { name, ..rules }, new));
+    if !rules.custom && rules.revalidated && subresource.is_empty() {
+        errors.extend(validate_alone(rules, new));
         if rules.qualified_finalizers {
             validate_finalizer_names(new, &mut errors);
         }
@@ -321,17 +323,13 @@ pub fn restore(old: &Value, new: &mut Value) {
             None => metadata.remove(field),
         };
     }
-    // Once an object is being deleted, its deletion fields are restored; before that, setting them is an error.
-    let fields: &[&str] = if before.get("deletionTimestamp").is_some() {
-        &["deletionTimestamp", "deletionGracePeriodSeconds"]
-    } else {
-        &[]
-    };
-    for field in fields {
-        match before.get(*field) {
-            Some(value) => metadata.insert((*field).to_owned(), value.clone()),
-            None => metadata.remove(*field),
-        };
+    // Once an object is being deleted, its deletion time is restored; before that, setting it is an error.
+    if let Some(time) = before.get("deletionTimestamp") {
+        metadata.insert("deletionTimestamp".to_owned(), time.clone());
+    }
+    const GRACE: &str = "deletionGracePeriodSeconds";
+    if let (Some(seconds), None | Some(Value::Null)) = (before.get(GRACE), metadata.get(GRACE)) {
+        metadata.insert(GRACE.to_owned(), seconds.clone());
     }
     for field in ["uid", "name", "namespace"] {
         // An omitted value is restored; a different one is an error of `validate_against`.

@@ -14,7 +14,7 @@ use super::schema_check::check;
 use super::set::FieldSet;
 use super::typed::Ty;
 use super::unapplied::{prune, prune_across};
-use super::update::{record, remove_entries, strip, take};
+use super::update::{are_readable, record, remove_entries, strip, take};
 use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
 use crate::status::{ApiError, Cause};
@@ -91,7 +91,7 @@ fn apply_in(
     reset: &[&str],
     convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
 ) -> Result<Value, ApiError> {
-    if !applied["metadata"]["managedFields"].is_null() {
+    if are_readable(&applied["metadata"]["managedFields"]) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let ty = schemas.ty();
@@ -102,6 +102,12 @@ fn apply_in(
     if managers.is_empty() && !is_new {
         let writer = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
         let id = Id::new(&writer, Operation::Update);
+        if let Some(why) = check(ty, &base) {
+            return Err(ApiError::internal(format!(
+                "failed to create manager for existing fields: failed to convert new object ({}) to smd typed: {why}",
+                describe(&base)
+            )));
+        }
         record(&mut managers, schemas, &schemas.own.empty_object(), &base, &id, &writer, reset)?;
     }
     check_types(ty, applied)?;
@@ -235,7 +241,14 @@ impl Attempt<'_> {
             }
         }
         managers.drop_empty();
-        drop_emptied(&mut new, self.base);
+        // Versions with different fields are converted, which may restore them.
+        let stays_null = self.schemas.own.is_custom() && self.schemas.others.is_none();
+        match (stays_null, new.get_mut("metadata")) {
+            // In a custom object they stay null, except in its metadata, which have Go types.
+            (true, Some(metadata)) => drop_emptied(metadata, &self.base["metadata"]),
+            (true, None) => {}
+            (false, _) => drop_emptied(&mut new, self.base),
+        }
         Ok(Ok((new, managers)))
     }
 

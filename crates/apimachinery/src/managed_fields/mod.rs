@@ -28,7 +28,7 @@ mod update;
 mod versions;
 
 pub use apply::{OnConflict, apply, apply_across, apply_and, describe};
-pub use update::{keep_times_of_no_op, track_update, track_update_across, validate};
+pub use update::{are_readable, keep_times_of_no_op, track_update, track_update_across, validate};
 pub use versions::{Schemas, Versions};
 
 /// The author, kind and time of a write.

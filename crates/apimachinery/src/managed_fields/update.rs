@@ -6,8 +6,9 @@ use super::Writer;
 use super::managers::{Id, Managers, Operation, Owned};
 use super::remove::reconcile;
 use super::schema_check::check_written;
-use super::set::FieldSet;
+use super::set::{FieldSet, PathElement, SetNode};
 use super::versions::{Comparisons, Schemas};
+use crate::go::{self, Layout};
 use crate::schema::Schema;
 use crate::status::ApiError;
 
@@ -87,7 +88,17 @@ pub fn track_update_across(
     if let Some(why) = check_written(schemas.ty(), given) {
         return Err(ApiError::internal(format!("failed to convert new object: {why}")));
     }
-    record(&mut managers, schemas, old, given, &Id::new(writer, Operation::Update), writer, reset)?;
+    // But the writer owns a field that becomes null.
+    let became_null: Vec<&String> = new
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, value)| without_nulls.is_some() && value.is_null() && !old[*name].is_null())
+        .map(|(name, _)| name)
+        .collect();
+    let id = Id::new(writer, Operation::Update);
+    let comparisons = Comparisons::new(schemas, old, given, &managers, writer.api_version, reset)?;
+    record_changes(&mut managers, comparisons, &became_null, &id, writer);
     managers.encode(new);
     Ok(())
 }
@@ -106,9 +117,23 @@ pub(super) fn record(
     reset: &[&str],
 ) -> Result<(), ApiError> {
     let comparisons = Comparisons::new(schemas, old, new, managers, writer.api_version, reset)?;
+    record_changes(managers, comparisons, &[], id, writer);
+    Ok(())
+}
+
+fn record_changes(
+    managers: &mut Managers,
+    comparisons: Comparisons,
+    became_null: &[&String],
+    id: &Id,
+    writer: &Writer<'_>,
+) {
     // The changes are removed from the writer's entry too, which gets them back below.
     take(managers, &comparisons, None);
     let mut set = comparisons.own.into_changed();
+    for name in became_null {
+        set.insert(PathElement::Field((*name).clone()), SetNode::member());
+    }
     strip(&mut set);
     if !set.is_empty() {
         if let Some(previous) = managers.get(id) {
@@ -119,7 +144,6 @@ pub(super) fn record(
         managers.put(id.clone(), owned);
     }
     managers.cap();
-    Ok(())
 }
 
 /// Removes changed and removed fields from all managers but `except`.
@@ -187,6 +211,20 @@ fn is_reset(entries: &Value) -> bool {
 /// The reason why an entry is invalid.
 pub fn validate(object: &Value) -> Result<(), String> {
     Managers::decode(object).map(drop)
+}
+
+/// Whether a value is a list of entries as Go reads them. It treats other values as absent.
+#[must_use]
+pub fn are_readable(entries: &Value) -> bool {
+    let is_text = |value: &Value| value.is_null() || value.is_string();
+    let is_entry = |entry: &Value| {
+        let texts = ["manager", "operation", "apiVersion", "fieldsType", "subresource"];
+        let time = &entry["time"];
+        entry.is_object()
+            && texts.iter().all(|field| is_text(&entry[*field]))
+            && (time.is_null() || time.as_str().is_some_and(|time| go::time(time, Layout::Seconds).is_ok()))
+    };
+    entries.as_array().is_some_and(|entries| entries.iter().all(is_entry))
 }
 
 /// Removes `metadata.managedFields`.

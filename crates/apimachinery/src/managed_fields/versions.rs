@@ -68,7 +68,7 @@ pub(super) struct Comparisons {
 }
 
 impl Comparisons {
-    /// Compares the states in the version of the write, `api_version`, without the fields of `reset`, and in the other versions.
+    /// Compares the states in the version of the write, `api_version`, and in the other versions, without the fields of `reset`.
     ///
     /// # Errors
     /// 500 if a state cannot be converted. All conversions are requested before the first error is returned.
@@ -82,6 +82,8 @@ impl Comparisons {
     ) -> Result<Self, ApiError> {
         let mut own = compare(schemas.ty(), old, new);
         own.ignore(reset);
+        // The main endpoint of a custom kind ignores the status in its own version only.
+        let is_reset_everywhere = !schemas.own.is_custom() || reset.contains(&"spec");
         let mut others = BTreeMap::new();
         if schemas.others.is_some() {
             let mut pairs = BTreeMap::new();
@@ -101,7 +103,11 @@ impl Comparisons {
                         return Err(ApiError::internal(format!("{step}: {why}")));
                     }
                 }
-                others.insert(version.to_owned(), compare(schemas.ty_in(version), &old, &new));
+                let mut other = compare(schemas.ty_in(version), &old, &new);
+                if is_reset_everywhere {
+                    other.ignore(reset);
+                }
+                others.insert(version.to_owned(), other);
             }
         }
         Ok(Self { own, others })

@@ -1,6 +1,7 @@
 //! Traces of Go's types in JSON that clients see: decoding errors, the empty struct, the form of numbers.
 
 use std::borrow::Cow;
+use std::slice;
 
 use serde_json::{Map, Number, Value};
 
@@ -59,7 +60,7 @@ impl<'a> Decoder<'a> {
                 let why = quantity_refusal(value);
                 return why.map_or(Ok(()), |why| Err(Refusal(why.to_owned())));
             }
-            ValueKind::Any | ValueKind::Opaque => return Ok(()),
+            ValueKind::Any | ValueKind::Opaque => return self.schema_or_other(schema, value),
         };
         let is_time = || schema.node.format.as_deref() == Some("date-time");
         match (expected, value) {
@@ -116,6 +117,37 @@ impl<'a> Decoder<'a> {
             return Ok(());
         }
         schema.additional().map_or(Ok(()), |schema| self.check(schema, value))
+    }
+
+    /// Checks a value that is a schema or something else. These types have decoders of their own, whose first error ends the decoding.
+    fn schema_or_other(&self, schema: Cursor<'a>, value: &'a Value) -> Result<(), Refusal> {
+        let schemas = match (schema.definition_name().map(type_name), value) {
+            (Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray"), Value::Object(_)) => {
+                slice::from_ref(value)
+            }
+            (Some("JSONSchemaPropsOrArray"), Value::Array(items)) => items,
+            (Some("JSONSchemaPropsOrBool"), Value::String(_) | Value::Number(_) | Value::Array(_)) => {
+                return Err(Refusal("boolean or JSON schema expected".to_owned()));
+            }
+            _ => return Ok(()),
+        };
+        for given in schemas {
+            let mut inner =
+                Decoder { owner: self.owner, path: self.path.clone(), sent: self.sent, mismatch: None };
+            match given {
+                Value::Object(fields) => {
+                    for (name, value) in fields {
+                        inner.field(schema, name, value)?;
+                    }
+                }
+                Value::Null => {}
+                other => inner.note(inner.mismatch("v1.JSONSchemaProps", go::json_type(other))),
+            }
+            if let Some(why) = inner.mismatch {
+                return Err(Refusal(why));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that a value is a string or a 32-bit integer.

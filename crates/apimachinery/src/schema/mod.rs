@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 pub use builtin::{builtin, definition, definitions, schema_of_kind};
 use node::{Child, SchemaNode};
 pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
-pub use object_meta::coerce_metadata;
+pub use object_meta::{coerce_metadata, coerce_stored_metadata, drop_unreadable_deletion};
 pub use structural::{Brackets, RootKeyword, find_field};
 
 use crate::status::FieldError;
@@ -141,6 +141,12 @@ impl Schema {
     #[must_use]
     pub fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         self.note_unchecked_rules(validate::validate(self.root(), new, Some(old)))
+    }
+
+    /// Returns the errors about duplicates in sets and keyed lists of a custom object; `old` is its former state.
+    #[must_use]
+    pub fn validate_lists(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        validate::validate_lists(self.root(), object, old)
     }
 
     /// Returns the embedded objects of a custom object with their paths.

@@ -9,7 +9,7 @@ use super::node::{Child, Definitions, JsonType, SchemaNode, ValueKind};
 use super::schema_parser;
 use super::{Cursor, Schema};
 use crate::field_path::FieldPath;
-use crate::go::Layout;
+use crate::go::{self, Layout};
 
 /// `meta.v1.ObjectMeta`, for schemas without the builtin definitions.
 static OBJECT_META: LazyLock<Arc<SchemaNode>> = LazyLock::new(|| {
@@ -89,6 +89,31 @@ pub(super) fn declare(node: &mut SchemaNode) {
 /// ObjectMeta.labels of type string`.
 pub fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(), String> {
     coerce(schema.root(), object, true, &FieldPath::root())
+}
+
+/// Drops a time of deletion that Go cannot read from the result of an apply.
+pub fn drop_unreadable_deletion(object: &mut Value) {
+    const DELETION: &str = "deletionTimestamp";
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        && metadata
+            .get(DELETION)
+            .and_then(Value::as_str)
+            .is_some_and(|t| go::time(t, Layout::Seconds).is_err())
+    {
+        metadata.remove(DELETION);
+    }
+}
+
+/// Like [`coerce_metadata`], for an object in the storage: fields with a wrong type are dropped.
+pub fn coerce_stored_metadata(schema: &Schema, object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|name, value| {
+            let mut alone = Map::from_iter([("metadata".to_owned(), json!({name.as_str(): value}))]);
+            coerce_one(&mut alone).is_ok()
+        });
+    }
+    // Embedded objects have been validated, and the rest has been checked, so this does not fail.
+    let _ = coerce_metadata(schema, object);
 }
 
 /// Returns Go's decoding error of an object's `metadata`.
@@ -177,8 +202,8 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
 /// Formats a time in whole seconds, in UTC.
 fn whole_seconds(time: Option<&mut Value>) {
     let Some(value) = time else { return };
-    let parsed = value.as_str().and_then(|text| crate::go::time(text, Layout::Seconds).ok());
+    let parsed = value.as_str().and_then(|text| go::time(text, Layout::Seconds).ok());
     if let Some(time) = parsed {
-        *value = json!(crate::go::format_seconds(time));
+        *value = json!(go::format_seconds(time));
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Cursor;
+use super::node::ValueKind;
 use super::object_meta::is_type_meta;
 use crate::field_path::FieldPath;
 
@@ -54,6 +55,10 @@ pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value) -> Vec<String> 
 }
 
 fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: &mut Vec<String>) {
+    // These types of Go have decoders of their own, which ignore unknown fields.
+    if schema.is_some_and(|schema| matches!(schema.kind(), ValueKind::Opaque)) {
+        return;
+    }
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {

@@ -7,8 +7,8 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use crate::kind::Strategy;
 use crate::kind::registry::ServedKind;
+use crate::kind::{Strategy, WHOLE_METADATA};
 
 /// Maximum number of replicas.
 const MAX_REPLICAS: i64 = i32::MAX as i64;
@@ -24,7 +24,11 @@ impl Strategy for Custom {
     }
 
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
-        let mut errors = with_embedded(served, object, served.schema.validate(object));
+        let mut errors = type_errors(served, object);
+        if !errors.is_empty() {
+            return with_lists(served, object, None, errors);
+        }
+        errors = with_embedded(served, object, served.schema.validate(object));
         errors.extend(scale_errors(served, object, ""));
         errors
     }
@@ -56,6 +60,14 @@ impl Strategy for Custom {
         added.map(warning).collect()
     }
 
+    fn status_keeps(&self, _served: &ServedKind) -> &'static [&'static str] {
+        &WHOLE_METADATA
+    }
+
+    fn resets(&self, _served: &ServedKind, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["metadata", "spec"])
+    }
+
     fn validate_update(
         &self,
         served: &ServedKind,
@@ -63,6 +75,11 @@ impl Strategy for Custom {
         new: &Value,
         subresource: &str,
     ) -> Vec<FieldError> {
+        let errors = type_errors(served, new);
+        if !errors.is_empty() {
+            let is_status = subresource == "status";
+            return if is_status { errors } else { with_lists(served, new, Some(old), errors) };
+        }
         let mut errors = if subresource == "status" {
             served.schema.validate_status_update(old, new)
         } else {
@@ -71,6 +88,30 @@ impl Strategy for Custom {
         errors.extend(scale_errors(served, new, subresource));
         errors
     }
+}
+
+/// Compares the type of an object with that of its endpoint.
+pub(crate) fn type_errors(served: &ServedKind, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (field, expected) in [("kind", &served.kind.kind), ("apiVersion", &served.kind.api_version)] {
+        let given = object.get(field).and_then(Value::as_str).unwrap_or_default();
+        if given != expected {
+            errors.push(FieldError::invalid(field, &quote(given), &format!("must be {expected}")));
+        }
+    }
+    errors
+}
+
+/// Adds the errors that kube-apiserver reports for an object of another type too: those about embedded objects and lists.
+fn with_lists(
+    served: &ServedKind,
+    object: &Value,
+    old: Option<&Value>,
+    errors: Vec<FieldError>,
+) -> Vec<FieldError> {
+    let mut errors = with_embedded(served, object, errors);
+    errors.extend(served.schema.validate_lists(object, old));
+    errors
 }
 
 /// Validates the values at the paths of the scale subresource; `/status` does not write the number of wanted replicas.

@@ -346,15 +346,15 @@ impl ListOptions {
 
     /// Parses and validates the options; `watch` selects which combinations are allowed.
     fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
-        // Selectors are parsed while the options are decoded, before these are validated.
+        // Numbers are parsed first, then selectors. Both precede the validation of the options.
+        let timeout_seconds =
+            query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
+        let limit =
+            query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
         LabelSelector::parse(query.text("labelSelector"))?;
         for term in field_terms(query.text("fieldSelector")) {
             term.map_err(ApiError::bad_request)?;
         }
-        let limit =
-            query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-        let timeout_seconds =
-            query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         let resource_version = query.text("resourceVersion").to_owned();
         let continue_token = query.text("continue").to_owned();
         let matching = query.text("resourceVersionMatch");

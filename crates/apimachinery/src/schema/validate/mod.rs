@@ -70,6 +70,16 @@ impl Errors {
 pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     node(schema, object, old, &FieldPath::root(), &mut errors);
+    errors.extend(duplicates(schema, object, old));
+    errors.list
+}
+
+/// Returns the errors about duplicates in sets and keyed lists.
+pub(super) fn validate_lists(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    duplicates(schema, object, old).list
+}
+
+fn duplicates(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Errors {
     let mut duplicates = Errors::default();
     unique::check(schema, object, &FieldPath::root(), &mut duplicates);
     // As in kube-apiserver, an object that had duplicates before may keep them and get others.
@@ -77,11 +87,10 @@ pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) 
         let mut before = Errors::default();
         unique::check(schema, old, &FieldPath::root(), &mut before);
         if !before.is_empty() {
-            return errors.list;
+            return Errors::default();
         }
     }
-    errors.extend(duplicates);
-    errors.list
+    duplicates
 }
 
 /// Returns the errors of a part of an object, except for duplicates in sets and keyed lists.

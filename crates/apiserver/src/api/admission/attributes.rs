@@ -157,10 +157,12 @@ impl<'a> Attributes<'a> {
     pub(crate) fn conform(&self, object: &mut Value) -> Result<(), ApiError> {
         let refused = |why: String| ApiError::internal_error(&why);
         if self.is_of_resource() {
-            self.served.decode_errors(object, &[]).map_err(refused)?;
             if self.served.is_custom() {
+                // Metadata stay as the plugin wrote them. Readers see them with the types of ObjectMeta.
+                decode::normalize_numbers(object);
                 self.served.schema.default(object);
             } else {
+                self.served.decode_errors(object, &[]).map_err(refused)?;
                 self.served.conform(object);
             }
             return Ok(());

@@ -2,8 +2,7 @@
 
 use kube_apimachinery::go;
 use kube_apimachinery::go_struct;
-use kube_apimachinery::metadata;
-use kube_apimachinery::status::{ApiError, FieldError};
+use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use crate::kind::registry::ServedKind;
@@ -93,18 +92,6 @@ pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), Type
         "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
         expected.kind
     ))))
-}
-
-/// Builds the 422 for a custom object of another kind in the right version.
-pub(super) fn check_custom_kind(served: &ServedKind, object: &Value) -> Result<(), ApiError> {
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if !served.is_custom() || kind == served.kind.kind {
-        return Ok(());
-    }
-    let detail = format!("must be {}", served.kind.kind);
-    let error = FieldError::invalid("kind", &go::quote(kind), &detail);
-    let name = metadata::text(object, "name");
-    Err(ApiError::invalid(&served.resource.group, kind, name, vec![error]))
 }
 
 /// Sets `apiVersion` and `kind`, which are optional at builtin endpoints.

@@ -10,7 +10,9 @@ use super::{Call, object_meta, update};
 use crate::api::admission::{Attributes, OperationOptions};
 use crate::kind::registry::{CustomKind, ServedKind};
 use crate::kind::resource::StorageKey;
+use crate::kinds::custom;
 use crate::request::query::{WriteKind, WriteOptions, parse_uint};
+use crate::request::request_body::Format;
 use crate::state::Refused;
 use crate::store::{Change, Key, Store, Stored};
 
@@ -19,6 +21,8 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
+    // Only a POST checks the type of the body before the options.
+    Format::of(call.content_type.as_deref())?;
     let options = WriteOptions::read(&call.query, WriteKind::Create)?;
     let mut object = call.decode(body, options.field_validation)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
@@ -73,6 +77,10 @@ pub(crate) async fn create(
         // A webhook may have set fields that only the server sets.
         object_meta::wipe(&mut object);
     }
+    if !is_posted {
+        // It is read, and otherwise ignored.
+        update::wanted_revision(&object)?;
+    }
     // Plugins may have changed what a role or binding grants.
     call.check_escalation(None, &object)?;
     // Plugins may change the name of the object, but not its namespace.
@@ -105,13 +113,14 @@ pub(crate) async fn create(
         if !options.dry_run {
             metadata::of(&mut candidate).remove("selfLink");
         }
+        served.strategy.default_stored(served, &mut candidate);
         if options.dry_run {
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
             if !taken {
                 return Ok(Created::DryRun(call.dry_run(candidate).await?));
             }
-        } else if has_revision(&candidate) {
+        } else if is_posted && has_revision(&candidate) {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
         } else if let Some(stored) = commit(call, &attributes, &candidate).await? {
             return Ok(Created::Stored(call.converted(stored).await?));
@@ -154,10 +163,12 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
         fields.remove("status");
     }
     served.strategy.prepare_create(served, &call.write_context(), object);
-    let mut errors = object_meta::validate(served, object);
+    // Of an object of another custom kind the metadata are not validated.
+    let is_of_kind = !served.is_custom() || custom::type_errors(served, object).is_empty();
+    let mut errors = if is_of_kind { object_meta::validate(served, object) } else { Vec::new() };
     errors.extend(served.strategy.validate_create(served, object));
     if !errors.is_empty() {
-        return Err(call.invalid(metadata::text(object, "name"), errors));
+        return Err(call.invalid_object(object, metadata::text(object, "name"), errors));
     }
     for warning in served.strategy.warnings(served, object, None, "") {
         call.warn(warning);

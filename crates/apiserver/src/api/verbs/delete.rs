@@ -130,6 +130,9 @@ pub(crate) async fn delete(
         let old = served.value(&shown);
         // Checked in each round, because another object may have the name by now.
         check_preconditions(call, options, &old)?;
+        if served.strategy.is_finalizing(&old) {
+            return reply::stored(call, 200, &shown);
+        }
         let grace = deletion::grace_period(served, options.grace_period_seconds, &old);
         if grace == Grace::Pending {
             return reply::stored(call, 200, &shown);
@@ -146,6 +149,7 @@ pub(crate) async fn delete(
         if options.dry_run {
             return answer(call, code, held, &new, stored.revision);
         }
+        call.convert_cached(&old).await?;
         let document = || served.document_with_metadata(&stored, &new);
         let (mut revision, mut marking) = (stored.revision, grace);
         if !held && marking != Grace::None && reviewed != DeletionReview::Before {

@@ -193,7 +193,6 @@ impl Call {
             body_type::TypeMismatch::Unrecognized(why) => unrecognized(why),
             body_type::TypeMismatch::Error(error) => error,
         })?;
-        body_type::check_custom_kind(&self.served, &object)?;
         body_type::complete_type(&self.served, &mut object);
         self.conform(&mut object, bytes, decoded.strict, validation)?;
         Ok(object)
@@ -209,11 +208,16 @@ impl Call {
     ) -> Result<(), ApiError> {
         let served = Arc::clone(&self.served);
         // Searched first, because decoding drops nulls from the metadata of custom objects.
+        let is_of_kind = served.is_of_kind(object);
         let unknown = match validation {
+            _ if !is_of_kind => Vec::new(),
             FieldValidation::Ignore => Vec::new(),
             _ => served.schema.unknown_fields(object),
         };
         if let Err(why) = served.decode_errors(object, bytes) {
+            return Err(self.cannot_be_handled(&why));
+        }
+        if let Some(why) = served.strategy.conversion_error(object) {
             return Err(self.cannot_be_handled(&why));
         }
         if validation != FieldValidation::Ignore {
@@ -232,7 +236,9 @@ impl Call {
                 self.warn(text);
             }
         }
-        served.conform(object);
+        if is_of_kind {
+            served.conform(object);
+        }
         Ok(())
     }
 
@@ -251,6 +257,21 @@ impl Call {
         let resource = &self.served.resource;
         // The group is that of Go's internal type, which versions in several groups share.
         ApiError::invalid(&resource.storage.group, &resource.kind, name, errors)
+    }
+
+    /// Like [`invalid`](Self::invalid), but a custom object may have the type of another kind, which the error names.
+    pub(crate) fn invalid_object(
+        &self,
+        object: &Value,
+        name: &str,
+        errors: Vec<status::FieldError>,
+    ) -> ApiError {
+        if !self.served.is_custom() {
+            return self.invalid(name, errors);
+        }
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+        ApiError::invalid(group, text("kind"), name, errors)
     }
 
     /// Builds the 405, with the message for builtin or for custom resources.

@@ -51,13 +51,27 @@ impl Call {
         self.context.converter.document(&self.cluster, &self.served, object).await
     }
 
+    /// Converts the state of an object before a write to the stored version. kube-apiserver needs that form to compare it with its storage,
+    /// because it starts from its watch cache, which holds the object in the version of the request.
+    ///
+    /// # Errors
+    /// 500 if a webhook has to convert the object and fails.
+    pub(crate) async fn convert_cached(&self, old: &Value) -> Result<(), ApiError> {
+        if self.served.converts_writes() {
+            self.document(old).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the object that a write would have stored, for a dry run. It may lose fields, like an object that is stored in another
     /// version.
     ///
     /// # Errors
     /// 500 if a webhook has to convert the object and fails.
     pub(crate) async fn dry_run(&self, object: Value) -> Result<Value, ApiError> {
-        self.context.converter.round_trip(&self.cluster, &self.served, object).await
+        let mut object = self.context.converter.round_trip(&self.cluster, &self.served, object).await?;
+        self.served.coerce_metadata(&mut object);
+        Ok(object)
     }
 
     /// Runs a computation that needs objects in other versions, until all conversions are known (see

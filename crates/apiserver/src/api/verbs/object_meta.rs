@@ -125,6 +125,7 @@ fn rules(served: &ServedKind) -> metadata::MetadataRules {
         custom,
         qualified_finalizers: !custom && !rules.any_finalizer,
         revalidated: rules.revalidated,
+        compared: rules.compared,
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::update::{self, Ownership, UpdateReview};
-use super::{Call, RETRIES, create, object_meta};
+use super::{Call, RETRIES, body_type, create, object_meta};
 use crate::kind::registry::ServedKind;
 use crate::request::query::{FieldValidation, WriteKind, WriteOptions};
 use crate::request::request_body;
@@ -83,7 +83,8 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let patch = Patch::read(kind, bytes)?;
     let changed = update::change(call, &options, UpdateReview::Object, |call, old| {
         let mut new = patch.apply(&call.served, old)?;
-        check_type(call, &new, &patch)?;
+        let package = super::reply::go_package(&call.served.resource.storage.group);
+        check_type(call, &new, &patch, Some(package), options.field_validation)?;
         conform(call, &mut new, &patch, options.field_validation)?;
         object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut new)?;
         update::check_name(call, &new)?;
@@ -160,8 +161,15 @@ impl Patch {
     }
 }
 
-/// Checks that a patch does not change the type of the object.
-fn check_type(call: &Call, new: &Value, patch: &Patch) -> Result<(), ApiError> {
+/// Checks that a patch does not change the type of the object. Go declares its internal type in `package`; `None` stands for scales of
+/// custom objects, which Go decodes without all other types.
+pub(super) fn check_type(
+    call: &Call,
+    new: &Value,
+    patch: &Patch,
+    package: Option<&str>,
+    validation: FieldValidation,
+) -> Result<(), ApiError> {
     const HEAD: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
                         \"json:\\\"kind,omitempty\\\"\" }";
     let served = &call.served;
@@ -193,12 +201,15 @@ fn check_type(call: &Call, new: &Value, patch: &Patch) -> Result<(), ApiError> {
     if let Some((field, value)) = of_other_type {
         return unreadable(value, &format!("struct field .{field} of type string"));
     }
-    if served.is_custom() {
-        return check_custom_type(call, new, patch, api_version, kind);
+    if let Err(why) = body_type::check_version(api_version) {
+        return Err(refusal(patch, new, &why));
     }
-    if api_version.is_empty() && !kind.is_empty() {
-        // Go decodes the internal type, which has no fields in JSON.
-        return update::check_name(call, &json!({"metadata": {}}));
+    if served.is_custom() && package.is_some() {
+        // Another type is an error of validation.
+        return check_custom_type(new, patch, api_version, kind);
+    }
+    if let Some(package) = package.filter(|_| api_version.is_empty()) {
+        return check_internal_type(call, new, patch, package, validation);
     }
     let (api_version, kind) = (
         if api_version.is_empty() { &*served.kind.api_version } else { api_version },
@@ -207,12 +218,10 @@ fn check_type(call: &Call, new: &Value, patch: &Patch) -> Result<(), ApiError> {
     if (api_version, kind) == (&*served.kind.api_version, &*served.kind.kind) {
         return Ok(());
     }
-    let why = if schema::schema_of_kind(api_version, kind).is_some() {
-        let (own, version) = (
-            super::reply::go_package(&served.resource.storage.group),
-            api_version.rsplit('/').next().unwrap_or_default(),
-        );
-        format!("converting ({version}.{kind}) to ({own}.{}): unknown conversion", served.kind.kind)
+    let is_known = schema::schema_of_kind(api_version, kind).is_some();
+    let why = if let Some(package) = package.filter(|_| is_known) {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", served.kind.kind)
     } else {
         format!(
             "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
@@ -223,14 +232,58 @@ fn check_type(call: &Call, new: &Value, patch: &Patch) -> Result<(), ApiError> {
     Err(refusal(patch, new, &why))
 }
 
-fn check_custom_type(
+/// Returns the error of a patch that empties `apiVersion`: Go then decodes the internal type, which has no fields in JSON.
+fn check_internal_type(
     call: &Call,
     new: &Value,
     patch: &Patch,
-    api_version: &str,
-    kind: &str,
+    package: &str,
+    validation: FieldValidation,
 ) -> Result<(), ApiError> {
-    let served = &call.served;
+    let own = &call.served.kind;
+    let kind = new.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if !kind.is_empty() && *kind != *own.kind {
+        let why = if schema::schema_of_kind(&own.api_version, kind).is_some() {
+            format!("converting ({package}.{kind}) to ({package}.{}): unknown conversion", own.kind)
+        } else {
+            let group = quote(&call.served.resource.group);
+            format!(
+                "no kind {} is registered for the internal version of group {group} in scheme \"pkg/runtime/scheme.go:111\"",
+                quote(kind)
+            )
+        };
+        return Err(refusal(patch, new, &why));
+    }
+    let fields = new.as_object().into_iter().flatten().map(|(field, _)| field.clone());
+    let unknown = fields.filter(|field| !["apiVersion", "kind"].contains(&&**field)).collect();
+    report_strict(call, new, patch, unknown, validation)?;
+    update::check_name(call, &json!({"metadata": {}}))
+}
+
+/// Refuses unknown and duplicate fields, or warns of them.
+fn report_strict(
+    call: &Call,
+    sent: &Value,
+    patch: &Patch,
+    unknown: Vec<String>,
+    validation: FieldValidation,
+) -> Result<(), ApiError> {
+    if validation == FieldValidation::Ignore {
+        return Ok(());
+    }
+    let mut strict = patch.strict();
+    strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
+    if validation == FieldValidation::Strict && !strict.is_empty() {
+        let why = format!("strict decoding error: {}", strict.join(", "));
+        return Err(refusal(patch, sent, &why));
+    }
+    for text in strict {
+        call.warn(text);
+    }
+    Ok(())
+}
+
+fn check_custom_type(new: &Value, patch: &Patch, api_version: &str, kind: &str) -> Result<(), ApiError> {
     if kind.is_empty() {
         return Err(refusal(patch, new, &format!("Object 'Kind' is missing in '{new}'")));
     }
@@ -239,20 +292,7 @@ fn check_custom_type(
             "Object 'apiVersion' is missing in 'object has no apiVersion field'",
         ));
     }
-    let mut errors = Vec::new();
-    if kind != served.kind.kind {
-        let detail = format!("must be {}", served.kind.kind);
-        errors.push(FieldError::invalid("kind", &quote(kind), &detail));
-    }
-    if api_version != served.kind.api_version {
-        let detail = format!("must be {}", served.kind.api_version);
-        errors.push(FieldError::invalid("apiVersion", &quote(api_version), &detail));
-    }
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    Err(ApiError::invalid(group, kind, &call.path.name, errors))
+    Ok(())
 }
 
 /// Builds the 422 for a patch with an undecodable result.
@@ -272,7 +312,7 @@ pub(super) fn conform(
     validation: FieldValidation,
 ) -> Result<(), ApiError> {
     let sent = new.clone();
-    super::body_type::complete_type(&call.served, new);
+    body_type::complete_type(&call.served, new);
     let refuse = |why: &str| refusal(patch, &sent, why);
     let served = Arc::clone(&call.served);
     if let Patch::Strategic(..) = patch
@@ -281,25 +321,36 @@ pub(super) fn conform(
         return Err(refuse(&why));
     }
     // Searched first, because decoding drops nulls from the metadata of custom objects.
+    let is_of_kind = served.is_of_kind(new);
     let unknown = match validation {
+        _ if !is_of_kind => Vec::new(),
         FieldValidation::Ignore => Vec::new(),
         _ => served.schema.unknown_fields(new),
     };
     if let Err(why) = served.decode_errors(new, patch.sent()) {
         return Err(refuse(&why));
     }
-    if validation != FieldValidation::Ignore {
-        let mut strict = patch.strict();
-        strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
-        if validation == FieldValidation::Strict && !strict.is_empty() {
-            return Err(refuse(&format!("strict decoding error: {}", strict.join(", "))));
-        }
-        for text in strict {
-            call.warn(text);
+    if let Some(why) = served.strategy.conversion_error(new) {
+        // A strategic merge patch is converted after it was decoded.
+        let is_strategic = matches!(patch, Patch::Strategic(..));
+        return Err(if is_strategic { ApiError::internal(why) } else { refuse(&why) });
+    }
+    report_strict(call, &sent, patch, unknown, validation)?;
+    if is_of_kind {
+        served.conform(new);
+    }
+    Ok(())
+}
+
+/// Checks that the result of an apply can be converted to Go's internal type.
+fn check_conversion(call: &Call, applied: &Value, merged: &Value) -> Result<(), ApiError> {
+    match call.served.strategy.conversion_error(merged) {
+        None => Ok(()),
+        Some(why) => {
+            let object = managed_fields::describe(applied);
+            Err(ApiError::internal(format!("failed to convert to unversioned ({object}): {why}")))
         }
     }
-    served.conform(new);
-    Ok(())
 }
 
 /// Runs a server-side apply.
@@ -313,6 +364,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
         let outcome = if exists {
             let changed = update::change(call, options, UpdateReview::Object, |call, old| {
                 let mut new = merge(call, Some(old), &applied, &manager, on_conflict)?;
+                check_conversion(call, &applied, &new)?;
                 strict.report(call, options.field_validation)?;
                 check_place(call, &mut new)?;
                 call.served.conform_applied(&mut new);
@@ -343,16 +395,15 @@ async fn create_applied(
     on_conflict: OnConflict,
     options: &WriteOptions,
 ) -> Result<Reply, ApiError> {
+    let mut object = call.with_conversions(|| merge(call, None, applied, manager, on_conflict)).await?;
+    check_conversion(call, applied, &object)?;
+    strict.report(call, options.field_validation)?;
     let uid = metadata::text(applied, "uid");
     if !uid.is_empty() {
         return Err(call.conflict(&format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         )));
     }
-    let mut object = call.with_conversions(|| merge(call, None, applied, manager, on_conflict)).await?;
-    strict.report(call, options.field_validation)?;
-    update::wanted_revision(applied)?;
-    metadata::of(&mut object).remove("resourceVersion");
     check_place(call, &mut object)?;
     call.served.conform_applied(&mut object);
     create::create(call, object, options, Ownership::Applied).await?.reply(call, 201)
@@ -367,11 +418,8 @@ fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
 
 /// Reads the applied configuration from the body, and checks its type against the endpoint.
 fn read_applied(call: &Call, bytes: &Bytes) -> Result<(Value, StrictErrors), ApiError> {
-    let (mut object, strict) = read_configuration(call, bytes)?;
-    if !call.served.resource.namespaced && object["metadata"].is_object() {
-        metadata::of(&mut object).remove("namespace");
-    }
-    if object["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
+    let (object, strict) = read_configuration(call, bytes)?;
+    if managed_fields::are_readable(&object["metadata"]["managedFields"]) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     Ok((object, strict))

@@ -23,7 +23,14 @@ pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
         let why = "the export parameter, deprecated since v1.14, is no longer supported";
         return Err(ApiError::bad_request(why));
     }
-    let wanted = revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
+    let wanted = revision(call.query.text("resourceVersion")).map_err(|why| {
+        // kube-apiserver reads uncached kinds from its storage, which has an error of its own.
+        if call.served.resource.rules.cached {
+            ApiError::internal(why)
+        } else {
+            ApiError::bad_request(format!("invalid resource version: {why}"))
+        }
+    })?;
     let stored = match call.stale {
         None => call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned()),
         Some(_) => call.cluster.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),

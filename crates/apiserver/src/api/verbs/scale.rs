@@ -76,6 +76,8 @@ pub(crate) async fn patch(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError>
     let of_scale = as_scale(call)?;
     write(call, &options, |call, before, _| {
         let mut scale = patch.apply(&of_scale.served, before)?;
+        let package = (!call.served.is_custom()).then_some("autoscaling");
+        patch::check_type(&of_scale, &scale, &patch, package, options.field_validation)?;
         patch::conform(&of_scale, &mut scale, &patch, options.field_validation)?;
         check_identity(call, &mut scale)?;
         Ok(scale)

@@ -83,9 +83,6 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let creates = served.resource.rules.create_on_update && ["", "status"].contains(&&*call.path.subresource);
     if !exists && creates {
         check_uid(call, &object, &Value::Null)?;
-        if wanted_revision(&object)? != 0 {
-            return Err(call.modified());
-        }
         let created = create::create(call, object, &options, Ownership::Tracked).await?;
         return created.reply(call, 201);
     }
@@ -152,6 +149,7 @@ pub(crate) async fn change(
         let stored = stored.ok_or_else(|| call.not_found())?;
         let shown = call.converted(Arc::clone(&stored)).await?;
         let old = served.value(&shown);
+        call.convert_cached(&old).await?;
         let (mut new, ownership) = call.with_conversions(|| transform(call, &old)).await?;
         // Ownership is tracked before plugins and the kind set other fields, which have no owner.
         if ownership == Ownership::Tracked {
@@ -218,11 +216,7 @@ pub(crate) async fn change(
             metadata::of(&mut new).remove("selfLink");
         }
         let is_wanted = served.is_stored_as_wanted(&stored);
-        // Values are compared too: an object that was stored under an older schema gets new defaults when it is read. In another version
-        // than the stored one, a value does not show what its stored form loses.
-        if new == old && is_wanted && served.is_stored_in_own_version(&stored) {
-            return Ok(Changed::Stored(shown));
-        }
+        // As in kube-apiserver, texts are compared: the new one may have defaults that were not stored yet.
         let document = call.document(&new).await?;
         if document.same(&stored.document) && is_wanted {
             return Ok(Changed::Stored(shown));
@@ -298,7 +292,7 @@ fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Re
     let mut errors = object_meta::validate_new_state(served, old, new, subresource);
     errors.extend(served.strategy.validate_update(served, old, new, subresource));
     if !errors.is_empty() {
-        return Err(call.invalid(&path.name, errors));
+        return Err(call.invalid_object(new, &path.name, errors));
     }
     for warning in served.strategy.warnings(served, new, Some(old), subresource) {
         call.warn(warning);
@@ -325,24 +319,10 @@ fn isolate(served: &ServedKind, subresource: &str, old: &Value, new: &mut Value)
     }
 }
 
-/// Restores metadata in a write of `/status`: for custom objects most of it, for builtin kinds the fields in [`ServedKind::status_keeps`].
+/// Restores metadata in a write of `/status`: for custom objects most of it, for builtin kinds the fields that their strategy names.
 fn keep_metadata(served: &ServedKind, old: &Value, new: &mut Value) {
-    let own = served.strategy.status_keeps(served);
-    let kept: &[&str] = if served.is_custom() {
-        &[
-            "labels",
-            "annotations",
-            "finalizers",
-            "ownerReferences",
-            "generateName",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-        ]
-    } else {
-        own.as_slice()
-    };
     let metadata = metadata::of(new);
-    for field in kept {
+    for field in served.strategy.status_keeps(served) {
         match old["metadata"].get(*field) {
             Some(value) => metadata.insert((*field).to_owned(), value.clone()),
             None => metadata.remove(*field),

@@ -131,3 +131,112 @@ async fn a_write_in_another_version_stores_what_that_version_keeps() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn an_object_of_another_kind_is_refused_after_a_missing_one_and_with_the_errors_about_lists() {
+    let definition = DEFINITION.replace(
+        r#""x-kubernetes-preserve-unknown-fields":true"#,
+        r#""properties":{"list":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"size":{"type":"integer"}}"#,
+    );
+    let other = THING.replace("Thing", "Other");
+    let kind = r#"Other.example.com \"a\" is invalid: kind: Invalid value: \"Other\": must be Thing"#;
+    let both = r#"{"kind":"Other","list":["x","x"],"size":"x","metadata":{"labels":{"a":"b c"}}}"#;
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("PUT", &format!("{THINGS}/a"), &other, 404, &[]),
+        ("POST", THINGS, &other, 422, &[kind]),
+        (
+            "POST",
+            THINGS,
+            &other.replace(r#""name":"a""#, r#""name":"a","labels":{"a":1}"#),
+            400,
+            &["cannot unmarshal number"],
+        ),
+        ("POST", THINGS, THING, 201, &[]),
+        ("merge", &format!("{THINGS}/a"), both, 422, &["must be Thing", "list[1]: Duplicate value", "!size"]),
+        (
+            "merge",
+            &format!("{THINGS}/a"),
+            r#"{"apiVersion":"a/b/c"}"#,
+            422,
+            &["unexpected GroupVersion string: a/b/c"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn empty_labels_of_an_apply_are_stored_until_the_next_write() {
+    let path = format!("{THINGS}/a");
+    let apply = format!("{path}?fieldManager=m");
+    let applied = THING.replace(r#""name":"a""#, r#""name":"a","labels":{},"ownerReferences":[]"#);
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("apply", &apply, &applied, 201, &["!\"labels\"", "!ownerReferences"]),
+        ("GET", &path, "", 200, &["!\"labels\"", "\"f:labels\":{}"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_apply_ignores_an_unreadable_time_of_deletion_and_unreadable_owners() {
+    let path = format!("{THINGS}/a?fieldManager=m");
+    let applied = |metadata: &str| THING.replace(r#""name":"a""#, &format!(r#""name":"a",{metadata}"#));
+    let unreadable = r#""managedFields":[{"manager":"x","time":"2001-02-03"}]"#;
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("apply", &path, &applied(r#""deletionTimestamp":"2001-02-03""#), 201, &["!2001-02-03"]),
+        ("apply", &path, &applied(unreadable), 200, &["!2001-02-03"]),
+        ("apply", &path, &applied(r#""managedFields":[{"manager":"x"}]"#), 400, &["must be nil"]),
+        (
+            "apply",
+            &path,
+            &applied(r#""managedFields":5"#),
+            500,
+            &[".metadata.managedFields: expected list, got"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_map_that_an_apply_empties_becomes_null() {
+    let path = format!("{THINGS}/a?fieldManager=m");
+    let definition = DEFINITION.replace(
+        r#""x-kubernetes-preserve-unknown-fields":true"#,
+        r#""properties":{"map":{"type":"object","additionalProperties":{"type":"string"}}}"#,
+    );
+    let applied = |map: &str| THING.replace(r#""kind""#, &format!(r#""map":{map},"kind""#));
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("apply", &path, &applied(r#"{"a":"b"}"#), 201, &[]),
+        (
+            "apply",
+            &path,
+            &applied("{}"),
+            422,
+            &[r#"map: Invalid value: \"null\": map in body must be of type object: \"null\""#],
+        ),
+        ("apply", &path, THING, 200, &["!\"map\""]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_apply_of_the_status_owns_all_fields_but_metadata_and_spec() {
+    let definition =
+        DEFINITION.replace(r#""storage":true,"#, r#""storage":true,"subresources":{"status":{}},"#);
+    let applied = THING.replace(r#""kind""#, r#""data":{"a":1},"spec":{"a":1},"status":{"a":1},"kind""#);
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("POST", THINGS, THING, 201, &[]),
+        (
+            "apply",
+            &format!("{THINGS}/a/status?fieldManager=m"),
+            &applied,
+            200,
+            &[r#""f:data":{".":{},"f:a":{}}"#, r#""f:status""#, "!f:spec", "!\"data\":{\"a\""],
+        ),
+    ])
+    .await;
+}

@@ -83,7 +83,11 @@ pub(super) fn hold(
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(why) => {
-                errors.push(format!("expression '{}' resulted in error: {why}", condition.expression));
+                let error = format!("expression '{}' resulted in error: {why}", condition.expression);
+                // Go's lists of errors show equal ones once.
+                if !errors.contains(&error) {
+                    errors.push(error);
+                }
             }
         }
     }

@@ -57,10 +57,22 @@ pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiErro
         audiences.push(call.context.authenticator.issuer().name().to_owned());
     }
     let (authenticator, cluster) = (&call.context.authenticator, &*call.cluster);
-    Ok(match authenticator.user_of(token, &audiences, cluster.clock.now(), cluster) {
-        Ok((user, audiences)) => json!({"authenticated": true, "user": info(&user), "audiences": audiences}),
-        Err(why) => json!({"user": {}, "error": why}),
-    })
+    // What the answer does not set stays as the client sent it.
+    let mut status = review["status"].as_object().cloned().unwrap_or_default();
+    status.entry("user").or_insert_with(|| json!({}));
+    let mut set = |field: &str, value: Value| drop(status.insert(field.to_owned(), value));
+    match authenticator.user_of(token, &audiences, cluster.clock.now(), cluster) {
+        Ok((user, audiences)) => {
+            set("authenticated", json!(true));
+            set("user", info(&user));
+            set("audiences", json!(audiences));
+        }
+        Err(why) => {
+            status.remove("authenticated");
+            status.insert("error".to_owned(), json!(why));
+        }
+    }
+    Ok(status.into())
 }
 
 /// Answers a `SubjectAccessReview` or `LocalSubjectAccessReview`.
