@@ -8,10 +8,19 @@ const REJECTED: &str = "the server rejected our request due to an error in our r
 #[tokio::test]
 async fn only_replace_and_test_accept_the_whole_document() {
     let path = format!("{MAPS}/a?dryRun=All");
-    let whole = r#"[{"op":"replace","path":"","value":{"metadata":{"name":"a","namespace":"default"},"data":{"z":"1"}}}]"#;
+    let untyped = r#"[{"op":"replace","path":"","value":{"metadata":{"name":"a","namespace":"default"},"data":{"z":"1"}}}]"#;
+    let whole = untyped.replace(r#""value":{"#, r#""value":{"apiVersion":"v1","kind":"ConfigMap","#);
     check(&[
         ("POST", MAPS, MAP, 201, &[]),
-        ("json-patch", &path, whole, 200, &[r#""data":{"z":"1"}"#]),
+        ("json-patch", &path, &whole, 200, &[r#""data":{"z":"1"}"#]),
+        // Without a version, Go decodes the internal type.
+        (
+            "json-patch",
+            &path,
+            untyped,
+            400,
+            &["name must be provided", r#"unknown field \"data\""#, r#"unknown field \"metadata\""#],
+        ),
         ("json-patch", &path, r#"[{"op":"add","path":"","value":{}}]"#, 422, &[REJECTED]),
         ("json-patch", &path, r#"[{"op":"copy","from":"/data","path":""}]"#, 422, &[REJECTED]),
         ("json-patch", &path, r#"[{"op":"copy","from":"","path":"/data"}]"#, 422, &[REJECTED]),
