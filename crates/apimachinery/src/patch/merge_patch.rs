@@ -1,17 +1,17 @@
 //! Merge patch (RFC 7386): objects are merged, null removes a field, every other value replaces.
+//!
+//! As in the library of kube-apiserver, nulls inside lists of the patch are dropped too, unless the list replaces an object.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Applies a merge patch in place.
 pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(changes) = patch else {
+    let (Value::Object(fields), Value::Object(changes)) = (&mut *target, patch) else {
+        let is_object = target.is_object();
         target.clone_from(patch);
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(fields) = target else {
+        if !is_object {
+            drop_nulls(target);
+        }
         return;
     };
     for (name, change) in changes {
@@ -20,11 +20,22 @@ pub fn merge(target: &mut Value, patch: &Value) {
         } else if let Some(field) = fields.get_mut(name) {
             merge(field, change);
         } else {
-            // A new field is merged into null, so that nulls inside it are dropped.
-            let mut field = Value::Null;
-            merge(&mut field, change);
+            let mut field = change.clone();
+            drop_nulls(&mut field);
             fields.insert(name.clone(), field);
         }
+    }
+}
+
+/// Removes the null fields of an object and of all objects below it. Null elements of lists stay.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 
@@ -62,9 +73,32 @@ mod tests {
         check(&json!({}), &json!({"a": {"bb": {"c": null}}}), &json!({"a": {"bb": {}}}));
     }
 
+    #[test]
+    fn nulls_inside_lists_are_dropped_unless_the_list_replaces_an_object() {
+        let target = json!({"doc": {"x": 1}, "list": [1], "number": 1});
+        let list = json!([{"a": null, "b": {"c": null}}, null, [{"d": null}]]);
+        let dropped = json!([{"b": {}}, null, [{}]]);
+        for (field, expected) in [("doc", &list), ("list", &dropped), ("number", &dropped), ("new", &dropped)]
+        {
+            let mut merged = target.clone();
+            merge(&mut merged, &json!({field: list}));
+            assert_eq!(&merged[field], expected, "{field}");
+        }
+    }
+
+    /// Removes nulls inside lists, which count only when the list replaces an object.
+    fn without_nulls_in_lists(value: &mut Value) {
+        match value {
+            Value::Object(fields) => fields.values_mut().for_each(without_nulls_in_lists),
+            Value::Array(_) => drop_nulls(value),
+            _ => {}
+        }
+    }
+
     proptest! {
         #[test]
-        fn merging_twice_is_merging_once(target in json_value(), patch in json_value()) {
+        fn merging_twice_is_merging_once(target in json_value(), mut patch in json_value()) {
+            without_nulls_in_lists(&mut patch);
             let mut once = target;
             merge(&mut once, &patch);
             let mut twice = once.clone();
