@@ -22,10 +22,25 @@ pub struct MetadataRules {
     pub custom: bool,
     /// Whether finalizers are standard ones or qualified by a domain, which is so for most builtin kinds.
     pub qualified_finalizers: bool,
-    /// Whether the update of a builtin kind validates the metadata alone again, with names as the kind has them.
-    pub revalidated: bool,
+    /// How often the update of a builtin kind validates the metadata alone again, with names as the kind has them.
+    pub revalidated: usize,
     /// Whether the update of a builtin kind compares the metadata with the old state again.
-    pub compared: bool,
+    pub compared: Compared,
+    /// Subresources with updates that count as updates of the object itself for `revalidated`.
+    pub revalidated_in: &'static [&'static str],
+}
+
+/// Updates of a builtin kind that compare the metadata with the old state again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// All updates.
+    Always,
+    /// Updates of subresources.
+    InSubresources,
+    /// Updates of the object itself.
+    InObjects,
+    /// No update.
+    Never,
 }
 
 /// Returns the `metadata` of an object, and adds it if missing.
@@ -147,13 +162,21 @@ pub fn validate_new_state(
 ) -> Vec<FieldError> {
     let mut errors = validate_alone(MetadataRules { name: NameRule::PathSegment, ..rules }, new);
     validate_against(old, new, &mut errors);
-    if rules.custom || rules.compared {
+    let is_compared = match rules.compared {
+        Compared::Always => true,
+        Compared::InSubresources => !subresource.is_empty(),
+        Compared::InObjects => subresource.is_empty(),
+        Compared::Never => false,
+    };
+    if rules.custom || is_compared {
         validate_against(old, new, &mut errors);
         if rules.qualified_finalizers {
             validate_finalizer_names(new, &mut errors);
         }
     }
-    if !rules.custom && rules.revalidated && subresource.is_empty() {
+    let is_revalidated = subresource.is_empty() || rules.revalidated_in.contains(&subresource);
+    let again = if rules.custom || !is_revalidated { 0 } else { rules.revalidated };
+    for _ in 0..again {
         errors.extend(validate_alone(rules, new));
         if rules.qualified_finalizers {
             validate_finalizer_names(new, &mut errors);

@@ -7,4 +7,4 @@ pub(crate) mod storage_version;
 mod strategy;
 pub(crate) mod webhook_conversion;
 
-pub(crate) use strategy::{Allocator, Strategy, Unallocated, WHOLE_METADATA, WriteContext};
+pub(crate) use strategy::{Allocator, STATUS_METADATA, Strategy, Unallocated, WHOLE_METADATA, WriteContext};

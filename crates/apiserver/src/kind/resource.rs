@@ -3,6 +3,7 @@
 //! Builtin kinds come from the data files ([`crate::kinds::builtin`]), custom kinds from their definitions. The pipeline treats both
 //! equally: a difference between kinds is a value in their [`Resource`], not a condition on a kind's name.
 
+use kube_apimachinery::metadata::Compared;
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::selector::{FieldRefusal, Selectable, SelectableField};
 use kube_apimachinery::table::Column;
@@ -151,10 +152,12 @@ pub(crate) struct Rules {
     pub(crate) name: NameRule,
     /// Whether finalizers of a builtin kind need no domain.
     pub(crate) any_finalizer: bool,
-    /// Whether an update of a builtin object validates its metadata, such as its name by the rule of the kind, again.
-    pub(crate) revalidated: bool,
+    /// How often an update of a builtin object validates its metadata, such as its name by the rule of the kind, again.
+    pub(crate) revalidated: usize,
     /// Whether an update of a builtin object compares its metadata with the old state again.
-    pub(crate) compared: bool,
+    pub(crate) compared: Compared,
+    /// Subresources with updates that count as updates of the object itself for `revalidated`.
+    pub(crate) revalidated_in: &'static [&'static str],
     /// Whether kube-apiserver reads objects of the kind from its watch cache.
     pub(crate) cached: bool,
     /// Whether the kind is defined by a CustomResourceDefinition.

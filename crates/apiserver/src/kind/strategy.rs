@@ -43,6 +43,10 @@ pub(crate) trait Allocator {
 #[derive(Debug)]
 pub(crate) struct Unallocated(pub(crate) String);
 
+/// Metadata that a write of `/status` cannot change for kinds that use Go's `ResetObjectMetaForStatus`. Other changes are validated.
+pub(crate) const STATUS_METADATA: [&str; 6] =
+    ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink"];
+
 /// Metadata that a write of `/status` cannot change for kinds whose status is separate from everything else.
 pub(crate) const WHOLE_METADATA: [&str; 9] = [
     "labels",

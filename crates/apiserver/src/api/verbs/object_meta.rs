@@ -126,6 +126,7 @@ fn rules(served: &ServedKind) -> metadata::MetadataRules {
         qualified_finalizers: !custom && !rules.any_finalizer,
         revalidated: rules.revalidated,
         compared: rules.compared,
+        revalidated_in: rules.revalidated_in,
     }
 }
 

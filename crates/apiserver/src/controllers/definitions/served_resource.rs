@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 use std::sync::Arc;
 
-use kube_apimachinery::metadata;
+use kube_apimachinery::metadata::{self, Compared};
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::schema::Schema;
 use kube_apimachinery::selector::{FieldRefusal, SelectableField};
@@ -119,8 +119,9 @@ fn served_version(
             returns_deleted_object: false,
             name: NameRule::Subdomain,
             any_finalizer: true,
-            revalidated: true,
-            compared: true,
+            revalidated: 1,
+            compared: Compared::Always,
+            revalidated_in: &[],
             cached: true,
             custom: true,
             field_refusal: FieldRefusal::Plain,

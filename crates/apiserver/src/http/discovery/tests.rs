@@ -1,3 +1,4 @@
+use kube_apimachinery::metadata::Compared;
 use kube_apimachinery::names::NameRule;
 
 use crate::kind::resource::{Generation, Rules, ScalePaths, SelectorForm, StorageKey};
@@ -39,8 +40,9 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             returns_deleted_object: false,
             name: NameRule::Subdomain,
             any_finalizer: true,
-            revalidated: true,
-            compared: true,
+            revalidated: 1,
+            compared: Compared::Always,
+            revalidated_in: &[],
             cached: true,
             custom: true,
             field_refusal: kube_apimachinery::selector::FieldRefusal::Plain,

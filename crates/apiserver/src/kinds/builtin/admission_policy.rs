@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, set, text, within};
-use crate::kind::WHOLE_METADATA;
+use crate::kind::STATUS_METADATA;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl BuiltinKind for AdmissionPolicy {
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {
-        &WHOLE_METADATA
+        &STATUS_METADATA
     }
 
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {

@@ -30,6 +30,18 @@ impl BuiltinKind for Job {
         select_own_pods(job);
     }
 
+    fn prepare_subresource(
+        &self,
+        _context: &WriteContext<'_>,
+        _subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        // The template in the body is not that of the Job, whose labels are set when it is read again.
+        new["spec"] = old["spec"].clone();
+        default_labels(new);
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = pod_spec::validate(new, pod_spec::IN_WORKLOAD);
         errors.extend(old.into_iter().flat_map(|old| validate_update(&old["spec"], &new["spec"])));
@@ -67,7 +79,8 @@ pub(super) fn many_indexes(spec: &Value, path: &str) -> Option<String> {
     })
 }
 
-fn default(job: &mut Value) {
+/// Gives a Job without labels those of its template.
+fn default_labels(job: &mut Value) {
     let labels = job["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object()
         && job["metadata"]["labels"].as_object().is_none_or(Map::is_empty)
@@ -75,6 +88,10 @@ fn default(job: &mut Value) {
     {
         metadata.insert("labels".to_owned(), labels);
     }
+}
+
+fn default(job: &mut Value) {
+    default_labels(job);
     within(job, "spec", |spec| {
         if spec["completions"].is_null() && spec["parallelism"].is_null() {
             set(spec, "completions", json!(1));

@@ -2,6 +2,7 @@
 //!
 //! It lists all kinds of kube-apiserver, each with the strategy that holds its rules.
 
+use kube_apimachinery::metadata::Compared;
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::selector::{FieldRefusal, SelectableField};
 
@@ -80,8 +81,9 @@ const RULES: Rules = Rules {
     returns_deleted_object: false,
     name: NameRule::Subdomain,
     any_finalizer: false,
-    revalidated: true,
-    compared: true,
+    revalidated: 1,
+    compared: Compared::Always,
+    revalidated_in: &[],
     cached: true,
     custom: false,
     field_refusal: FieldRefusal::Plain,
@@ -96,16 +98,16 @@ const RETURNED: Rules = Rules { returns_deleted_object: true, ..RULES };
 /// Kinds with updates that create missing objects.
 const PUT: Rules = Rules { create_on_update: true, ..RULES };
 /// Kinds with updates that do not validate names again.
-const NAMED_ONCE: Rules = Rules { revalidated: false, ..RULES };
+const NAMED_ONCE: Rules = Rules { revalidated: 0, ..RULES };
 /// Kinds with a spec and with updates that do not validate names again.
-const SPEC_NAMED_ONCE: Rules = Rules { revalidated: false, ..SPEC };
-const EVENT: Rules = Rules { revalidated: false, cached: false, ..PUT };
+const SPEC_NAMED_ONCE: Rules = Rules { revalidated: 0, ..SPEC };
+const EVENT: Rules = Rules { revalidated: 0, cached: false, ..PUT };
 /// Kinds with a generation that counts changes outside of metadata and status.
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
 const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
 /// Kinds that configure admission.
 const ADMISSION: Rules =
-    Rules { unconditional_update: false, any_finalizer: true, compared: false, ..CONTENTS };
+    Rules { unconditional_update: false, any_finalizer: true, compared: Compared::Never, ..CONTENTS };
 
 const fn kind(
     group_version: &'static str,
@@ -137,11 +139,11 @@ pub(super) static KINDS: &[KindAttributes] = &[
         ..kind(
             "v1",
             "events",
-            Rules { name: NameRule::PathSegment, any_finalizer: true, compared: false, ..EVENT },
+            Rules { name: NameRule::PathSegment, any_finalizer: true, compared: Compared::Never, ..EVENT },
             &Event,
         )
     },
-    kind("v1", "limitranges", Rules { compared: false, ..PUT }, &LimitRange),
+    kind("v1", "limitranges", Rules { compared: Compared::Never, ..PUT }, &LimitRange),
     KindAttributes {
         subresources: &["finalize"],
         selectable: || vec![field("status.phase")],
@@ -153,7 +155,12 @@ pub(super) static KINDS: &[KindAttributes] = &[
         ..kind("v1", "nodes", RULES, &Node)
     },
     kind("v1", "persistentvolumeclaims", RETURNED, &PersistentVolumeClaim),
-    kind("v1", "persistentvolumes", RETURNED, &PersistentVolume),
+    kind(
+        "v1",
+        "persistentvolumes",
+        Rules { revalidated: 2, compared: Compared::InSubresources, ..RETURNED },
+        &PersistentVolume,
+    ),
     kind("v1", "bindings", RULES, &Plain),
     KindAttributes {
         selectable: pod_fields,
@@ -168,12 +175,21 @@ pub(super) static KINDS: &[KindAttributes] = &[
             "proxy",
             "resize",
         ],
-        ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC }, &Pod)
+        ..kind(
+            "v1",
+            "pods",
+            Rules {
+                returns_deleted_object: true,
+                revalidated_in: &["ephemeralcontainers", "resize"],
+                ..SPEC
+            },
+            &Pod,
+        )
     },
     kind(
         "v1",
         "podtemplates",
-        Rules { returns_deleted_object: true, revalidated: false, ..CONTENTS },
+        Rules { returns_deleted_object: true, revalidated: 0, ..CONTENTS },
         &PodTemplate,
     ),
     KindAttributes {
@@ -181,7 +197,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
         scale_selector: SelectorForm::Labels,
         ..kind("v1", "replicationcontrollers", SPEC_NAMED_ONCE, &ReplicationController)
     },
-    kind("v1", "resourcequotas", Rules { revalidated: false, ..RETURNED }, &ResourceQuota),
+    kind("v1", "resourcequotas", Rules { revalidated: 0, ..RETURNED }, &ResourceQuota),
     KindAttributes { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES, &Secret) },
     KindAttributes { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED, &ServiceAccount) },
     KindAttributes {
@@ -230,7 +246,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "coordination.k8s.io/v1",
         "leases",
-        Rules { unconditional_update: false, any_finalizer: true, revalidated: false, ..PUT },
+        Rules { unconditional_update: false, any_finalizer: true, revalidated: 0, ..PUT },
         &Lease,
     ),
     kind(
@@ -243,7 +259,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind("apps/v1", "statefulsets", Rules { name: NameRule::Label, ..SPEC_NAMED_ONCE }, &StatefulSet),
     kind("apps/v1", "daemonsets", SPEC_NAMED_ONCE, &DaemonSet),
     kind("apps/v1", "controllerrevisions", RULES, &ControllerRevision),
-    kind("batch/v1", "cronjobs", SPEC_NAMED_ONCE, &CronJob),
+    kind("batch/v1", "cronjobs", Rules { compared: Compared::InObjects, ..SPEC_NAMED_ONCE }, &CronJob),
     KindAttributes {
         selectable: || {
             vec![SelectableField { paths: vec![path("status.succeeded")], ..typed("status.successful", "0") }]
@@ -263,8 +279,8 @@ pub(super) static KINDS: &[KindAttributes] = &[
             unconditional_update: false,
             name: NameRule::PathSegment,
             any_finalizer: true,
-            revalidated: false,
-            compared: false,
+            revalidated: 0,
+            compared: Compared::Never,
             ..SPEC
         },
         &Plain,
@@ -276,18 +292,13 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "storage.k8s.io/v1",
         "csidrivers",
-        Rules {
-            generation: Generation::LateSpec,
-            unconditional_update: false,
-            revalidated: false,
-            ..RETURNED
-        },
+        Rules { generation: Generation::LateSpec, unconditional_update: false, revalidated: 0, ..RETURNED },
         &CSIDriver,
     ),
     kind(
         "storage.k8s.io/v1",
         "csinodes",
-        Rules { unconditional_update: false, compared: false, ..RETURNED },
+        Rules { unconditional_update: false, compared: Compared::Never, ..RETURNED },
         &Plain,
     ),
     kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL, &CSIStorageCapacity),
@@ -295,7 +306,12 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "storage.k8s.io/v1",
         "volumeattachments",
-        Rules { unconditional_update: false, compared: false, ..RETURNED },
+        Rules {
+            unconditional_update: false,
+            compared: Compared::Never,
+            revalidated_in: &["status"],
+            ..RETURNED
+        },
         &VolumeAttachment,
     ),
     kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED, &Plain),
@@ -340,7 +356,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "discovery.k8s.io/v1",
         "endpointslices",
-        Rules { generation: Generation::LabelsOrContents, compared: false, ..RULES },
+        Rules { generation: Generation::LabelsOrContents, compared: Compared::Never, ..RULES },
         &EndpointSlice,
     ),
     kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &Plain),
@@ -362,20 +378,20 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
         "flowschemas",
-        Rules { unconditional_update: false, compared: false, ..SPEC },
+        Rules { unconditional_update: false, compared: Compared::Never, ..SPEC },
         &FlowSchema,
     ),
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
         "prioritylevelconfigurations",
-        Rules { unconditional_update: false, compared: false, ..SPEC },
+        Rules { unconditional_update: false, compared: Compared::Never, ..SPEC },
         &PriorityLevelConfiguration,
     ),
     KindAttributes {
         ..kind(
             "apiextensions.k8s.io/v1",
             "customresourcedefinitions",
-            Rules { unconditional_update: false, any_finalizer: true, ..SPEC },
+            Rules { unconditional_update: false, any_finalizer: true, revalidated: 0, ..SPEC },
             &Definition,
         )
     },

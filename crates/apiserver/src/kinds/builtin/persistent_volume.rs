@@ -66,6 +66,29 @@ impl BuiltinKind for PersistentVolume {
         volume["status"]["lastPhaseTransitionTime"] = now;
     }
 
+    fn prepare_subresource(
+        &self,
+        context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        if subresource != "status" {
+            return;
+        }
+        const TIME: &str = "lastPhaseTransitionTime";
+        let before = &old["status"];
+        let is_unset = new["status"][TIME].is_null();
+        if before["phase"] != new["status"]["phase"] {
+            // A client that changes the phase can also set the time.
+            if is_unset || before[TIME] == new["status"][TIME] {
+                new["status"][TIME] = json!(context.now_seconds());
+            }
+        } else if is_unset && !before[TIME].is_null() {
+            new["status"][TIME] = before[TIME].clone();
+        }
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         old.map(|old| validate_update(&old["spec"], &new["spec"])).unwrap_or_default()
     }

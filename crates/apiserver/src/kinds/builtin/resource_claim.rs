@@ -1,14 +1,14 @@
 //! ResourceClaims.
 
 use super::builtin_kind::BuiltinKind;
-use crate::kind::WHOLE_METADATA;
+use crate::kind::STATUS_METADATA;
 
 #[derive(Debug)]
 pub(super) struct ResourceClaim;
 
 impl BuiltinKind for ResourceClaim {
     fn status_keeps(&self) -> &'static [&'static str] {
-        &WHOLE_METADATA
+        &STATUS_METADATA
     }
 
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {

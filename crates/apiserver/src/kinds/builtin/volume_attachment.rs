@@ -1,14 +1,14 @@
 //! VolumeAttachments, whose status is reported by drivers.
 
 use super::builtin_kind::BuiltinKind;
-use crate::kind::WHOLE_METADATA;
+use crate::kind::STATUS_METADATA;
 
 #[derive(Debug)]
 pub(super) struct VolumeAttachment;
 
 impl BuiltinKind for VolumeAttachment {
     fn status_keeps(&self) -> &'static [&'static str] {
-        &WHOLE_METADATA
+        &STATUS_METADATA
     }
 
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {

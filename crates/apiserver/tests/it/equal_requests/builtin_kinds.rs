@@ -325,3 +325,58 @@ async fn a_patch_cannot_change_the_type_of_an_object_or_a_scale() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn subresources_validate_the_metadata_that_they_do_not_reset() {
+    let pods = format!("{CORE}/pods");
+    let pod = r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}],"automountServiceAccountToken":false}}"#;
+    let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
+    let attachment = r#"{"metadata":{"name":"a"},"spec":{"attacher":"a","nodeName":"a","source":{"persistentVolumeName":"a"}}}"#;
+    let other = r#"{"metadata":{"uid":"x"}}"#;
+    let prefix = r#"{"metadata":{"generateName":"G"}}"#;
+    let immutable: &[&str] = &["metadata.uid: Invalid value: \\\"x\\\": field is immutable"];
+    let invalid: &[&str] = &["a lowercase RFC 1123 subdomain must"];
+    check(&[
+        ("POST", &format!("{CORE}/serviceaccounts"), r#"{"metadata":{"name":"default"}}"#, 201, &[]),
+        ("POST", &pods, pod, 201, &["\"qosClass\":\"BestEffort\""]),
+        ("merge", &format!("{pods}/a/resize"), other, 422, immutable),
+        ("merge", &format!("{pods}/a/resize"), prefix, 422, invalid),
+        ("merge", &format!("{pods}/a/ephemeralcontainers"), other, 422, immutable),
+        ("merge", &format!("{pods}/a/ephemeralcontainers"), prefix, 422, invalid),
+        ("merge", &format!("{pods}/a/status"), r#"{"status":null}"#, 200, &["\"qosClass\":\"BestEffort\""]),
+        ("POST", attachments, attachment, 201, &[]),
+        ("merge", &format!("{attachments}/a/status"), other, 422, immutable),
+        ("merge", &format!("{attachments}/a/status"), prefix, 422, invalid),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_without_labels_has_those_of_its_template() {
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let job = r#"{"metadata":{"name":"a"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"a"}]}}}}"#;
+    let label = r#""labels":{"batch.kubernetes.io/controller-uid":"#;
+    check(&[
+        ("POST", jobs, job, 201, &[label]),
+        ("PUT", &format!("{jobs}/a/status"), job, 200, &[label, "!f:labels"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn scales_of_all_kinds_have_the_names_of_scales() {
+    let sets = format!("{APPS}/statefulsets");
+    let set = r#"{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},
+        "spec":{"containers":[{"name":"a","image":"a"}]}}}}"#;
+    check(&[
+        ("POST", &sets, set, 201, &[]),
+        (
+            "merge",
+            &format!("{sets}/a/scale"),
+            r#"{"metadata":{"generateName":"G"}}"#,
+            422,
+            &["a lowercase RFC 1123 subdomain must"],
+        ),
+    ])
+    .await;
+}

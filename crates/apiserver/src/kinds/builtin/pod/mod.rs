@@ -9,7 +9,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{elements, set};
+use super::shared::fields::{elements, set, within};
 use super::shared::{discouraged, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -43,6 +43,14 @@ impl BuiltinKind for Pod {
         match subresource {
             "resize" => resize::keep_all_but_resources(old, new),
             "ephemeralcontainers" => pod_update::keep_all_but_ephemeral_containers(old, new),
+            // Fields that older kubelets leave out.
+            "status" => within(new, "status", |status| {
+                for field in ["observedGeneration", "qosClass"] {
+                    if !old["status"][field].is_null() {
+                        set(status, field, old["status"][field].clone());
+                    }
+                }
+            }),
             _ => {}
         }
     }

@@ -62,9 +62,9 @@ pub(in crate::kinds::builtin) fn text<'a>(object: &'a Value, field: &str) -> &'a
     object[field].as_str().unwrap_or_default()
 }
 
-/// Restores, in an object that was reset to its former state, the metadata that belongs to the write itself.
+/// Restores, in an object that was reset to its former state, the metadata that belongs to the write itself or is validated.
 pub(in crate::kinds::builtin) fn keep_write(mut written: Value, new: &mut Value) {
-    for field in ["managedFields", "resourceVersion"] {
+    for field in ["generateName", "managedFields", "resourceVersion", "uid"] {
         put(&mut new["metadata"], field, written[field].take());
     }
 }
