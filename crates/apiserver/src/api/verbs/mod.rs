@@ -29,6 +29,8 @@ pub(crate) mod watch;
 
 pub(crate) use context::Context;
 use kube_apimachinery::decode;
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::protobuf;
 use kube_apimachinery::schema::Schema;
 use kube_apimachinery::status;
@@ -47,7 +49,7 @@ use crate::api::conversion::Memo;
 use crate::faults::Stale;
 use crate::kind::WriteContext;
 use crate::kind::registry::ServedKind;
-use crate::kind::resource::{Resource, StorageKey};
+use crate::kind::resource::{Resource, Rules, StorageKey};
 use crate::kinds::builtin;
 use crate::request::accept::Accept;
 use crate::request::path::ResourcePath;
@@ -104,7 +106,14 @@ impl Call {
         self.warnings.add(text.into());
     }
 
+    /// Returns the error for a missing object.
     pub(crate) fn not_found(&self) -> ApiError {
+        // No object can have such a name.
+        if !self.path.name.is_empty()
+            && let Err(refusal) = require_name(&self.path.name)
+        {
+            return refusal;
+        }
         let resource = &self.served.resource;
         ApiError::not_found(&resource.group, &resource.plural, &self.path.name)
     }
@@ -159,6 +168,7 @@ impl Call {
             group: group.to_owned(),
             version: version.to_owned(),
             kind: kind.to_owned(),
+            rules: Rules { name: NameRule::Subdomain, ..self.served.resource.rules },
             ..Resource::clone(&self.served.resource)
         };
         let served = Arc::new(ServedKind::new(Arc::new(resource), schema, &builtin::Plain, None));
@@ -278,6 +288,19 @@ impl Call {
     pub(crate) fn not_allowed(&self, verb: &str) -> ApiError {
         method_not_allowed(&self.served, verb)
     }
+}
+
+/// Checks a name with which an object is looked up.
+pub(crate) fn require_name(name: &str) -> Result<(), ApiError> {
+    if name.is_empty() {
+        return Err(ApiError::bad_request("Name parameter required."));
+    }
+    let wrong = names::name(NameRule::PathSegment, name);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let why = format!("Name parameter invalid: {}: {}", quote(name), wrong.join(";"));
+    Err(ApiError::bad_request(why))
 }
 
 /// Builds the 405, with the message for builtin or for custom resources.

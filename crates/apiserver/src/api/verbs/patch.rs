@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::update::{self, Ownership, UpdateReview};
-use super::{Call, RETRIES, body_type, create, object_meta};
+use super::{Call, RETRIES, body_type, create, object_meta, require_name};
 use crate::kind::registry::ServedKind;
 use crate::request::query::{FieldValidation, WriteKind, WriteOptions};
 use crate::request::request_body;
@@ -355,6 +355,7 @@ fn check_conversion(call: &Call, applied: &Value, merged: &Value) -> Result<(), 
 
 /// Runs a server-side apply.
 async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
+    require_name(&call.path.name)?;
     let (applied, strict) = read_applied(call, bytes)?;
     let manager = call.manager(options);
     let on_conflict = options.on_conflict;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::items::{self, Items, Walk};
 use super::reply::{self, ListMeta, Reply};
-use super::{Call, list_reply};
+use super::{Call, list_reply, require_name};
 use crate::api::selection::Selection;
 use crate::request::query::{ListOptions, RevisionMatch, revision};
 use crate::state::Turns;
@@ -23,6 +23,7 @@ pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
         let why = "the export parameter, deprecated since v1.14, is no longer supported";
         return Err(ApiError::bad_request(why));
     }
+    require_name(&call.path.name)?;
     let wanted = revision(call.query.text("resourceVersion")).map_err(|why| {
         // kube-apiserver reads uncached kinds from its storage, which has an error of its own.
         if call.served.resource.rules.cached {

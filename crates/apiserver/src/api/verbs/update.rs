@@ -9,7 +9,7 @@ use kube_apimachinery::{go_struct, managed_fields};
 use serde_json::Value;
 
 use super::reply::{self, Reply};
-use super::{Call, RETRIES, create, object_meta};
+use super::{Call, RETRIES, create, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
@@ -83,6 +83,7 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let creates = served.resource.rules.create_on_update && ["", "status"].contains(&&*call.path.subresource);
     if !exists && creates {
         check_uid(call, &object, &Value::Null)?;
+        require_name(&call.path.name)?;
         let created = create::create(call, object, &options, Ownership::Tracked).await?;
         return created.reply(call, 201);
     }

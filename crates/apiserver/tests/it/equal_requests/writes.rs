@@ -1,6 +1,6 @@
 //! Creates, updates and deletes.
 
-use super::{MAPS, check};
+use super::{DEFINITION, DEFINITIONS, MAPS, THINGS, check};
 
 #[tokio::test]
 async fn an_applied_replication_controller_has_one_replica() {
@@ -235,6 +235,58 @@ async fn the_controller_of_an_ingress_class_is_required() {
         ("POST", classes, class, 201, &[]),
         ("merge", &format!("{classes}/a"), r#"{"spec":{"controller":null}}"#, 422, &[part]),
         ("POST", classes, &class.replace("a.b/c", "x"), 422, &["must be a domain-prefixed path"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_action_needs_the_name_of_an_object() {
+    let namespace = "/api/v1/namespaces/default";
+    let token = format!("{namespace}/serviceaccounts/default/token");
+    let bindings = format!("{namespace}/bindings");
+    let bound = |reference: &str| format!(r#"{{"spec":{{"boundObjectRef":{{{reference}}}}}}}"#);
+    let pod = r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}],"automountServiceAccountToken":false}}"#;
+    let eviction = r#"{"metadata":{"name":"a"},"deleteOptions":{"dryRun":["x"]}}"#;
+    check(&[
+        ("POST", &format!("{namespace}/serviceaccounts"), r#"{"metadata":{"name":"default"}}"#, 201, &[]),
+        ("POST", &token, &bound(r#""kind":"Pod""#), 400, &["Name parameter required."]),
+        (
+            "POST",
+            &token,
+            &bound(r#""kind":"Secret","name":"a/b""#),
+            400,
+            &[r#"Name parameter invalid: \"a/b\": may not contain '/'"#],
+        ),
+        ("POST", &token, &bound(r#""apiVersion":"a/b/c""#), 400, &["token to object of type /, Kind=\""]),
+        ("POST", &bindings, r#"{"target":{"name":"a"}}"#, 400, &["Name parameter required."]),
+        ("POST", &format!("{namespace}/pods"), pod, 201, &[]),
+        (
+            "POST",
+            &format!("{namespace}/pods/a/eviction?dryRun=All"),
+            eviction,
+            500,
+            &["Non-matching dry-run options in request and content: [All] and [x]"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_name_that_no_object_can_have_is_refused() {
+    let refused: &[&str] = &[r#"Name parameter invalid: \"a%b\": may not contain '%'"#];
+    let path = format!("{MAPS}/a%25b");
+    let service = "/api/v1/namespaces/default/services/a%25b";
+    let named =
+        r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"a%b"},"spec":{"ports":[{"port":80}]}}"#;
+    check(&[
+        ("GET", &path, "", 400, refused),
+        ("DELETE", &path, "", 400, refused),
+        ("merge", &path, "{}", 400, refused),
+        ("PUT", &path, r#"{"metadata":{"name":"a%b"}}"#, 400, refused),
+        ("PUT", service, named, 400, refused),
+        ("apply", &format!("{service}?fieldManager=m"), named, 400, refused),
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("GET", &format!("{THINGS}/a%25b"), "", 400, refused),
     ])
     .await;
 }

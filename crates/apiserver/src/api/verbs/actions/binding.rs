@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::reply::Reply;
 use super::super::update::{self, Ownership, UpdateReview};
-use super::super::{Call, object_meta};
+use super::super::{Call, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::request::path::ResourcePath;
 use crate::request::query::{WriteKind, WriteOptions};
@@ -35,6 +35,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let Some(pods) = call.cluster.registry().get("", "v1", "pods").cloned() else {
         return Err(call.not_found());
     };
+    require_name(&name)?;
     // The rest of the request is an update of the pod.
     let path = ResourcePath { name, subresource: "binding".to_owned(), ..call.path.clone() };
     let of_pod = Call { served: pods, path, ..call.clone() };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kube_apimachinery::metadata;
 use kube_apimachinery::selector::LabelSelector;
 use kube_apimachinery::status::{ApiError, Cause};
+use kube_apimachinery::{go, metadata};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
@@ -42,6 +42,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let asked = eviction.get("deleteOptions").filter(|asked| asked.is_object());
+    check_dry_run(&written, asked)?;
     let mut options = DeleteOptions::read(&call.query, Some(asked.unwrap_or(&json!({}))))?;
     options.dry_run |= written.dry_run;
     admission.validate(&attributes, Some(&eviction)).await?;
@@ -61,6 +62,20 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
             .map_err(|error| if error.code() == 409 { still_processed(&name) } else { error });
     }
     evict(call, &options).await
+}
+
+/// Checks that the options in the body do not contradict a dry run in the URL.
+fn check_dry_run(written: &WriteOptions, asked: Option<&Value>) -> Result<(), ApiError> {
+    let asked = asked.and_then(|asked| asked["dryRun"].as_array()).filter(|asked| !asked.is_empty());
+    match asked {
+        Some(asked) if written.dry_run && *asked != [json!("All")] => {
+            let asked = go::value(&json!(asked));
+            Err(ApiError::internal(format!(
+                "Non-matching dry-run options in request and content: [All] and {asked}"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn evict(call: &Call, options: &DeleteOptions) -> Result<Reply, ApiError> {

@@ -11,7 +11,7 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
-use super::super::{Call, object_meta};
+use super::super::{Call, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::api::authentication::{BoundObjects, Claims, ObjectLookup, ObjectReference};
 use crate::request::query::{WriteKind, WriteOptions};
@@ -115,6 +115,7 @@ fn managed_fields_of(call: &Call, request: &Value, options: &WriteOptions) -> Va
 }
 
 fn uid_of(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<String, ApiError> {
+    require_name(name)?;
     let found = call.cluster.find(plural, namespace, name);
     found.map(|found| found.uid).ok_or_else(|| ApiError::not_found("", plural, name))
 }
@@ -161,6 +162,8 @@ fn bind(call: &Call, asked: &Value, bound: &mut BoundObjects) -> Result<(), ApiE
     }
     let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
     let (version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+    // Go reads a text with several slashes as an empty group and version.
+    let version = if version.matches('/').count() > 1 { String::new() } else { version };
     let (group, version_name) = version.split_once('/').unwrap_or(("", &version));
     let namespace = bound.namespace.clone();
     let reference = |plural: &str, namespace: &str| {
@@ -202,6 +205,7 @@ fn bind(call: &Call, asked: &Value, bound: &mut BoundObjects) -> Result<(), ApiE
 }
 
 fn pod(call: &Call, namespace: &str, name: &str) -> Result<Value, ApiError> {
+    require_name(name)?;
     let missing = || ApiError::not_found("", "pods", name);
     let served = call.cluster.registry().get("", "v1", "pods").cloned().ok_or_else(missing)?;
     let stored = call.cluster.read(|store| store.get(served.storage(), &Key::new(namespace, name)).cloned());
