@@ -311,15 +311,17 @@ fn admissible(
         (false, subresource) if verb == Verb::Create && action(&served, subresource).is_some() => {
             Endpoint::Action
         }
-        (false, _) => Endpoint::Builtin,
+        (false, "log") => Endpoint::Log,
+        (false, subresource) if has_no_table(&served, subresource) => Endpoint::Action,
+        (false, _) if matches!(verb, Verb::List | Verb::Watch) => Endpoint::Collection,
+        (false, _) => Endpoint::Object,
         (true, "scale") => Endpoint::CustomScale,
         (true, _) => Endpoint::Custom,
     };
-    let call = Call {
+    let mut call = Call {
         context: Arc::clone(&server.context),
         cluster: Arc::clone(&server.cluster),
-        // The other end of a connection chooses the format.
-        accept: if connects { Accept::JSON } else { Accept::negotiate(accept, endpoint)? },
+        accept: Accept::JSON,
         served,
         path,
         query,
@@ -332,8 +334,20 @@ fn admissible(
         stale: head.extensions.get::<Stale>().copied(),
         conversions: Arc::default(),
     };
-    check_allowed(&call, verb)?;
-    if let Some(warning) = call.served.strategy.deprecation(&call.served) {
+    // The router of builtin kinds knows their paths and methods. The handler of custom kinds looks at them after the negotiation.
+    if !call.served.is_custom() {
+        check_allowed(&call, verb)?;
+    }
+    // The other end of a connection chooses the format.
+    if !connects {
+        call.accept = Accept::negotiate(accept, endpoint)?;
+    }
+    if call.served.is_custom() {
+        check_allowed(&call, verb)?;
+    }
+    // The router refuses a patch of an unknown type before the handler warns.
+    let is_routed = verb != Verb::Patch || verbs::patch::check_content_type(&call).is_ok();
+    if let Some(warning) = call.served.strategy.deprecation(&call.served).filter(|_| is_routed) {
         call.warn(warning);
     }
     // In a box, because futures that pass it on keep it twice each.
@@ -397,6 +411,17 @@ where
         yield_now().await;
     }
     outcome
+}
+
+/// Whether a subresource of a builtin kind has no Table.
+fn has_no_table(served: &ServedKind, subresource: &str) -> bool {
+    match subresource {
+        "approval" | "ephemeralcontainers" | "finalize" | "resize" => true,
+        "status" => {
+            ["apiservices", "customresourcedefinitions", "resourceclaims"].contains(&&*served.resource.plural)
+        }
+        _ => false,
+    }
 }
 
 /// Checks that the collection, object or subresource supports the verb.

@@ -9,14 +9,14 @@ use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
 use super::Server;
-use super::dispatch::{not_found, text};
+use super::dispatch::{failure, not_found, text};
 use super::openapi_routes;
 use crate::api::verbs::reply::Reply;
 use crate::http::discovery::{self, DiscoveryRoot};
 use crate::kind::registry::Registry;
 use crate::kind::resource::Resource;
 use crate::metrics;
-use crate::request::accept::{Accept, Encoding, Endpoint};
+use crate::request::accept::{self, Accept, Encoding, Endpoint};
 use crate::request::path::Route;
 use crate::request::query::Query;
 use crate::response::ResponseBody;
@@ -56,7 +56,13 @@ pub(crate) async fn answer(
         }
         // The routes above accept other methods too.
         _ if head.method != Method::GET => method_not_allowed(),
-        Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
+        Route::Version => {
+            let accept = text(&head.headers, header::ACCEPT);
+            match accept::require_json(accept.as_deref()) {
+                Ok(()) => Reply::value(200, Encoding::Json, &version()).into_response(),
+                Err(error) => failure(accept.as_deref(), &error).into_response(),
+            }
+        }
         Route::IssuerConfiguration | Route::IssuerKeys => issuer(server, route),
         route => discover(server, registry, route, head),
     }
@@ -106,10 +112,6 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
         return aggregated(&resources, root, head);
     }
     let accept = discovery::without_aggregation(&accept);
-    let encoding = match Accept::negotiate(Some(&accept), Endpoint::Builtin) {
-        Ok(accept) => accept.encoding,
-        Err(error) => return Reply::error(Encoding::Json, &error).into_response(),
-    };
     let (document, group) = match route {
         Route::CoreVersions => (Some(discovery::core_versions(&server.cluster.address().to_string())), ""),
         Route::Groups => (Some(discovery::group_list(&resources)), ""),
@@ -120,8 +122,17 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
         // The group has no builtin kinds, so the 404 is plain text.
         _ => (None, "-"),
     };
+    let endpoint = match route {
+        Route::CoreVersions => Endpoint::Discovery,
+        Route::GroupVersion { group, .. } if registry.is_builtin_group(group) => Endpoint::Discovery,
+        _ => Endpoint::Groups,
+    };
     match document {
         Some(document) => {
+            let encoding = match Accept::negotiate(Some(&accept), endpoint) {
+                Ok(accept) => accept.encoding,
+                Err(error) => return failure(Some(&accept), &error).into_response(),
+            };
             let mut response = Reply::value(200, encoding, &document).into_response();
             response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
             response

@@ -38,17 +38,54 @@ impl Encoding {
     }
 }
 
-/// Kind of endpoint, which determines the supported encodings.
+/// Kind of endpoint, which determines the supported encodings and views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// A builtin kind, or discovery.
-    Builtin,
+    /// The list or watch of a builtin kind.
+    Collection,
+    /// An object of a builtin kind.
+    Object,
     /// A custom kind. Its objects have no protobuf message, but their metadata has one.
     Custom,
     /// The scale of a custom kind. `Scale` itself is a builtin kind.
     CustomScale,
-    /// A POST of an object that is not stored, such as a review. It has no Table.
+    /// A POST of an object that is not stored, such as a review, or a subresource without a Table.
     Action,
+    /// The log of a pod.
+    Log,
+    /// A discovery document of builtin kinds. It has no views.
+    Discovery,
+    /// A discovery document that the handler of all groups writes. It has no views.
+    Groups,
+}
+
+impl Endpoint {
+    /// Returns the media types that the router of builtin kinds offers before the handler negotiates; `None` if no router precedes it.
+    fn offered(self) -> Option<&'static [&'static str]> {
+        const OFFERED: [&str; 6] = [
+            "text/plain",
+            "application/json",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
+            "application/json;stream=watch",
+            "application/vnd.kubernetes.protobuf;stream=watch",
+        ];
+        match self {
+            Self::Collection => Some(&OFFERED[1..]),
+            Self::Object | Self::Action | Self::Discovery => Some(&OFFERED[1..4]),
+            Self::Log => Some(&OFFERED[..4]),
+            Self::Custom | Self::CustomScale | Self::Groups => None,
+        }
+    }
+
+    /// Whether a response can have this view.
+    fn shows(self, view: View) -> bool {
+        match self {
+            Self::Discovery | Self::Groups => false,
+            Self::Action | Self::Log => view != View::Table,
+            Self::Collection | Self::Object | Self::Custom | Self::CustomScale => true,
+        }
+    }
 }
 
 /// Part or form of an object that the response contains.
@@ -105,16 +142,24 @@ impl Accept {
                 _ => continue,
             };
             let view = match shape {
-                "Table" if encoding != Encoding::Protobuf && endpoint != Endpoint::Action => View::Table,
+                "Table" if encoding != Encoding::Protobuf => View::Table,
                 "PartialObjectMetadata" => View::Metadata,
                 "PartialObjectMetadataList" => View::MetadataList,
                 _ => continue,
             };
-            return Ok(Self { encoding, view, view_version });
+            if endpoint.shows(view) {
+                return Ok(Self { encoding, view, view_version });
+            }
         }
         // The router checks only the media type, the handler also its parameters.
-        let is_known = ranges(header).iter().any(|range| Encoding::of(range.media_type).is_some());
-        Err(not_acceptable(is_known || !matches!(endpoint, Endpoint::Builtin | Endpoint::Action)))
+        let is_known = |range: &MediaRange<'_>| {
+            let is_text = endpoint == Endpoint::Log && range.media_type == "text/plain";
+            is_text || Encoding::of(range.media_type).is_some()
+        };
+        Err(match endpoint.offered() {
+            Some(offered) if !ranges(header).iter().any(is_known) => not_routed(offered),
+            _ => not_acceptable(),
+        })
     }
 
     /// Returns the apiVersion of the metadata views.
@@ -133,25 +178,34 @@ impl Accept {
     }
 }
 
-/// Builds the 406 of the handler of objects, or of the router of builtin kinds before it.
-fn not_acceptable(by_handler: bool) -> ApiError {
-    if by_handler {
-        ApiError::new(
-            406,
-            "NotAcceptable",
-            "only the following media types are accepted: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf",
-        )
-    } else {
-        ApiError::new(
-            406,
-            "NotAcceptable",
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf, application/json;stream=watch, \
-             application/vnd.kubernetes.protobuf;stream=watch",
-        )
-        .with_details("", "", "")
+/// Checks that a client accepts JSON, the only type that the router offers for some paths.
+///
+/// # Errors
+/// 406.
+pub(crate) fn require_json(header: Option<&str>) -> Result<(), ApiError> {
+    const OFFERED: &str = "application/json";
+    let header = header.unwrap_or_default();
+    let accepts = |range: &MediaRange<'_>| [OFFERED, "*/*", "application/*"].contains(&range.media_type);
+    if header.trim().is_empty() || ranges(header).iter().any(accepts) {
+        return Ok(());
     }
+    Err(not_routed(&[OFFERED]))
+}
+
+/// Builds the 406 of the handler of objects.
+fn not_acceptable() -> ApiError {
+    ApiError::new(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf",
+    )
+}
+
+/// Builds the 406 of the router of builtin kinds.
+fn not_routed(offered: &[&str]) -> ApiError {
+    let why = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
+    ApiError::new(406, "NotAcceptable", &why).with_details("", "", "")
 }
 
 /// One element of an `Accept` header.
@@ -200,10 +254,10 @@ mod tests {
     #[test]
     fn kubectl_gets_a_table_and_client_go_gets_protobuf() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(Accept::negotiate(Some(kubectl), Endpoint::Builtin).unwrap().view, View::Table);
+        assert_eq!(Accept::negotiate(Some(kubectl), Endpoint::Object).unwrap().view, View::Table);
         let client_go = "application/vnd.kubernetes.protobuf,application/json";
         for (endpoint, encoding) in [
-            (Endpoint::Builtin, Encoding::Protobuf),
+            (Endpoint::Object, Encoding::Protobuf),
             (Endpoint::Custom, Encoding::Json),
             (Endpoint::CustomScale, Encoding::Protobuf),
         ] {
@@ -236,13 +290,13 @@ mod tests {
     #[test]
     fn quality_decides_before_order() {
         let accept =
-            Accept::negotiate(Some("application/json;q=0.5, application/yaml"), Endpoint::Builtin).unwrap();
+            Accept::negotiate(Some("application/json;q=0.5, application/yaml"), Endpoint::Object).unwrap();
         assert_eq!(accept.encoding, Encoding::Yaml);
     }
 
     #[test]
     fn unsupported_encodings_and_views_are_406() {
-        assert_eq!(Accept::negotiate(Some("text/html"), Endpoint::Builtin).unwrap_err().code(), 406);
+        assert_eq!(Accept::negotiate(Some("text/html"), Endpoint::Object).unwrap_err().code(), 406);
         assert_eq!(Accept::negotiate(Some("application/cbor"), Endpoint::Custom).unwrap_err().code(), 406);
     }
 }

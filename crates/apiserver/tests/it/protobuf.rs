@@ -96,10 +96,12 @@ async fn builtin_kinds_lists_and_errors_are_answered_in_protobuf() {
         ("/api/v1/namespaces", "200 application/vnd.kubernetes.protobuf v1/NamespaceList"),
         ("/api/v1/namespaces/none", "404 application/vnd.kubernetes.protobuf v1/Status"),
         ("/apis/apps/v1", "200 application/vnd.kubernetes.protobuf v1/APIResourceList"),
-        ("/version", "200 application/json -"),
+        ("/version", "406 application/vnd.kubernetes.protobuf v1/Status"),
     ] {
         check(&server, path, PROTOBUF, expected).await;
     }
+    let either = "application/vnd.kubernetes.protobuf,application/json";
+    check(&server, "/version", either, "200 application/json -").await;
     let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
     check(&server, "/api/v1/namespaces", table, "200 application/json -").await;
 }

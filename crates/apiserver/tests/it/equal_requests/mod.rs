@@ -22,8 +22,8 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const THING: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}"#;
 
-/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `table` and `metadata` for the media
-/// types), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent.
+/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `table`, `metadata` and `html` for the
+/// media types), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent.
 async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
     let mut service = ApiServer::start(Options::default()).service();
     for (what, path, body, code, parts) in steps {
@@ -34,6 +34,7 @@ async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
             "apply" => ("PATCH", "application/apply-patch+yaml", "application/json"),
             "table" => ("GET", "", TABLE),
             "metadata" => ("GET", "", METADATA_LIST),
+            "html" => ("GET", "", "text/html"),
             method => (method, "application/json", "application/json"),
         };
         let request = Request::builder().method(method).uri(*path).header(header::ACCEPT, accept);

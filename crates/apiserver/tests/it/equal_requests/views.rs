@@ -1,6 +1,6 @@
 //! Metadata of objects, and fields of selectors.
 
-use super::{METADATA_LIST, TABLE, check};
+use super::{DEFINITIONS, METADATA_LIST, TABLE, check};
 use crate::equal_requests::MAPS;
 
 const APPS: &str = "/apis/apps/v1/namespaces/default";
@@ -121,4 +121,54 @@ async fn service_accounts_in_tables_of_bindings_have_a_slash() {
     let binding = r#"{"metadata":{"name":"a"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"a"},
         "subjects":[{"kind":"ServiceAccount","name":"b"}]}"#;
     check(&[("POST", bindings, binding, 201, &[]), ("table", bindings, "", 200, &[r#""/b""#])]).await;
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_media_type_lists_what_the_path_offers() {
+    let three = r#"Available representations: application/json, application/yaml, application/vnd.kubernetes.protobuf","#;
+    let handler = r#""message":"only the following media types are accepted: application/json"#;
+    let of_text = "Available representations: text/plain, application/json, application/yaml, \
+                   application/vnd.kubernetes.protobuf\"";
+    let pods = "/api/v1/namespaces/default/pods";
+    check(&[
+        ("html", MAPS, "", 406, &["application/vnd.kubernetes.protobuf;stream=watch\""]),
+        ("html", &format!("{MAPS}/a"), "", 406, &[three]),
+        ("html", &format!("{pods}/a/log"), "", 406, &[of_text]),
+        ("html", "/api", "", 406, &[three]),
+        ("html", "/api/v1", "", 406, &[three]),
+        ("html", "/apis", "", 406, &[handler]),
+        ("html", "/apis/apps", "", 406, &[handler]),
+        ("html", "/apis/apps/v1", "", 406, &[three]),
+        ("html", "/version", "", 406, &[r#"Available representations: application/json","#]),
+        // The router finds no path before it looks at the media type.
+        ("html", "/apis/x", "", 404, &[]),
+        ("html", &format!("{pods}/a/x"), "", 404, &[]),
+        ("html", &format!("{pods}/a/eviction"), "", 405, &[]),
+        // Some subresources and all discovery documents have no Table.
+        ("table", &format!("{pods}/a/status"), "", 404, &[]),
+        ("table", &format!("{pods}/a/resize"), "", 406, &[handler]),
+        ("table", &format!("{pods}/a/log"), "", 406, &[handler]),
+        ("table", &format!("{DEFINITIONS}/a/status"), "", 406, &[handler]),
+        ("table", "/apis/apps/v1", "", 406, &[handler]),
+        ("metadata", "/api", "", 406, &[handler]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_volume_keeps_the_time_of_its_phase() {
+    let volumes = "/api/v1/persistentvolumes";
+    let volume = r#"{"metadata":{"name":"a"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/a"}}}"#;
+    let status = format!("{volumes}/a/status");
+    let time = r#""lastPhaseTransitionTime":""#;
+    let given = r#""lastPhaseTransitionTime":"2001-02-03T04:05:06Z""#;
+    let timed = format!(r#"{{"status":{{"phase":"Bound",{given}}}}}"#);
+    check(&[
+        ("POST", volumes, volume, 201, &[time]),
+        ("merge", &status, r#"{"status":null}"#, 200, &[time, r#""phase":"Pending""#]),
+        ("merge", &status, &timed, 200, &[given]),
+        ("merge", &status, r#"{"status":{"lastPhaseTransitionTime":null}}"#, 200, &[given]),
+        ("merge", &status, r#"{"status":{"phase":"Released"}}"#, 200, &[time, "!2001-02-03"]),
+    ])
+    .await;
 }
