@@ -138,7 +138,7 @@ impl Development {
             Some(context) => {
                 Target::Cluster(Cluster::connect(context, &project, &rendered, &folder, shell).await?)
             }
-            None => own_server(arguments, &rendered, &folder, &shell).await?,
+            None => own_server(arguments, &rendered, &flags, &folder, &shell).await?,
         };
         let samples = match (&arguments.samples, &arguments.on) {
             (Some(samples), _) => Some(project.folder.join(samples)),
@@ -351,11 +351,15 @@ fn objects(count: usize) -> String {
 async fn own_server(
     arguments: &Dev,
     rendered: &Rendered,
+    flags: &SessionFlags,
     folder: &Path,
     shell: &Shell,
 ) -> Result<Target, Failure> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
-    let options = SessionOptions::new(folder).services(rendered.services.iter().cloned()).address(address);
+    let options = SessionOptions::new(folder)
+        .services(rendered.services.iter().cloned())
+        .webhook_address(flags.webhooks())
+        .address(address);
     let previous = if arguments.reset { PreviousObjects::Delete } else { PreviousObjects::Restore };
     let options = options.keep_objects(previous);
     let (session, narrator) = Session::start(options).await.map_err(|error| not_started(&error))?;

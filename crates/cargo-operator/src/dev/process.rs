@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio};
 
 use tokio::{
-    process::{Child, Command},
+    process::{Child, ChildStdin, Command},
     time::{Duration, timeout},
 };
 
@@ -15,9 +15,15 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Time that the program has to print its manifests, which takes it milliseconds. A program that is not an `Operator` may run forever.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// A running operator. It is killed when this is dropped.
+/// Asks an operator to stop once its standard input ends.
+const STOP_AT_END_OF_INPUT: &str = "OPERATOR_STOP_AT_END_OF_INPUT";
+
+/// A running operator. It is killed when this is dropped. It stops by itself after this process was killed, because that closes its standard
+/// input.
 pub(super) struct Running {
     child: Child,
+    /// Open until the operator has to stop.
+    input: Option<ChildStdin>,
 }
 
 impl Running {
@@ -30,11 +36,13 @@ impl Running {
     ) -> Result<Self, Failure> {
         let mut command = Command::new(program);
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(flags);
-        command.current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+        command.env(STOP_AT_END_OF_INPUT, "1").current_dir(folder).stdin(Stdio::piped()).kill_on_drop(true);
         let child = command.spawn();
-        let child =
+        let mut child =
             child.map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
-        Ok(Self { child })
+        // A wait for the end of the process closes the input that it still has.
+        let input = child.stdin.take();
+        Ok(Self { child, input })
     }
 
     /// Waits until the operator ends by itself, and returns its status.
@@ -49,28 +57,32 @@ impl Running {
 
     /// Asks the operator to stop, and kills it if it still runs after ten seconds.
     pub(super) async fn stop(mut self) {
-        ask_to_stop(&self.child);
+        self.ask_to_stop();
         if timeout(DRAIN, self.child.wait()).await.is_err() {
             // Fails only if the process has ended.
             let _ = self.child.kill().await;
         }
+        // Until then its end would ask the operator to stop as well, and to say that its parent has ended.
+        drop(self.input);
+    }
+
+    #[cfg(unix)]
+    fn ask_to_stop(&self) {
+        use rustix::process::{Pid, Signal, kill_process};
+
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // Fails only if the process has ended.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Closes the input, because this system has no signal that asks a process to stop.
+    #[cfg(not(unix))]
+    fn ask_to_stop(&mut self) {
+        self.input = None;
     }
 }
-
-#[cfg(unix)]
-fn ask_to_stop(child: &Child) {
-    use rustix::process::{Pid, Signal, kill_process};
-
-    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // Fails only if the process has ended.
-        let _ = kill_process(pid, Signal::TERM);
-    }
-}
-
-/// This system has no signal that asks a process to stop: the operator is killed after the time for its reconciles.
-#[cfg(not(unix))]
-fn ask_to_stop(_: &Child) {}
 
 /// Runs a command of the program and returns its output, or its error.
 pub(super) async fn answer(program: &Path, arguments: &[String]) -> Result<String, String> {

@@ -6,7 +6,7 @@ use std::{
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::Duration,
 };
@@ -58,6 +58,22 @@ impl Session {
             }
             if self.seen.last().is_some_and(|line| line.contains(text)) {
                 return;
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Waits until no process holds the outputs.
+    #[track_caller]
+    fn wait_for_end(&mut self) {
+        loop {
+            match self.lines.recv_timeout(BUILD) {
+                Ok(line) => self.seen.push(line),
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("a process holds the outputs:\n{}", self.seen.join("\n"))
+                }
             }
         }
     }
@@ -134,6 +150,8 @@ pub(crate) fn a_taken_port_and_an_unknown_cluster_are_refused(projects: &Project
 /// Part of the test of new projects, which are compiled once.
 pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     let folder = projects.path().join("album");
+    // The operator of another session may hold the default port of webhooks. If another process holds it now, so much the better.
+    let _taken = TcpListener::bind("0.0.0.0:9443");
     let (mut keys, end) = terminal();
     let opened = projects.path().join("opened");
     let browser = projects.script(
@@ -236,4 +254,10 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     kill_process(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
     let status = session.child.wait().expect("it ends");
     assert!(status.success(), "{status}: {}", session.seen.join("\n"));
+
+    // A session that is killed leaves no operator behind, which would hold the other end of the output.
+    let mut killed = Session::start(projects.operator_command("dev", "album"));
+    killed.wait_for("Applied 2 objects from samples");
+    killed.child.kill().expect("it is killed");
+    killed.wait_for_end();
 }

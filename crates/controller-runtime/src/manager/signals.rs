@@ -108,13 +108,29 @@ impl Manager {
     ///
     /// As [`Manager::run`]; and [`ManagerError::Runnable`] if the system refuses to deliver signals.
     pub async fn run_until_signal(self) -> Result<(), ManagerError> {
+        self.run_until_signal_or(std::future::pending()).await
+    }
+
+    /// Like [`run_until_signal`](Self::run_until_signal), but also stops when `stop` completes.
+    pub(crate) async fn run_until_signal_or(
+        self,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<(), ManagerError> {
         let refused = |source: io::Error| ManagerError::Runnable {
             name: "the wait for signals".to_owned(),
             source: source.into(),
         };
         let mut first = Signals::listen().map_err(refused)?;
         let _second = SecondSignal::watch().await.map_err(refused)?;
-        self.run(async move { first.next().await }).await
+        let stop = async move {
+            tokio::select! {
+                // Either ends the wait.
+                biased;
+                () = first.next() => {}
+                () = stop => {}
+            }
+        };
+        self.run(stop).await
     }
 }
 

@@ -47,6 +47,11 @@
 //!
 //! 0 is success, 1 a failure, 2 wrong usage, 3 a difference that `--check` found.
 //!
+//! # End of a parent process
+//!
+//! With `OPERATOR_STOP_AT_END_OF_INPUT=1` in the environment, `run` also stops when its standard input ends. A program that starts an
+//! operator and keeps the other end of that pipe, as `cargo operator dev` does, leaves no operator behind, however it ends.
+//!
 //! # JSON
 //!
 //! `--format json` prints one object, which begins with the schema of the answer and the version of this library:
@@ -56,6 +61,7 @@ mod arguments;
 mod commands;
 mod error;
 mod offline;
+mod parent;
 
 use std::{ffi::OsString, fmt, io::Write, panic::Location, process::ExitCode, sync::Arc};
 

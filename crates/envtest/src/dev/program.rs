@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DevError, Narrator, Session, SessionOptions};
+use super::{DevError, Narrator, Session, SessionOptions, session::DEFAULT_WEBHOOKS};
 
 /// Schema of the program's answers in JSON.
 pub(super) const SCHEMA: &str = "operator/v1";
@@ -32,7 +32,7 @@ pub(super) const SCHEMA: &str = "operator/v1";
 /// # }
 /// ```
 ///
-/// The server knows the operator's kinds and calls its webhooks, at port 9443 of loopback. The operator has the rights that its manifests
+/// The server knows the operator's kinds and calls its webhooks, at a free port. The operator has the rights that its manifests
 /// grant it, and no others. The kubeconfig for kubectl is `target/operator/kubeconfig`. The printed address of the page of explanations
 /// contains a token for it.
 ///
@@ -64,7 +64,9 @@ async fn run_with<T: Display, E: Display>(
     };
     let rendered = Rendered::by(answer, flags.words()).await?;
     let folder = package.join("target/operator");
-    let options = SessionOptions::new(folder).services(rendered.services.iter().cloned());
+    let options = SessionOptions::new(folder)
+        .services(rendered.services.iter().cloned())
+        .webhook_address(flags.webhooks());
     let (mut session, narrator) = Session::start(options).await.map_err(text)?;
     let kubeconfig = session.kubeconfig();
     let shown = kubeconfig.strip_prefix(&package).unwrap_or(&kubeconfig).display();
@@ -96,13 +98,15 @@ async fn run_with<T: Display, E: Display>(
 
 /// Flags with which an operator runs in a session.
 ///
-/// Metrics, and the page that explains its reconciles, are on a free port of loopback, without TLS and for authorized clients. There are no
-/// probes. Flags of the user replace these.
+/// Metrics, and the page that explains its reconciles, are on a free port of loopback, without TLS and for authorized clients. Webhooks are
+/// on another free port, so that sessions of several operators can run at a time. There are no probes. Flags of the user
+/// replace these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFlags {
     words: Vec<String>,
     /// `None` if the user has chosen another address.
     metrics: Option<SocketAddr>,
+    webhooks: SocketAddr,
 }
 
 impl SessionFlags {
@@ -112,29 +116,35 @@ impl SessionFlags {
     ///
     /// No port is free.
     pub fn new(more: &[String]) -> Result<Self, DevError> {
-        let is_given = |name: &str| {
-            more.iter().any(|word| {
-                word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-            })
-        };
+        let is_given = |name: &str| value_of(more, name).is_some();
         let (mut words, mut metrics) = (Vec::new(), None);
+        // Both ports are held until both are chosen, so that they differ. Another process may take one before the operator does. Then the
+        // operator says so.
+        let ports = [free_port(Ipv4Addr::LOCALHOST)?, free_port(Ipv4Addr::UNSPECIFIED)?];
+        let [metrics_port, webhook_port] = &ports;
         if !["--metrics-bind-address", "--metrics-secure", "--metrics-authorization"]
             .into_iter()
             .any(is_given)
         {
-            // Another process may take the port before the operator does. Then the operator says so.
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-            let address = free.map_err(DevError::Port)?;
+            let address = metrics_port.local_addr().map_err(DevError::Port)?;
             words.push(format!("--metrics-bind-address={address}"));
             words.push("--metrics-secure=false".to_owned());
             words.push("--metrics-authorization=true".to_owned());
             metrics = Some(address);
         }
+        let webhooks = if let Some(given) = value_of(more, WEBHOOK_FLAG) {
+            reachable_at(given).unwrap_or(DEFAULT_WEBHOOKS)
+        } else {
+            let port = webhook_port.local_addr().map_err(DevError::Port)?.port();
+            // The manifests have no Service for an address of loopback, which no cluster could reach.
+            words.push(format!("{WEBHOOK_FLAG}=:{port}"));
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+        };
         if !is_given("--health-probe-bind-address") {
             words.push("--health-probe-bind-address=0".to_owned());
         }
         words.extend(more.iter().cloned());
-        Ok(Self { words, metrics })
+        Ok(Self { words, metrics, webhooks })
     }
 
     /// The command line.
@@ -148,6 +158,41 @@ impl SessionFlags {
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
+
+    /// Address at which the API server reaches the operator's webhooks.
+    #[must_use]
+    pub fn webhooks(&self) -> SocketAddr {
+        self.webhooks
+    }
+}
+
+/// The flag for the address of the operator's webhook server.
+const WEBHOOK_FLAG: &str = "--webhook-bind-address";
+
+fn free_port(address: Ipv4Addr) -> Result<TcpListener, DevError> {
+    TcpListener::bind((address, 0)).map_err(DevError::Port)
+}
+
+/// Value of a flag, in its last use: `--flag=value` or `--flag value`. Empty for a flag without one; `None` if the flag is not there.
+fn value_of<'w>(words: &'w [String], flag: &str) -> Option<&'w str> {
+    words.iter().enumerate().rev().find_map(|(place, word)| match word.strip_prefix(flag)? {
+        "" => Some(words.get(place + 1).map_or("", String::as_str)),
+        rest => rest.strip_prefix('='),
+    })
+}
+
+/// Address on this host of a server that listens at `:9443` or `10.0.0.1:9443`; `None` for a server that is disabled, and for other text,
+/// which the operator refuses.
+fn reachable_at(listens: &str) -> Option<SocketAddr> {
+    let address = match listens.strip_prefix(':') {
+        Some(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)),
+        None => listens.parse::<SocketAddr>().ok()?,
+    };
+    Some(if address.ip().is_unspecified() {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))
+    } else {
+        address
+    })
 }
 
 /// Objects that an operator's program renders for a session.
@@ -252,19 +297,46 @@ mod tests {
         let words = |more: &[&str]| {
             let more: Vec<String> = more.iter().map(|word| (*word).to_owned()).collect();
             let flags = SessionFlags::new(&more).expect("a port is free");
-            let port = flags.metrics().map(|address| address.to_string()).unwrap_or_default();
-            assert_eq!(flags.metrics().is_none(), port.is_empty());
-            flags.words().join(" ").replace(&port, if port.is_empty() { "" } else { "FREE" })
+            let port = format!(":{} ", flags.webhooks().port());
+            let mut text = flags.words().join(" ").replace(&port, ":WEBHOOKS ");
+            if let Some(metrics) = flags.metrics() {
+                text = text.replace(&metrics.to_string(), "FREE");
+            }
+            text
         };
         assert_eq!(
             words(&["--leader-elect"]),
             "--metrics-bind-address=FREE --metrics-secure=false --metrics-authorization=true \
-             --health-probe-bind-address=0 --leader-elect"
+             --webhook-bind-address=:WEBHOOKS --health-probe-bind-address=0 --leader-elect"
         );
         assert_eq!(
-            words(&["--metrics-bind-address=:8443", "--health-probe-bind-address", ":8081"]),
-            "--metrics-bind-address=:8443 --health-probe-bind-address :8081"
+            words(&[
+                "--metrics-bind-address=:8443",
+                "--health-probe-bind-address",
+                ":8081",
+                "--webhook-bind-address=:1"
+            ]),
+            "--metrics-bind-address=:8443 --health-probe-bind-address :8081 --webhook-bind-address=:1"
         );
         assert!(words(&["--metrics-bind-addresses=x"]).contains("FREE"));
+    }
+    #[test]
+    fn webhooks_are_called_where_the_operator_serves_them() {
+        for (given, expected) in [
+            (":9555", "127.0.0.1:9555"),
+            ("0.0.0.0:9555", "127.0.0.1:9555"),
+            ("[::]:9555", "127.0.0.1:9555"),
+            ("127.0.0.2:9555", "127.0.0.2:9555"),
+            ("0", "127.0.0.1:9443"),
+        ] {
+            for more in
+                [vec![format!("--webhook-bind-address={given}")], vec![WEBHOOK_FLAG.into(), given.into()]]
+            {
+                let flags = SessionFlags::new(&more).expect("a port is free");
+                assert_eq!(flags.webhooks().to_string(), expected, "{more:?}");
+            }
+        }
+        let flags = SessionFlags::new(&[]).expect("ports are free");
+        assert_ne!(Some(flags.webhooks()), flags.metrics());
     }
 }

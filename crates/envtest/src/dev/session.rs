@@ -37,8 +37,8 @@ use crate::{crd::install_crds, documents::documents_of_text};
 /// Field manager of definitions and rights.
 const MANAGER: &str = "operator-manifests";
 
-/// Address of the operator's webhooks: their default port.
-const WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
+/// Address of the operator's webhooks at their default port.
+pub(super) const DEFAULT_WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
 /// User who may read metrics and explanations, and retry requests.
 const READER: &str = "explain-reader";
@@ -62,6 +62,7 @@ pub enum PreviousObjects {
 pub struct SessionOptions {
     folder: PathBuf,
     services: Vec<(String, String)>,
+    webhook_address: SocketAddr,
     address: SocketAddr,
     #[cfg(feature = "persistence")]
     previous_objects: Option<PreviousObjects>,
@@ -73,15 +74,23 @@ impl SessionOptions {
         Self {
             folder: folder.into(),
             services: Vec::new(),
+            webhook_address: DEFAULT_WEBHOOKS,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             #[cfg(feature = "persistence")]
             previous_objects: None,
         }
     }
 
-    /// Sets the namespaces and names of the Services whose webhooks are called at port 9443 of loopback. Default: none.
+    /// Sets the namespaces and names of the Services whose webhooks are called at [`webhook_address`](Self::webhook_address). Default:
+    /// none.
     pub fn services(mut self, services: impl IntoIterator<Item = (String, String)>) -> Self {
         self.services = services.into_iter().collect();
+        self
+    }
+
+    /// Sets the address at which the operator serves its webhooks. Default: port 9443 of loopback.
+    pub fn webhook_address(mut self, address: SocketAddr) -> Self {
+        self.webhook_address = address;
         self
     }
 
@@ -125,7 +134,7 @@ impl Session {
     /// The address is in use, a file cannot be read or written, or the operating system has no random numbers.
     pub async fn start(options: SessionOptions) -> Result<(Self, Narrator), DevError> {
         let reader_token = random_token()?;
-        let server = start_server(server_options(&options.services, &reader_token)?, &options)?;
+        let server = start_server(server_options(&options, &reader_token)?, &options)?;
         let narrator = Narrator::new(&server);
         let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
         let user = String::new();
@@ -315,7 +324,7 @@ impl std::fmt::Debug for Session {
 }
 
 /// Options of the server of a session.
-fn server_options(services: &[(String, String)], reader_token: &str) -> Result<Options, DevError> {
+fn server_options(session: &SessionOptions, reader_token: &str) -> Result<Options, DevError> {
     let admin = UserInfo::new("developer", "", ["system:masters"]);
     let tokens = Tokens::new().with(random_token()?, admin);
     let tokens = tokens.with(reader_token, UserInfo::new(READER, "", [] as [&str; 0]));
@@ -323,9 +332,11 @@ fn server_options(services: &[(String, String)], reader_token: &str) -> Result<O
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| DevError::Random(error.to_string()))?;
     let options = Options::default().profile(Profile::Dev).tokens(tokens).seed(u64::from_ne_bytes(seed));
-    Ok(services
+    let address = session.webhook_address;
+    Ok(session
+        .services
         .iter()
-        .fold(options, |options, (namespace, name)| options.service_address(namespace, name, WEBHOOKS)))
+        .fold(options, |options, (namespace, name)| options.service_address(namespace, name, address)))
 }
 
 /// Starts the server, with the objects of the previous session if the options restore them.

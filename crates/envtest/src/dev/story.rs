@@ -8,12 +8,20 @@ use serde_json::Value;
 /// Time without another step after which a line ends.
 const QUIET: Duration = Duration::from_millis(200);
 
+/// Time after which a line ends that says only that an object was created: an operator that starts meanwhile reconciles it later, and its
+/// steps belong to the line.
+const START: Duration = Duration::from_secs(2);
+
+/// Step of an object of the operator that was created.
+const CREATED: &str = "created";
+
 /// Steps in one line. An operator that writes without end gets a line for each so many steps.
 const STEPS: usize = 6;
 
 /// Changes of an operator's objects and their children, grouped into one line for each object.
 ///
-/// A line ends when a condition became true, when nothing followed for [`QUIET`], or after [`STEPS`] steps.
+/// A line ends when a condition became true, when nothing followed for [`QUIET`], or after [`STEPS`] steps. If an object was created, its second
+/// step may follow after [`START`].
 #[derive(Debug, Default)]
 pub(super) struct Story {
     /// Kinds of the operator, by group and plural.
@@ -94,13 +102,13 @@ impl Story {
 
     /// Returns the lines to which nothing was added for a while.
     pub(super) fn quiet(&mut self, now: Duration) -> Vec<String> {
-        let over = |line: &mut Line| now >= line.last + QUIET;
+        let over = |line: &mut Line| now >= line.end();
         self.open.extract_if(.., |_, line| over(line)).map(|(subject, line)| line.text(&subject)).collect()
     }
 
     /// Time at which [`quiet`](Self::quiet) returns the next line.
     pub(super) fn next(&self) -> Option<Duration> {
-        self.open.values().map(|line| line.last + QUIET).min()
+        self.open.values().map(Line::end).min()
     }
 }
 
@@ -109,6 +117,12 @@ fn place(namespace: &str, name: &str) -> String {
 }
 
 impl Line {
+    /// Time at which the line ends if nothing follows.
+    fn end(&self) -> Duration {
+        let is_start = self.steps.len() == 1 && self.steps[0] == CREATED;
+        self.last + if is_start { START } else { QUIET }
+    }
+
     fn text(&self, subject: &str) -> String {
         let took = (self.last - self.begun).as_millis();
         let after = if self.steps.len() > 1 { format!(", after {took} ms") } else { String::new() };
@@ -119,7 +133,7 @@ impl Line {
 /// Describes a change of an operator's object, and returns whether a line ends with it. `None` if users do not care.
 fn step(before: Option<&Value>, after: Option<&Value>) -> Option<(String, bool)> {
     let (before, after) = match (before, after) {
-        (None, Some(_)) => return Some(("created".to_owned(), false)),
+        (None, Some(_)) => return Some((CREATED.to_owned(), false)),
         (_, None) => return Some(("deleted".to_owned(), true)),
         (Some(before), Some(after)) => (before, after),
     };
@@ -229,6 +243,19 @@ mod tests {
                 "1105 guestbook shop/a  changed → configmaps shop/a changed, after 5 ms",
             ],
         );
+    }
+
+    #[test]
+    fn an_operator_that_starts_meanwhile_continues_the_line_of_a_created_object() {
+        let created = |at| (at, "guestbooks.example.com a/b", Value::Null, object(1, &[]));
+        let ready = (1600, "guestbooks.example.com a/b", object(1, &[]), object(1, &[("Ready", "True")]));
+        check(KIND, &[created(0), ready], &["1600 guestbook a/b  created → Ready, after 1600 ms"]);
+        check(
+            KIND,
+            &[created(0), (1500, "configmaps a/b", Value::Null, child("b"))],
+            &["1700 guestbook a/b  created → configmaps a/b created, after 1500 ms"],
+        );
+        check(KIND, &[created(0)], &["2000 guestbook a/b  created"]);
     }
 
     #[test]

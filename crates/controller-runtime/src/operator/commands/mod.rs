@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{
     CommandError, Operator,
     arguments::{Command, ManifestArguments, OutputFormat, run_flags},
+    parent::ParentEnd,
 };
 use crate::{
     manager::{Flags, Manager},
@@ -67,7 +68,8 @@ async fn run(operator: &Operator, flags: &Flags) -> Result<CommandOutput, Comman
     let options = operator.manager_options(flags, &config.default_namespace);
     let manager = Manager::from_config(config, options)?;
     operator.add_to(&manager)?;
-    manager.run_until_signal().await?;
+    let parent = ParentEnd::watch().map_err(CommandError::failed)?;
+    manager.run_until_signal_or(parent.ended()).await?;
     Ok(String::new().into())
 }
 
