@@ -119,7 +119,7 @@ async fn a_request_is_retried_by_a_button() {
     let Some(mut browser) = Browser::start(1280, 900).await else { return };
     let operator = Operator::start().await;
     operator.open(&mut browser, WEDDING).await;
-    browser.shows("1 attempt since its last success.").await;
+    browser.shows("1 failed run since its last success.").await;
     // By keyboard, and the focus stays.
     browser.value("document.getElementById('retry').focus()").await;
     browser.press("Enter").await;
@@ -147,7 +147,7 @@ async fn a_reader_without_the_right_to_retry_is_refused() {
     client.create(&role).await.unwrap();
     client.create(&binding).await.unwrap();
     operator.open_as(&mut browser, "reader", WEDDING).await;
-    browser.shows("1 attempt since its last success.").await;
+    browser.shows("1 failed run since its last success.").await;
     browser.value("document.getElementById('retry').click()").await;
     browser
         .shows("Not permitted: the token's user needs the verb post on the nonResourceURL /explain/v1/retry.")
@@ -155,7 +155,7 @@ async fn a_reader_without_the_right_to_retry_is_refused() {
     browser.picture("retry-refused").await;
     // The page does not ask for another token: the user may still read.
     assert_eq!(browser.value("document.getElementById('login').open").await, false);
-    browser.shows("1 attempt since its last success.").await;
+    browser.shows("1 failed run since its last success.").await;
     let problems: Vec<_> =
         problems(&browser).into_iter().filter(|problem| !problem.contains("403")).collect();
     assert_eq!(problems, Vec::<String>::new());
@@ -315,6 +315,19 @@ const FAINT: &str = r"(() => {
 const SMALL: &str = r"[...document.querySelectorAll('button, input, nav a, .brand')].filter(e => e.checkVisibility())
   .map(e => [e, e.getBoundingClientRect()]).filter(([, r]) => r.width < 24 || r.height < 24).map(([e]) => e.outerHTML.slice(0, 100))";
 
+/// Words in cells of tables that are broken between lines, and tables that are wider than the window.
+const BROKEN: &str = r"[...document.querySelectorAll('th, td')].filter(cell => cell.checkVisibility()).flatMap(cell => {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), range = document.createRange(), broken = [];
+  while (texts.nextNode()) {
+    for (const word of texts.currentNode.data.matchAll(/[^\s/.-]+/g)) {
+      range.setStart(texts.currentNode, word.index);
+      range.setEnd(texts.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(line => Math.round(line.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}).concat([...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => 'wide: ' + e.ariaLabel))";
+
 /// Faults of the structure: heading levels that are skipped, ids that repeat, tables without captions or scopes, fields without labels.
 const FAULTS: &str = r"(() => {
   const faults = [], all = q => [...document.querySelectorAll(q)];
@@ -390,6 +403,7 @@ async fn every_view_is_readable_by_everybody() {
             browser.resize(width, 800).await;
             let wide = browser.value("document.documentElement.scrollWidth").await;
             assert!(wide.as_u64() <= Some(width.into()), "{view}: {wide} of {width} pixels");
+            assert_eq!(browser.value(BROKEN).await, json!([]), "{view}, {width} pixels");
             browser.picture(&format!("{name}-{width}")).await;
         }
         browser.resize(1280, 900).await;

@@ -13,9 +13,9 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "Kq5cGvHg3w3Ga0+XbSPF/W0sk8NgGq8KjYp9+i1MRmM=";
-const STYLE_SHA: &str = "/fR3YsntToE7t/9MptkniA4LdxCwbcWPqAOQ88Quzzc=";
-const SCRIPT_SHA: &str = "faa9wJeH45zlLJH+Ofwz9JODPZOLFPP77imP7T5uV/k=";
+const SHA: &str = "4Ld4otPst/uowU1PlLlL8vkTpUMUUxa++khC+unrKQQ=";
+const STYLE_SHA: &str = "cNcTKvSAN8FDd5XWMbV0PQSCFB3EnONjLOzs1twgCi8=";
+const SCRIPT_SHA: &str = "eYLVYL1nUUdlyxmsPhb0gRItOecThUfuMD/tRrkcy4Q=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
     if request.method() != Method::GET {
