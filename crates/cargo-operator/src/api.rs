@@ -97,7 +97,10 @@ pub(crate) fn read_rust(path: &Path) -> Result<RustFile, Failure> {
     let shown = path.display();
     let text =
         fs::read_to_string(path).map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
-    RustFile::parse(text).map_err(|reason| Failure::new(format!("{shown} is not Rust: {reason}")))
+    RustFile::parse(text).map_err(|reason| {
+        Failure::new(format!("{shown} is not Rust: {reason}"))
+            .hint("cargo check shows the problem; repair it, and run this again")
+    })
 }
 
 /// The API group of the kinds in a library, if it is only one.

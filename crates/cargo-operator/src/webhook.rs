@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::{
     api::{library, read_rust},
@@ -18,11 +18,12 @@ use crate::{
 
 /// Arguments of `cargo operator webhook`.
 #[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("webhooks").args(["defaulting", "validation", "conversion"]).required(true).multiple(true)))]
 pub struct Webhook {
     /// The kind, such as PhotoAlbum
     kind: String,
     /// Set fields that an object leaves out
-    #[arg(long, required_unless_present_any = ["validation", "conversion"])]
+    #[arg(long)]
     defaulting: bool,
     /// Refuse invalid objects
     #[arg(long)]

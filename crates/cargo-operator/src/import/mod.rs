@@ -163,7 +163,7 @@ fn file(path: &Path, shown: &str) -> Result<Vec<u8>, Failure> {
         let failure = Failure::new(format!("cannot read {shown}: {error}"));
         match error.kind() {
             io::ErrorKind::NotFound => failure.hint(format!(
-                "name a file or an https:// address; {shown} of a cluster needs --context, because no cluster is read unasked"
+                "name a file or an https:// address, or add --context to read {shown} from a cluster"
             )),
             _ => failure,
         }

@@ -148,7 +148,7 @@ fn problems_are_named_and_change_nothing() {
         ("api Photo", 1, "tests/photo.rs exists, so nothing was changed"),
         ("api Album", 1, "src/lib.rs has a module album already"),
         ("webhook Photo --defaulting", 2, "there is no kind Photo: no file "),
-        ("webhook Album", 2, "required arguments were not provided"),
+        ("webhook Album", 2, "<--defaulting|--validation|--conversion <VERSION>>"),
         ("webhook Album --conversion v1", 2, "Album has version v1 already"),
     ] {
         let refused = cargo_operator(words, &project);
@@ -162,6 +162,7 @@ fn problems_are_named_and_change_nothing() {
     let broken = cargo_operator("api Photo", &project);
     assert_eq!(broken.status.code(), Some(1));
     assert!(errors(&broken).contains("src/lib.rs is not Rust: line 2: "), "{}", errors(&broken));
+    assert!(errors(&broken).contains("Hint cargo check shows the problem"), "{}", errors(&broken));
 }
 
 #[test]
