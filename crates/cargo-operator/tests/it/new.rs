@@ -70,8 +70,8 @@ fn new_projects_pass_their_own_tests_and_run() {
     }
 }
 
-/// The API server refuses a request that nothing declares. The test that sends it fails, also where the outcome is as expected, and its log
-/// has the line to add.
+/// The operator does not send a request that nothing declares. The test in which it tries to fails, also where the outcome is as expected, with
+/// the line to add.
 fn a_test_names_the_right_that_nothing_declares(projects: &Projects) {
     let path = projects.path().join("dns-policies/src/dns_policy/controller.rs");
     let code = fs::read_to_string(&path).expect("text");
@@ -85,8 +85,9 @@ fn a_test_names_the_right_that_nothing_declares(projects: &Projects) {
     let text = format!("{}{}", crate::support::answer(&output), errors(&output));
     assert!(!output.status.success(), "{text}");
     for part in [
-        "no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder",
-        "the API server refused requests of system:serviceaccount:dns-policies:dns-policies, which lacks: delete configmaps in default",
+        "(403 Forbidden); no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder",
+        "requests were not sent, because no registration declares them:",
+        "delete configmaps in default: no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder",
     ] {
         assert!(text.contains(part), "{text}");
     }

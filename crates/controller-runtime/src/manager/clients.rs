@@ -10,7 +10,7 @@ use http::{
 use super::{Election, ManagerOptions};
 use crate::{
     cache::Cache,
-    client::{self, Client, ClientBuilder, WriteGate},
+    client::{self, Client, ClientBuilder, DeclaredOnly, WriteGate},
     findings::client_calls::ClientFindings,
     leader_election::LeaseGate,
     metrics::Metrics,
@@ -29,6 +29,8 @@ pub(super) struct Observers<'o> {
     /// Shows own writes.
     pub(super) cache: &'o Arc<Cache>,
     pub(super) findings: &'o Arc<ClientFindings>,
+    /// Answers requests that nothing declares.
+    pub(super) declared_only: Option<&'o Arc<DeclaredOnly>>,
 }
 
 impl Clients {
@@ -47,6 +49,8 @@ impl Clients {
         let builder = (options.client.0)(builder).own_writes(Arc::clone(observers.cache) as _);
         let builder = builder.observer(Arc::clone(observers.findings) as _);
         let builder = builder.declared(Arc::clone(observers.cache.declarations()));
+        let builder =
+            observers.declared_only.cloned().into_iter().fold(builder, ClientBuilder::declared_only);
         let builder = gate.into_iter().fold(builder, ClientBuilder::write_gate);
         let gated = election.map(|election| {
             let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));

@@ -101,7 +101,8 @@ impl Manager {
         let cache = Arc::new(cache.observed_by(Arc::clone(&shared.explainer.findings) as _));
         let (options, election) = (&shared.options, shared.election.as_ref());
         let gate = Some(Arc::new(RemovalGate(origin.clone())) as _);
-        let observers = Observers { cache: &cache, findings: &shared.explainer.findings };
+        let observers =
+            Observers { cache: &cache, findings: &shared.explainer.findings, declared_only: None };
         let clients =
             Clients::new(client, origin.name(), options, &shared.metrics, election, gate, &observers);
         let caches = Arc::new(ClusterCaches {

@@ -80,6 +80,13 @@ pub enum ManagerError {
         /// Name of the lease.
         lease: String,
     },
+    /// The program sent requests that it does not declare, and
+    /// [`ManagerOptions::undeclared_requests`](crate::ManagerOptions::undeclared_requests) refuses them.
+    #[error("requests were not sent, because no registration declares them:\n  {}", requests.join("\n  "))]
+    UndeclaredRequests {
+        /// Each request, with the line that declares it.
+        requests: Vec<String>,
+    },
     /// The manager is running already.
     #[error("the manager is running already: wait until its run has ended, or make another manager")]
     AlreadyRunning,

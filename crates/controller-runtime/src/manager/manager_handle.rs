@@ -13,6 +13,7 @@ use super::{
     cluster::Clusters,
     explain_api::{RecentAnswers, Subscriptions},
     explainer::Explainer,
+    options::UndeclaredRequests,
     servers::Servers,
     webhook_setup::ManagerWebhooks,
 };
@@ -20,7 +21,7 @@ use super::{
 use super::{ManagerError, RunContext, Signals, WeakManager};
 use crate::{
     cache::{self, Cache, Cached, DeletionReplay},
-    client::Client,
+    client::{Client, DeclaredOnly},
     controller::{self, Controller, ControllerSettings, GroupKind, WarmUp},
     findings::client_calls::ClientFindings,
     leader_election::{self, LeasePermitIssuer},
@@ -108,6 +109,8 @@ pub(super) struct ManagerShared {
     pub(super) servers: Servers,
     pub(super) webhooks: ManagerWebhooks,
     pub(super) explainer: Arc<Explainer>,
+    /// Check of requests, if the options ask for it.
+    pub(super) declared_only: Option<Arc<DeclaredOnly>>,
 }
 
 /// This manager's part in a leader election.
@@ -150,7 +153,12 @@ impl Manager {
                 options: election,
             }
         });
-        let observers = Observers { cache: &cache, findings: &findings };
+        let declared_only = (options.undeclared_requests == UndeclaredRequests::Refuse).then(|| {
+            let declared = Arc::clone(cache.declarations());
+            Arc::new(DeclaredOnly::new(declared, Arc::clone(&options.name), client.default_namespace()))
+        });
+        let observers =
+            Observers { cache: &cache, findings: &findings, declared_only: declared_only.as_ref() };
         let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), None, &observers);
         let caches = Arc::new(CacheRunnable {
             cache: Arc::clone(&cache),
@@ -193,6 +201,7 @@ impl Manager {
                 options,
                 servers: Servers::default(),
                 explainer: Arc::new(explainer),
+                declared_only,
             }),
         };
         let (cache, clusters) = (Arc::clone(&manager.shared.cache), manager.shared.clusters.clone());

@@ -28,7 +28,7 @@ pub use self::{
     cluster::Cluster,
     error::{AddError, ManagerError},
     explain_lookup::ExplainError,
-    options::{Epoch, Shutdown},
+    options::{Epoch, Shutdown, UndeclaredRequests},
     signals::Signals,
     unmanaged::UnmanagedController,
     weak::WeakManager,

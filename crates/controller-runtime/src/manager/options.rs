@@ -35,6 +35,7 @@ pub struct ManagerOptions {
     pub(crate) leader_election: Option<leader_election::LeaderElectionOptions>,
     pub(super) cache: cache::CacheOptions,
     pub(super) client: AdaptClient,
+    pub(super) undeclared_requests: UndeclaredRequests,
     pub(super) controller: Config,
     pub(crate) metrics: MetricsServerOptions,
     pub(crate) webhooks: webhook::WebhookOptions,
@@ -56,6 +57,19 @@ pub enum Shutdown {
     Unbounded,
 }
 
+/// Handling of requests that need a right which no registration and no [`needs`](crate::ControllerBuilder::needs) declares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UndeclaredRequests {
+    /// They are sent, and the API server decides.
+    #[default]
+    Send,
+    /// They fail before they are sent, with code 403 and the line that declares them. When the manager stops, its run fails with
+    /// [`ManagerError::UndeclaredRequests`](super::ManagerError::UndeclaredRequests). Each request costs a comparison with all declarations, so
+    /// this is meant for tests and development.
+    Refuse,
+}
+
 impl ManagerOptions {
     /// Makes the options of an operator named `name`, which is also the field manager of its writes.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
@@ -69,6 +83,7 @@ impl ManagerOptions {
             leader_election: None,
             cache: cache::CacheOptions::default(),
             client: AdaptClient::default(),
+            undeclared_requests: UndeclaredRequests::default(),
             controller: Config::default(),
             metrics: MetricsServerOptions::default(),
             webhooks: webhook::WebhookOptions::default(),
@@ -130,6 +145,16 @@ impl ManagerOptions {
     #[doc(alias = "Controller")]
     pub fn controller(mut self, config: Config) -> Self {
         self.controller = config;
+        self
+    }
+
+    /// Sets how requests are handled that nothing [declares](crate::rights), for the manager's clients and caches, and for
+    /// [`Client::kube`](crate::Client::kube) of these clients. Default: they are sent. An
+    /// [`Operator`](crate::operator::Operator) refuses them in programs with debug assertions.
+    ///
+    /// Leader election and other clusters are not checked.
+    pub fn undeclared_requests(mut self, handling: UndeclaredRequests) -> Self {
+        self.undeclared_requests = handling;
         self
     }
 

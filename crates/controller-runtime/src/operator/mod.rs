@@ -75,7 +75,7 @@ pub use self::{
 };
 use crate::{
     error::BoxError,
-    manager::{Flags, Manager, ManagerOptions},
+    manager::{Flags, Manager, ManagerOptions, UndeclaredRequests},
     webhook::{SelfManagedCertificates, WebhookService},
 };
 
@@ -184,9 +184,16 @@ impl Operator {
     /// Options of its manager with these flags, for an operator that runs in `namespace`. Webhooks have self-managed certificates unless
     /// `--webhook-cert-path` names a folder. Their configurations are applied when the operator starts; the Service in front of them is
     /// `<name>-webhooks` in the namespace.
+    ///
+    /// In programs with debug assertions, requests that nothing declares [fail before they are
+    /// sent](ManagerOptions::undeclared_requests), unless a function of [`options`](Self::options) allows them.
     pub fn manager_options(&self, flags: &Flags, namespace: &str) -> ManagerOptions {
         let service = WebhookService::new(namespace, format!("{}-webhooks", self.name));
         let options = flags.options(self.name, self.election_id);
+        let options = match cfg!(debug_assertions) {
+            true => options.undeclared_requests(UndeclaredRequests::Refuse),
+            false => options,
+        };
         let webhooks = options.webhooks.clone().apply_configurations(&service);
         let options = options.webhooks(match flags.webhook_cert_path {
             Some(_) => webhooks,
@@ -214,6 +221,10 @@ impl Operator {
     /// A function of [`Operator::setup`] fails.
     pub fn manager(&self, client: kube::Client, flags: &Flags) -> Result<Manager, SetupError> {
         let options = self.manager_options(flags, client.default_namespace());
+        self.manager_with(client, options)
+    }
+
+    fn manager_with(&self, client: kube::Client, options: ManagerOptions) -> Result<Manager, SetupError> {
         let manager = Manager::new(client, options);
         self.add_to(&manager)?;
         Ok(manager)
@@ -227,7 +238,9 @@ impl Operator {
     /// A function of [`Operator::setup`] fails, or sends a request to the API server.
     pub fn manager_offline(&self, flags: &Flags, namespace: &str) -> Result<Manager, SetupError> {
         let offline = Offline::default();
-        let added = self.manager(offline.client(namespace), flags);
+        // All requests reach the connection, which remembers the first.
+        let options = self.manager_options(flags, namespace).undeclared_requests(UndeclaredRequests::Send);
+        let added = self.manager_with(offline.client(namespace), options);
         match offline.first_request() {
             Some(request) => Err(SetupError::Asked { request }),
             None => added,

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
+use kube_apimachinery::rbac::{Action, PolicyRule};
+
 use super::verb::Verb;
 use crate::object::{DynamicKind, StaticObject};
 
@@ -137,6 +139,35 @@ impl Right {
         let names = names.into_iter().map(Into::into).collect();
         self.scope = RightScope::Namespaces { names, may_change: false };
         self
+    }
+
+    /// Whether the right permits an action of an operator that runs in `namespace`.
+    pub(crate) fn allows(&self, action: &Action<'_>, namespace: &str) -> bool {
+        let in_scope = match &self.scope {
+            RightScope::Cluster => true,
+            RightScope::Namespaces { names, .. } => names.contains(action.namespace()),
+            RightScope::OwnNamespace => action.namespace() == namespace,
+        };
+        in_scope && self.rule().allows(action)
+    }
+
+    fn rule(&self) -> PolicyRule {
+        let verbs = self.verbs.iter().map(|verb| verb.clone().into_owned()).collect();
+        match &self.target {
+            Target::Url(path) => {
+                PolicyRule { verbs, non_resource_urls: vec![path.clone()], ..PolicyRule::default() }
+            }
+            Target::Objects { group, resource, subresource, names } => {
+                let slash = if subresource.is_empty() { "" } else { "/" };
+                PolicyRule {
+                    verbs,
+                    api_groups: vec![group.clone()],
+                    resources: vec![format!("{resource}{slash}{subresource}")],
+                    resource_names: names.iter().cloned().collect(),
+                    non_resource_urls: Vec::new(),
+                }
+            }
+        }
     }
 
     /// Restricts the right to the namespace in which the operator runs.

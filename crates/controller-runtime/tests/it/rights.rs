@@ -6,6 +6,7 @@ use controller_runtime::{
     Action, Builder, DynamicKind, Kind, Manager, ManagerOptions, MapMeta, ObjectKey, Owns, Reconciler, Verb,
     cache::{CacheOptions, LabelSelector, Meta, Namespaces},
     leader_election::LeaderElectionOptions,
+    manager::UndeclaredRequests,
     reconcile,
     rights::{Declarations, Right, RightScope},
     serving::{AllowedTo, Endpoint, MetricsServerOptions},
@@ -16,8 +17,13 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Namespace, Node, Pod, Secret},
 };
-use kube::core::PartialObjectMeta;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+    core::PartialObjectMeta,
+};
 use kube_envtest::Environment;
+use tokio::task::JoinSet;
 
 use crate::support::Widget;
 
@@ -500,4 +506,56 @@ async fn the_table_shows_rights_registrations_and_places() {
           create            leases.coordination.k8s.io              leader election  crates/controller-runtime/tests/it/rights.rs
           get watch update  leases.coordination.k8s.io named lease  leader election  crates/controller-runtime/tests/it/rights.rs
           create patch      events.events.k8s.io                    leader election  crates/controller-runtime/tests/it/rights.rs"#]].assert_eq(&without_lines.join("\n"));
+}
+
+/// A manager that refuses undeclared requests, on a server that would carry out all of them.
+#[tokio::test(start_paused = true)]
+async fn an_undeclared_request_is_not_sent_and_fails_the_run() {
+    let env = Environment::builder().start().await.unwrap();
+    let config_maps = Api::<ConfigMap>::default_namespaced(env.client());
+    let mut config_map = ConfigMap::default();
+    config_map.metadata.name = Some("a".to_owned());
+    config_maps.create(&PostParams::default(), &config_map).await.unwrap();
+
+    let manager = Manager::new(env.client(), options().undeclared_requests(UndeclaredRequests::Refuse));
+    let builder = Builder::managed_by(&manager).for_kind::<ConfigMap>().needs::<ConfigMap>([Verb::Update]);
+    builder.without_events().complete(nothing()).unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(manager.clone().run(async { stopped.await.unwrap_or(()) }));
+    manager.ready().await.unwrap();
+
+    let key = ObjectKey::<ConfigMap>::new("default", "a");
+    let refused = manager.client().delete_key(&key).await.unwrap_err();
+    assert!(refused.is_forbidden(), "{refused}");
+    expect![[r#"
+        delete configmaps default/a: configmaps "a" is forbidden: User "rights" cannot delete resource "configmaps" in API group "" in the namespace "default": the operator did not send the request (403 Forbidden); no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder and render the manifests again"#]]
+    .assert_eq(&refused.to_string());
+    let kube = Api::<ConfigMap>::default_namespaced(manager.client().kube().clone());
+    let refused = kube.delete("a", &DeleteParams::default()).await.unwrap_err();
+    let line = ".needs_right(Right::of_resource(\"\", \"configmaps\", [Verb::Delete]))";
+    assert!(refused.to_string().contains(line), "{refused}");
+    // It exists: nothing was sent. What is declared is sent, and what everybody may do.
+    let mut found = config_maps.get("a").await.unwrap();
+    found.data = Some([("a".to_owned(), "b".to_owned())].into());
+    manager.client().update(&found).await.unwrap();
+    manager.client().kube().apiserver_version().await.unwrap();
+
+    stop.send(()).unwrap();
+    let error = tasks.join_next().await.unwrap().unwrap().unwrap_err();
+    expect![[r#"
+        requests were not sent, because no registration declares them:
+          delete configmaps in default: no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder and render the manifests again
+          delete configmaps in default: no registration declares this right: add .needs_right(Right::of_resource("", "configmaps", [Verb::Delete])) and render the manifests again"#]]
+    .assert_eq(&error.to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn undeclared_requests_are_sent_unless_the_options_refuse_them() {
+    let env = Environment::builder().start().await.unwrap();
+    let manager = Manager::new(env.client(), options());
+    let mut config_map = ConfigMap::default();
+    (config_map.metadata.name, config_map.metadata.namespace) =
+        (Some("a".to_owned()), Some("default".to_owned()));
+    manager.client().create(&config_map).await.unwrap();
 }

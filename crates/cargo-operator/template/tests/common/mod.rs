@@ -2,6 +2,7 @@
 
 use controller_runtime::{
     Manager, ManagerOptions, logging,
+    manager::UndeclaredRequests,
     webhook::{WebhookOptions, WebhookService},
 };
 use kube_envtest::{Environment, Instance, Operator};
@@ -23,7 +24,9 @@ pub async fn cluster() -> anyhow::Result<(Environment, Operator)> {
         let account = account.clone();
         async move {
             let webhooks = WebhookOptions::local(instance.webhook_socket());
-            let options = ManagerOptions::new(NAME).webhooks(webhooks);
+            let options = ManagerOptions::new(NAME)
+                .webhooks(webhooks)
+                .undeclared_requests(UndeclaredRequests::Refuse); // `stop` fails and names them
             let manager = Manager::new(instance.client(), options);
             operator().add_to(&manager)?;
             let service = WebhookService::new(NAME, "widget-operator-webhooks");
@@ -36,7 +39,7 @@ pub async fn cluster() -> anyhow::Result<(Environment, Operator)> {
             instance
                 .run(manager.ready(), manager.run(instance.stopped()))
                 .await?;
-            account.check_rights()?; // fails `stop` after a request that nothing declares
+            account.check_rights()?; // fails `stop` after a request that the API server refused
             Ok(())
         }
     });

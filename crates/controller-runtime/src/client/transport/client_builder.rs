@@ -11,6 +11,7 @@ use super::{
     client::Client,
     client_metrics::{ClientMetrics, NoMetrics, metered},
     deadline,
+    declared_only::{DeclaredOnly, declared_only},
     interceptor::Interceptor,
     limiter::Limiter,
     own_writes::OwnWrites,
@@ -65,6 +66,8 @@ pub(in crate::client) struct ClientSettings {
     pub(in crate::client) observer: Option<Arc<dyn CallObserver>>,
     /// Rights that the program declares, for advice on a right that is missing.
     pub(in crate::client) declared: Option<Arc<DeclarationLog>>,
+    /// Refuses requests that the program does not declare.
+    pub(in crate::client) declared_only: Option<Arc<DeclaredOnly>>,
     pub(in crate::client) rng: Arc<Mutex<fastrand::Rng>>,
 }
 
@@ -89,6 +92,7 @@ impl ClientBuilder {
             own_writes: None,
             observer: None,
             declared: None,
+            declared_only: None,
             rng: Arc::new(Mutex::new(rng)),
         };
         Self { settings, metrics: None }
@@ -190,6 +194,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Lets `check` answer requests that the program does not declare, including those through [`Client::kube`]. Default: all are sent.
+    pub(crate) fn declared_only(mut self, check: Arc<DeclaredOnly>) -> Self {
+        self.settings.declared_only = Some(check);
+        self
+    }
+
     /// Sets the seed of the jitter, so that it is the same in every run. Default: a random seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
@@ -201,6 +211,9 @@ impl ClientBuilder {
     pub fn build(self) -> Client {
         let Self { mut settings, metrics } = self;
         settings.kube = send_once(settings.kube);
+        if let Some(check) = &settings.declared_only {
+            settings.kube = declared_only(settings.kube, Arc::clone(check));
+        }
         if let Some(metrics) = metrics {
             settings.kube = metered(settings.kube, Arc::clone(&settings.host), Arc::clone(&metrics));
             settings.metrics = metrics;

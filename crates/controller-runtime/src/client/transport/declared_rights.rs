@@ -1,13 +1,15 @@
 //! Advice on a right that RBAC refuses, from the rights that the program declares.
 
-use super::{call::Call, rbac::RefusedRight};
+use super::{call::Call, declared_only::NOT_SENT, rbac::RefusedRight};
 use crate::rights::{Declaration, Declarations, RightScope, Target};
 
 /// Returns why the right of a refusal with this message is missing, and the next step: the line to add to the program if no
 /// registration declares the right. `None` if the refusal has another cause.
 pub(super) fn advice(call: &Call, message: &str, declarations: &Declarations) -> Option<String> {
     let refused = RefusedRight::of(message)?;
-    let rule = refused.rule(call.verb);
+    // Where the program itself refused the request, a role in the cluster is no remedy.
+    let or_rule =
+        if message.ends_with(NOT_SENT) { String::new() } else { format!(", or {}", refused.rule(call.verb)) };
     let about: Vec<&Declaration> =
         declarations.iter().filter(|declaration| is_about(declaration, &refused)).collect();
     if let Some(found) = about.iter().find(|declaration| permits(declaration, call, &refused)) {
@@ -15,7 +17,7 @@ pub(super) fn advice(call: &Call, message: &str, declarations: &Declarations) ->
         let of = found.controller.as_ref().map_or_else(String::new, |name| format!(" of controller {name}"));
         return Some(format!(
             "the right is declared by {reason}{of} at {file}:{line}, but the applied roles lack it: \
-             render and apply the manifests of this program again, or {rule}"
+             render and apply the manifests of this program again{or_rule}"
         ));
     }
     let line = match line_to_add(call, &refused, !about.is_empty()) {
@@ -27,7 +29,7 @@ pub(super) fn advice(call: &Call, message: &str, declarations: &Declarations) ->
         true => "no registration declares this right",
         false => "registrations declare this right for other namespaces or names only",
     };
-    Some(format!("{problem}: {line}, or {rule}"))
+    Some(format!("{problem}: {line}{or_rule}"))
 }
 
 /// Whether a declaration is about the verb and the resource, in whatever namespace.

@@ -122,8 +122,11 @@ fn permit(settings: &ClientSettings, call: &Call) -> Result<WritePermit, ClientE
 
 /// Sends one request and reads the whole response, except for a watch.
 async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, ErrorResponse>, ClientError> {
-    let response =
-        settings.kube.send(call.to_http()?).await.map_err(|error| no_answer(settings, call, error))?;
+    let mut request = call.to_http()?;
+    if settings.declared_only.is_some() {
+        request.extensions_mut().insert(call.clone());
+    }
+    let response = settings.kube.send(request).await.map_err(|error| no_answer(settings, call, error))?;
     let (parts, body) = response.into_parts();
     settings.warnings.take(call, &parts.headers, &settings.said);
     // The events of a watch are read by the caller; any other body is read here, under the deadline.
