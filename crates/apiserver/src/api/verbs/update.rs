@@ -305,7 +305,9 @@ fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Re
 fn isolate(served: &ServedKind, subresource: &str, old: &Value, new: &mut Value) {
     let keep = |name: &str| match subresource {
         "" => served.resource.status && name == "status",
-        "status" => !["status", "metadata", "apiVersion", "kind"].contains(&name),
+        // A custom object keeps its kind, whatever the body says.
+        "status" if name == "kind" => served.is_custom(),
+        "status" => !["status", "metadata", "apiVersion"].contains(&name),
         _ => false,
     };
     let Some(fields) = new.as_object_mut() else { return };

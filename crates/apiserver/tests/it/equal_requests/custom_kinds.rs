@@ -237,6 +237,14 @@ async fn an_apply_of_the_status_owns_all_fields_but_metadata_and_spec() {
             200,
             &[r#""f:data":{".":{},"f:a":{}}"#, r#""f:status""#, "!f:spec", "!\"data\":{\"a\""],
         ),
+        // The kind in the body of a status does not count.
+        (
+            "merge",
+            &format!("{THINGS}/a/status"),
+            r#"{"kind":"Other","status":{"a":2}}"#,
+            200,
+            &[r#""kind":"Thing""#, r#""status":{"a":2}"#],
+        ),
     ])
     .await;
 }
