@@ -4,4 +4,5 @@
 mod cluster;
 mod empty_lists;
 mod hostile;
+mod large_numbers;
 mod sockets;

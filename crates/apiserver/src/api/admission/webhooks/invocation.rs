@@ -1,7 +1,7 @@
 //! The call of one webhook for one request.
 
 use bytes::Bytes;
-use kube_apimachinery::go::quote;
+use kube_apimachinery::go::{self, quote};
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -82,7 +82,7 @@ impl Invocation<'_> {
         })?;
         let uid = attributes.cluster.audit_id();
         let review = admission_review::request(attributes, self.served, version, &uid, self.object, self.old);
-        let body = Bytes::from(review.to_string());
+        let body = Bytes::from(go::json(&review));
         let called =
             attributes.cluster.call_webhook(&webhook.client, body, webhook.timeout, TimeoutQuery::Sent);
         let body = called.await.map_err(|error| WebhookFailure::Call(error.with_step()))?;
