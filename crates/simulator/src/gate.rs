@@ -17,7 +17,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 use tower_service::Service;
 
 use crate::{
-    hub::{Answer, GateBody, Hub, Lines, Order, Told, WatchBody, Work, Working},
+    hub::{Answer, CallResult, GateBody, Hub, Lines, Order, WatchBody, Work, Working},
     names::{Actor, CallName},
     truth::{Attributed, Origin},
 };
@@ -63,10 +63,10 @@ impl Gate {
                     }
                     Order::Refuse => Err(ConnectionLost),
                 };
-                let answer: Answer = Box::new(move |told| {
-                    let response = match told {
-                        Told::Answer => response.map(|response| gate.open(of_watch, response)),
-                        Told::Lost => Err(ConnectionLost),
+                let answer: Answer = Box::new(move |received| {
+                    let response = match received {
+                        CallResult::Answered => response.map(|response| gate.open(of_watch, response)),
+                        CallResult::Lost => Err(ConnectionLost),
                     };
                     // Fails if the caller has given up.
                     let _ = answers.send(response);

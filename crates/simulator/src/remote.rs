@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::{
-    hub::{Answer, Hub, Order, Told, Work, Working},
+    hub::{Answer, CallResult, Hub, Order, Work, Working},
     names::{Actor, CallName},
 };
 
@@ -168,9 +168,9 @@ impl<T: Serialize + Send + 'static> Remote<T> {
                 Order::CarryOut => Ok(effect(&mut system.state.lock())),
                 Order::Refuse => Err(Lost),
             };
-            let answer: Answer = Box::new(move |told| {
+            let answer: Answer = Box::new(move |received| {
                 // Fails if the caller has given up.
-                let _ = sender.send(if told == Told::Lost { Err(Lost) } else { result });
+                let _ = sender.send(if received == CallResult::Lost { Err(Lost) } else { result });
             });
             Box::pin(std::future::ready(answer))
         });

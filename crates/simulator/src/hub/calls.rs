@@ -43,12 +43,13 @@ pub(crate) enum Order {
 }
 
 /// Hands an answer to the caller: the one of the server, or a failure instead.
-pub(crate) type Answer = Box<dyn FnOnce(Told) + Send>;
+pub(crate) type Answer = Box<dyn FnOnce(CallResult) + Send>;
 
-/// Outcome that the caller of a call receives.
+/// Result that the caller of a call receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    Answer,
+pub(crate) enum CallResult {
+    /// The answer of the server or of the remote system.
+    Answered,
     /// The connection broke.
     Lost,
 }
@@ -132,11 +133,11 @@ impl Hub {
         drop(unwanted);
     }
 
-    /// Removes a call and hands `told` to its caller.
-    pub(crate) fn answer(&self, id: u64, told: Told) {
+    /// Removes a call and hands `result` to its caller.
+    pub(crate) fn answer(&self, id: u64, result: CallResult) {
         let call = self.0.lock().calls.remove(&id);
         if let Some(Call { phase: Phase::Carried(answer), .. }) = call {
-            answer(told);
+            answer(result);
         }
     }
 

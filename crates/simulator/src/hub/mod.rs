@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 
 pub(crate) use self::{
     body::{GateBody, WatchBody},
-    calls::{Answer, Order, Told, Work, Working},
+    calls::{Answer, CallResult, Order, Work, Working},
     line::{Line, Lines},
 };
 use self::{calls::Call, streams::Watch};

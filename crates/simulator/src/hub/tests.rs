@@ -47,7 +47,7 @@ fn answers_precede_calls_and_calls_precede_lines() {
     assert_eq!(next(&hub), "carry out b", "the server works on the other one");
     hub.carried_out(seen.id, Box::new(|_| {}));
     assert_eq!(next(&hub), "answer a");
-    hub.answer(seen.id, Told::Answer);
+    hub.answer(seen.id, CallResult::Answered);
     assert_eq!(next(&hub), "carry out b");
 }
 

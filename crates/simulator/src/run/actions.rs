@@ -11,7 +11,7 @@ use super::{
     outcome::{End, Write},
 };
 use crate::{
-    hub::{Order, Possible, Seen, Told},
+    hub::{CallResult, Order, Possible, Seen},
     names::{Actor, process_of},
     plan::{Deviation, Place, Refusal, Until, What},
     trace::Action,
@@ -190,7 +190,7 @@ impl Run<'_> {
                 self.crash(actor, &format!("without the answer to: {name}"), restart).await;
             }
             Some((_, What::LoseAnswer | What::LoseAnswerAndEvents)) => {
-                self.hub.answer(id, Told::Lost);
+                self.hub.answer(id, CallResult::Lost);
                 self.log(Action::AnswerLost { actor, name });
             }
             Some((_, What::CollectAfter)) => {
@@ -198,7 +198,7 @@ impl Run<'_> {
                 self.collect_early = true;
             }
             _ => {
-                self.hub.answer(id, Told::Answer);
+                self.hub.answer(id, CallResult::Answered);
                 self.log(Action::Answered { actor, name });
             }
         }
