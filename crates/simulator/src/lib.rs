@@ -115,7 +115,7 @@
 //! | budget of a search | 10 s of real time |
 //! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s; 30 s if no request waits in the operator's controllers |
 //! | plans of [`Explore::random`] | 1,000 |
-//! | runs and time to shrink a plan | 200, and 10 s of real time |
+//! | runs and real time to shrink a plan | 200, and the budget of the search, but at least 10 s |
 //! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive |
 //! | real time without progress of a run, in which it could run | 10 s, then the run is a finding; after 60 s the test process ends |
 //! | longest time until quiet, after a step or crash | 1 virtual hour |

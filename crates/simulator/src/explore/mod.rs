@@ -330,7 +330,7 @@ pub(crate) fn search(
         let place = format!("plan {} of {}", number + 1, plans.len());
         let Tried { finding, happened, held: also_held } = reference.try_plan(definition, plan, &place);
         if let Some(finding) = finding {
-            return Err(Box::new(shrink::shrink(definition, &reference, finding, &place)));
+            return Err(Box::new(shrink::shrink(definition, &reference, finding, &place, budget)));
         }
         report.played += 1;
         report.did_not_happen += usize::from(!happened);

@@ -8,22 +8,27 @@ use crate::{
     plan::{Deviation, Plan},
 };
 
-/// Bounds of the search for a smaller plan.
+/// Maximum number of runs in the search for a smaller plan.
 const RUNS: usize = 200;
+
+/// Time of the search for a smaller plan, if the budget is shorter.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Leaves out deviations, and then makes them milder, as long as the run violates the same rule.
+/// Leaves out deviations, and then makes them milder, as long as the run violates the same rule. `budget` is that of the search that has
+/// the finding.
 pub(super) fn shrink(
     definition: &Definition,
     reference: &Reference,
     finding: Finding,
     place: &str,
+    budget: Duration,
 ) -> Finding {
+    let time = budget.max(TIME);
     let (began, deviations) = (real_time(), finding.plan().deviations.len());
     let (mut best, mut runs) = (finding, 0);
     'smaller: loop {
         for plan in smaller(best.plan()) {
-            if runs == RUNS || real_time().duration_since(began) >= TIME {
+            if runs == RUNS || real_time().duration_since(began) >= time {
                 break 'smaller;
             }
             runs += 1;

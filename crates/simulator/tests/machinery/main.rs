@@ -405,6 +405,6 @@ fn a_rule_can_be_allowed_to_be_violated() {
 #[test]
 fn random_plans_find_and_shrink_to_the_cause() {
     let finding =
-        doubling().find(Explore::random(3).runs(200).budget(Duration::from_secs(60))).expect("two maps");
+        doubling().find(Explore::random(3).runs(200).budget(Duration::from_secs(600))).expect("two maps");
     assert_eq!(finding.plan().to_string().lines().count(), 1, "{finding}");
 }
