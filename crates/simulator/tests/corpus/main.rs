@@ -1,6 +1,7 @@
 //! Operators with one bug each, and a corrected version of each: a simulation must find the bug, and find nothing in
 //! the corrected version.
 
+mod careless_finalizer;
 mod create_then_record;
 mod deaf_predicate;
 mod eager_replicas;
@@ -12,6 +13,7 @@ mod grave_robber;
 mod half_cleaned;
 mod heartbeat;
 mod lost_quorum;
+mod lost_requeue;
 mod moving_house;
 mod observed_too_soon;
 mod replaced_owner;
@@ -39,7 +41,8 @@ enum Variant {
 }
 
 /// Guilty write of each operator, as the stories mark it.
-const GUILTY: [(&str, &str); 24] = [
+const GUILTY: [(&str, &str); 26] = [
+    ("careless_finalizer", "deletes configmaps default/t-data"),
     ("create_then_record", "creates configmaps default/welcome-page-"),
     ("deaf_predicate", "changes tasks.corpus.dev default/t .status.ready"),
     ("eager_replicas", "creates configmaps default/f-"),
@@ -51,6 +54,7 @@ const GUILTY: [(&str, &str); 24] = [
     ("half_cleaned", "delete at cloud network"),
     ("heartbeat", "changes tasks.corpus.dev default/t .status.seen"),
     ("lost_quorum", "changes pods default/t-1 .metadata.deletionGracePeriodSeconds"),
+    ("lost_requeue", "changes tasks.corpus.dev default/t .status.phase"),
     ("moving_house", "creates configmaps default/cellar"),
     ("observed_too_soon", "changes configmaps default/home .data.text"),
     ("replaced_owner", "creates configmaps default/t-notes"),
