@@ -20,7 +20,7 @@ use crate::figures::Figure;
 
 const USAGE: &str = "usage: kube-simulator report [FILE…]   sums up the files that SIMULATION_REPORT names; without files it plays the\n\
                      \u{20}                                    corpus and the examples, and measures, which takes half an hour\n\
-                     \u{20}      kube-simulator figures          measures only\n\
+                     \u{20}      kube-simulator figures [NAME…]  measures only\n\
                      \u{20}      kube-simulator traces NUMBER    plays one plan that often, and prints a hash of the traces";
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
             searches::read(&files).map(|searches| ExitCode::from(print_summary(&searches)))
         }
-        ("figures", []) => figures::all().map(|figures| print(&figures)),
+        ("figures", names) => figures::measure(names).map(|figures| print(&figures)),
         ("traces", [number]) => {
             number.parse().map_err(|_| format!("{number:?} is not a number")).and_then(figures::print_traces)
         }
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 /// Prints a summary of searches and measured figures, and returns the exit code.
 fn report_with_figures(searches: &[Value]) -> Result<ExitCode, String> {
     let code_of_searches = print_summary(searches);
-    let figures = figures::all()?;
+    let figures = figures::measure(&[])?;
     println!();
     let code = print(&figures);
     Ok(match code_of_searches {

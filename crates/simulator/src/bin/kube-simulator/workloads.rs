@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use controller_runtime::{
     Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
+    predicate::GenerationChanged,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_simulator::{Simulation, User};
@@ -47,6 +48,13 @@ async fn create(user: &User, number: usize, text: usize) -> Result<(), controlle
     user.apply(&map).await.map(drop)
 }
 
+async fn create_all(user: &User, number: usize) -> Result<(), controller_runtime::ClientError> {
+    for number in 0..number {
+        create(user, number, 0).await?;
+    }
+    Ok(())
+}
+
 /// An operator that has nothing to do.
 pub(crate) fn nothing() -> Simulation {
     copies(0)
@@ -54,12 +62,43 @@ pub(crate) fn nothing() -> Simulation {
 
 /// A user who creates `objects` at once, each of which is one reconcile with one write.
 pub(crate) fn one_write_each(objects: usize) -> Simulation {
-    copies(1).step("all are created", async move |user| {
-        for number in 0..objects {
-            create(&user, number, 0).await?;
+    copies(1).step("all are created", async move |user| create_all(&user, objects).await)
+}
+
+/// Counts in each ConfigMap, once a second: each reconcile reads the cache and writes once, until the count is reached.
+struct Counting {
+    maps: Cached<ConfigMap>,
+    until: u32,
+}
+
+impl Reconciler for Counting {
+    type Request = ObjectKey<ConfigMap>;
+
+    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, cx: &Context) -> Result<Action, ReconcileError> {
+        let Some(map) = self.maps.get(key)? else { return Ok(Action::done()) };
+        let count =
+            map.data.as_ref().and_then(|data| data.get("text")?.parse::<u32>().ok()).unwrap_or_default();
+        if count < self.until {
+            cx.client().merge_patch(key, &json!({ "data": { "text": (count + 1).to_string() } })).await?;
+            return Ok(Action::requeue_after(Duration::from_secs(1)));
         }
-        Ok::<_, controller_runtime::ClientError>(())
-    })
+        Ok(Action::done())
+    }
+}
+
+/// A user who creates `objects`, and an operator that writes each of them so often.
+pub(crate) fn writes_to_each(objects: usize, writes: u32) -> Simulation {
+    let add = move |manager: &Manager| -> Result<(), AddError> {
+        let counting = Counting { maps: manager.cached(), until: writes };
+        // ConfigMaps have no generation, so that no write leads to a reconcile.
+        Builder::managed_by(manager)
+            .for_kind::<ConfigMap>()
+            .with_predicate(GenerationChanged)
+            .complete(counting)?;
+        Ok(())
+    };
+    Simulation::new("counting", add)
+        .step("all are created", async move |user| create_all(&user, objects).await)
 }
 
 /// A user who changes ten objects in each of `steps`, each of which is a reconcile with seven writes.
