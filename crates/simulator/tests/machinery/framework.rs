@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
+    Action, BoxError, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+    manager::{AddError, RunContext, Runnable},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::ResourceExt;
 use kube_simulator::{Explore, Simulation};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::map;
 
@@ -50,5 +52,45 @@ fn a_cache_shows_own_writes_before_the_watch_reports_them() {
         user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
     });
     let report = simulation.explore(Explore::staleness().budget(Duration::from_secs(600)));
+    assert!(report.is_complete(), "{report}");
+}
+
+/// Writes each second after its process has become the leader. It never looks again, and relies on the client, which refuses writes
+/// without the lease.
+struct Beats {
+    client: Client,
+    leads: watch::Receiver<bool>,
+}
+
+/// Number of writes: they go on for longer than any plan keeps a process away from the API server.
+const BEATS: usize = 180;
+
+impl Runnable for Beats {
+    async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+        // Fails if the manager is gone.
+        let _ = self.leads.clone().wait_for(|leads| *leads).await;
+        for _ in 0..BEATS {
+            // Refused when the lease is lost.
+            let _ = self.client.apply(&map("heart")).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+
+    fn needs_leader_election(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_process_that_has_lost_its_lease_writes_no_more() {
+    let add = |manager: &Manager| -> Result<(), AddError> {
+        manager.add(Beats { client: manager.client(), leads: manager.leads() })?;
+        Ok(())
+    };
+    let simulation = Simulation::new("beats", add).replicas(2).step("a namespace is created", async |user| {
+        user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
+    });
+    let report = simulation.explore(Explore::failovers().budget(Duration::from_secs(600)));
     assert!(report.is_complete(), "{report}");
 }

@@ -10,7 +10,7 @@ use std::{
 
 use kube_simulator::{Explore, Simulation};
 
-use crate::workloads;
+use crate::{mutations, workloads};
 
 /// Traces of one plan that must be equal, in so many processes of each profile.
 const TRACES: usize = 1000;
@@ -21,9 +21,9 @@ const RUNS_OF_A_REPLAY: u32 = 4;
 
 /// A measured figure and its goal.
 pub(crate) struct Figure {
-    name: String,
-    measured: String,
-    goal: String,
+    pub(crate) name: String,
+    pub(crate) measured: String,
+    pub(crate) goal: String,
     pub(crate) is_met: bool,
     pub(crate) is_determinism: bool,
 }
@@ -35,9 +35,13 @@ impl fmt::Display for Figure {
     }
 }
 
+/// Measures a figure.
+type Measure = fn() -> Result<Figure, String>;
+
 /// Names of the figures, as arguments of the program.
-const FIGURES: [(&str, fn() -> Result<Figure, String>); 6] = [
+const FIGURES: [(&str, Measure); 7] = [
     ("determinism", determinism),
+    ("mutations", mutations::play),
     ("start", || Ok(start())),
     ("reconciles", || Ok(reconciles())),
     ("new-objects", || Ok(new_objects())),

@@ -9,6 +9,7 @@
 //! goal; 2: runs did not repeat; 3: the budget ended before some search.
 
 mod figures;
+mod mutations;
 mod searches;
 mod workloads;
 

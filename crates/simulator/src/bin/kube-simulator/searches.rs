@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 
 /// Budget of each search. A bug must be found earlier.
-const BUDGET: &str = "600s";
+pub(crate) const BUDGET: &str = "600s";
 
 /// Longest processor time in which a bug may be found, in seconds, and longest story.
 const LONGEST: f64 = 60.0;
