@@ -156,8 +156,8 @@ fn is_empty_labels(_: &str, difference: &Difference) -> bool {
         && lines(&difference.genuine) == lines(&difference.ours)
 }
 
-/// Go tells an empty list from an absent one where it compares values by `reflect.DeepEqual`: for the generation of NetworkPolicies and
-/// webhook configurations.
+/// kube-apiserver compares NetworkPolicies and webhook configurations with `reflect.DeepEqual` to set their generation. An empty list and
+/// a missing list differ in that comparison.
 fn is_empty_collection(subject: &str, difference: &Difference) -> bool {
     let compares = subject.ends_with(" networkpolicies") || subject.ends_with("webhookconfigurations");
     compares

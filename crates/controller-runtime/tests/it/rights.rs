@@ -535,7 +535,7 @@ async fn an_undeclared_request_is_not_sent_and_fails_the_run() {
     let refused = kube.delete("a", &DeleteParams::default()).await.unwrap_err();
     let line = ".needs_right(Right::of_resource(\"\", \"configmaps\", [Verb::Delete]))";
     assert!(refused.to_string().contains(line), "{refused}");
-    // It exists: nothing was sent. What is declared is sent, and what everybody may do.
+    // The object exists, because the deletes were not sent. Declared requests are sent, and so are those that every user may make.
     let mut found = config_maps.get("a").await.unwrap();
     found.data = Some([("a".to_owned(), "b".to_owned())].into());
     manager.client().update(&found).await.unwrap();

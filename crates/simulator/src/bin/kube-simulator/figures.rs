@@ -178,7 +178,7 @@ fn reconciles() -> Figure {
     )
 }
 
-/// Reconciles of new objects, with the requests of the user who creates these.
+/// Measures reconciles of new objects, including the requests that create these objects.
 fn new_objects() -> Figure {
     const OBJECTS: u32 = 1000;
     let time =

@@ -60,7 +60,7 @@ pub(crate) fn nothing() -> Simulation {
     copies(0)
 }
 
-/// A user who creates `objects` at once, each of which is one reconcile with one write.
+/// Creation of `objects` by a user. Each object is reconciled once, with one write.
 pub(crate) fn one_write_each(objects: usize) -> Simulation {
     copies(1).step("all are created", async move |user| create_all(&user, objects).await)
 }
@@ -86,7 +86,7 @@ impl Reconciler for Counting {
     }
 }
 
-/// A user who creates `objects`, and an operator that writes each of them so often.
+/// Creation of `objects` by a user, and an operator that writes each of them `writes` times.
 pub(crate) fn writes_to_each(objects: usize, writes: u32) -> Simulation {
     let add = move |manager: &Manager| -> Result<(), AddError> {
         let counting = Counting { maps: manager.cached(), until: writes };
@@ -101,7 +101,7 @@ pub(crate) fn writes_to_each(objects: usize, writes: u32) -> Simulation {
         .step("all are created", async move |user| create_all(&user, objects).await)
 }
 
-/// A user who changes ten objects in each of `steps`, each of which is a reconcile with seven writes.
+/// Changes of ten objects by a user in each of `steps`. Each change is reconciled once, with seven writes.
 pub(crate) fn many_writes(steps: usize) -> Simulation {
     (0..steps).fold(copies(7), |simulation, step| {
         simulation.step(format!("change {step}"), async move |user| {
