@@ -66,7 +66,7 @@ enum Command {
     Rbac(ask::Ask),
     /// Build the operator and write its container image, without a container engine
     Image(image::MakeImage),
-    /// Change controller-runtime, kube and k8s-openapi to the versions of this program
+    /// Change controller-runtime, kube and k8s-openapi to the versions of this program, in all packages of the workspace
     Upgrade(upgrade::Upgrade),
     /// Print the completions of a shell
     Completions {

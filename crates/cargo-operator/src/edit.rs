@@ -151,6 +151,45 @@ impl RustFile {
         self.syntax.items.iter().any(|item| matches!(item, Item::Fn(function) if function.sig.ident == name))
     }
 
+    /// Whether the file imports this name.
+    #[must_use]
+    pub fn imports(&self, name: &str) -> bool {
+        let mut names = Vec::new();
+        for item in &self.syntax.items {
+            if let Item::Use(item) = item {
+                names_of(&item.tree, &mut names);
+            }
+        }
+        names.iter().any(|imported| imported == name)
+    }
+
+    /// Types in calls such as `.crd::<Photo>()`, by their last names.
+    #[must_use]
+    pub fn type_arguments(&self, method: &str) -> Vec<String> {
+        let mut calls = CallsOf { method, found: Vec::new() };
+        calls.visit_file(&self.syntax);
+        let types = calls.found.iter().filter_map(|call| match call.turbofish.as_ref()?.args.first()? {
+            syn::GenericArgument::Type(syn::Type::Path(path)) => {
+                Some(path.path.segments.last()?.ident.to_string())
+            }
+            _ => None,
+        });
+        types.collect()
+    }
+
+    /// Arguments of the only call of a method, if there are `N` and all are texts.
+    #[must_use]
+    pub fn text_arguments<const N: usize>(&self, method: &str) -> Option<[String; N]> {
+        let mut calls = CallsOf { method, found: Vec::new() };
+        calls.visit_file(&self.syntax);
+        let [call] = &*calls.found else { return None };
+        let texts = call.args.iter().map(|argument| match argument {
+            Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        });
+        texts.collect::<Option<Vec<_>>>()?.try_into().ok()
+    }
+
     /// Gives a kind another version.
     pub fn set_version(&mut self, kind: &KindDeclaration, version: &str) {
         self.changes.push((kind.version_range.clone(), format!("{version:?}")));
@@ -256,6 +295,21 @@ impl<'ast> Visit<'ast> for MethodCalls<'_> {
             self.found.push(call.dot_token.span().byte_range().start..call.span().byte_range().end);
         } else {
             visit::visit_expr_method_call(self, call);
+        }
+    }
+}
+
+/// Collects the calls of a method, the innermost first.
+struct CallsOf<'m, 'ast> {
+    method: &'m str,
+    found: Vec<&'ast ExprMethodCall>,
+}
+
+impl<'ast> Visit<'ast> for CallsOf<'_, 'ast> {
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        visit::visit_expr_method_call(self, call);
+        if call.method == self.method {
+            self.found.push(call);
         }
     }
 }

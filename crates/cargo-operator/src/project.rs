@@ -78,6 +78,33 @@ pub struct CrateRoot {
     pub file: PathBuf,
 }
 
+/// A package of a workspace.
+#[derive(Debug, Clone)]
+pub struct WorkspacePackage {
+    /// Name of the package.
+    pub name: String,
+    /// Path of its Cargo.toml.
+    pub manifest: PathBuf,
+    /// The package's library.
+    pub library: Option<CrateRoot>,
+}
+
+impl WorkspacePackage {
+    /// Folder of the package.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.manifest.parent().unwrap_or(Path::new(""))
+    }
+}
+
+impl CrateRoot {
+    /// The library of a package.
+    fn of(package: &Package) -> Option<Self> {
+        let target = package.targets.iter().find(|target| target.is_lib())?;
+        Some(Self { name: target.name.clone(), file: target.src_path.clone().into_std_path_buf() })
+    }
+}
+
 impl PackageSelection {
     /// Finds the package: its folder and its name.
     ///
@@ -91,16 +118,23 @@ impl PackageSelection {
         Ok((manifest.parent().unwrap_or(here).to_owned(), package.name.to_string()))
     }
 
-    /// Manifests of the package and of its workspace.
+    /// Returns all packages of the workspace, or the selected one alone, and the manifest of the workspace.
     ///
     /// # Errors
     ///
-    /// Like [`folder`](Self::folder).
-    pub fn manifests(&self, here: &Path) -> Result<Vec<PathBuf>, Failure> {
+    /// There is no Cargo.toml, cargo cannot read it, or no package has the selected name.
+    pub fn packages(&self, here: &Path) -> Result<(Vec<WorkspacePackage>, PathBuf), Failure> {
         let metadata = self.metadata(here)?;
-        let package = self.package(&metadata, here)?.manifest_path.clone().into_std_path_buf();
-        let workspace = metadata.workspace_root.join("Cargo.toml").into_std_path_buf();
-        Ok(if package == workspace { vec![package] } else { vec![package, workspace] })
+        let packages = match self.package {
+            Some(_) => vec![self.package(&metadata, here)?],
+            None => metadata.workspace_packages(),
+        };
+        let packages = packages.into_iter().map(|package| WorkspacePackage {
+            name: package.name.to_string(),
+            manifest: package.manifest_path.clone().into_std_path_buf(),
+            library: CrateRoot::of(package),
+        });
+        Ok((packages.collect(), metadata.workspace_root.join("Cargo.toml").into_std_path_buf()))
     }
 
     fn metadata(&self, here: &Path) -> Result<Metadata, Failure> {
@@ -168,10 +202,7 @@ impl Selection {
         let bin = self.bin(package)?;
         let manifest = package.manifest_path.clone().into_std_path_buf();
         let folder = manifest.parent().unwrap_or(here).to_owned();
-        let library = package.targets.iter().find(|target| target.is_lib()).map(|target| CrateRoot {
-            name: target.name.clone(),
-            file: target.src_path.clone().into_std_path_buf(),
-        });
+        let library = CrateRoot::of(package);
         let settings = Settings::of(&package.name, &package.metadata)?;
         let (package, version) = (package.name.to_string(), package.version.to_string());
         Ok(Project { folder, package, version, bin, settings, library, manifest })

@@ -32,6 +32,12 @@ pub enum Workflow {
 
 const MANIFEST: &str = include_str!("../template/manifest.toml");
 
+/// The program for a cluster.
+pub(crate) const MAIN: &str = include_str!("../template/src/main.rs");
+
+/// The program for development.
+pub(crate) const DEV: &str = include_str!("../template/src/bin/dev.rs");
+
 /// Files of the template, with their paths in a project.
 const FILES: [(&str, &str); 12] = [
     ("Cargo.toml", MANIFEST),
@@ -39,8 +45,8 @@ const FILES: [(&str, &str); 12] = [
     ("README.md", include_str!("../template/README.md")),
     (WORKFLOW, include_str!("../template/ci.yml")),
     ("src/lib.rs", include_str!("../template/src/lib.rs")),
-    ("src/main.rs", include_str!("../template/src/main.rs")),
-    ("src/bin/dev.rs", include_str!("../template/src/bin/dev.rs")),
+    ("src/main.rs", MAIN),
+    ("src/bin/dev.rs", DEV),
     ("src/widget.rs", include_str!("../template/src/widget.rs")),
     ("src/widget/controller.rs", include_str!("../template/src/widget/controller.rs")),
     (COMMON, include_str!("../template/tests/common/mod.rs")),

@@ -10,3 +10,4 @@ mod new;
 mod reference;
 mod support;
 mod tutorial;
+mod upgrade;

@@ -1,24 +1,11 @@
-//! `cargo operator upgrade`: the libraries of an operator in the versions of this program.
-//!
-//! `controller-runtime`, `kube` and `k8s-openapi` fit each other in certain versions only. Those of a new project are known to fit, so an
-//! older project gets them. Nothing else in a project comes from a template that could be newer.
+//! Versions of the libraries in a manifest. Pure.
 
 use std::{
     cmp::Ordering,
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    fmt::{self, Display, Formatter},
 };
 
-use clap::Args;
-use toml_edit::{DocumentMut, Item, TableLike, Value};
-
-use crate::{
-    failure::Failure,
-    project::{PackageSelection, cargo, display},
-    shell::Shell,
-    template, write,
-};
+use toml_edit::{DocumentMut, Item, TableLike, TomlError, Value};
 
 /// Packages whose versions belong together.
 const TOGETHER: [&str; 5] = ["controller-runtime", "kube-envtest", "kube", "k8s-openapi", "schemars"];
@@ -26,132 +13,26 @@ const TOGETHER: [&str; 5] = ["controller-runtime", "kube-envtest", "kube", "k8s-
 /// Tables of a manifest with dependencies.
 const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Arguments of `cargo operator upgrade`.
-#[derive(Debug, Clone, Args)]
-pub struct Upgrade {
-    /// Print what would change, and change nothing; exit code 3 if there is something
-    #[arg(long)]
-    check: bool,
-    /// Change and lock versions without network
-    #[arg(long)]
-    offline: bool,
-    #[command(flatten)]
-    package: PackageSelection,
-}
-
 /// A dependency with another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct VersionChange {
-    name: String,
-    from: String,
-    to: String,
+pub(super) struct VersionChange {
+    pub(super) name: String,
+    pub(super) from: String,
+    pub(super) to: String,
 }
 
-/// Changes the versions and checks that the project compiles.
-///
-/// # Errors
-///
-/// A manifest cannot be read or written, or cargo finds no such versions; then the files are as before. Or the project does not compile
-/// with the new versions.
-pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failure> {
-    let manifests = arguments.package.manifests(here)?;
-    let mut edits: Vec<(PathBuf, String, String)> = Vec::new();
-    let mut changes: Vec<VersionChange> = Vec::new();
-    for path in manifests {
-        let text = fs::read_to_string(&path)
-            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
-        let (after, found) = upgraded(&text, &template::manifest())
-            .map_err(|error| Failure::new(format!("{} is not TOML: {error}", path.display())))?;
-        if !found.is_empty() {
-            edits.push((path, text, after));
-        }
-        for change in found {
-            if !changes.contains(&change) {
-                changes.push(change);
-            }
-        }
-    }
-    if changes.is_empty() {
-        shell.status(
-            "Fresh",
-            format_args!("the libraries have the versions of cargo-operator {}", env!("CARGO_PKG_VERSION")),
-        );
-        return Ok(());
-    }
-    let listed: Vec<_> =
-        changes.iter().map(|VersionChange { name, from, to }| format!("{name} {from} → {to}")).collect();
-    let listed = listed.join(", ");
-    if arguments.check {
-        return Err(Failure::difference(format!(
-            "older than cargo-operator {}: {listed}",
-            env!("CARGO_PKG_VERSION")
-        ))
-        .hint("cargo operator upgrade changes the versions"));
-    }
-    change(&edits, arguments, here, shell)?;
-    shell.status("Upgraded", listed);
-    let mut check = Command::new(cargo());
-    check.args(["check", "--all-targets"]).current_dir(here);
-    if arguments.offline {
-        check.arg("--offline");
-    }
-    shell.running(display(&check));
-    match check.stdin(Stdio::null()).status() {
-        Ok(status) if status.success() => {
-            shell.note("Next", "cargo test, then cargo operator manifests --check");
-            Ok(())
-        }
-        Ok(_) => Err(Failure::new("the project does not compile with the new versions").hint(
-            "the changelog of controller-runtime names what was renamed; git restores the old versions",
-        )),
-        Err(error) => Err(Failure::new(format!("cannot run cargo: {error}"))),
-    }
-}
-
-/// Writes the manifests and locks the versions. If that fails, the files are as before.
-fn change(
-    edits: &[(PathBuf, String, String)],
-    arguments: &Upgrade,
-    here: &Path,
-    shell: &Shell,
-) -> Result<(), Failure> {
-    let undo = || {
-        for (path, before, _) in edits {
-            // The first failure is the one to report.
-            let _ = fs::write(path, before);
-        }
-    };
-    for (path, _, after) in edits {
-        if let Err(failure) = write::one(path, after) {
-            undo();
-            return Err(failure);
-        }
-    }
-    // Updates what the new requirements need, and writes nothing if it fails.
-    let mut lock = Command::new(cargo());
-    lock.args(["update", "--workspace"]).current_dir(here).stdin(Stdio::null());
-    if arguments.offline {
-        lock.arg("--offline");
-    }
-    shell.running(display(&lock));
-    match lock.status() {
-        Ok(status) if status.success() => Ok(()),
-        other => {
-            undo();
-            let reason = other.map_or_else(
-                |error| format!("cannot run cargo: {error}"),
-                |_| "cargo cannot resolve the new versions".to_owned(),
-            );
-            Err(Failure::new(format!("{reason}, so nothing was changed")))
-        }
+impl Display for VersionChange {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Self { name, from, to } = self;
+        write!(formatter, "{name} {from} → {to}")
     }
 }
 
 /// The manifest with the versions of the template where those are newer, and the changes.
-fn upgraded(
+pub(super) fn upgraded(
     text: &str,
     template: &DocumentMut,
-) -> Result<(String, Vec<VersionChange>), toml_edit::TomlError> {
+) -> Result<(String, Vec<VersionChange>), TomlError> {
     let mut manifest: DocumentMut = text.parse()?;
     let mut changes = Vec::new();
     for table in TABLES {
@@ -233,6 +114,7 @@ fn is_older(from: &str, to: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::template;
 
     fn template() -> DocumentMut {
         "[dependencies]\n\
