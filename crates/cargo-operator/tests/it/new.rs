@@ -86,6 +86,7 @@ fn a_test_names_the_right_that_nothing_declares(projects: &Projects) {
     assert!(!output.status.success(), "{text}");
     for part in [
         "(403 Forbidden); no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder",
+        "(called at dns-policies/src/dns_policy/controller.rs:",
         "requests were not sent, because no registration declares them:",
         "delete configmaps in default: no registration declares this right: add .needs::<ConfigMap>([Verb::Delete]) to the controller's builder",
     ] {

@@ -115,7 +115,7 @@ pub(crate) use self::{
         call::uncompressed,
         call_observer::{CallObserver, Throttling},
         client::Client,
-        declared_only::DeclaredOnly,
+        declaration_check::DeclarationCheck,
         error::{ClientError, describe},
         own_writes::{Extent, OwnWrites, PresumedDeletion, ReportedDeletion},
         rbac::{RefusedRight, rule},

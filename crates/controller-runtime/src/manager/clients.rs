@@ -10,7 +10,7 @@ use http::{
 use super::{Election, ManagerOptions};
 use crate::{
     cache::Cache,
-    client::{self, Client, ClientBuilder, DeclaredOnly, WriteGate},
+    client::{self, Client, ClientBuilder, DeclarationCheck, WriteGate},
     findings::client_calls::ClientFindings,
     leader_election::LeaseGate,
     metrics::Metrics,
@@ -29,8 +29,8 @@ pub(super) struct Observers<'o> {
     /// Shows own writes.
     pub(super) cache: &'o Arc<Cache>,
     pub(super) findings: &'o Arc<ClientFindings>,
-    /// Answers requests that nothing declares.
-    pub(super) declared_only: Option<&'o Arc<DeclaredOnly>>,
+    /// Refuses or reports requests that nothing declares.
+    pub(super) declaration_check: Option<&'o Arc<DeclarationCheck>>,
 }
 
 impl Clients {
@@ -50,7 +50,7 @@ impl Clients {
         let builder = builder.observer(Arc::clone(observers.findings) as _);
         let builder = builder.declared(Arc::clone(observers.cache.declarations()));
         let builder =
-            observers.declared_only.cloned().into_iter().fold(builder, ClientBuilder::declared_only);
+            observers.declaration_check.cloned().into_iter().fold(builder, ClientBuilder::declaration_check);
         let builder = gate.into_iter().fold(builder, ClientBuilder::write_gate);
         let gated = election.map(|election| {
             let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));

@@ -102,7 +102,7 @@ impl Manager {
         let (options, election) = (&shared.options, shared.election.as_ref());
         let gate = Some(Arc::new(RemovalGate(origin.clone())) as _);
         let observers =
-            Observers { cache: &cache, findings: &shared.explainer.findings, declared_only: None };
+            Observers { cache: &cache, findings: &shared.explainer.findings, declaration_check: None };
         let clients =
             Clients::new(client, origin.name(), options, &shared.metrics, election, gate, &observers);
         let caches = Arc::new(ClusterCaches {

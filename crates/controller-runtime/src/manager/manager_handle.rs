@@ -13,7 +13,6 @@ use super::{
     cluster::Clusters,
     explain_api::{RecentAnswers, Subscriptions},
     explainer::Explainer,
-    options::UndeclaredRequests,
     servers::Servers,
     webhook_setup::ManagerWebhooks,
 };
@@ -21,7 +20,7 @@ use super::{
 use super::{ManagerError, RunContext, Signals, WeakManager};
 use crate::{
     cache::{self, Cache, Cached, DeletionReplay},
-    client::{Client, DeclaredOnly},
+    client::{Client, DeclarationCheck, transport::declaration_check::UndeclaredRequests},
     controller::{self, Controller, ControllerSettings, GroupKind, WarmUp},
     findings::client_calls::ClientFindings,
     leader_election::{self, LeasePermitIssuer},
@@ -110,7 +109,7 @@ pub(super) struct ManagerShared {
     pub(super) webhooks: ManagerWebhooks,
     pub(super) explainer: Arc<Explainer>,
     /// Check of requests, if the options ask for it.
-    pub(super) declared_only: Option<Arc<DeclaredOnly>>,
+    pub(super) declaration_check: Option<Arc<DeclarationCheck>>,
 }
 
 /// This manager's part in a leader election.
@@ -153,12 +152,17 @@ impl Manager {
                 options: election,
             }
         });
-        let declared_only = (options.undeclared_requests == UndeclaredRequests::Refuse).then(|| {
-            let declared = Arc::clone(cache.declarations());
-            Arc::new(DeclaredOnly::new(declared, Arc::clone(&options.name), client.default_namespace()))
+        let declaration_check = (options.undeclared_requests != UndeclaredRequests::Send).then(|| {
+            Arc::new(DeclarationCheck {
+                declared: Arc::clone(cache.declarations()),
+                operator: Arc::clone(&options.name),
+                namespace: client.default_namespace().to_owned(),
+                handling: options.undeclared_requests,
+                reported: Mutex::default(),
+            })
         });
         let observers =
-            Observers { cache: &cache, findings: &findings, declared_only: declared_only.as_ref() };
+            Observers { cache: &cache, findings: &findings, declaration_check: declaration_check.as_ref() };
         let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), None, &observers);
         let caches = Arc::new(CacheRunnable {
             cache: Arc::clone(&cache),
@@ -201,7 +205,7 @@ impl Manager {
                 options,
                 servers: Servers::default(),
                 explainer: Arc::new(explainer),
-                declared_only,
+                declaration_check,
             }),
         };
         let (cache, clusters) = (Arc::clone(&manager.shared.cache), manager.shared.clusters.clone());

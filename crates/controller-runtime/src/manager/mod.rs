@@ -28,10 +28,11 @@ pub use self::{
     cluster::Cluster,
     error::{AddError, ManagerError},
     explain_lookup::ExplainError,
-    options::{Epoch, Shutdown, UndeclaredRequests},
+    options::{Epoch, Shutdown},
     signals::Signals,
     unmanaged::UnmanagedController,
     weak::WeakManager,
 };
 pub(crate) use self::{manager_handle::Manager, options::ManagerOptions};
+pub use crate::client::transport::declaration_check::UndeclaredRequests;
 pub use crate::runnable::{NeverReadyError, RunContext, Runnable, RunnableHandle, State};

@@ -6,7 +6,7 @@ pub use kube_clock::Epoch;
 
 use crate::{
     cache,
-    client::ClientBuilder,
+    client::{ClientBuilder, transport::declaration_check::UndeclaredRequests},
     controller::Config,
     leader_election,
     serving::{Endpoint, MetricsServerOptions},
@@ -55,19 +55,6 @@ pub enum Shutdown {
     Within(Duration),
     /// Unlimited.
     Unbounded,
-}
-
-/// Handling of requests that need a right which no registration and no [`needs`](crate::ControllerBuilder::needs) declares.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum UndeclaredRequests {
-    /// They are sent, and the API server decides.
-    #[default]
-    Send,
-    /// They fail before they are sent, with code 403 and the line that declares them. When the manager stops, its run fails with
-    /// [`ManagerError::UndeclaredRequests`](super::ManagerError::UndeclaredRequests). Each request costs a comparison with all declarations, so
-    /// this is meant for tests and development.
-    Refuse,
 }
 
 impl ManagerOptions {
@@ -149,8 +136,8 @@ impl ManagerOptions {
     }
 
     /// Sets how requests are handled that nothing [declares](crate::rights), for the manager's clients and caches, and for
-    /// [`Client::kube`](crate::Client::kube) of these clients. Default: they are sent. An
-    /// [`Operator`](crate::operator::Operator) refuses them in programs with debug assertions.
+    /// [`Client::kube`](crate::Client::kube) of these clients. Default: they are sent. An [`Operator`](crate::operator::Operator) refuses
+    /// them in programs with debug assertions, and reports them in others.
     ///
     /// Leader election and other clusters are not checked.
     pub fn undeclared_requests(mut self, handling: UndeclaredRequests) -> Self {

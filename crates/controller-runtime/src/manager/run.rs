@@ -63,7 +63,7 @@ impl Manager {
         }
         let registry = &self.shared.registry;
         registry.run().map_err(|_| ManagerError::AlreadyRunning)?;
-        if self.shared.declared_only.is_some() {
+        if self.shared.declaration_check.is_some() {
             // Some rights of webhooks are computed here, before the first request needs them.
             let _ = self.declarations();
         }
@@ -95,7 +95,7 @@ impl Manager {
         if let Err(EventsLost) = event_writer.finish().await {
             tracing::warn!("Kubernetes Events that were waiting to be written were lost at the shutdown");
         }
-        let undeclared = self.shared.declared_only.as_ref().map(|check| check.take_refused());
+        let undeclared = self.shared.declaration_check.as_ref().map(|check| check.take_refused());
         match undeclared.filter(|requests| !requests.is_empty()) {
             Some(requests) => result.and(Err(ManagerError::UndeclaredRequests { requests })),
             None => result,

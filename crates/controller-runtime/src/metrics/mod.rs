@@ -18,6 +18,7 @@
 //! | `leader_election_slowpath_total` | counter: name; never registered in Go |
 //! | `rest_client_requests_total` | counter: code, method, host |
 //! | `rest_client_…` | see [`Metrics::register_rest_client_metrics`] |
+//! | `controller_runtime_undeclared_requests_total` | counter: verb, resource; requests that need a right which no registration declares, unless [`ManagerOptions::undeclared_requests`](crate::ManagerOptions::undeclared_requests) is `Send`; not in Go |
 //! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
 //! | `controller_runtime_webhook_requests_total` | counter: webhook (a path), code (HTTP status) |
 //! | `controller_runtime_webhook_latency_seconds` | histogram: webhook |

@@ -21,6 +21,7 @@ const BYTES: [f64; 11] =
 /// Metric families of a manager's requests to the API server.
 pub(crate) struct RestClientFamilies {
     requests: Family<LabelPairs, Counter>,
+    undeclared: Family<LabelPairs, Counter>,
     /// Registered only on demand.
     detailed: Mutex<Option<Detailed>>,
 }
@@ -42,7 +43,13 @@ impl RestClientFamilies {
             "Requests to the API server by response code",
             Family::clone(&requests),
         );
-        Self { requests, detailed: Mutex::new(None) }
+        let undeclared = Family::default();
+        registry.register(
+            "controller_runtime_undeclared_requests",
+            "Requests that need a right which no registration declares; resource is empty for paths outside of the resource API",
+            Family::clone(&undeclared),
+        );
+        Self { requests, undeclared, detailed: Mutex::new(None) }
     }
 
     /// Registers histograms by verb and host, which cost more. Go's `RegisterRESTClientMetrics`.
@@ -116,6 +123,11 @@ impl ClientMetrics for RestClientFamilies {
 
     fn response_size(&self, verb: &str, host: &str, bytes: u64) {
         self.observe(|families| &families.response_size, verb, host, bytes as f64);
+    }
+
+    fn undeclared(&self, verb: &str, resource: &str) {
+        let labels = vec![("verb", verb.to_owned()), ("resource", resource.to_owned())];
+        self.undeclared.get_or_create(&labels).inc();
     }
 
     fn retry(&self, code: &str, verb: &str, host: &str) {

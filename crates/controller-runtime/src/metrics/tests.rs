@@ -79,6 +79,7 @@ controller_runtime_cache_watches_total counter resource
 controller_runtime_event_to_reconcile_seconds histogram controller 0.0001 0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 \
      2.5 5 10 60 1000 +Inf
 controller_runtime_reconcile_reasons_total counter change controller source
+controller_runtime_undeclared_requests_total counter resource verb
 controller_runtime_webhook_ca_bundle_writes_total counter
 controller_runtime_webhook_certificate_changes_total counter
 controller_runtime_webhook_certificate_errors_total counter
@@ -96,6 +97,7 @@ fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     metrics.webhooks().certificate_served("default/hooks", Duration::from_secs(1));
     metrics.register_rest_client_metrics();
     let client = metrics.rest_client();
+    client.undeclared("delete", "configmaps");
     client.request("200", "GET", "api:443");
     client.request_duration("GET", "api:443", Duration::from_millis(3));
     client.rate_limiter_duration("GET", "api:443", Duration::ZERO);

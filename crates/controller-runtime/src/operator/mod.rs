@@ -186,13 +186,14 @@ impl Operator {
     /// `<name>-webhooks` in the namespace.
     ///
     /// In programs with debug assertions, requests that nothing declares [fail before they are
-    /// sent](ManagerOptions::undeclared_requests), unless a function of [`options`](Self::options) allows them.
+    /// sent](ManagerOptions::undeclared_requests), unless a function of [`options`](Self::options) allows them. Other programs send, log and
+    /// count them.
     pub fn manager_options(&self, flags: &Flags, namespace: &str) -> ManagerOptions {
         let service = WebhookService::new(namespace, format!("{}-webhooks", self.name));
         let options = flags.options(self.name, self.election_id);
         let options = match cfg!(debug_assertions) {
             true => options.undeclared_requests(UndeclaredRequests::Refuse),
-            false => options,
+            false => options.undeclared_requests(UndeclaredRequests::Report),
         };
         let webhooks = options.webhooks.clone().apply_configurations(&service);
         let options = options.webhooks(match flags.webhook_cert_path {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
-use kube_apimachinery::rbac::{Action, PolicyRule};
+use kube_apimachinery::rbac::PolicyRule;
 
 use super::verb::Verb;
 use crate::object::{DynamicKind, StaticObject};
@@ -73,6 +73,17 @@ pub enum RightScope {
     OwnNamespace,
 }
 
+impl RightScope {
+    /// Whether the scope includes a namespace, for an operator that runs in `own`.
+    pub(super) fn covers(&self, namespace: &str, own: &str) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Namespaces { names, .. } => names.contains(namespace),
+            Self::OwnNamespace => namespace == own,
+        }
+    }
+}
+
 impl Right {
     /// Verbs on objects of kind `K`, in all namespaces.
     #[must_use]
@@ -141,17 +152,8 @@ impl Right {
         self
     }
 
-    /// Whether the right permits an action of an operator that runs in `namespace`.
-    pub(crate) fn allows(&self, action: &Action<'_>, namespace: &str) -> bool {
-        let in_scope = match &self.scope {
-            RightScope::Cluster => true,
-            RightScope::Namespaces { names, .. } => names.contains(action.namespace()),
-            RightScope::OwnNamespace => action.namespace() == namespace,
-        };
-        in_scope && self.rule().allows(action)
-    }
-
-    fn rule(&self) -> PolicyRule {
+    /// The right as a rule of a role, whose namespaces are those of [`scope`](Self::scope).
+    pub(super) fn rule(&self) -> PolicyRule {
         let verbs = self.verbs.iter().map(|verb| verb.clone().into_owned()).collect();
         match &self.target {
             Target::Url(path) => {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use kube_apimachinery::rbac::{Action, PolicyRule};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -20,6 +21,8 @@ struct Recorded {
     declaration: Declaration,
     /// Namespaces in place of those of the declaration.
     live: Option<LiveNamespaces>,
+    /// The declared right, for comparisons with requests.
+    rule: PolicyRule,
 }
 
 /// Set of namespaces that may change while the operator runs.
@@ -53,14 +56,26 @@ impl DeclarationLog {
             same_names && known.declaration.place == declaration.place && known.declaration == declaration
         };
         if !all.iter().any(is_same) {
-            all.push(Recorded { declaration, live });
+            let rule = declaration.right.rule();
+            all.push(Recorded { declaration, live, rule });
         }
+    }
+
+    /// Whether a declaration permits an action of an operator that runs in `namespace`.
+    pub(crate) fn allows(&self, action: &Action<'_>, namespace: &str) -> bool {
+        self.all.lock().iter().any(|Recorded { declaration, live, rule }| {
+            let in_scope = match live {
+                Some(names) => names.borrow().contains(action.namespace()),
+                None => declaration.right.scope.covers(action.namespace(), namespace),
+            };
+            in_scope && rule.allows(action)
+        })
     }
 
     /// Returns all declarations, with the namespaces of this moment.
     pub(crate) fn all(&self) -> Declarations {
         let all = self.all.lock().clone();
-        let current = |Recorded { mut declaration, live }| {
+        let current = |Recorded { mut declaration, live, .. }| {
             if let Some(names) = live {
                 let names = names.borrow().clone();
                 declaration.right.scope = RightScope::Namespaces { names, may_change: true };

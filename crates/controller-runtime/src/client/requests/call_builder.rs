@@ -20,6 +20,7 @@ use crate::{
 
 impl Client {
     /// Returns a call for `object`, with the object as its body.
+    #[track_caller]
     pub(in crate::client) fn about<K: Object>(
         &self,
         verb: Verb,
@@ -56,6 +57,7 @@ pub(in crate::client) fn kind<K: StaticObject>() -> Arc<DynamicKind> {
 }
 
 /// Returns a call for the object with this key.
+#[track_caller]
 pub(in crate::client) fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>, key: &ObjectKey<K>) -> Call {
     let mut call = Call::new(verb, kind);
     call.namespace = key.namespace().map(ToOwned::to_owned);

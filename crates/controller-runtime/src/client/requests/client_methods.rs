@@ -29,6 +29,7 @@ impl Client {
     /// # Errors
     ///
     /// The request failed, or the object does not fit its type.
+    #[track_caller]
     pub fn get<K: StaticObject>(&self, key: &ObjectKey<K>) -> Get<K> {
         Get::new(self, call_for(Verb::Get, kind::<K>(), key), Extent::of::<K>())
     }
@@ -57,6 +58,7 @@ impl Client {
     ///
     /// The request failed, or an object does not fit its type;
     /// [`ClientError::is_expired`](crate::ClientError::is_expired) if a page was requested too late.
+    #[track_caller]
     pub fn list<K: StaticObject>(&self) -> List<K> {
         List::new(self, Call::new(Verb::List, kind::<K>()), Extent::of::<K>())
     }
@@ -67,6 +69,7 @@ impl Client {
     ///
     /// The request failed; [`ClientError::is_already_exists`](crate::ClientError::is_already_exists) if an object of that name
     /// exists.
+    #[track_caller]
     pub fn create<K: StaticObject>(&self, object: &K) -> Write<K, Create> {
         Write::new(self, self.about(Verb::Create, kind::<K>(), object))
     }
@@ -81,6 +84,7 @@ impl Client {
     /// The request failed; [`ClientError::is_conflict`](crate::ClientError::is_conflict) if the object has changed since it
     /// was read; [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent) if `object` has no resourceVersion, because it was
     /// not read.
+    #[track_caller]
     pub fn update<K: StaticObject>(&self, object: &K) -> Write<K, Update> {
         let call = self.about(Verb::Update, kind::<K>(), object);
         Write::new(self, call.and_then(|call| versioned(call, object.meta())))
@@ -88,6 +92,7 @@ impl Client {
 
     /// Replaces the status of an object by that of `object`, and leaves the rest of it unchanged. Otherwise like
     /// [`Client::update`].
+    #[track_caller]
     pub fn update_status<K, By>(&self, object: &K) -> Write<K, Update>
     where
         K: StaticObject + WithStatus<By>,
@@ -106,6 +111,7 @@ impl Client {
     ///
     /// The request failed, or the object has no name.
     #[doc(alias = "CreateOrUpdate")]
+    #[track_caller]
     pub fn apply<K: StaticObject>(&self, object: &K) -> Write<K, Apply> {
         Write::new(self, self.about(Verb::Apply, kind::<K>(), object).and_then(as_apply)).force()
     }
@@ -138,6 +144,7 @@ impl Client {
     /// # Errors
     ///
     /// The request failed; [`ClientError::is_not_found`](crate::ClientError::is_not_found) if the object does not exist.
+    #[track_caller]
     pub fn apply_status<K, By>(&self, key: &ObjectKey<K>, status: &K::Status) -> Write<K, Apply>
     where
         K: StaticObject + WithStatus<By>,
@@ -156,6 +163,7 @@ impl Client {
     /// The request failed; [`ClientError::is_not_found`](crate::ClientError::is_not_found) if the object does not exist;
     /// [`ClientError::is_conflict`](crate::ClientError::is_conflict) if the patch is for another version ([`Patch::between`],
     /// [`Patch::with_version_of`]).
+    #[track_caller]
     pub fn patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: Patch) -> Write<K, Change> {
         let mut call = call_for(Verb::Patch, kind::<K>(), key);
         if K::metadata_api() {
@@ -165,6 +173,7 @@ impl Client {
     }
 
     /// Changes the given fields by a JSON merge patch: [`Client::patch`] with [`Patch::merge`].
+    #[track_caller]
     pub fn merge_patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: &Value) -> Write<K, Change> {
         self.patch(key, Patch::merge(patch))
     }
@@ -176,6 +185,7 @@ impl Client {
     ///
     /// The request failed; [`ClientError::is_conflict`](crate::ClientError::is_conflict) if the object has changed since it was
     /// read, or if another one has taken its name.
+    #[track_caller]
     pub fn delete<K: StaticObject>(&self, object: &K) -> Delete<K> {
         let call = self.about(Verb::Delete, kind::<K>(), object).and_then(named);
         Delete::new(self, call).only(object.meta())
@@ -186,6 +196,7 @@ impl Client {
     /// # Errors
     ///
     /// The request failed.
+    #[track_caller]
     pub fn delete_key<K: StaticObject>(&self, key: &ObjectKey<K>) -> Delete<K> {
         Delete::new(self, Ok(call_for(Verb::Delete, kind::<K>(), key)))
     }
@@ -207,6 +218,7 @@ impl Client {
     ///
     /// The request failed. Some of the objects may have been deleted.
     #[doc(alias = "DeleteAllOf")]
+    #[track_caller]
     pub fn delete_all<K: StaticObject>(&self) -> DeleteAll<K> {
         DeleteAll::new(self, Call::new(Verb::DeleteCollection, kind::<K>()))
     }
@@ -220,6 +232,7 @@ impl Client {
     /// The stream of the watch returns errors; [`ClientError::is_expired`](crate::ClientError::is_expired) if the API server no
     /// longer has the resourceVersion.
     #[doc(alias = "WithWatch")]
+    #[track_caller]
     pub fn watch<K: StaticObject>(&self, resource_version: &str) -> Watch<K> {
         let mut call = Call::new(Verb::Watch, kind::<K>());
         if K::metadata_api() {
@@ -230,6 +243,7 @@ impl Client {
 
     /// A subresource of the object: `scale`, `eviction`, `token`, …
     #[must_use]
+    #[track_caller]
     pub fn subresource<K: StaticObject>(&self, key: &ObjectKey<K>, name: &str) -> Subresource {
         Subresource::new(self, call_for(Verb::Get, kind::<K>(), key), name)
     }

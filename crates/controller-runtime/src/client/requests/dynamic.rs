@@ -69,32 +69,38 @@ impl DynamicClient {
     }
 
     /// See [`Client::get`].
+    #[track_caller]
     pub fn get(&self, key: &ObjectKey<DynamicObject>) -> Get<DynamicObject> {
         Get::new(&self.client, self.call(Verb::Get, key), Extent::Whole)
     }
 
     /// Like [`Client::get`], but the API server sends only metadata.
+    #[track_caller]
     pub fn get_metadata(&self, key: &ObjectKey<DynamicObject>) -> Get<PartialObjectMeta<DynamicObject>> {
         Get::new(&self.client, self.call(Verb::Get, key), Extent::Metadata)
     }
 
     /// See [`Client::list`].
+    #[track_caller]
     pub fn list(&self) -> List<DynamicObject> {
         List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), Extent::Whole)
             .completed_by(complete)
     }
 
     /// [`Client::list`] of metadata alone.
+    #[track_caller]
     pub fn list_metadata(&self) -> List<PartialObjectMeta<DynamicObject>> {
         List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), Extent::Metadata)
     }
 
     /// See [`Client::watch`].
+    #[track_caller]
     pub fn watch(&self, resource_version: &str) -> Watch<DynamicObject> {
         Watch::new(&self.client, Call::new(Verb::Watch, Arc::clone(&self.kind)), resource_version)
     }
 
     /// [`Client::watch`] of metadata alone.
+    #[track_caller]
     pub fn watch_metadata(&self, resource_version: &str) -> Watch<PartialObjectMeta<DynamicObject>> {
         let mut call = Call::new(Verb::Watch, Arc::clone(&self.kind));
         call.accept = METADATA;
@@ -102,11 +108,13 @@ impl DynamicClient {
     }
 
     /// See [`Client::create`].
+    #[track_caller]
     pub fn create(&self, object: &DynamicObject) -> Write<DynamicObject, Create> {
         Write::new(&self.client, self.about(Verb::Create, object))
     }
 
     /// See [`Client::update`].
+    #[track_caller]
     pub fn update(&self, object: &DynamicObject) -> Write<DynamicObject, Update> {
         let call = self.about(Verb::Update, object);
         Write::new(
@@ -116,6 +124,7 @@ impl DynamicClient {
     }
 
     /// See [`Client::update_status`].
+    #[track_caller]
     pub fn update_status(&self, object: &DynamicObject) -> Write<DynamicObject, Update> {
         let call = self.about(Verb::Update, object).map(crate::client::requests::call_builder::of_status);
         Write::new(
@@ -125,6 +134,7 @@ impl DynamicClient {
     }
 
     /// See [`Client::apply`].
+    #[track_caller]
     pub fn apply(&self, object: &DynamicObject) -> Write<DynamicObject, Apply> {
         Write::new(
             &self.client,
@@ -134,6 +144,7 @@ impl DynamicClient {
     }
 
     /// See [`Client::apply_status`].
+    #[track_caller]
     pub fn apply_status(
         &self,
         key: &ObjectKey<DynamicObject>,
@@ -147,6 +158,7 @@ impl DynamicClient {
     }
 
     /// See [`Client::patch`].
+    #[track_caller]
     pub fn patch(&self, key: &ObjectKey<DynamicObject>, patch: Patch) -> Write<DynamicObject, Change> {
         Write::new(
             &self.client,
@@ -155,31 +167,37 @@ impl DynamicClient {
     }
 
     /// See [`Client::delete`].
+    #[track_caller]
     pub fn delete(&self, object: &DynamicObject) -> Delete<DynamicObject> {
         let call = self.about(Verb::Delete, object).and_then(crate::client::requests::call_builder::named);
         Delete::new(&self.client, call).only(&object.metadata)
     }
 
     /// See [`Client::delete_key`].
+    #[track_caller]
     pub fn delete_key(&self, key: &ObjectKey<DynamicObject>) -> Delete<DynamicObject> {
         Delete::new(&self.client, Ok(self.call(Verb::Delete, key)))
     }
 
     /// See [`Client::delete_all`].
+    #[track_caller]
     pub fn delete_all(&self) -> DeleteAll<DynamicObject> {
         DeleteAll::new(&self.client, Call::new(Verb::DeleteCollection, Arc::clone(&self.kind)))
     }
 
     /// See [`Client::subresource`].
     #[must_use]
+    #[track_caller]
     pub fn subresource(&self, key: &ObjectKey<DynamicObject>, name: &str) -> Subresource {
         Subresource::new(&self.client, self.call(Verb::Get, key), name)
     }
 
+    #[track_caller]
     fn call(&self, verb: Verb, key: &ObjectKey<DynamicObject>) -> Call {
         crate::client::requests::call_builder::call_for(verb, Arc::clone(&self.kind), key)
     }
 
+    #[track_caller]
     fn about(&self, verb: Verb, object: &DynamicObject) -> Result<Call, ClientError> {
         let mut object = object.clone();
         object.types = Some(types(&self.kind)); // the API server refuses an apply without them

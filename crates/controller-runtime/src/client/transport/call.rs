@@ -1,6 +1,6 @@
 //! One request to the API server as a value, which interceptors, the write gate and messages read.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, panic::Location, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
@@ -33,6 +33,8 @@ pub struct Call {
     pub(in crate::client) dry_run: bool,
     /// Time that the request may take, if it differs from the client's.
     pub(in crate::client) timeout: Option<Duration>,
+    /// Line that made the call.
+    pub(in crate::client) place: &'static Location<'static>,
 }
 
 pub(in crate::client) const JSON: &str = "application/json";
@@ -49,6 +51,7 @@ pub(crate) fn uncompressed<B>(request: &mut http::Request<B>) {
 }
 
 impl Call {
+    #[track_caller]
     pub(in crate::client) fn new(verb: Verb, kind: Arc<DynamicKind>) -> Self {
         Self {
             verb,
@@ -63,6 +66,7 @@ impl Call {
             body: Bytes::new(),
             dry_run: false,
             timeout: None,
+            place: Location::caller(),
         }
     }
 
@@ -136,6 +140,12 @@ impl Call {
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    /// Line of the program that made the call; `None` if the line is in this crate.
+    pub(in crate::client) fn place(&self) -> Option<&'static Location<'static>> {
+        let sources = &file!()[..file!().len() - "client/transport/call.rs".len()];
+        (!self.place.file().starts_with(sources)).then_some(self.place)
     }
 
     /// Returns whether the request is a write and not a dry run.

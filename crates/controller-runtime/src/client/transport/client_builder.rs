@@ -11,7 +11,7 @@ use super::{
     client::Client,
     client_metrics::{ClientMetrics, NoMetrics, metered},
     deadline,
-    declared_only::{DeclaredOnly, declared_only},
+    declaration_check::{DeclarationCheck, checked},
     interceptor::Interceptor,
     limiter::Limiter,
     own_writes::OwnWrites,
@@ -66,8 +66,8 @@ pub(in crate::client) struct ClientSettings {
     pub(in crate::client) observer: Option<Arc<dyn CallObserver>>,
     /// Rights that the program declares, for advice on a right that is missing.
     pub(in crate::client) declared: Option<Arc<DeclarationLog>>,
-    /// Refuses requests that the program does not declare.
-    pub(in crate::client) declared_only: Option<Arc<DeclaredOnly>>,
+    /// Refuses or reports requests that the program does not declare.
+    pub(in crate::client) declaration_check: Option<Arc<DeclarationCheck>>,
     pub(in crate::client) rng: Arc<Mutex<fastrand::Rng>>,
 }
 
@@ -92,7 +92,7 @@ impl ClientBuilder {
             own_writes: None,
             observer: None,
             declared: None,
-            declared_only: None,
+            declaration_check: None,
             rng: Arc::new(Mutex::new(rng)),
         };
         Self { settings, metrics: None }
@@ -194,9 +194,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Lets `check` answer requests that the program does not declare, including those through [`Client::kube`]. Default: all are sent.
-    pub(crate) fn declared_only(mut self, check: Arc<DeclaredOnly>) -> Self {
-        self.settings.declared_only = Some(check);
+    /// Lets `check` refuse or report requests that the program does not declare, including those through [`Client::kube`]. Default: all are
+    /// sent.
+    pub(crate) fn declaration_check(mut self, check: Arc<DeclarationCheck>) -> Self {
+        self.settings.declaration_check = Some(check);
         self
     }
 
@@ -211,8 +212,9 @@ impl ClientBuilder {
     pub fn build(self) -> Client {
         let Self { mut settings, metrics } = self;
         settings.kube = send_once(settings.kube);
-        if let Some(check) = &settings.declared_only {
-            settings.kube = declared_only(settings.kube, Arc::clone(check));
+        if let Some(check) = &settings.declaration_check {
+            let metrics = metrics.clone().unwrap_or_else(|| Arc::clone(&settings.metrics));
+            settings.kube = checked(settings.kube, Arc::clone(check), metrics);
         }
         if let Some(metrics) = metrics {
             settings.kube = metered(settings.kube, Arc::clone(&settings.host), Arc::clone(&metrics));

@@ -1,6 +1,6 @@
 //! Advice on a right that RBAC refuses, from the rights that the program declares.
 
-use super::{call::Call, declared_only::NOT_SENT, rbac::RefusedRight};
+use super::{call::Call, declaration_check::NOT_SENT, rbac::RefusedRight};
 use crate::rights::{Declaration, Declarations, RightScope, Target};
 
 /// Returns why the right of a refusal with this message is missing, and the next step: the line to add to the program if no
@@ -15,10 +15,11 @@ pub(super) fn advice(call: &Call, message: &str, declarations: &Declarations) ->
     if let Some(found) = about.iter().find(|declaration| permits(declaration, call, &refused)) {
         let (reason, file, line) = (&found.reason, found.place.file(), found.place.line());
         let of = found.controller.as_ref().map_or_else(String::new, |name| format!(" of controller {name}"));
-        return Some(format!(
+        let advice = format!(
             "the right is declared by {reason}{of} at {file}:{line}, but the applied roles lack it: \
              render and apply the manifests of this program again{or_rule}"
-        ));
+        );
+        return Some(with_place(Some(call), advice));
     }
     let line = match line_to_add(call, &refused, !about.is_empty()) {
         Some(line) => format!("add {line} to the controller's builder and render the manifests again"),
@@ -29,7 +30,15 @@ pub(super) fn advice(call: &Call, message: &str, declarations: &Declarations) ->
         true => "no registration declares this right",
         false => "registrations declare this right for other namespaces or names only",
     };
-    Some(format!("{problem}: {line}{or_rule}"))
+    Some(with_place(Some(call), format!("{problem}: {line}{or_rule}")))
+}
+
+/// Adds the line of the program that made the call to the advice, if it is known.
+pub(super) fn with_place(call: Option<&Call>, advice: String) -> String {
+    match call.and_then(Call::place) {
+        Some(place) => format!("{advice} (called at {}:{})", place.file(), place.line()),
+        None => advice,
+    }
 }
 
 /// Whether a declaration is about the verb and the resource, in whatever namespace.

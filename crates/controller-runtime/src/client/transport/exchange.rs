@@ -123,7 +123,7 @@ fn permit(settings: &ClientSettings, call: &Call) -> Result<WritePermit, ClientE
 /// Sends one request and reads the whole response, except for a watch.
 async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, ErrorResponse>, ClientError> {
     let mut request = call.to_http()?;
-    if settings.declared_only.is_some() {
+    if settings.declaration_check.is_some() {
         request.extensions_mut().insert(call.clone());
     }
     let response = settings.kube.send(request).await.map_err(|error| no_answer(settings, call, error))?;

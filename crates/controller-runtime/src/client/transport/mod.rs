@@ -7,7 +7,7 @@ pub(super) mod client_builder;
 pub(super) mod client_metrics;
 pub(super) mod conflict;
 pub(super) mod deadline;
-pub(crate) mod declared_only;
+pub(crate) mod declaration_check;
 mod declared_rights;
 pub(super) mod decode;
 pub(super) mod discovery;

@@ -1,4 +1,4 @@
-//! Refusal of requests that no registration declares, before they are sent.
+//! Check of requests against the rights that the program declares, before they are sent.
 
 use std::{
     collections::BTreeSet,
@@ -13,67 +13,106 @@ use kube_apimachinery::rbac::{Action, OwnedAction, PolicyRule, ResourceAction};
 use parking_lot::Mutex;
 use tower_service::Service;
 
-use super::{call::Call, declared_rights};
+use super::{call::Call, client_metrics::ClientMetrics, declared_rights};
 use crate::rights::{DeclarationLog, Declarations};
+
+/// Handling of requests that need a right which no registration and no [`needs`](crate::ControllerBuilder::needs) declares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UndeclaredRequests {
+    /// They are sent, and the API server decides.
+    #[default]
+    Send,
+    /// They are sent, counted in `controller_runtime_undeclared_requests_total`, and logged with the line that declares them: once for each
+    /// verb, resource and line of the program, at most 100 times.
+    Report,
+    /// They are counted, and fail before they are sent, with code 403 and the line that declares them. When the manager stops, its run fails
+    /// with [`ManagerError::UndeclaredRequests`](crate::manager::ManagerError::UndeclaredRequests). Meant for tests and development.
+    Refuse,
+}
 
 /// End of the message of a refused request.
 pub(super) const NOT_SENT: &str = "the operator did not send the request";
 
-/// Most different requests that are recorded.
-const MAX_RECORDED: usize = 100;
+/// Most different requests that are recorded or logged.
+const MAX_REPORTED: usize = 100;
 
 /// Rules that need no declaration.
 static EVERYBODY: LazyLock<[PolicyRule; 3]> = LazyLock::new(PolicyRule::of_everybody);
 
 /// Check of requests against the rights that the program declares, by the evaluator of API servers.
 #[derive(Debug)]
-pub(crate) struct DeclaredOnly {
-    declared: Arc<DeclarationLog>,
+pub(crate) struct DeclarationCheck {
+    pub(crate) declared: Arc<DeclarationLog>,
     /// Name of the operator.
-    operator: Arc<str>,
+    pub(crate) operator: Arc<str>,
     /// Namespace in which the operator runs.
-    namespace: String,
-    /// Refused requests with advice, at most [`MAX_RECORDED`].
-    refused: Mutex<BTreeSet<String>>,
+    pub(crate) namespace: String,
+    pub(crate) handling: UndeclaredRequests,
+    /// Refused requests with advice, or logged requests: at most [`MAX_REPORTED`].
+    pub(crate) reported: Mutex<BTreeSet<String>>,
 }
 
-impl DeclaredOnly {
-    pub(crate) fn new(declared: Arc<DeclarationLog>, operator: Arc<str>, namespace: &str) -> Self {
-        Self { declared, operator, namespace: namespace.to_owned(), refused: Mutex::default() }
-    }
-
+impl DeclarationCheck {
     /// Removes and returns the requests that were refused, each with the line that declares it.
     pub(crate) fn take_refused(&self) -> Vec<String> {
-        std::mem::take(&mut *self.refused.lock()).into_iter().collect()
+        match self.handling {
+            UndeclaredRequests::Refuse => std::mem::take(&mut *self.reported.lock()).into_iter().collect(),
+            UndeclaredRequests::Report | UndeclaredRequests::Send => Vec::new(),
+        }
     }
 
-    /// Returns the response to a request that nothing declares; `None` for other requests.
-    fn refusal<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+    /// Counts and reports a request that nothing declares. Returns the response if it must not be sent.
+    fn refusal<B>(&self, request: &Request<B>, metrics: &dyn ClientMetrics) -> Option<Response<Body>> {
         let uri = request.uri();
         let action =
             OwnedAction::of_request(request.method().as_str(), uri.path(), uri.query().unwrap_or_default());
         let action = action.as_action();
-        let declarations = self.declared.all();
-        let is_declared = declarations.iter().any(|one| one.right.allows(&action, &self.namespace));
+        let is_declared = self.declared.allows(&action, &self.namespace);
         if is_declared || EVERYBODY.iter().any(|rule| rule.allows(&action)) {
             return None;
         }
+        metrics.undeclared(action.verb(), &resource_of(&action));
         let call = request.extensions().get::<Call>();
-        let advice = advice(call, &action, &self.operator, &declarations);
+        match self.handling {
+            UndeclaredRequests::Refuse => Some(self.refuse(&action, call)),
+            UndeclaredRequests::Report | UndeclaredRequests::Send => {
+                self.log(&action, call);
+                None
+            }
+        }
+    }
+
+    fn refuse(&self, action: &Action<'_>, call: Option<&Call>) -> Response<Body> {
+        let advice = self.advice(action, call);
         // The client adds the advice to the errors of its own calls. Other requests have it in the message.
         let reason = match call {
             Some(_) => NOT_SENT.to_owned(),
             None => format!("{advice}; {NOT_SENT}"),
         };
-        let mut refused = self.refused.lock();
-        if refused.len() < MAX_RECORDED {
-            refused.insert(format!("{}: {advice}", brief(&action)));
-        }
-        drop(refused);
+        self.is_new(format!("{}: {advice}", brief(action)));
         let error = action.forbidden(&self.operator, &reason);
         let mut response = Response::new(Body::from(error.to_json().to_string().into_bytes()));
         *response.status_mut() = http::StatusCode::FORBIDDEN;
-        Some(response)
+        response
+    }
+
+    fn log(&self, action: &Action<'_>, call: Option<&Call>) {
+        let place = call.and_then(Call::place);
+        if self.is_new(format!("{} {} {place:?}", action.verb(), resource_of(action))) {
+            let (request, advice) = (brief(action), self.advice(action, call));
+            tracing::warn!(%request, "the operator sends a request without a declaration: {advice}");
+        }
+    }
+
+    fn advice(&self, action: &Action<'_>, call: Option<&Call>) -> String {
+        advice(call, action, &self.operator, &self.declared.all())
+    }
+
+    /// Whether this is not yet in the report, and there is room for it.
+    fn is_new(&self, line: String) -> bool {
+        let mut reported = self.reported.lock();
+        reported.len() < MAX_REPORTED && reported.insert(line)
     }
 }
 
@@ -93,7 +132,8 @@ fn advice(call: Option<&Call>, action: &Action<'_>, operator: &str, declarations
                 format!(".needs_right(Right::of_resource({group:?}, {resource:?}, [{verb}]){below})")
             }
         };
-        format!("no registration declares this right: add {line} and render the manifests again")
+        let problem = "no registration declares this right";
+        declared_rights::with_place(call, format!("{problem}: add {line} and render the manifests again"))
     })
 }
 
@@ -113,26 +153,39 @@ fn verb_in_code(verb: &str) -> &'static str {
 
 /// Formats as `delete configmaps in shop`.
 fn brief(action: &Action<'_>) -> String {
+    let (verb, resource) = (action.verb(), resource_of(action));
     match action {
-        Action::Path { verb, path } => format!("{verb} {path}"),
-        Action::Resource(ResourceAction { verb, group, resource, subresource, namespace, .. }) => {
-            let dot = if group.is_empty() { "" } else { "." };
-            let slash = if subresource.is_empty() { "" } else { "/" };
-            let scope = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-            format!("{verb} {resource}{dot}{group}{slash}{subresource}{scope}")
-        }
+        Action::Path { path, .. } => format!("{verb} {path}"),
+        Action::Resource(ResourceAction { namespace: "", .. }) => format!("{verb} {resource}"),
+        Action::Resource(ResourceAction { namespace, .. }) => format!("{verb} {resource} in {namespace}"),
     }
 }
 
-/// Wraps `kube` so that `check` answers requests that no registration declares.
-pub(in crate::client) fn declared_only(kube: kube::Client, check: Arc<DeclaredOnly>) -> kube::Client {
+/// Formats as `deployments.apps/scale`; empty for paths outside of the resource API.
+fn resource_of(action: &Action<'_>) -> String {
+    let Action::Resource(ResourceAction { group, resource, subresource, .. }) = action else {
+        return String::new();
+    };
+    let dot = if group.is_empty() { "" } else { "." };
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    format!("{resource}{dot}{group}{slash}{subresource}")
+}
+
+/// Wraps `kube` so that `check` refuses or reports requests that no registration declares.
+/// They are counted in `metrics`.
+pub(in crate::client) fn checked(
+    kube: kube::Client,
+    check: Arc<DeclarationCheck>,
+    metrics: Arc<dyn ClientMetrics>,
+) -> kube::Client {
     let namespace = kube.default_namespace().to_owned();
-    kube::Client::new(Checked { kube, check }, namespace)
+    kube::Client::new(Checked { kube, check, metrics }, namespace)
 }
 
 struct Checked {
     kube: kube::Client,
-    check: Arc<DeclaredOnly>,
+    check: Arc<DeclarationCheck>,
+    metrics: Arc<dyn ClientMetrics>,
 }
 
 impl Service<Request<Body>> for Checked {
@@ -145,7 +198,7 @@ impl Service<Request<Body>> for Checked {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Some(refusal) = self.check.refusal(&request) {
+        if let Some(refusal) = self.check.refusal(&request, &*self.metrics) {
             return Box::pin(async { Ok(refusal) });
         }
         let kube = self.kube.clone();
@@ -160,15 +213,22 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::client::transport::client_metrics::NoMetrics;
     use crate::rights::{Declaration, Right, ScopeOf, Verb};
 
-    fn check(rights: impl IntoIterator<Item = Right>) -> DeclaredOnly {
+    fn check(rights: impl IntoIterator<Item = Right>) -> DeclarationCheck {
         let log = DeclarationLog::default();
         for right in rights {
             let scope = ScopeOf::Fixed(right.scope.clone());
             log.record(Declaration::new(right, "needs", Location::caller()), &scope);
         }
-        DeclaredOnly::new(Arc::new(log), Arc::from("guestbook"), "own")
+        DeclarationCheck {
+            declared: Arc::new(log),
+            operator: Arc::from("guestbook"),
+            namespace: "own".to_owned(),
+            handling: UndeclaredRequests::Refuse,
+            reported: Mutex::default(),
+        }
     }
 
     fn request(text: &str, call: Option<Call>) -> Request<()> {
@@ -200,7 +260,7 @@ mod tests {
             (right(), "GET /apis/apps/v1", true),
             (right(), "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", true),
         ] {
-            let refusal = check([right.clone()]).refusal(&request(request_text, None));
+            let refusal = check([right.clone()]).refusal(&request(request_text, None), &NoMetrics);
             assert_eq!(refusal.is_none(), passes, "{right} {request_text}");
         }
     }
@@ -211,12 +271,12 @@ mod tests {
         for name in ["a", "b"] {
             let call = Call::about_object::<ConfigMap>(Verb::Apply, "shop", name);
             let path = format!("PATCH /api/v1/namespaces/shop/configmaps/{name}");
-            let refusal = check.refusal(&request(&path, Some(call))).expect("it is refused");
+            let refusal = check.refusal(&request(&path, Some(call)), &NoMetrics).expect("it is refused");
             assert_eq!(refusal.status(), 403);
         }
         let scale = "PUT /apis/apps/v1/namespaces/shop/deployments/a/scale";
         for text in [scale, "GET /metrics"] {
-            assert!(check.refusal(&request(text, None)).is_some());
+            assert!(check.refusal(&request(text, None), &NoMetrics).is_some());
         }
         let problem = "no registration declares this right: add";
         let expected = [
@@ -238,10 +298,10 @@ mod tests {
     #[test]
     fn the_record_is_bounded() {
         let check = check([]);
-        for number in 0..2 * MAX_RECORDED {
+        for number in 0..2 * MAX_REPORTED {
             let text = format!("GET /api/v1/namespaces/n{number}/configmaps");
-            assert!(check.refusal(&request(&text, None)).is_some());
+            assert!(check.refusal(&request(&text, None), &NoMetrics).is_some());
         }
-        assert_eq!(check.take_refused().len(), MAX_RECORDED);
+        assert_eq!(check.take_refused().len(), MAX_REPORTED);
     }
 }
