@@ -551,7 +551,7 @@ impl<'a> Story<'a> {
         match self.dice.below(8) {
             0 => request.content_type = "text/plain",
             1 => request.content_type = "application/yaml",
-            2 => request.body = Body::Text(text[..text.len() / 2].to_owned()),
+            2 => request.body = Body::Text(text[..text.floor_char_boundary(text.len() / 2)].to_owned()),
             3 => request.body = Body::Text(format!("{text} x")),
             4 => request.body = Body::Text(text.replacen('{', r#"{"kind": "X", "#, 1)),
             5 => request.body = Body::Text(text.replacen("\"metadata\":{", r#""metadata":{"name":"z","#, 1)),
