@@ -8,6 +8,15 @@ use crate::decode;
 use crate::go;
 use crate::status::ApiError;
 
+/// Form in which kube-apiserver decodes the operations of a JSON patch before it applies them. It decides the errors about the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationForm {
+    /// Go structs, whose unknown and duplicate fields are reported: `fieldValidation=Warn` and `Strict`.
+    Typed,
+    /// Maps, whose fields are not checked: `fieldValidation=Ignore`.
+    Untyped,
+}
+
 /// Applies a JSON patch.
 ///
 /// # Errors
@@ -15,40 +24,72 @@ use crate::status::ApiError;
 /// - 413 if it has more than 10,000 operations, copies more than 3 MiB, or shifts too many list elements.
 /// - 422 without a cause if an operation is unknown or malformed, its path is missing or a test fails; also if the result is nested more
 ///   than 128 levels deep.
-pub fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
-    let patch =
-        decode::json(patch).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
-    let found = match patch.value {
+pub fn json(target: &Value, patch: &[u8], form: OperationForm) -> Result<Value, ApiError> {
+    let patch = decode::json(patch).map_err(|why| undecodable(form, &why))?;
+    match patch.value {
         Value::Array(operations) => {
-            check_types(&operations)?;
-            return apply(target, operations);
+            check_types(&operations, form)?;
+            apply(target, operations)
         }
-        Value::Null => return Ok(target.clone()),
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Object(_) => "object",
-    };
-    Err(ApiError::bad_request(format!(
-        "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
-    )))
+        Value::Null => Ok(target.clone()),
+        other => {
+            let list = match form {
+                OperationForm::Typed => "[]handlers.jsonPatchOp",
+                OperationForm::Untyped => "jsonpatch.Patch",
+            };
+            Err(mistyped(form, &other, &format!("value of type {list}")))
+        }
+    }
 }
 
-/// Checks the types of operations and of their texts, which kube-apiserver decodes before it applies the first one.
-fn check_types(operations: &[Value]) -> Result<(), ApiError> {
-    let refused = |found: &Value, into: &str| {
-        let found = go::json_type(found);
-        Err(ApiError::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {found} into Go {into}"
-        )))
+/// Returns the errors of strict decoding of a JSON patch, in the order of the document: unknown and duplicate fields of its operations.
+#[must_use]
+pub fn json_complaints(patch: &[u8]) -> Vec<String> {
+    let Ok(decoded) = decode::json(patch) else {
+        return Vec::new();
+    };
+    let operations = decoded.value.as_array().map(Vec::as_slice).unwrap_or_default();
+    let fields = operations.iter().enumerate().flat_map(|(index, operation)| {
+        let fields = operation.as_object().into_iter().flatten();
+        fields.map(move |(name, _)| (index, name))
+    });
+    let unknown = fields
+        .filter(|(_, name)| !["op", "path", "from", "value"].contains(&name.as_str()))
+        .map(|(index, name)| format!("[{index}].{name}"))
+        .collect();
+    let complaints = decode::complaints(patch, decoded.strict, unknown);
+    complaints.into_iter().map(|complaint| format!("json patch {complaint}")).collect()
+}
+
+/// Builds the 400 for a body that cannot be decoded.
+fn undecodable(form: OperationForm, why: &str) -> ApiError {
+    let context = match form {
+        OperationForm::Typed => "error decoding patch: ",
+        OperationForm::Untyped => "",
+    };
+    ApiError::bad_request(format!("{context}{why}"))
+}
+
+/// Builds the 400 for a value of another type than Go's, which `into` names.
+fn mistyped(form: OperationForm, found: &Value, into: &str) -> ApiError {
+    let found = go::json_type(found);
+    undecodable(form, &format!("json: cannot unmarshal {found} into Go {into}"))
+}
+
+/// Checks the types of operations, and of their texts in the typed form, which kube-apiserver decodes before it applies the first one.
+fn check_types(operations: &[Value], form: OperationForm) -> Result<(), ApiError> {
+    let (of_operation, texts): (_, &[&str]) = match form {
+        OperationForm::Typed => ("handlers.jsonPatchOp", &["op", "path", "from"]),
+        OperationForm::Untyped => ("jsonpatch.Operation", &[]),
     };
     for operation in operations {
         if !operation.is_object() && !operation.is_null() {
-            return refused(operation, "value of type handlers.jsonPatchOp");
+            return Err(mistyped(form, operation, &format!("value of type {of_operation}")));
         }
-        for field in ["op", "path", "from"] {
+        for field in texts {
             if let Some(value) = operation.get(field).filter(|value| !value.is_string() && !value.is_null()) {
-                return refused(value, &format!("struct field jsonPatchOp.{field} of type string"));
+                let into = format!("struct field jsonPatchOp.{field} of type string");
+                return Err(mistyped(form, value, &into));
             }
         }
     }
@@ -80,7 +121,8 @@ mod tests {
 
     fn patched(patch: &str) -> Result<Value, String> {
         let target = json!({"spec": {"size": 1, "list": ["x"], "map": {"k/1": "v"}}});
-        json(&target, patch.as_bytes()).map_err(|error| format!("{} {}", error.code(), error.message()))
+        json(&target, patch.as_bytes(), OperationForm::Typed)
+            .map_err(|error| format!("{} {}", error.code(), error.message()))
     }
 
     #[track_caller]
@@ -154,9 +196,42 @@ mod tests {
     }
 
     #[test]
+    fn untyped_operations_have_the_errors_of_the_library() {
+        let patched = |patch: &str| {
+            let patched = json(&json!({}), patch.as_bytes(), OperationForm::Untyped);
+            patched.map_err(|error| format!("{} {}", error.code(), error.message()))
+        };
+        for (patch, error) in [
+            ("[", "400 unexpected end of JSON input"),
+            ("{}", "400 json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+            ("[1]", "400 json: cannot unmarshal number into Go value of type jsonpatch.Operation"),
+            (r#"[{"op":1}]"#, "422 the server rejected our request due to an error in our request"),
+            ("[null]", "422 the server rejected our request due to an error in our request"),
+        ] {
+            assert_eq!(patched(patch).unwrap_err(), error, "{patch}");
+        }
+    }
+
+    #[test]
+    fn unknown_and_duplicate_fields_of_operations_are_complaints() {
+        let patch = br#"[{"op":"add","kind":"X","path":"/a","value":{"b":1,"b":2}},{"path":"/a","Op":"x","path":"/b"}]"#;
+        assert_eq!(
+            json_complaints(patch),
+            [
+                r#"json patch unknown field "[0].kind""#,
+                r#"json patch duplicate field "[0].value.b""#,
+                r#"json patch unknown field "[1].Op""#,
+                r#"json patch duplicate field "[1].path""#,
+            ]
+        );
+        assert!(json_complaints(br#"[{"op":"test","path":"/a","value":{"from":1}}]"#).is_empty());
+        assert!(json_complaints(b"[").is_empty());
+    }
+
+    #[test]
     fn too_many_operations_are_413() {
         let patch = serde_json::to_vec(&vec![json!({"op": "remove", "path": "/a"}); 10_001]).unwrap();
-        let error = json(&json!({}), &patch).unwrap_err();
+        let error = json(&json!({}), &patch, OperationForm::Typed).unwrap_err();
         assert_eq!(
             error.message(),
             "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"

@@ -8,7 +8,7 @@ mod merge_patch;
 mod operations;
 mod strategic;
 
-pub use self::json_patch::json;
+pub use self::json_patch::{OperationForm, json, json_complaints};
 pub use admission::{AdmissionPatchError, admission};
 pub use merge_patch::merge;
 pub use strategic::strategic;

@@ -174,9 +174,11 @@ impl Player {
         new["metadata"].as_object_mut().unwrap().remove("managedFields");
         // Entries sent by the client are part of the input.
         let brought = match (write.content_type, old) {
-            ("application/json-patch+json", Some(old)) => patch::json(old, write.body.to_string().as_bytes())
-                .unwrap()["metadata"]["managedFields"]
-                .clone(),
+            ("application/json-patch+json", Some(old)) => {
+                let patch = write.body.to_string();
+                let patched = patch::json(old, patch.as_bytes(), patch::OperationForm::Typed).unwrap();
+                patched["metadata"]["managedFields"].clone()
+            }
             ("application/merge-patch+json" | "application/strategic-merge-patch+json", Some(old)) => {
                 let mut patched = old.clone();
                 patch::merge(&mut patched, write.body);

@@ -8,7 +8,7 @@ use kube_apimachinery::go;
 use kube_apimachinery::go::quote;
 use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
 use kube_apimachinery::metadata;
-use kube_apimachinery::patch;
+use kube_apimachinery::patch::{self, OperationForm};
 use kube_apimachinery::schema;
 use kube_apimachinery::status::{ApiError, FieldError};
 use kube_apimachinery::yaml;
@@ -80,7 +80,7 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     if call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_none()) {
         return Err(call.not_found());
     }
-    let patch = Patch::read(kind, bytes)?;
+    let patch = Patch::read(kind, bytes, options.field_validation)?;
     let changed = update::change(call, &options, UpdateReview::Object, |call, old| {
         let mut new = patch.apply(&call.served, old)?;
         let package = super::reply::go_package(&call.served.resource.storage.group);
@@ -96,25 +96,49 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 
 /// A parsed patch, which can be applied to several states of an object.
 pub(super) enum Patch {
-    Json(Bytes),
+    /// A JSON patch, the form in which it is decoded, and the errors of strict decoding.
+    Json(Bytes, OperationForm, Vec<String>),
+    /// A merge patch: its text and value, and the errors of strict decoding.
     Merge(Bytes, Value, Vec<String>),
+    /// A strategic merge patch, and the errors of strict decoding.
     Strategic(Value, Vec<String>),
 }
 
 impl Patch {
-    pub(super) fn read(kind: PatchType, bytes: &Bytes) -> Result<Self, ApiError> {
+    pub(super) fn read(
+        kind: PatchType,
+        bytes: &Bytes,
+        validation: FieldValidation,
+    ) -> Result<Self, ApiError> {
+        let is_lenient = validation == FieldValidation::Ignore;
         if kind == PatchType::Json {
-            return Ok(Self::Json(bytes.clone()));
+            return Ok(if is_lenient {
+                Self::Json(bytes.clone(), OperationForm::Untyped, Vec::new())
+            } else {
+                Self::Json(bytes.clone(), OperationForm::Typed, patch::json_complaints(bytes))
+            });
         }
+        let malformed = || ApiError::bad_request("Invalid JSON Patch");
         let context = if kind == PatchType::Strategic { "" } else { "error decoding patch: " };
-        let mut decoded =
-            decode::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
+        let mut decoded = decode::json(bytes).map_err(|why| match kind {
+            PatchType::Merge if is_lenient => malformed(),
+            _ => ApiError::bad_request(format!("{context}{why}")),
+        })?;
         if decoded.value.is_null() {
             if kind == PatchType::Merge {
-                return Err(ApiError::bad_request("Invalid JSON Patch"));
+                return Err(malformed());
             }
             // Go merges null like an empty map.
             decoded.value = json!({});
+        }
+        if kind == PatchType::Merge && is_lenient {
+            // The library of merge patches lets a list replace the object.
+            return match decoded.value {
+                Value::Object(_) | Value::Array(_) => {
+                    Ok(Self::Merge(bytes.clone(), decoded.value, Vec::new()))
+                }
+                _ => Err(malformed()),
+            };
         }
         if !decoded.value.is_object() {
             return Err(ApiError::bad_request(format!(
@@ -135,9 +159,10 @@ impl Patch {
     /// Returns the patched object.
     pub(super) fn apply(&self, served: &ServedKind, old: &Value) -> Result<Value, ApiError> {
         match self {
-            Self::Json(patch) => patch::json(old, patch),
+            Self::Json(patch, form, _) => patch::json(old, patch, *form),
             Self::Merge(_, patch, _) => {
-                let mut new = old.clone();
+                // A list replaces the object, without the nulls in it.
+                let mut new = if patch.is_array() { Value::Null } else { old.clone() };
                 patch::merge(&mut new, patch);
                 Ok(new)
             }
@@ -147,15 +172,16 @@ impl Patch {
 
     fn strict(&self) -> Vec<String> {
         match self {
-            Self::Json(_) => Vec::new(),
-            Self::Merge(_, _, strict) | Self::Strategic(_, strict) => strict.clone(),
+            Self::Json(_, _, strict) | Self::Merge(_, _, strict) | Self::Strategic(_, strict) => {
+                strict.clone()
+            }
         }
     }
 
     /// Returns the body, from which later errors quote numbers.
     fn sent(&self) -> &[u8] {
         match self {
-            Self::Json(sent) | Self::Merge(sent, ..) => sent,
+            Self::Json(sent, ..) | Self::Merge(sent, ..) => sent,
             Self::Strategic(..) => &[],
         }
     }
@@ -299,7 +325,7 @@ fn check_custom_type(new: &Value, patch: &Patch, api_version: &str, kind: &str) 
 fn refusal(patch: &Patch, new: &Value, why: &str) -> ApiError {
     let shown = match patch {
         Patch::Strategic(patch, _) => go::value(patch),
-        Patch::Json(_) | Patch::Merge(..) => new.to_string(),
+        Patch::Json(..) | Patch::Merge(..) => new.to_string(),
     };
     ApiError::invalid("", "", "", vec![FieldError::invalid("patch", &quote(&shown), why)])
 }

@@ -72,7 +72,7 @@ pub(crate) async fn patch(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError>
     if kind == patch::PatchType::Apply {
         return apply(call, bytes, &options).await;
     }
-    let patch = patch::Patch::read(kind, bytes)?;
+    let patch = patch::Patch::read(kind, bytes, options.field_validation)?;
     let of_scale = as_scale(call)?;
     write(call, &options, |call, before, _| {
         let mut scale = patch.apply(&of_scale.served, before)?;
