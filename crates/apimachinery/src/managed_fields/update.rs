@@ -78,12 +78,8 @@ pub fn track_update_across(
     };
     managers.adjust(|_, owned| reconcile(schemas.ty_in(&owned.api_version), &mut owned.set));
     // Builtin kinds write some absent fields as null, such as the times of an Event. A null has no owner.
-    let without_nulls =
-        new.as_object().filter(|fields| !schema.is_custom() && fields.values().any(Value::is_null));
-    let without_nulls = without_nulls.map(|fields| {
-        let given = fields.iter().filter(|(_, value)| !value.is_null());
-        Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect())
-    });
+    let stripped = |object: &Value| if schema.is_custom() { None } else { without_nulls(object) };
+    let (old_without_nulls, without_nulls) = (stripped(old), stripped(new));
     let given = without_nulls.as_ref().unwrap_or(new);
     if let Some(why) = check_written(schemas.ty(), given) {
         return Err(ApiError::internal(format!("failed to convert new object: {why}")));
@@ -97,10 +93,18 @@ pub fn track_update_across(
         .map(|(name, _)| name)
         .collect();
     let id = Id::new(writer, Operation::Update);
+    let old = old_without_nulls.as_ref().unwrap_or(old);
     let comparisons = Comparisons::new(schemas, old, given, &managers, writer.api_version, reset)?;
     record_changes(&mut managers, comparisons, &became_null, &id, writer);
     managers.encode(new);
     Ok(())
+}
+
+/// Returns an object without its null fields; `None` if it has none.
+fn without_nulls(object: &Value) -> Option<Value> {
+    let fields = object.as_object().filter(|fields| fields.values().any(Value::is_null))?;
+    let given = fields.iter().filter(|(_, value)| !value.is_null());
+    Some(Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect()))
 }
 
 /// Makes `id` the owner of the differences between `old` and `new`, and removes these from all other managers.
