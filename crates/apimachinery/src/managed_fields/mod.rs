@@ -11,6 +11,7 @@
 
 mod apply;
 mod compare;
+mod emptied;
 mod extract;
 mod fields_v1;
 mod last_applied;
@@ -28,6 +29,7 @@ mod update;
 mod versions;
 
 pub use apply::{OnConflict, apply, apply_across, apply_and, describe};
+pub use emptied::Emptied;
 pub use update::{are_readable, keep_times_of_no_op, track_update, track_update_across, validate};
 pub use versions::{Schemas, Versions};
 

@@ -1,6 +1,7 @@
 //! POST, and creation by an apply or by a PUT if the object does not exist.
 
 use bytes::Bytes;
+use kube_apimachinery::managed_fields::Emptied;
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
@@ -27,7 +28,7 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let mut object = call.decode(body, options.field_validation)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
     update::deduplicate_owners(call, &mut object, OwnersFrom::Request);
-    let created = create(call, object, &options, update::Ownership::Tracked).await?;
+    let created = create(call, object, &options, update::Ownership::Tracked(Emptied::default())).await?;
     created.reply(call, 201)
 }
 
@@ -65,7 +66,7 @@ pub(crate) async fn create(
         object_meta::wipe(&mut object);
     }
     // Ownership is tracked before plugins and the kind set other fields, which have no owner.
-    if ownership == update::Ownership::Tracked {
+    if ownership != update::Ownership::Applied {
         // A PUT to `/status` creates an object too; the fields that it does not write have no owner.
         update::track(call, None, &mut object, options, &call.path.subresource).await;
     }

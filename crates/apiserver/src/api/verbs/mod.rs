@@ -30,6 +30,7 @@ pub(crate) mod watch;
 pub(crate) use context::Context;
 use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
+use kube_apimachinery::managed_fields::Emptied;
 use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::protobuf;
 use kube_apimachinery::schema::Schema;
@@ -178,6 +179,15 @@ impl Call {
     /// Decodes the object in the body of a create or an update: checks it against the endpoint, removes unknown fields and
     /// sets defaults.
     pub(crate) fn decode(&self, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
+        self.decode_tracked(bytes, validation).map(|(object, _)| object)
+    }
+
+    /// Like [`decode`](Self::decode), for an update: also returns the lists of the body that differ from those that are stored in Go only.
+    pub(crate) fn decode_tracked(
+        &self,
+        bytes: &Bytes,
+        validation: FieldValidation,
+    ) -> Result<(Value, Emptied), ApiError> {
         let kind = &self.served.resource.kind;
         let unrecognized = |why: String| {
             let shown = decode::excerpt(bytes);
@@ -204,8 +214,8 @@ impl Call {
             body_type::TypeMismatch::Error(error) => error,
         })?;
         body_type::complete_type(&self.served, &mut object);
-        self.conform(&mut object, bytes, decoded.strict, validation)?;
-        Ok(object)
+        let emptied = self.conform(&mut object, bytes, decoded.strict, validation)?;
+        Ok((object, emptied))
     }
 
     /// Removes unknown fields and sets defaults; reports them as `validation` requests.
@@ -215,7 +225,7 @@ impl Call {
         bytes: &Bytes,
         mut strict: Vec<String>,
         validation: FieldValidation,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Emptied, ApiError> {
         let served = Arc::clone(&self.served);
         // Searched first, because decoding drops nulls from the metadata of custom objects.
         let is_of_kind = served.is_of_kind(object);
@@ -246,10 +256,11 @@ impl Call {
                 self.warn(text);
             }
         }
+        let emptied = Emptied::of(&served.schema, object);
         if is_of_kind {
             served.conform(object);
         }
-        Ok(())
+        Ok(emptied)
     }
 
     /// Builds the 400 for a body of the right kind that does not decode.

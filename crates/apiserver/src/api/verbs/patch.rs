@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
 use kube_apimachinery::go::quote;
-use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
+use kube_apimachinery::managed_fields::{self, Emptied, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::patch::{self, OperationForm};
 use kube_apimachinery::schema;
@@ -85,10 +85,10 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         let mut new = patch.apply(&call.served, old)?;
         let package = super::reply::go_package(&call.served.resource.storage.group);
         check_type(call, &new, &patch, Some(package), options.field_validation)?;
-        conform(call, &mut new, &patch, options.field_validation)?;
+        let emptied = conform(call, &mut new, &patch, options.field_validation)?;
         object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut new)?;
         update::check_name(call, &new)?;
-        Ok((new, Ownership::Tracked))
+        Ok((new, Ownership::Tracked(emptied)))
     })
     .await?;
     changed.reply(call)
@@ -336,7 +336,7 @@ pub(super) fn conform(
     new: &mut Value,
     patch: &Patch,
     validation: FieldValidation,
-) -> Result<(), ApiError> {
+) -> Result<Emptied, ApiError> {
     let sent = new.clone();
     body_type::complete_type(&call.served, new);
     let refuse = |why: &str| refusal(patch, &sent, why);
@@ -362,10 +362,11 @@ pub(super) fn conform(
         return Err(if is_strategic { ApiError::internal(why) } else { refuse(&why) });
     }
     report_strict(call, &sent, patch, unknown, validation)?;
+    let emptied = Emptied::of(&served.schema, new);
     if is_of_kind {
         served.conform(new);
     }
-    Ok(())
+    Ok(emptied)
 }
 
 /// Checks that the result of an apply can be converted to Go's internal type.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube_apimachinery::go_struct;
+use kube_apimachinery::managed_fields::{self, Emptied, Writer};
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::{ApiError, FieldError};
-use kube_apimachinery::{go_struct, managed_fields};
 use serde_json::Value;
 
 use super::reply::{self, Reply};
@@ -19,10 +20,11 @@ use crate::state::{Refused, Reservation};
 use crate::store::{Change, Store, Stored};
 
 /// Ownership of the fields of the new object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The field manager of this request owns the fields that it changed.
-    Tracked,
+    /// The field manager of this request owns the fields that it changed. It also owns these lists, which differ from those that are stored
+    /// in Go only.
+    Tracked(Emptied),
     /// `managedFields` is complete: it was computed by server-side apply.
     Applied,
 }
@@ -73,7 +75,7 @@ pub(crate) trait Part: Sync {
 /// Replaces an object by the object in the body.
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, WriteKind::Update)?;
-    let mut object = call.decode(body, options.field_validation)?;
+    let (mut object, emptied) = call.decode_tracked(body, options.field_validation)?;
     let served = &call.served;
     object_meta::reconcile_namespace(served, &call.path.namespace, &mut object)?;
     check_name(call, &object)?;
@@ -84,12 +86,12 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     if !exists && creates {
         check_uid(call, &object, &Value::Null)?;
         require_name(&call.path.name)?;
-        let created = create::create(call, object, &options, Ownership::Tracked).await?;
+        let created = create::create(call, object, &options, Ownership::Tracked(emptied)).await?;
         return created.reply(call, 201);
     }
     let changed = change(call, &options, UpdateReview::Object, |call, old| {
         check_uid(call, &object, old)?;
-        Ok((object.clone(), Ownership::Tracked))
+        Ok((object.clone(), Ownership::Tracked(emptied.clone())))
     })
     .await?;
     changed.reply(call)
@@ -153,8 +155,9 @@ pub(crate) async fn change(
         call.convert_cached(&old).await?;
         let (mut new, ownership) = call.with_conversions(|| transform(call, &old)).await?;
         // Ownership is tracked before plugins and the kind set other fields, which have no owner.
-        if ownership == Ownership::Tracked {
+        if let Ownership::Tracked(emptied) = &ownership {
             track(call, Some(&old), &mut new, options, &call.path.subresource).await;
+            track_emptied(call, emptied, &mut new, options);
         }
         let operation = OperationOptions::Update(options);
         match reviewed {
@@ -186,7 +189,7 @@ pub(crate) async fn change(
         let typed = asks_webhooks.then(|| new.clone());
         // Until the commit, or the end of a dry run.
         let _reserved = prepare(call, &old, &mut new)?;
-        if ownership == Ownership::Tracked {
+        if ownership != Ownership::Applied {
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         match reviewed {
@@ -347,6 +350,17 @@ pub(crate) async fn track(
     } else {
         writer::track_as(&call.cluster, &call.served, &manager, subresource, old, new);
     }
+}
+
+/// Makes the manager of this request the owner of the lists that differ from those that are stored in Go only.
+fn track_emptied(call: &Call, emptied: &Emptied, new: &mut Value, options: &WriteOptions) {
+    let (served, subresource) = (&call.served, call.path.subresource.as_str());
+    if !served.strategy.tracks_fields() {
+        return;
+    }
+    let (manager, now) = (call.manager(options), call.cluster.clock.now_seconds());
+    let writer = Writer { manager: &manager, subresource, api_version: &served.kind.api_version, now: &now };
+    emptied.track(new, &writer, served.reset_fields(subresource));
 }
 
 impl Call {
