@@ -10,7 +10,7 @@ use super::last_applied;
 use super::managers::{Id, Managers, Operation, Owned};
 use super::merge_applied::merge;
 use super::remove::reconcile;
-use super::schema_check::check;
+use super::schema_check::{check, check_written};
 use super::set::FieldSet;
 use super::typed::Ty;
 use super::unapplied::{prune, prune_across};
@@ -102,7 +102,7 @@ fn apply_in(
     if managers.is_empty() && !is_new {
         let writer = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
         let id = Id::new(&writer, Operation::Update);
-        if let Some(why) = check(ty, &base) {
+        if let Some(why) = check_written(ty, &base) {
             return Err(ApiError::internal(format!(
                 "failed to create manager for existing fields: failed to convert new object ({}) to smd typed: {why}",
                 describe(&base)
@@ -206,8 +206,9 @@ impl Attempt<'_> {
             time: last.as_ref().and_then(|last| last.time.clone()),
         };
         managers.put(self.id.clone(), owned);
+        let is_converted = last.as_ref().is_some_and(|last| !self.are_alike(last, &managers));
         let mut new = match &last {
-            Some(last) if self.are_alike(last, &managers) => {
+            Some(last) if !is_converted => {
                 let own = managers.get(&self.id).map(|owned| &owned.set);
                 prune(ty, merged, &last.set, own, &managers)
             }
@@ -241,13 +242,10 @@ impl Attempt<'_> {
             }
         }
         managers.drop_empty();
-        // Versions with different fields are converted, which may restore them.
-        let stays_null = self.schemas.own.is_custom() && self.schemas.others.is_none();
-        match (stays_null, new.get_mut("metadata")) {
-            // In a custom object they stay null, except in its metadata, which have Go types.
-            (true, Some(metadata)) => drop_emptied(metadata, &self.base["metadata"]),
-            (true, None) => {}
-            (false, _) => drop_emptied(&mut new, self.base),
+        // In a custom object they stay null, and readers see its metadata with the types of ObjectMeta. A conversion between versions with
+        // different fields may restore them.
+        if !self.schemas.own.is_custom() || is_converted {
+            drop_emptied(&mut new, self.base);
         }
         Ok(Ok((new, managers)))
     }

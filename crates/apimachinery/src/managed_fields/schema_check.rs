@@ -119,7 +119,8 @@ fn list(elements: Elements<'_>, items: &[Value], path: &Trail<'_>, errors: &mut 
     let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         match elements.identity(item) {
-            Err(error) => errors.push(format!("{path}: element {index}: {error}")),
+            // The elements after one without an identity are not checked.
+            Err(error) => return errors.push(format!("{path}: element {index}: {error}")),
             Ok(identity) => {
                 place(elements.ty(), item, &Trail::Element(path, &identity), errors);
                 if errors.duplicates == Duplicates::Accepted {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::extract::fields_of;
 use super::managers::{Managers, Owned};
 use super::remove::{remove, with_declared_parents};
+use super::schema_check::check;
 use super::set::FieldSet;
 use super::typed::Ty;
 use super::versions::{Schemas, failed};
@@ -62,18 +63,20 @@ pub(super) fn prune_across(
     managers: &Managers,
 ) -> Result<Value, ApiError> {
     let written = merged["apiVersion"].as_str().unwrap_or_default();
-    let convert = |object: &Value, version: &str| {
-        let converted = schemas.convert(object, version);
-        converted.map_err(|error| {
-            let step =
-                format!("failed to prune fields: failed to convert merged object at version {version}");
-            failed(&step, &error)
-        })
+    let convert = |step: String, object: &Value, version: &str| {
+        let step = format!("failed to prune fields{step}");
+        let converted = schemas.convert(object, version).map_err(|error| failed(&step, &error))?;
+        // An object in another version must fit its schema.
+        match check(schemas.ty_in(version), &converted).filter(|_| object["apiVersion"] != version) {
+            Some(why) => Err(ApiError::internal(format!("{step}: {why}"))),
+            None => Ok(converted),
+        }
     };
     let version = last.api_version.as_str();
     let ty = schemas.ty_in(version);
     let applied = with_declared_parents(ty, &last.set);
-    let then = convert(merged, version)?;
+    let step = ": failed to convert merged object to last applied version".to_owned();
+    let then = convert(step, merged, version)?;
     let mut pruned = without(ty, &then, &applied);
     // Fields of all managers by version; the applier's entry is already the new one.
     let mut claimed: BTreeMap<&str, FieldSet> = BTreeMap::new();
@@ -86,17 +89,21 @@ pub(super) fn prune_across(
     let mut merged = then.clone();
     for (version, claimed) in first.into_iter().chain(claimed) {
         let ty = schemas.ty_in(version);
-        merged = convert(&merged, version)?;
-        pruned = convert(&pruned, version)?;
+        let step = |what: &str| {
+            format!(": failed add back owned items: failed to convert {what} object at version {version}")
+        };
+        merged = convert(step("merged"), &merged, version)?;
+        pruned = convert(step("pruned"), &pruned, version)?;
         let mut gone = all_fields(ty, &merged);
         gone.subtract(&all_fields(ty, &pruned));
         gone.subtract(&with_declared_parents(ty, &claimed));
         pruned = without(ty, &merged, &gone);
     }
-    pruned = convert(&pruned, version)?;
+    let step = ": failed add back dangling items: failed to convert pruned object to last applied version";
+    pruned = convert(step.to_owned(), &pruned, version)?;
     let mut dangling = all_fields(ty, &then);
     dangling.subtract(&all_fields(ty, &pruned));
-    convert(&without(ty, &then, &dangling.intersection(&applied)), written)
+    convert(String::new(), &without(ty, &then, &dangling.intersection(&applied)), written)
 }
 
 fn all_fields(ty: Ty<'_>, value: &Value) -> FieldSet {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::compare::{Comparison, compare};
 use super::managers::Managers;
-use super::schema_check::check_written;
+use super::schema_check::check;
 use super::typed::Ty;
 use crate::schema::Schema;
 use crate::status::ApiError;
@@ -94,15 +94,16 @@ impl Comparisons {
                     .or_insert_with(|| (schemas.convert(old, version), schemas.convert(new, version)));
             }
             for (version, (old, new)) in pairs {
-                let old = old.map_err(|error| failed("failed to convert old object", &error))?;
-                let new = new.map_err(|error| failed("failed to convert new object", &error))?;
-                for (state, step) in
-                    [(&old, "failed to convert old object"), (&new, "failed to convert new object")]
-                {
-                    if let Some(why) = check_written(schemas.ty_in(version), state) {
-                        return Err(ApiError::internal(format!("{step}: {why}")));
+                let fitting = |state: Result<Value, ApiError>, step: &str| {
+                    let state = state.map_err(|error| failed(step, &error))?;
+                    // Duplicates are accepted in the written version only.
+                    match check(schemas.ty_in(version), &state) {
+                        Some(why) => Err(ApiError::internal(format!("{step}: {why}"))),
+                        None => Ok(state),
                     }
-                }
+                };
+                let old = fitting(old, "failed to convert old object")?;
+                let new = fitting(new, "failed to convert new object")?;
                 let mut other = compare(schemas.ty_in(version), &old, &new);
                 if is_reset_everywhere {
                     other.ignore(reset);

@@ -253,6 +253,16 @@ fn the_oldest_update_entries_are_merged() {
 }
 
 #[test]
+fn an_object_that_loses_its_last_applied_field_becomes_null() {
+    check(
+        &[r#"a applies {"free":{"m":{"x":1}}}"#, r#"a applies {"free":{"m":{}}}"#],
+        &expect![[r#"
+            {"free":{"m":null}}
+            a Apply 01Z .spec.free.m"#]],
+    );
+}
+
+#[test]
 fn a_value_that_does_not_fit_the_schema_is_refused() {
     let refused = |spec: &str, expected: Expect| check(&[&format!("a applies {spec}")], &expected);
     refused(
