@@ -8,6 +8,16 @@ const MAX_DEPTH: usize = 128;
 
 /// Returns the message for a refused text. If its syntax is valid, the reason is a number too large for a float, or the depth.
 pub(super) fn explain(text: &str) -> String {
+    match scan(text) {
+        // Go's scanner continues with a space at the end of the text, which cuts literals, numbers and escapes short.
+        message if message == END => scan(&format!("{text} ")),
+        message => message,
+    }
+}
+
+const END: &str = "unexpected end of JSON input";
+
+fn scan(text: &str) -> String {
     let mut scanner = Scanner { text, rest: text.chars(), depth: 0, too_large: None };
     match scanner.document() {
         Err(message) => message,

@@ -137,6 +137,9 @@ pub(crate) async fn delete(
         if grace == Grace::Pending {
             return reply::stored(call, 200, &shown);
         }
+        if !options.dry_run {
+            call.convert_cached(&old).await?;
+        }
         review(call, options, &grace, reviewed, &old).await?;
         let finalizers = wanted_finalizers(call, options, &old);
         let (new, held) = deletion::begin(&call.cluster, served, &old, &finalizers, &grace);
@@ -149,7 +152,6 @@ pub(crate) async fn delete(
         if options.dry_run {
             return answer(call, code, held, &new, stored.revision);
         }
-        call.convert_cached(&old).await?;
         let document = || served.document_with_metadata(&stored, &new);
         let (mut revision, mut marking) = (stored.revision, grace);
         if !held && marking != Grace::None && reviewed != DeletionReview::Before {

@@ -76,16 +76,14 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     if kind == PatchType::Apply {
         return apply(call, bytes, &options).await;
     }
-    // Errors about the patch come after that about a missing object.
-    if call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_none()) {
-        return Err(call.not_found());
-    }
-    let patch = Patch::read(kind, bytes, options.field_validation)?;
+    // Errors about the patch come after those about the object: it may be missing, and a webhook may fail to convert it.
+    let patch = Patch::read(kind, bytes, options.field_validation);
     let changed = update::change(call, &options, UpdateReview::Object, |call, old| {
+        let patch = patch.as_ref().map_err(Clone::clone)?;
         let mut new = patch.apply(&call.served, old)?;
         let package = super::reply::go_package(&call.served.resource.storage.group);
-        check_type(call, &new, &patch, Some(package), options.field_validation)?;
-        let emptied = conform(call, &mut new, &patch, options.field_validation)?;
+        check_type(call, &new, patch, Some(package), options.field_validation)?;
+        let emptied = conform(call, &mut new, patch, options.field_validation)?;
         object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut new)?;
         update::check_name(call, &new)?;
         Ok((new, Ownership::Tracked(emptied)))
@@ -324,10 +322,17 @@ fn check_custom_type(new: &Value, patch: &Patch, api_version: &str, kind: &str) 
 /// Builds the 422 for a patch with an undecodable result.
 fn refusal(patch: &Patch, new: &Value, why: &str) -> ApiError {
     let shown = match patch {
-        Patch::Strategic(patch, _) => go::value(patch),
+        Patch::Strategic(patch, _) => go::value(&without_replace(patch)),
         Patch::Json(..) | Patch::Merge(..) => new.to_string(),
     };
     ApiError::invalid("", "", "", vec![FieldError::invalid("patch", &quote(&shown), why)])
+}
+
+/// Returns a strategic merge patch as it is after its application, which removes the directive `$patch: replace` from its objects.
+fn without_replace(patch: &Value) -> Value {
+    let Value::Object(fields) = patch else { return patch.clone() };
+    let kept = fields.iter().filter(|(name, value)| *name != "$patch" || **value != "replace");
+    Value::Object(kept.map(|(name, value)| (name.clone(), without_replace(value))).collect())
 }
 
 /// Decodes the patched object like an object in a body. Errors are attributed to the patch.
@@ -349,9 +354,8 @@ pub(super) fn conform(
     // Searched first, because decoding drops nulls from the metadata of custom objects.
     let is_of_kind = served.is_of_kind(new);
     let unknown = match validation {
-        _ if !is_of_kind => Vec::new(),
         FieldValidation::Ignore => Vec::new(),
-        _ => served.schema.unknown_fields(new),
+        _ => served.unknown_fields(new),
     };
     if let Err(why) = served.decode_errors(new, patch.sent()) {
         return Err(refuse(&why));
@@ -383,7 +387,8 @@ fn check_conversion(call: &Call, applied: &Value, merged: &Value) -> Result<(), 
 /// Runs a server-side apply.
 async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     require_name(&call.path.name)?;
-    let (applied, strict) = read_applied(call, bytes)?;
+    // Errors about the configuration come after that of a webhook that fails to convert the object.
+    let configuration = read_applied(call, bytes);
     let manager = call.manager(options);
     let on_conflict = options.on_conflict;
     let subresource = call.path.subresource.clone();
@@ -391,8 +396,9 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
         let exists = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_some());
         let outcome = if exists {
             let changed = update::change(call, options, UpdateReview::Object, |call, old| {
-                let mut new = merge(call, Some(old), &applied, &manager, on_conflict)?;
-                check_conversion(call, &applied, &new)?;
+                let (applied, strict) = configuration.as_ref().map_err(Clone::clone)?;
+                let mut new = merge(call, Some(old), applied, &manager, on_conflict)?;
+                check_conversion(call, applied, &new)?;
                 strict.report(call, options.field_validation)?;
                 check_place(call, &mut new)?;
                 call.served.conform_applied(&mut new);
@@ -401,7 +407,12 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
             .await;
             changed.and_then(|changed| changed.reply(call))
         } else if subresource.is_empty() {
-            create_applied(call, &applied, &strict, &manager, on_conflict, options).await
+            match &configuration {
+                Ok((applied, strict)) => {
+                    create_applied(call, applied, strict, &manager, on_conflict, options).await
+                }
+                Err(error) => Err(error.clone()),
+            }
         } else {
             return Err(call.not_found());
         };

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kube_apimachinery::go::{self, quote};
-use kube_apimachinery::metadata;
+use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::rbac::{Action, PolicyRule, ResourceAction};
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use super::super::{Call, object_meta, update};
 use super::selectors;
 use crate::api::admission::OperationOptions;
 use crate::request::query::{WriteKind, WriteOptions};
+use crate::request::request_body::Format;
 use crate::user::UserInfo;
 
 /// Responds to the review in the body with its status. Admission reviews it before.
@@ -20,10 +21,13 @@ pub(super) async fn run(
     bytes: &Bytes,
     status: fn(&Call, &mut Value) -> Result<Value, ApiError>,
 ) -> Result<Reply, ApiError> {
+    // The type of the body is checked before the options.
+    Format::of(call.content_type.as_deref())?;
     let options = WriteOptions::read(&call.query, WriteKind::Create)?;
     let mut review = call.decode(bytes, options.field_validation)?;
     object_meta::wipe(&mut review);
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut review)?;
+    update::deduplicate_owners(call, &mut review, OwnersFrom::Request);
     // Reviews have managed fields like stored objects.
     update::track(call, None, &mut review, &options, "").await;
     let name = metadata::text(&review, "name").to_owned();
