@@ -10,7 +10,16 @@ use super::{Count, Field, GoType, Message};
 
 /// Completes an object of a builtin kind in place.
 pub fn complete(message: &Message, object: &mut Value) {
-    if let Value::Object(fields) = object {
+    // An empty list of managed fields is a request to discard all entries, which the tracking of owners must see.
+    let discards_managers = object["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
+    complete_part(message, object);
+    if discards_managers {
+        object["metadata"]["managedFields"] = json!([]);
+    }
+}
+
+fn complete_part(message: &Message, part: &mut Value) {
+    if let Value::Object(fields) = part {
         complete_fields(message, fields);
     }
 }
@@ -73,8 +82,7 @@ fn absent(field: &Field) -> Option<Value> {
 /// Whether Go's `omitempty` omits the field: its value is empty and not a pointer.
 fn is_left_out(field: &Field, value: &Value) -> bool {
     match value {
-        // An empty list of managed fields is a request to discard all entries, which the tracking of owners must see.
-        Value::Array(list) => list.is_empty() && field.name != "managedFields",
+        Value::Array(list) => list.is_empty(),
         Value::Object(map) => {
             map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != GoType::Json))
         }
@@ -91,10 +99,10 @@ fn is_left_out(field: &Field, value: &Value) -> bool {
 
 fn single(kind: GoType, value: &mut Value) {
     match kind {
-        GoType::Message(message) => complete(message, value),
+        GoType::Message(message) => complete_part(message, value),
         GoType::OneOf(_, schema) => match value {
-            Value::Array(list) => list.iter_mut().for_each(|value| complete(schema, value)),
-            value => complete(schema, value),
+            Value::Array(list) => list.iter_mut().for_each(|value| complete_part(schema, value)),
+            value => complete_part(schema, value),
         },
         GoType::Int32 | GoType::Int64 => scalar::whole_number(value),
         GoType::Time => scalar::time(value),
@@ -114,7 +122,7 @@ fn single(kind: GoType, value: &mut Value) {
 fn element(kind: GoType, value: &mut Value) {
     if value.is_null() {
         *value = match kind {
-            GoType::String => json!(""),
+            GoType::String | GoType::Bytes => json!(""),
             GoType::Bool => json!(false),
             GoType::Int32 | GoType::Int64 | GoType::Double | GoType::IntOrString => json!(0),
             GoType::Quantity => json!("0"),
@@ -231,6 +239,12 @@ mod tests {
     #[test]
     fn nulls_in_maps_and_lists_are_zeros() {
         check("core.v1.ConfigMap", json!({"data": {"y": null}}), &json!({"metadata": {}, "data": {"y": ""}}));
+        check("core.v1.Secret", json!({"data": {"y": null}}), &json!({"metadata": {}, "data": {"y": ""}}));
+        check(
+            "core.v1.ResourceRequirements",
+            json!({"limits": {"cpu": null}}),
+            &json!({"limits": {"cpu": "0"}}),
+        );
         check(
             "core.v1.PodSpec",
             json!({"containers": [null]}),

@@ -49,7 +49,7 @@ fn parse(value: &Value, layout: Layout) -> Option<Timestamp> {
 pub(super) fn quantity(value: &mut Value) {
     let text = match &*value {
         Value::String(text) => text.trim().to_owned(),
-        Value::Number(number) => number.to_string(),
+        Value::Number(_) => go::json(value),
         _ => return,
     };
     if let Some(canonical) = quantity::canonical(&text) {

@@ -1,7 +1,7 @@
 //! Conversion of fields to Go structs without JSON, as apimachinery's converter of unstructured objects does after a
 //! strategic merge or an apply.
 //!
-//! It is less strict than a JSON decoder: integers are truncated to 32 bits if the type has no more.
+//! It is less strict than a JSON decoder: integers are truncated to 32 bits if the type has no more, and whole floats are integers.
 
 use serde_json::{Number, Value};
 
@@ -59,14 +59,19 @@ pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), Strin
 }
 
 fn integer(schema: Cursor<'_>, number: &mut Number) -> Result<(), String> {
-    let Some(whole) = number.as_i64() else {
+    let float = number.as_f64().filter(|float| float.fract() == 0.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "out of range, where Go has the least integer on x86"
+    )]
+    let converted =
+        |float: f64| if float.abs() < 9.3e18 && float < i64::MAX as f64 { float as i64 } else { i64::MIN };
+    let Some(whole) = number.as_i64().or_else(|| float.map(converted)) else {
         return Err(format!("cannot convert float64 to {}", go_type(schema)));
     };
-    if schema.format() == Some("int32") {
-        #[expect(clippy::cast_possible_truncation, reason = "Go's conversion drops bits too")]
-        let kept = whole as i32;
-        *number = Number::from(kept);
-    }
+    #[expect(clippy::cast_possible_truncation, reason = "Go's conversion drops bits too")]
+    let truncated = whole as i32;
+    *number = if schema.format() == Some("int32") { truncated.into() } else { whole.into() };
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! one, the wider one stays.
 
 use kube_apimachinery::go::quote;
+use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
 
@@ -54,6 +55,11 @@ fn class(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, ApiE
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else {
         return Ok(None);
     };
+    let refused = names::name(NameRule::PathSegment, name);
+    if !refused.is_empty() {
+        let why = refused.join(" ");
+        return Err(ApiError::internal(format!("invalid resource name {}: [{why}]", quote(name))));
+    }
     match attributes.get("node.k8s.io", "runtimeclasses", &Key::new("", name)) {
         Some(class) => Ok(Some(class)),
         None => {

@@ -7,7 +7,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::shared::fields::{set, set_pointer, within};
 use super::shared::{pod_spec, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -28,6 +28,11 @@ impl BuiltinKind for DaemonSet {
             within(spec, "updateStrategy", |strategy| {
                 let limits = [("maxUnavailable", json!(1)), ("maxSurge", json!(0))];
                 workload::default_rolling_update(strategy, &limits);
+                // Go's internal type has no absent limits, also for other strategies.
+                within(strategy, "rollingUpdate", |update| {
+                    set_pointer(update, "maxUnavailable", json!(0));
+                    set_pointer(update, "maxSurge", json!(0));
+                });
             });
             within(spec, "template", pod_spec::default);
         });

@@ -30,6 +30,10 @@ impl BuiltinKind for Job {
         select_own_pods(job);
     }
 
+    fn default_stored(&self, job: &mut Value) {
+        default_labels(job);
+    }
+
     fn prepare_subresource(
         &self,
         _context: &WriteContext<'_>,
@@ -134,11 +138,9 @@ fn select_own_pods(job: &mut Value) {
             }
         }
     };
-    // A Job without labels gets those of its template, because both are one map in Go.
+    // A Job that got the labels of its template shares them, because both are one map in Go.
     let labels = &job["metadata"]["labels"];
-    if labels.as_object().is_none_or(Map::is_empty)
-        || *labels == job["spec"]["template"]["metadata"]["labels"]
-    {
+    if labels.is_object() && *labels == job["spec"]["template"]["metadata"]["labels"] {
         within(job, "metadata", add_to);
     }
     within(job, "spec", |spec| {
@@ -228,8 +230,24 @@ mod tests {
             job["spec"]["selector"],
             json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
         );
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
+        // It gets the labels of its template when it is stored.
+        assert_eq!(job["metadata"]["labels"], Value::Null);
+        default_labels(&mut job);
         assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
-        assert_eq!(job["metadata"]["labels"]["job-name"], "j");
+    }
+
+    #[test]
+    fn a_job_shares_the_labels_that_it_got_from_its_template() {
+        let new = |labels: Value| {
+            let mut job = json!({"metadata": {"name": "j", "uid": "u", "labels": labels}});
+            job["spec"] = json!({"template": {"metadata": {"labels": {"a": "b"}}}});
+            default(&mut job);
+            select_own_pods(&mut job);
+            job["metadata"]["labels"].take()
+        };
+        assert_eq!(new(Value::Null)["job-name"], "j");
+        assert_eq!(new(json!({"own": "x"})), json!({"own": "x"}));
     }
 
     #[test]

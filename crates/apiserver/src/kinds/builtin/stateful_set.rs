@@ -96,8 +96,8 @@ fn default_spec(spec: &mut Value) {
         set(retention, "whenScaled", json!("Retain"));
     });
     for claim in elements(spec, "volumeClaimTemplates") {
-        set(claim, "apiVersion", json!("v1"));
-        set(claim, "kind", json!("PersistentVolumeClaim"));
+        put(claim, "apiVersion", json!("v1"));
+        put(claim, "kind", json!("PersistentVolumeClaim"));
         within(claim, "spec", |spec| set_pointer(spec, "volumeMode", json!("Filesystem")));
         within(claim, "status", |status| set(status, "phase", json!("Pending")));
     }

@@ -25,9 +25,12 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
     let spec = &definition["spec"];
     let name = metadata::text(definition, "name");
     let expected = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    if !name.is_empty() && name != expected {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(FieldError::invalid("metadata.name", &quote(name), detail));
+    // A prefix is compared like the name, so that none is valid.
+    for (field, given) in [("generateName", metadata::text(definition, "generateName")), ("name", name)] {
+        if !given.is_empty() && given != expected {
+            let detail = "must be spec.names.plural+\".\"+spec.group";
+            errors.push(FieldError::invalid(format!("metadata.{field}"), &quote(given), detail));
+        }
     }
     check_spec(spec, &Value::Null, None, &mut errors);
     check_names(&definition["status"]["acceptedNames"], "status.acceptedNames", &mut errors);

@@ -9,7 +9,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{elements, set, within};
+use super::shared::fields::{elements, put, set, within};
 use super::shared::{discouraged, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -96,10 +96,15 @@ impl BuiltinKind for Pod {
 }
 
 fn default(pod: &mut Value) {
+    within(pod, "status", default_addresses);
     pod_spec::default(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        // Only in Pods: a template keeps the negative number.
+        spec["terminationGracePeriodSeconds"] = json!(1);
+    }
     set(spec, "enableServiceLinks", json!(true));
     let on_host = spec["hostNetwork"] == true;
     for list in ["initContainers", "containers"] {
@@ -113,6 +118,18 @@ fn default(pod: &mut Value) {
                 }
             }
         }
+    }
+}
+
+/// Makes `podIP` and `podIPs` agree: in Go's internal type they are one list. `podIP` comes first, as from older kubelets.
+fn default_addresses(status: &mut Value) {
+    let first = status["podIPs"][0]["ip"].as_str().unwrap_or_default().to_owned();
+    match status["podIP"].as_str().unwrap_or_default().to_owned() {
+        address if address.is_empty() => {
+            put(status, "podIP", if first.is_empty() { Value::Null } else { first.into() });
+        }
+        address if address != first => status["podIPs"] = json!([{ "ip": address }]),
+        _ => {}
     }
 }
 
