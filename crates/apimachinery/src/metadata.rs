@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::go::{self, quote};
+use crate::go::{self, Layout, quote};
 use crate::names::{self, NameRule};
 use crate::status::FieldError;
 
@@ -67,10 +67,11 @@ pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Whether the object is being deleted.
+/// Whether the object is being deleted. A time that Go cannot read, which an apply can set in a custom object, does not count.
 #[must_use]
 pub fn is_terminating(object: &Value) -> bool {
-    !text(object, "deletionTimestamp").is_empty()
+    let time = text(object, "deletionTimestamp");
+    !time.is_empty() && go::time(time, Layout::Seconds).is_ok()
 }
 
 /// Returns the finalizers of an object.
@@ -363,6 +364,17 @@ pub fn restore(old: &Value, new: &mut Value) {
     }
 }
 
+/// Returns a field as Go reads it: a time has whole seconds, and one that Go cannot read is absent.
+fn read(metadata: &Value, field: &str) -> Option<Value> {
+    let value = metadata.get(field)?;
+    match value.as_str() {
+        Some(time) if field.ends_with("Timestamp") => {
+            go::time(time, Layout::Seconds).ok().map(|time| go::format_seconds(time).into())
+        }
+        _ => Some(value.clone()),
+    }
+}
+
 /// Validates immutable fields, and the contents once more.
 fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
@@ -380,9 +392,9 @@ fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     for field in
         ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
     {
-        let (before, after) = (old["metadata"].get(field), new["metadata"].get(field));
+        let (before, after) = (read(&old["metadata"], field), read(&new["metadata"], field));
         if before != after {
-            let shown = after.map_or_else(|| "null".to_owned(), Value::to_string);
+            let shown = after.map_or_else(|| "null".to_owned(), |after| after.to_string());
             errors.push(FieldError::invalid(format!("metadata.{field}"), &shown, "field is immutable"));
         }
     }

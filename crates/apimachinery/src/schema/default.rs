@@ -11,6 +11,8 @@ pub(super) enum Nulls {
     Drop,
     /// Keeps it, so that validation refuses it, as in an applied configuration.
     Keep,
+    /// Drops fields, and keeps entries of maps, as in a builtin kind: they become the zero value of their type.
+    KeepEntries,
 }
 
 /// Sets defaults. `metadata` is not changed: it has no defaults, and [`super::coerce_metadata`] handles its
@@ -31,12 +33,14 @@ pub(super) fn default(schema: Cursor<'_>, value: &mut Value, nulls: Nulls) {
                 }
             }
             fields.retain(|name, value| {
-                let Some(schema) = schema.property(name).or_else(|| schema.additional()) else {
+                let property = schema.property(name);
+                let is_entry = property.is_none();
+                let Some(schema) = property.or_else(|| schema.additional()) else {
                     return true;
                 };
                 if value.is_null() && !schema.nullable() {
                     let Some(replacement) = schema.default_value() else {
-                        return nulls == Nulls::Keep;
+                        return nulls == Nulls::Keep || (nulls == Nulls::KeepEntries && is_entry);
                     };
                     *value = replacement.clone();
                 }

@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 pub use builtin::{builtin, definition, definitions, schema_of_kind};
 use node::{Child, SchemaNode};
 pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
-pub use object_meta::{coerce_metadata, coerce_stored_metadata, drop_unreadable_deletion};
+pub use object_meta::{coerce_metadata, coerce_stored_metadata};
 pub use structural::{Brackets, RootKeyword, find_field};
 
 use crate::status::FieldError;
@@ -112,7 +112,12 @@ impl Schema {
     /// Returns the paths of undeclared fields, sorted, such as `spec.containers[0].junk`.
     #[must_use]
     pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
-        prune::unknown_fields(self.root(), object)
+        let mut found = prune::unknown_fields(self.root(), object);
+        if self.custom {
+            // The decoder of a custom kind reads the metadata before the rest.
+            found.sort_by_key(|path| !path.starts_with("metadata."));
+        }
+        found
     }
 
     /// Removes undeclared fields.
@@ -122,13 +127,26 @@ impl Schema {
 
     /// Sets defaults of absent fields if their parent exists. A null that is not allowed becomes the default, or is dropped.
     pub fn default(&self, object: &mut Value) {
-        default::default(self.root(), object, default::Nulls::Drop);
+        if self.custom {
+            self.default_custom(object, default::Nulls::Drop);
+        } else {
+            default::default(self.root(), object, default::Nulls::KeepEntries);
+        }
     }
 
     /// Sets defaults in the result of an apply. Unlike in [`default`](Self::default), a null without a default stays, and validation
     /// refuses it.
     pub fn default_applied(&self, object: &mut Value) {
-        default::default(self.root(), object, default::Nulls::Keep);
+        self.default_custom(object, default::Nulls::Keep);
+    }
+
+    /// Sets defaults outside of `metadata`, which custom kinds do not describe.
+    fn default_custom(&self, object: &mut Value, nulls: default::Nulls) {
+        let metadata = object.as_object_mut().and_then(|fields| fields.remove("metadata"));
+        default::default(self.root(), object, nulls);
+        if let (Some(metadata), Some(fields)) = (metadata, object.as_object_mut()) {
+            fields.insert("metadata".to_owned(), metadata);
+        }
     }
 
     /// Validates a new object of a custom kind, with the order and the messages of kube-apiserver.

@@ -91,19 +91,6 @@ pub fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(), String
     coerce(schema.root(), object, true, &FieldPath::root())
 }
 
-/// Drops a time of deletion that Go cannot read from the result of an apply.
-pub fn drop_unreadable_deletion(object: &mut Value) {
-    const DELETION: &str = "deletionTimestamp";
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
-        && metadata
-            .get(DELETION)
-            .and_then(Value::as_str)
-            .is_some_and(|t| go::time(t, Layout::Seconds).is_err())
-    {
-        metadata.remove(DELETION);
-    }
-}
-
 /// Like [`coerce_metadata`], for an object in the storage: fields with a wrong type are dropped.
 pub fn coerce_stored_metadata(schema: &Schema, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

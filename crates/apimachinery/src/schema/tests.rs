@@ -67,7 +67,7 @@ fn metadata_is_that_of_every_object() {
             "apiVersion": "v1", "kind": "X",
             "metadata": {"name": "a", "labels": {"a": "b"}, "ownerReferences": [{"uid": "u"}]},
         }),
-        &["junk", "metadata.bogus", "metadata.ownerReferences[0].x"],
+        &["metadata.bogus", "metadata.ownerReferences[0].x", "junk"],
     );
 }
 
@@ -264,6 +264,9 @@ fn restored_values_are_checked_less_strictly_than_decoded_ones() {
     deployment(json!({"replicas": 9_999_999_999_i64}), Ok(json!({"replicas": 1_410_065_407})));
     deployment(json!({"replicas": 2_147_483_648_i64}), Ok(json!({"replicas": -2_147_483_648_i64})));
     deployment(json!({"replicas": 1.5}), Err("cannot convert float64 to int32"));
+    deployment(json!({"replicas": 9_223_372_036_854_775_808_u64}), Ok(json!({"replicas": 0})));
+    deployment(json!({"replicas": 3e10}), Ok(json!({"replicas": -64_771_072})));
+    deployment(json!({"replicas": -1e30}), Ok(json!({"replicas": 0})));
     deployment(json!({"replicas": "3"}), Err("unrecognized type: int32"));
     deployment(json!({"paused": 1}), Err("unrecognized type: bool"));
     deployment(json!({"template": 1}), Err("cannot restore struct from: int64"));

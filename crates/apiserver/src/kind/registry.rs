@@ -106,6 +106,11 @@ impl ServedKind {
         self.webhook.is_some() && stored.document.stored_in() != version_number(&self.resource.version)
     }
 
+    /// Whether objects of this version are stored in another version of the same definition, without a webhook.
+    pub(crate) fn is_stored_in_another_version(&self) -> bool {
+        self.stored_as.is_some()
+    }
+
     /// Whether a webhook has to convert objects of this version before they are stored.
     pub(crate) fn converts_writes(&self) -> bool {
         self.webhook.as_ref().is_some_and(|webhook| webhook.storage != self.resource.version)
@@ -122,6 +127,7 @@ impl ServedKind {
         if let Some(storage) = &self.stored_as {
             storage.default(&mut object);
             self.schema.prune(&mut object);
+            self.coerce_metadata(&mut object);
             return object;
         }
         self.strategy.convert_from_storage(self, &mut object);
@@ -230,7 +236,19 @@ impl ServedKind {
 
     /// Whether an object has the type of this kind; objects of builtin kinds always have.
     pub(crate) fn is_of_kind(&self, object: &Value) -> bool {
-        !self.is_custom() || object.get("kind").and_then(Value::as_str) == Some(&*self.kind.kind)
+        let text = |field: &str| object.get(field).and_then(Value::as_str);
+        !self.is_custom()
+            || (text("kind") == Some(&*self.kind.kind) && text("apiVersion") == Some(&*self.kind.api_version))
+    }
+
+    /// Returns the paths of undeclared fields. The schema of a custom kind does not describe an object of another kind, apart from its
+    /// metadata.
+    pub(crate) fn unknown_fields(&self, object: &Value) -> Vec<String> {
+        let mut unknown = self.schema.unknown_fields(object);
+        if !self.is_of_kind(object) {
+            unknown.retain(|path| path.starts_with("metadata."));
+        }
+        unknown
     }
 
     /// Completes a decoded object: removes unknown fields and sets defaults.
@@ -244,9 +262,8 @@ impl ServedKind {
     pub(crate) fn conform_applied(&self, object: &mut Value) {
         if self.is_custom() {
             self.schema.prune(object);
-            self.schema.default_applied(object);
             // Metadata stay as they are applied. Readers see them with the types of ObjectMeta.
-            schema::drop_unreadable_deletion(object);
+            self.schema.default_applied(object);
         } else {
             self.conform(object);
         }

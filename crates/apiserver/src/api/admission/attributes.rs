@@ -158,9 +158,10 @@ impl<'a> Attributes<'a> {
         let refused = |why: String| ApiError::internal_error(&why);
         if self.is_of_resource() {
             if self.served.is_custom() {
-                // Metadata stay as the plugin wrote them. Readers see them with the types of ObjectMeta.
+                // Metadata and nulls stay as the plugin wrote them. Validation refuses a null that is not allowed, and readers see metadata
+                // with the types of ObjectMeta.
                 decode::normalize_numbers(object);
-                self.served.schema.default(object);
+                self.served.schema.default_applied(object);
             } else {
                 self.served.decode_errors(object, &[]).map_err(refused)?;
                 self.served.conform(object);

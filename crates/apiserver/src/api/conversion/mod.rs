@@ -26,9 +26,10 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use kube_apimachinery::metadata;
+use kube_apimachinery::schema;
 use kube_apimachinery::status::ApiError;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout_at};
 
@@ -237,16 +238,20 @@ impl Converter {
         let Some((webhook, storage)) =
             storage.and_then(|webhook| Some((webhook, webhook.version(&webhook.storage)?)))
         else {
+            check_metadata(served, object)?;
             return Ok(served.document(object));
         };
-        let mut object = object.clone();
+        let original = object;
+        let mut object = original.clone();
         metadata::of(&mut object).remove("resourceVersion");
         let documents = Self::call(cluster, webhook, storage, iter::once(Ok(object)), |mut converted| {
             storage.schema.prune(&mut converted);
             // The document is written without a schema: a reader in the storage version sets its defaults.
             Document::new(&converted, 0, version_number(&storage.name))
         });
-        Ok(documents.await?.pop().expect("the answer has as many objects as the review"))
+        let document = documents.await?.pop().expect("the answer has as many objects as the review");
+        check_metadata(served, original)?;
+        Ok(document)
     }
 
     /// Returns one object in the version of `served`, like [`read`](Self::read). With [`EarlierConversion::Ignored`] the webhook is always
@@ -311,6 +316,7 @@ impl Converter {
         object: Value,
     ) -> Result<Value, ApiError> {
         if !served.converts_writes() {
+            check_metadata(served, &object)?;
             return Ok(object);
         }
         let document = self.document(cluster, served, &object).await?;
@@ -472,4 +478,15 @@ fn original(webhook: &WebhookConversion, stored: &Stored) -> Result<Value, ApiEr
     version.schema.prune(&mut object);
     version.schema.default(&mut object);
     Ok(object)
+}
+/// Checks the metadata of an object that is stored in another version, which must be those of ObjectMeta.
+///
+/// # Errors
+/// 500 with Go's message.
+fn check_metadata(served: &ServedKind, object: &Value) -> Result<(), ApiError> {
+    if !served.is_stored_in_another_version() && !served.converts_writes() {
+        return Ok(());
+    }
+    let mut metadata = json!({"metadata": object["metadata"]});
+    schema::coerce_metadata(&served.schema, &mut metadata).map_err(ApiError::internal)
 }

@@ -11,6 +11,8 @@ use crate::kind::registry::ServedKind;
 pub(super) enum TypeMismatch {
     /// The type is not known; the response shows this message with the start of the body.
     Unrecognized(String),
+    /// The body of a custom kind has no kind.
+    NoKind,
     Error(ApiError),
 }
 
@@ -49,26 +51,32 @@ pub(super) fn check_version(api_version: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks `apiVersion` and `kind`. Builtin endpoints accept objects without them.
+/// Checks the `apiVersion` of a decoded custom object. Errors about the rest of the object come first.
+pub(super) fn check_custom_version(served: &ServedKind, object: &Value) -> Result<(), ApiError> {
+    let given = object["apiVersion"].as_str().unwrap_or_default();
+    let expected = &served.kind.api_version;
+    if !served.is_custom() || given == expected {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({expected})"
+    )))
+}
+
+/// Checks `apiVersion` and `kind`. Builtin endpoints accept objects without them. Custom ones need a kind; validation compares it with
+/// their own.
 pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), TypeMismatch> {
     if object.is_null() && served.is_custom() {
-        return Err(TypeMismatch::Unrecognized("Object 'Kind' is missing in 'null'".to_owned()));
+        return Err(TypeMismatch::NoKind);
     }
     let [api_version, kind] = type_of(object).map_err(TypeMismatch::Unrecognized)?;
     let version = check_version(&api_version).map_err(TypeMismatch::Unrecognized);
     let expected = &served.kind;
     if served.is_custom() {
         if kind.is_empty() {
-            return Err(TypeMismatch::Unrecognized(format!("Object 'Kind' is missing in '{object}'")));
+            return Err(TypeMismatch::NoKind);
         }
-        version?;
-        if api_version != expected.api_version {
-            return Err(TypeMismatch::Error(ApiError::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({})",
-                expected.api_version
-            ))));
-        }
-        return Ok(());
+        return version;
     }
     version?;
     let api_version = if api_version.is_empty() { expected.api_version.clone() } else { api_version };

@@ -211,10 +211,23 @@ impl Call {
         let mut object = decoded.value;
         body_type::check_type(&self.served, &object).map_err(|refusal| match refusal {
             body_type::TypeMismatch::Unrecognized(why) => unrecognized(why),
+            body_type::TypeMismatch::NoKind => {
+                let sent = match format {
+                    request_body::Format::Json => String::from_utf8_lossy(bytes).into_owned(),
+                    _ => object.to_string(),
+                };
+                let why = format!("Object 'Kind' is missing in '{sent}'");
+                // A lenient decoder knows the kind of the endpoint.
+                match validation {
+                    FieldValidation::Ignore => self.cannot_be_handled(&object, &why),
+                    FieldValidation::Warn | FieldValidation::Strict => unrecognized(why),
+                }
+            }
             body_type::TypeMismatch::Error(error) => error,
         })?;
         body_type::complete_type(&self.served, &mut object);
         let emptied = self.conform(&mut object, bytes, decoded.strict, validation)?;
+        body_type::check_custom_version(&self.served, &object)?;
         Ok((object, emptied))
     }
 
@@ -230,15 +243,14 @@ impl Call {
         // Searched first, because decoding drops nulls from the metadata of custom objects.
         let is_of_kind = served.is_of_kind(object);
         let unknown = match validation {
-            _ if !is_of_kind => Vec::new(),
             FieldValidation::Ignore => Vec::new(),
-            _ => served.schema.unknown_fields(object),
+            _ => served.unknown_fields(object),
         };
         if let Err(why) = served.decode_errors(object, bytes) {
-            return Err(self.cannot_be_handled(&why));
+            return Err(self.cannot_be_handled(object, &why));
         }
         if let Some(why) = served.strategy.conversion_error(object) {
-            return Err(self.cannot_be_handled(&why));
+            return Err(self.cannot_be_handled(object, &why));
         }
         if validation != FieldValidation::Ignore {
             if served.is_custom() {
@@ -250,7 +262,7 @@ impl Call {
             }
             if validation == FieldValidation::Strict && !strict.is_empty() {
                 let why = yaml::strict_error(&strict);
-                return Err(self.cannot_be_handled(&format!("strict decoding error: {why}")));
+                return Err(self.cannot_be_handled(object, &format!("strict decoding error: {why}")));
             }
             for text in strict {
                 self.warn(text);
@@ -263,13 +275,17 @@ impl Call {
         Ok(emptied)
     }
 
-    /// Builds the 400 for a body of the right kind that does not decode.
-    pub(crate) fn cannot_be_handled(&self, why: &str) -> ApiError {
+    /// Builds the 400 for a body that does not decode. It names the type of the body, or that of the endpoint if the body has none.
+    pub(crate) fn cannot_be_handled(&self, object: &Value, why: &str) -> ApiError {
         let resource = &self.served.resource;
+        let given = |field: &str| object[field].as_str().filter(|text| !text.is_empty());
+        let kind = given("kind").unwrap_or(&resource.kind);
+        let version = given("apiVersion").map_or(&*resource.version, |version| {
+            version.split_once('/').map_or(version, |(_, version)| version)
+        });
         ApiError::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
-            kind = resource.kind,
-            version = resource.version
+            "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
+            resource.kind
         ))
     }
 

@@ -344,6 +344,11 @@ pub(crate) async fn track(
     options: &WriteOptions,
     subresource: &str,
 ) {
+    if !call.served.is_of_kind(new) {
+        // Without a schema for the kind, no field has an owner.
+        metadata::of(new).remove("managedFields");
+        return;
+    }
     let manager = call.manager(options);
     if call.served.webhook.is_some() {
         call.track_converted(old, new, &manager, subresource).await;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
 use kube_apimachinery::metadata;
 use kube_apimachinery::patch::{self, AdmissionPatchError};
 use kube_apimachinery::status::{ApiError, FieldError};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::admission_review::{AdmissionResponse, JSON_PATCH, WebhookKind};
@@ -153,6 +154,8 @@ async fn call(
     object: Option<&Value>,
 ) -> Result<WebhookReply, ApiError> {
     let converted;
+    let typed = object.map(|object| with_type(attributes, object)).transpose()?.flatten();
+    let object = typed.as_ref().or(object);
     let invocation = match form {
         As::Requested => Invocation { attributes, served: attributes.served, object, old: attributes.old },
         As::Equivalent(served) => {
@@ -177,6 +180,31 @@ async fn call(
         Ok(None) => Ok(WebhookReply::Unchanged),
         Err(failure) => consequence(webhook, failure).map_or(Ok(WebhookReply::Unchanged), Err),
     }
+}
+
+/// Returns a custom object with the kind of its endpoint if it has another one: webhooks see it with that kind, and if one of them patches the
+/// object, it keeps the kind. Otherwise validation refuses the object.
+///
+/// # Errors
+/// 500 if the object has another version.
+fn with_type(attributes: &Attributes<'_>, object: &Value) -> Result<Option<Value>, ApiError> {
+    let expected = &attributes.served.kind;
+    if !attributes.served.is_custom() || !attributes.is_of_resource() || attributes.served.is_of_kind(object)
+    {
+        return Ok(None);
+    }
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if version != &*expected.api_version {
+        let slash = if version.contains('/') { "" } else { "/" };
+        let target = quote(&expected.api_version);
+        return Err(ApiError::internal_error(&format!(
+            "Internal error occurred: {slash}{version}, Kind={kind} is unstructured and is not suitable for converting to {target}"
+        )));
+    }
+    let mut typed = object.clone();
+    typed["kind"] = json!(expected.kind);
+    Ok(Some(typed))
 }
 
 /// Result of a webhook that allows a request.
@@ -240,11 +268,12 @@ async fn decoded(
         != (&*attributes.served.resource.group, &*attributes.served.resource.version)
         && attributes.is_of_resource()
     {
-        served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
         if served.is_custom() {
-            // Unknown fields stay: another version may know them.
-            served.schema.default(&mut object);
+            // Unknown fields stay: another version may know them. Metadata are checked when the object is stored.
+            decode::normalize_numbers(&mut object);
+            served.schema.default_applied(&mut object);
         } else {
+            served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
             served.conform(&mut object);
         }
         let converted = convert(attributes, served, attributes.served, Some(&object)).await?;
