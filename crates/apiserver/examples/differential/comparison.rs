@@ -106,14 +106,15 @@ impl Pairs {
         if let (Some(genuine), Some(ours)) = (uid(genuine), uid(ours)) {
             self.bind(&genuine, &ours);
         }
-        self.values("$", &genuine.body, &ours.body, &mut found);
+        self.values(
+            "$",
+            &without_store_revisions(&genuine.body),
+            &without_store_revisions(&ours.body),
+            &mut found,
+        );
         // The message repeats the causes.
         if !causes.0.is_empty() {
             found.retain(|difference| !matches!(&*difference.path, "$.message" | "$.details.causes"));
-        }
-        // The revision of a list is that of the whole store.
-        if ["items", "rows"].iter().any(|list| genuine.body.get(*list).is_some()) {
-            found.retain(|difference| difference.path != "$.metadata.resourceVersion");
         }
         found
     }
@@ -226,6 +227,24 @@ impl Pairs {
             || (is_age(genuine) && is_age(ours))
             || sorted_parts(&without_revisions(&translated)) == sorted_parts(&without_revisions(ours))
     }
+}
+
+/// Removes the revisions of lists and of bookmarks. They are those of the whole store, which other stories write too, and no values of an
+/// object.
+fn without_store_revisions(body: &Value) -> Value {
+    let mut body = body.clone();
+    let mask = |metadata: Option<&mut Value>| {
+        if let Some(revision) = metadata.and_then(|metadata| metadata.get_mut("resourceVersion")) {
+            *revision = "*".into();
+        }
+    };
+    if ["items", "rows"].iter().any(|list| body.get(*list).is_some()) {
+        mask(body.get_mut("metadata"));
+    }
+    for event in body.as_array_mut().into_iter().flatten().filter(|event| event["type"] == "BOOKMARK") {
+        mask(event.pointer_mut("/object/metadata"));
+    }
+    body
 }
 
 /// Returns the causes of an error, each once: kube-apiserver repeats some.

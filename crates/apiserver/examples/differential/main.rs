@@ -139,17 +139,12 @@ impl Run<'_> {
                 story.observe(&request, &outcome.genuine);
                 continue;
             }
-            let unknown = outcome
-                .differences
-                .iter()
-                .find(|difference| known::reason(&request.subject, difference).is_none());
-            match unknown {
-                None => {
-                    let reason = known::reason(&request.subject, &outcome.differences[0]).unwrap_or_default();
-                    let kind = signature(&request, &outcome.differences[0]);
+            match known::reason(&request.subject, &outcome) {
+                Ok((reason, difference)) => {
+                    let kind = signature(&request, difference);
                     *self.report.lock().known.entry(reason).or_default().entry(kind).or_default() += 1;
                 }
-                Some(difference) => {
+                Err(difference) => {
                     let kind = signature(&request, difference);
                     if self.report.lock().count(&kind) {
                         if !self.arguments.no_shrink {

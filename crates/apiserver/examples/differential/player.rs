@@ -37,6 +37,7 @@ pub(crate) struct Stage<'a> {
 /// Two responses and their differences.
 pub(crate) struct Outcome {
     pub(crate) genuine: Answer,
+    pub(crate) ours: Answer,
     pub(crate) differences: Vec<Difference>,
 }
 
@@ -72,7 +73,7 @@ impl<'a> Stage<'a> {
                 return Err("the genuine server has ended".into());
             }
             let differences = self.pairs.compare(&genuine, &ours);
-            return Ok(Outcome { genuine, differences });
+            return Ok(Outcome { genuine, ours, differences });
         }
         self.genuine.learn(&genuine.body);
         self.ours.learn(&ours.body);
@@ -89,7 +90,7 @@ impl<'a> Stage<'a> {
         if request.method == Method::POST && genuine.status == 201 && ours.status == 201 {
             self.await_configuration(request, &genuine.body).await?;
         }
-        Ok(Outcome { genuine, differences })
+        Ok(Outcome { genuine, ours, differences })
     }
 
     /// Learns values that the servers have chosen by themselves and that later requests repeat: a generated name, and node ports.
