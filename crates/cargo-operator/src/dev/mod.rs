@@ -362,12 +362,12 @@ async fn own_server(
         .address(address);
     let previous = if arguments.reset { PreviousObjects::Delete } else { PreviousObjects::Restore };
     let options = options.keep_objects(previous);
-    let (session, narrator) = Session::start(options).await.map_err(|error| not_started(&error))?;
+    let (session, progress) = Session::start(options).await.map_err(|error| not_started(&error))?;
     let before = session.count(&rendered.definitions).await.map_err(failed)?;
     let kubeconfig = write::relative(&session.kubeconfig(), here().as_deref().unwrap_or(folder));
     let kept = if before > 0 { format!(", {} from before", objects(before)) } else { String::new() };
     shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", session.url()));
-    Ok(Target::Own(Box::new((session, narrator))))
+    Ok(Target::Own(Box::new((session, progress))))
 }
 
 /// The failure for a server that does not start, with the cure.

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use kube_envtest::dev::{DevError, Narrator, Rendered, Session, SessionFlags};
+use kube_envtest::dev::{DevError, Progress, Rendered, Session, SessionFlags};
 
 use super::cluster::Cluster;
 use crate::failure::Failure;
 
 /// An API server for the operator.
 pub(super) enum Target {
-    /// The server of this session, and its story.
-    Own(Box<(Session, Narrator)>),
+    /// The server of this session, and the lines about its objects.
+    Own(Box<(Session, Progress)>),
     /// A cluster.
     Cluster(Cluster),
 }

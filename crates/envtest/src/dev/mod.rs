@@ -6,10 +6,10 @@
 //! No other cluster is reached: neither `$KUBECONFIG` nor `~/.kube/config` is read.
 
 mod apply;
-mod narrator;
+mod change_lines;
 mod program;
+mod progress;
 mod session;
-mod story;
 
 use std::{io, path::PathBuf};
 
@@ -17,8 +17,8 @@ use std::{io, path::PathBuf};
 pub use self::session::PreviousObjects;
 pub use self::{
     apply::ApplyError,
-    narrator::Narrator,
     program::{Rendered, SessionFlags, run},
+    progress::Progress,
     session::{Session, SessionOptions},
 };
 use crate::CrdError;

@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DevError, Narrator, Session, SessionOptions, session::DEFAULT_WEBHOOKS};
+use super::{DevError, Progress, Session, SessionOptions, session::DEFAULT_WEBHOOKS};
 
 /// Schema of the program's answers in JSON.
 pub(super) const SCHEMA: &str = "operator/v1";
@@ -67,7 +67,7 @@ async fn run_with<T: Display, E: Display>(
     let options = SessionOptions::new(folder)
         .services(rendered.services.iter().cloned())
         .webhook_address(flags.webhooks());
-    let (mut session, narrator) = Session::start(options).await.map_err(text)?;
+    let (mut session, progress) = Session::start(options).await.map_err(text)?;
     let kubeconfig = session.kubeconfig();
     let shown = kubeconfig.strip_prefix(&package).unwrap_or(&kubeconfig).display();
     let kind = rendered.definitions.first().map_or("all", |crd| &crd.spec.names.plural);
@@ -92,7 +92,7 @@ async fn run_with<T: Display, E: Display>(
         // Ctrl-C ends the operator, which listens for it.
         ended = program(arguments) => ended.map(drop).map_err(text),
         failed = applied => failed.map_err(text),
-        () = narrate(narrator) => Ok(()),
+        () = print_lines(progress) => Ok(()),
     }
 }
 
@@ -272,9 +272,9 @@ fn objects(answer: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-async fn narrate(mut narrator: Narrator) {
+async fn print_lines(mut progress: Progress) {
     loop {
-        let line = narrator.next_line().await;
+        let line = progress.next_line().await;
         say(&format!("    {line}"));
     }
 }

@@ -29,8 +29,8 @@ use serde_json::{Value, json};
 use super::{
     DevError,
     apply::{ObjectRef, apply, apply_files},
-    narrator::Narrator,
     program::{Rendered, SCHEMA, SessionFlags},
+    progress::Progress,
 };
 use crate::{crd::install_crds, documents::documents_of_text};
 
@@ -132,10 +132,10 @@ impl Session {
     /// # Errors
     ///
     /// The address is in use, a file cannot be read or written, or the operating system has no random numbers.
-    pub async fn start(options: SessionOptions) -> Result<(Self, Narrator), DevError> {
+    pub async fn start(options: SessionOptions) -> Result<(Self, Progress), DevError> {
         let reader_token = random_token()?;
         let server = start_server(server_options(&options, &reader_token)?, &options)?;
-        let narrator = Narrator::new(&server);
+        let progress = Progress::new(&server);
         let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
         let user = String::new();
         let session = Self {
@@ -151,7 +151,7 @@ impl Session {
         }
         session.delete_webhooks(&options.services).await?;
         write_secret(&session.kubeconfig(), &session.listener.kubeconfig())?;
-        Ok((session, narrator))
+        Ok((session, progress))
     }
 
     /// Deletes the webhook configurations of the session before. Their webhooks are not served until the operator runs, which applies

@@ -23,7 +23,7 @@ const STEPS: usize = 6;
 /// A line ends when a condition became true, when nothing followed for [`QUIET`], or after [`STEPS`] steps. If an object was created, its second
 /// step may follow after [`START`].
 #[derive(Debug, Default)]
-pub(super) struct Story {
+pub(super) struct ChangeLines {
     /// Kinds of the operator, by group and plural.
     kinds: BTreeMap<(String, String), Kind>,
     /// Unfinished lines by object.
@@ -43,7 +43,7 @@ struct Line {
     steps: Vec<String>,
 }
 
-impl Story {
+impl ChangeLines {
     fn define(&mut self, group: &str, plural: &str, kind: &str, scope: &str) {
         let kind = Kind { kind: kind.to_owned(), is_namespaced: scope == "Namespaced" };
         self.kinds.insert((group.to_owned(), plural.to_owned()), kind);
@@ -178,25 +178,25 @@ mod tests {
     /// times at which they were complete.
     fn check(definition: &str, commits: &[(u64, &str, Value, Value)], expected: &[&str]) {
         let words: Vec<&str> = definition.split(' ').collect();
-        let mut story = Story::default();
-        story.define(words[1], words[0], words[2], words[3]);
+        let mut changes = ChangeLines::default();
+        changes.define(words[1], words[0], words[2], words[3]);
         let mut lines = Vec::new();
         let mut take = |now: Duration, found: Vec<String>| {
             lines.extend(found.into_iter().map(|line| format!("{} {line}", now.as_millis())));
         };
         for (at, subject, before, after) in commits {
             let now = Duration::from_millis(*at);
-            while let Some(next) = story.next().filter(|next| *next <= now) {
-                take(next, story.quiet(next));
+            while let Some(next) = changes.next().filter(|next| *next <= now) {
+                take(next, changes.quiet(next));
             }
             let (resource, place) = subject.split_once(' ').expect("a resource and a place");
             let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
             let (namespace, name) = place.split_once('/').unwrap_or(("", place));
             let commit = commit(group, resource, namespace, name, before.clone(), after.clone());
-            take(now, story.commit(&commit, now).into_iter().collect());
+            take(now, changes.commit(&commit, now).into_iter().collect());
         }
-        while let Some(next) = story.next() {
-            take(next, story.quiet(next));
+        while let Some(next) = changes.next() {
+            take(next, changes.quiet(next));
         }
         assert_eq!(lines, expected);
     }

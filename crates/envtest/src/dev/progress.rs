@@ -8,28 +8,28 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::story::Story;
+use super::change_lines::ChangeLines;
 
 /// Reports changes of the operator's objects and their children, a line for each burst.
 #[derive(Debug)]
-pub struct Narrator {
-    story: Story,
+pub struct Progress {
+    changes: ChangeLines,
     started: Instant,
     commits: UnboundedReceiver<(Duration, Commit)>,
     /// Lines that are complete and were not returned yet.
     lines: VecDeque<String>,
 }
 
-impl Narrator {
+impl Progress {
     pub(super) fn new(server: &ApiServer) -> Self {
         let (sender, commits) = mpsc::unbounded_channel();
         let started = Instant::now();
         let is_first = server.observe_commits(move |commit| {
-            // The narrator may be gone before the server.
+            // The receiver may be gone before the server.
             let _ = sender.send((started.elapsed(), commit.clone()));
         });
         debug_assert!(is_first, "a server has one session");
-        Self { story: Story::default(), started, commits, lines: VecDeque::new() }
+        Self { changes: ChangeLines::default(), started, commits, lines: VecDeque::new() }
     }
 
     /// Waits for the next line. Never completes once the server is gone.
@@ -42,7 +42,7 @@ impl Narrator {
             if let Some(line) = self.lines.pop_front() {
                 return line;
             }
-            let (started, next) = (self.started, self.story.next());
+            let (started, next) = (self.started, self.changes.next());
             let quiet = async {
                 match next {
                     Some(time) => sleep_until(started + time).await,
@@ -52,10 +52,10 @@ impl Narrator {
             tokio::select! {
                 biased;
                 commit = self.commits.recv() => match commit {
-                    Some((at, commit)) => self.lines.extend(self.story.commit(&commit, at)),
+                    Some((at, commit)) => self.lines.extend(self.changes.commit(&commit, at)),
                     None => std::future::pending().await,
                 },
-                () = quiet => self.lines.extend(self.story.quiet(self.started.elapsed())),
+                () = quiet => self.lines.extend(self.changes.quiet(self.started.elapsed())),
             }
         }
     }
