@@ -12,6 +12,7 @@ use clap::Args;
 use crate::{
     baseline,
     failure::{Failure, FailureCode},
+    program_options,
     project::{Selection, display},
     shell::Shell,
 };
@@ -44,7 +45,8 @@ pub(crate) fn offline(program: &Path) -> Command {
 ///
 /// # Errors
 ///
-/// The package or program is not found, or does not compile, or the program fails. The program has then printed the reason.
+/// An option is unknown, the package or program is not found, or does not compile, or the program fails. The program has then printed the
+/// reason.
 pub fn run(
     command: &str,
     arguments: &Ask,
@@ -52,6 +54,7 @@ pub fn run(
     here: &Path,
     shell: &Shell,
 ) -> Result<(), Failure> {
+    program_options::check(command, &arguments.arguments)?;
     let project = arguments.selection.project(here)?;
     let mut given = arguments.arguments.clone();
     let baseline = if command == "manifests" { baseline::take(&mut given, &project.folder)? } else { None };

@@ -26,6 +26,7 @@ mod kubectl;
 pub mod library;
 pub mod names;
 pub mod new;
+mod program_options;
 pub mod project;
 pub mod settings;
 pub mod shell;

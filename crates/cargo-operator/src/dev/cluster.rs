@@ -20,34 +20,43 @@ pub(super) struct Cluster {
     shell: Shell,
 }
 
-impl Cluster {
-    /// Checks that the user means this cluster, and that the operator neither runs there already nor needs to be called from there.
-    /// Writes a kubeconfig with the context alone.
+/// A cluster that the user means.
+#[derive(Debug)]
+pub(super) struct ChosenCluster {
+    context: String,
+    server: String,
+    /// Kubeconfig with the context alone.
+    config: String,
+    shell: Shell,
+}
+
+impl ChosenCluster {
+    /// Finds the cluster of a context, and checks that the user means it.
+    pub(super) async fn choose(context: &str, project: &Project, shell: Shell) -> Result<Self, Failure> {
+        let words = ["config", "view", "--minify", "--flatten", "--raw", "-o", "json"];
+        let config = kubectl::answer(context, &words, None, &shell).await?;
+        let server = server_of(&config)
+            .ok_or_else(|| Failure::new(format!("the kubeconfig names no server for context {context}")))?;
+        if !is_allowed(context, &project.settings.dev.contexts) {
+            confirm(context, &server)?;
+        }
+        Ok(Self { context: context.to_owned(), server, config, shell })
+    }
+
+    /// Checks that the operator neither runs in the cluster already nor needs to be called from there. Writes the kubeconfig.
     pub(super) async fn connect(
-        context: &str,
+        self,
         project: &Project,
         rendered: &Rendered,
         folder: &Path,
-        shell: Shell,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Cluster, Failure> {
+        let Self { context, server, config, shell } = self;
         if !rendered.services.is_empty() {
             return Err(Failure::new(format!(
                 "{} has webhooks, and the API server of context {context} cannot call them on this host",
                 project.bin
             ))
             .hint("run them on the API server of dev: leave out --on"));
-        }
-        let config = kubectl::answer(
-            context,
-            &["config", "view", "--minify", "--flatten", "--raw", "-o", "json"],
-            None,
-            &shell,
-        )
-        .await?;
-        let server = server_of(&config)
-            .ok_or_else(|| Failure::new(format!("the kubeconfig names no server for context {context}")))?;
-        if !is_allowed(context, &project.settings.dev.contexts) {
-            confirm(context, &server)?;
         }
         if let Some((namespace, name)) = rendered.account() {
             let words = [
@@ -60,7 +69,7 @@ impl Cluster {
                 "-o",
                 "jsonpath={.status.replicas}",
             ];
-            let replicas = kubectl::answer(context, &words, None, &shell).await?;
+            let replicas = kubectl::answer(&context, &words, None, &shell).await?;
             if !matches!(replicas.trim(), "" | "0") {
                 return Err(Failure::new(format!(
                     "Deployment {namespace}/{name} runs the operator on context {context} already, with {} replicas",
@@ -72,9 +81,11 @@ impl Cluster {
         let kubeconfig = folder.join("cluster.kubeconfig");
         write::secret(&kubeconfig, &config)?;
         shell.status("Cluster", format_args!("{server} (context {context}), with your own rights"));
-        Ok(Self { context: context.to_owned(), kubeconfig, shell })
+        Ok(Cluster { context, kubeconfig, shell })
     }
+}
 
+impl Cluster {
     /// Kubeconfig of the operator.
     pub(super) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

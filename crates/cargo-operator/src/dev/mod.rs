@@ -7,7 +7,7 @@ mod sources;
 mod target;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,7 +17,7 @@ use kube_envtest::dev::{DevError, PreviousObjects, Rendered, Session, SessionFla
 use tokio::{task::JoinSet, time::Instant};
 
 use self::{
-    cluster::Cluster,
+    cluster::ChosenCluster,
     keys::{Key, Keys},
     process::Running,
     sources::{Changed, Sources},
@@ -31,6 +31,9 @@ use crate::{
     shell::Shell,
     write,
 };
+
+/// The cure for a port that is taken.
+const PORT_IN_USE: &str = "another program uses the port: choose one with --port, or leave that out";
 
 /// Arguments of `cargo operator dev`.
 #[derive(Debug, Clone, Args)]
@@ -116,13 +119,27 @@ enum Event {
 }
 
 impl Development {
-    /// Builds the operator, starts a server that knows its kinds, and starts it there.
+    /// Checks the arguments, builds the operator, starts a server that knows its kinds, and starts it there.
     async fn begin(
         arguments: &Dev,
         project: Arc<Project>,
         more: &[String],
         shell: Shell,
     ) -> Result<Self, Failure> {
+        if let Some(samples) = arguments.samples.as_ref().filter(|path| !project.folder.join(path).exists()) {
+            return Err(Failure::usage(format!(
+                "--samples {}: there is no such file or folder",
+                samples.display()
+            ))
+            .hint(format!("name one below {}", project.folder.display())));
+        }
+        let cluster = match &arguments.on {
+            Some(context) => Some(ChosenCluster::choose(context, &project, shell).await?),
+            None => {
+                check_port(arguments.port)?;
+                None
+            }
+        };
         let began = Instant::now();
         let program = arguments.selection.build(&project, &shell)?;
         let build = began.elapsed();
@@ -134,10 +151,8 @@ impl Development {
         let flags = SessionFlags::new(&more).map_err(failed)?;
         let rendered = rendered_by(&program, &flags).await?;
         let folder = project.folder.join("target/operator");
-        let target = match &arguments.on {
-            Some(context) => {
-                Target::Cluster(Cluster::connect(context, &project, &rendered, &folder, shell).await?)
-            }
+        let target = match cluster {
+            Some(cluster) => Target::Cluster(cluster.connect(&project, &rendered, &folder).await?),
             None => own_server(arguments, &rendered, &flags, &folder, &shell).await?,
         };
         let samples = match (&arguments.samples, &arguments.on) {
@@ -370,13 +385,20 @@ async fn own_server(
     Ok(Target::Own(Box::new((session, progress))))
 }
 
+/// Checks that no other program uses the port, before the operator is built. 0 is any free port.
+fn check_port(port: u16) -> Result<(), Failure> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    match TcpListener::bind(address) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::new(format!("cannot listen on {address}: {error}")).hint(PORT_IN_USE)),
+    }
+}
+
 /// The failure for a server that does not start, with the cure.
 fn not_started(error: &DevError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
-        DevError::Listen(_) => {
-            failure.hint("another program uses the port: choose one with --port, or leave that out")
-        }
+        DevError::Listen(_) => failure.hint(PORT_IN_USE),
         DevError::DataFile(_) => {
             failure.hint("end the other session of this project, or begin with an empty server: --reset")
         }

@@ -9,14 +9,63 @@
 //! | a setup that asks the server | `setup_that_asks_the_server_is_named` in controller-runtime's `operator::tests` |
 //! | a kubeconfig of production | `dev::a_taken_port_and_an_unknown_cluster_are_refused`, `dev::cluster::tests` |
 //! | a port in use | `dev::a_taken_port_and_an_unknown_cluster_are_refused` |
+//! | unknown options and values, samples that do not exist | `wrong_arguments_are_named_before_anything_is_built` |
 //! | a compile error during `dev` | `dev::the_operator_follows_its_sources` |
 //! | a cluster that goes away | `explain::problems_are_named_with_the_next_step`, `explain::a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again` |
 //! | definitions that cannot be imported | `import::definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written` |
 //! | tokens that the page refuses | `the_page_asks_for_a_token_and_then_follows_the_operator` in controller-runtime's `tests/browser`, `explain::an_operator_is_asked_by_its_address_and_token` |
 
-use std::fs;
+use std::{
+    fs,
+    net::TcpListener,
+    process::{Command, Stdio},
+};
 
-use crate::support::{answer, cargo_operator, errors};
+use crate::support::{answer, cargo_operator, errors, script};
+
+/// Arguments are checked first: this project does not compile.
+#[test]
+fn wrong_arguments_are_named_before_anything_is_built() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("a file");
+    fs::create_dir(folder.path().join("src")).expect("a folder");
+    fs::write(folder.path().join("src/main.rs"), "fn main() {").expect("a file");
+    let kubectl = r#"echo '{"clusters":[{"cluster":{"server":"https://production:6443"}}]}'"#;
+    fs::create_dir(folder.path().join("bin")).expect("a folder");
+    script(&folder.path().join("bin"), "kubectl", kubectl);
+    let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").expect("a path"));
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    for (words, code, message) in [
+        (
+            "manifests --layout foo".to_owned(),
+            2,
+            "invalid value 'foo' for '--layout <layout>' [possible values: yaml".to_owned(),
+        ),
+        ("rbac --layout helm".to_owned(), 2, "unexpected argument '--layout' found".to_owned()),
+        (
+            "dev --samples nowhere".to_owned(),
+            2,
+            "--samples nowhere: there is no such file or folder".to_owned(),
+        ),
+        (format!("dev --port {}", address.port()), 1, format!("cannot listen on {address}: ")),
+        (
+            "dev --on production".to_owned(),
+            2,
+            "context production (https://production:6443) is not known to be".to_owned(),
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-operator"));
+        command.arg("operator").args(words.split(' ')).current_dir(folder.path()).env("PATH", &path);
+        let output = command.stdin(Stdio::null()).output().expect("the program runs");
+        let text = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{words}: {text}");
+        assert!(text.starts_with(&format!("error: {message}")), "{words}: {text}");
+        assert_eq!(text.lines().count(), 2, "an error and a hint: {text}");
+    }
+    assert!(!folder.path().join("target").exists(), "something was built");
+}
 
 #[test]
 fn a_program_that_is_no_operator_is_named_and_finds_no_cluster() {
