@@ -49,6 +49,10 @@ deny:
 semver revision:
     cargo semver-checks --workspace --exclude cargo-operator --baseline-rev {{revision}}
 
+# print changes of the public API since the last release; with `--write` record it; needs a nightly compiler and cargo-public-api
+public-api *options:
+    .ci/public-api {{options}}
+
 # replay recorded scenarios of a kube-apiserver against the embedded one; `just conformance apply/` selects some
 conformance *filter:
     cargo test -p kube-apiserver-embedded --test conformance -- {{filter}}
