@@ -66,11 +66,16 @@ pub(crate) enum EarlierConversion {
     Ignored,
 }
 
-/// Lock of the work on the reviews of one read, of which one at a time is written or its answer read.
+/// Locks of the work on the reviews of one read: at most one review is written, and at most one answer is read, at a time.
 ///
-/// Without it, all reviews are written side by side, because their writers yield. The webhook then waits until the last one is written,
-/// and the server until the last one is answered.
-type Work = tokio::sync::Mutex<()>;
+/// Both yield. Without locks, all reviews would be written side by side, so the webhook would wait until the last one is written, and the
+/// server until the last one is answered. With one lock for both, a review would only be written after all answers that have arrived were
+/// read, so the webhook would have nothing to do meanwhile.
+#[derive(Default)]
+struct Work {
+    writing: tokio::sync::Mutex<()>,
+    reading: tokio::sync::Mutex<()>,
+}
 
 /// Calls conversion webhooks, and keeps converted objects.
 #[derive(Default)]
@@ -182,7 +187,7 @@ impl Converter {
     ) -> Result<Vec<Document>, ApiError> {
         let unchanged = SentAsStored::of(cluster, served, webhook);
         let mut turns = Turns::default();
-        let writing = work.lock().await;
+        let writing = work.writing.lock().await;
         let mut review = Review::new(webhook.review, cluster.audit_id(), &version.kind.api_version);
         for stored in objects {
             match unchanged.as_ref().filter(|unchanged| unchanged.applies_to(stored)) {
@@ -193,7 +198,7 @@ impl Converter {
         }
         drop(writing);
         let answer = Self::answer(cluster, webhook, &mut review).await?;
-        let _reading = work.lock().await;
+        let _reading = work.reading.lock().await;
         let answered = review.objects(&answer).map_err(ApiError::internal)?;
         let (written_as, stored_in) = (served.id, version_number(&served.resource.version));
         let mut documents = Vec::with_capacity(answered.len());
