@@ -1,5 +1,6 @@
 //! Cache of converted objects, for later reads in the same version.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -29,11 +30,9 @@ impl Cache {
     }
 
     pub(super) fn insert(&mut self, id: Id, object: &Arc<Stored>) {
-        if self.objects.contains_key(&id) {
-            return;
-        }
+        let Entry::Vacant(vacant) = self.objects.entry(id) else { return };
+        vacant.insert(Arc::clone(object));
         self.bytes += size(object);
-        self.objects.insert(id, Arc::clone(object));
         self.order.push_back(id);
         while self.bytes > BYTES
             && let Some(oldest) = self.order.pop_front()

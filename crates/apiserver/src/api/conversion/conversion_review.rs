@@ -13,15 +13,18 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::converted_text::{self, MetadataText};
+use super::converted_text::ConvertedText;
+use super::response_text;
 use crate::kind::webhook_conversion::ConversionReviewVersion;
+use crate::state::Turns;
 use crate::store::{Document, TypeMeta};
 use crate::webhook_client::decode_review;
 
 const KIND: &str = "ConversionReview";
+/// Text of a review after its objects.
+const END: &[u8] = br#"]},"response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}"#;
 /// Maximum total size of all annotations of an object, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
@@ -50,36 +53,21 @@ pub(super) enum SentObject<'a> {
     Text { object: Range<usize>, metadata: usize, kind: &'a str },
 }
 
-/// An object of a response, which is not checked yet.
-pub(super) enum Converted<'a> {
-    Text(&'a RawValue),
+/// A converted object that may differ from its original in more than its content.
+pub(super) struct Unchecked<'a, 'b> {
+    original: SentObject<'a>,
+    converted: Converted<'b>,
+}
+
+/// An object of a response.
+enum Converted<'b> {
+    Text(&'b str),
     Parsed(Value),
 }
 
-/// A response with objects that are not parsed yet.
-#[derive(Deserialize)]
-struct UnparsedResponse<'a> {
-    #[serde(default, rename = "apiVersion")]
-    api_version: Value,
-    #[serde(default)]
-    kind: Value,
-    #[serde(borrow)]
-    response: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct ConversionResponse<'a> {
-    #[serde(default)]
-    uid: Value,
-    #[serde(default)]
-    result: Value,
-    #[serde(borrow, default, rename = "convertedObjects")]
-    converted: Option<Vec<&'a RawValue>>,
-}
-
 impl<'a> Review<'a> {
-    /// Begins a review without objects.
-    pub(super) fn new(version: ConversionReviewVersion, uid: String, desired: &'a str) -> Self {
+    /// Begins a review without objects. `size` is the estimated size of the objects, in bytes.
+    pub(super) fn new(version: ConversionReviewVersion, uid: String, desired: &'a str, size: usize) -> Self {
         let text = |text: &str| Value::from(text).to_string();
         let head = format!(
             "{{\"kind\":\"{KIND}\",\"apiVersion\":\"{}\",\"request\":{{\"uid\":{},\"desiredAPIVersion\":{},\"objects\":[",
@@ -87,7 +75,9 @@ impl<'a> Review<'a> {
             text(&uid),
             text(desired),
         );
-        let (body, originals, subject) = (head.into_bytes(), Vec::new(), String::new());
+        let mut body = Vec::with_capacity(head.len() + size + END.len());
+        body.extend_from_slice(head.as_bytes());
+        let (originals, subject) = (Vec::new(), String::new());
         Self { version, uid, desired, body, sent: Bytes::new(), originals, subject }
     }
 
@@ -121,27 +111,32 @@ impl<'a> Review<'a> {
     /// Completes the review and returns the body of the request. It contains an empty response, like the body of a Go client.
     pub(super) fn body(&mut self) -> Bytes {
         let mut body = std::mem::take(&mut self.body);
-        body.extend_from_slice(
-            br#"]},"response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}"#,
-        );
+        body.extend_from_slice(END);
         self.sent = Bytes::from(body);
         self.sent.clone()
     }
 
-    /// Returns the objects of a response, each with its original, in the order of the request.
+    /// Returns the objects of a response in the order of the request. Yields between them. `read` gets the position of an object and its
+    /// fields. Objects for which it returns `None` are to be [checked](Self::check).
     ///
     /// # Errors
     /// The reason why the webhook failed, or that objects are missing or were added.
-    pub(super) fn objects<'b>(
+    pub(super) async fn objects<'b, T>(
         &mut self,
         answer: &'b [u8],
-    ) -> Result<Vec<(SentObject<'a>, Converted<'b>)>, String> {
-        let converted = self.converted(answer).map_err(|why| self.failed(&why))?;
-        if converted.len() != self.originals.len() {
-            let (got, wanted) = (converted.len(), self.originals.len());
+        turns: &mut Turns,
+        read: impl Fn(&Self, usize, ConvertedText<'_>) -> Option<T>,
+    ) -> Result<Vec<Result<T, Unchecked<'a, 'b>>>, String> {
+        let objects = self.converted(answer, turns, read).await.map_err(|why| self.failed(&why))?;
+        if objects.len() != self.originals.len() {
+            let (got, wanted) = (objects.len(), self.originals.len());
             return Err(format!("{} returned {got} objects, expected {wanted}", self.subject));
         }
-        Ok(std::mem::take(&mut self.originals).into_iter().zip(converted).collect())
+        let originals = std::mem::take(&mut self.originals).into_iter();
+        let with_original = |(original, object): (_, Result<T, _>)| {
+            object.map_err(|converted| Unchecked { original, converted })
+        };
+        Ok(originals.zip(objects).map(with_original).collect())
     }
 
     /// Returns the message of a call that failed.
@@ -150,19 +145,27 @@ impl<'a> Review<'a> {
     }
 
     /// Returns the objects of a response.
-    fn converted<'b>(&self, answer: &'b [u8]) -> Result<Vec<Converted<'b>>, String> {
+    async fn converted<'b, T>(
+        &self,
+        answer: &'b [u8],
+        turns: &mut Turns,
+        read: impl Fn(&Self, usize, ConvertedText<'_>) -> Option<T>,
+    ) -> Result<Vec<Result<T, Converted<'b>>>, String> {
         let api_version = self.version.api_version();
+        let read = |at, text, fields: Option<ConvertedText<'_>>| {
+            fields.and_then(|fields| read(self, at, fields)).ok_or(Converted::Text(text))
+        };
         // A response in YAML, or with a syntax error, is parsed as a whole, which gives the text of the error.
-        let Some((head, objects)) = skim(answer) else {
+        let Some((review, objects)) = response_text::read(answer, turns, read).await else {
             let mut review = decode_review(answer, api_version, KIND)?;
             self.check_result(&review["response"])?;
             let objects = review["response"].get_mut("convertedObjects").map(Value::take);
             let Some(Value::Array(objects)) = objects else { return Ok(Vec::new()) };
-            return Ok(objects.into_iter().map(Converted::Parsed).collect());
+            return Ok(objects.into_iter().map(|object| Err(Converted::Parsed(object))).collect());
         };
-        let head = decode_review(go::json(&head).as_bytes(), api_version, KIND)?;
-        self.check_result(&head["response"])?;
-        Ok(objects.into_iter().map(Converted::Text).collect())
+        let review = decode_review(&review, api_version, KIND)?;
+        self.check_result(&review["response"])?;
+        Ok(objects)
     }
 
     /// Checks that the response belongs to this review, and is a success.
@@ -187,47 +190,43 @@ impl<'a> Review<'a> {
         })
     }
 
-    /// Returns the stored form of a converted object, with the metadata of the stored `original`. `keep` completes its other fields.
+    /// Returns the stored form of the converted object at a position, with the metadata of the stored `original`. `keep` completes its
+    /// other fields.
     ///
-    /// Returns `None` if `original` was not sent as text, or unless the metadata are equal; then [`check`](Self::check) decides.
+    /// Returns `None` if the original was not sent as text, or unless the metadata are equal; then [`check`](Self::check) decides.
     pub(super) fn restored(
         &self,
-        original: &SentObject<'a>,
-        document: &Document,
-        converted: &Converted<'_>,
+        at: usize,
+        converted: ConvertedText<'_>,
+        original: &Document,
         keep: impl FnOnce(&mut Value),
         written_as: u64,
         stored_in: u64,
     ) -> Option<Document> {
-        let (SentObject::Text { metadata, kind, .. }, Converted::Text(converted)) = (original, converted)
-        else {
-            return None;
-        };
-        let (metadata, length) = MetadataText::read(&self.sent[*metadata..])?;
+        let SentObject::Text { metadata, kind, .. } = self.originals.get(at)? else { return None };
         // Without metadata, the text of the document has no comma in front of them.
-        if !document.text().starts_with(b",") {
+        if !original.text().starts_with(b",") {
             return None;
         }
-        let content = converted_text::content_of(converted.get(), self.desired, kind, &metadata)?;
+        let (content, length) = converted.content(self.desired, kind, &self.sent[*metadata..])?;
         let mut content = Value::Object(content);
         keep(&mut content);
-        Some(document.with_content(length, content.as_object()?, written_as, stored_in))
+        Some(original.with_content(length, content.as_object()?, written_as, stored_in))
     }
 
     /// Parses and checks a converted object. Restores its metadata except for labels and annotations.
     ///
     /// # Errors
     /// The reason why the object differs from the original or has invalid metadata.
-    pub(super) fn check(&self, original: SentObject<'a>, converted: Converted<'_>) -> Result<Value, String> {
-        let original = match original {
+    pub(super) fn check(&self, object: Unchecked<'_, '_>) -> Result<Value, String> {
+        let original = match object.original {
             SentObject::Parsed(original) => original,
             SentObject::Text { object, .. } => parsed(&self.sent[object]),
         };
-        match converted {
+        match object.converted {
             Converted::Parsed(converted) => self.check_value(original, converted),
             Converted::Text(text) => {
-                let decoded = decode::json(text.get().as_bytes());
-                let decoded = decoded.map_err(|why| {
+                let decoded = decode::json(text.as_bytes()).map_err(|why| {
                     self.failed(&format!("couldn't get version/kind; json parse error: {why}"))
                 })?;
                 self.check_value(original, decoded.value)
@@ -267,25 +266,6 @@ impl<'a> Review<'a> {
         normalize_numbers(&mut converted);
         Ok(converted)
     }
-}
-
-/// Splits a response into the review without objects, and the texts of the objects. Returns `None` if the response is not a JSON object of
-/// the expected structure.
-fn skim(answer: &[u8]) -> Option<(Value, Vec<&RawValue>)> {
-    // serde also reads structures from arrays, which are not accepted here.
-    let is_object = |text: &[u8]| text.trim_ascii_start().starts_with(b"{");
-    let answer: UnparsedResponse<'_> =
-        is_object(answer).then(|| serde_json::from_slice(answer).ok()).flatten()?;
-    let response = answer.response.get();
-    let response: ConversionResponse<'_> =
-        is_object(response.as_bytes()).then(|| serde_json::from_str(response).ok()).flatten()?;
-    let mut head = json!({"response": {"uid": response.uid, "result": response.result}});
-    for (field, value) in [("apiVersion", answer.api_version), ("kind", answer.kind)] {
-        if !value.is_null() {
-            head[field] = value;
-        }
-    }
-    Some((head, response.converted.unwrap_or_default()))
 }
 
 /// Parses a sent object, which may be nested deeper than the parser's default limit.
@@ -384,6 +364,11 @@ fn check_entries(field: &str, entries: &Map<String, Value>, before: Option<&Valu
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use futures::FutureExt;
+    use serde_json::json;
+
     use super::*;
 
     const UID: &str = "1f";
@@ -407,10 +392,12 @@ mod tests {
     }
 
     fn read_text(version: ConversionReviewVersion, answer: &str) -> Result<Vec<Value>, String> {
-        let mut review = Review::new(version, UID.to_owned(), "example.com/v2");
+        let mut review = Review::new(version, UID.to_owned(), "example.com/v2", 0);
         review.push(original());
-        let objects = review.objects(answer.as_bytes())?;
-        objects.into_iter().map(|(original, converted)| review.check(original, converted)).collect()
+        let mut turns = Turns::default();
+        let objects = review.objects(answer.as_bytes(), &mut turns, |_, _, _| None);
+        let objects = objects.now_or_never().expect("nothing waits")?;
+        objects.into_iter().map(|Err::<Infallible, _>(object)| review.check(object)).collect()
     }
 
     fn answer(objects: &Value) -> Value {
@@ -429,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_body_is_that_of_a_go_client() {
-        let mut review = Review::new(ConversionReviewVersion::V1, UID.to_owned(), "example.com/v2");
+        let mut review = Review::new(ConversionReviewVersion::V1, UID.to_owned(), "example.com/v2", 0);
         for name in ["a", "b"] {
             review.push(json!({"kind": "Thing", "metadata": {"name": name}, "spec": 1.0}));
         }

@@ -16,9 +16,11 @@ mod cache;
 mod conversion_review;
 mod converted_text;
 mod memo;
+mod response_text;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::convert::Infallible;
 use std::iter;
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 
 use self::cache::{Cache, Id};
 use self::conversion_review::Review;
+use self::converted_text::ConvertedText;
 pub(crate) use self::memo::Memo;
 use crate::kind::registry::ServedKind;
 use crate::kind::storage_version::version_number;
@@ -47,6 +50,8 @@ use crate::webhook_client::TimeoutQuery;
 const OBJECTS: usize = 500;
 /// Size in bytes after which no more objects are added to a review. A single object may be larger.
 const BYTES: usize = 512 << 10;
+/// Estimated size of the type of an object in a review, and of the separators around it, in bytes.
+const AROUND_OBJECT: usize = 96;
 /// Maximum number of calls for one read at a time: while the webhook converts one batch, the server writes the next or reads the last.
 const CALLS: usize = 3;
 /// Maximum duration of a call, equal to the longest timeout of an admission webhook. kube-apiserver has no limit of its own.
@@ -188,7 +193,8 @@ impl Converter {
         let unchanged = SentAsStored::of(cluster, served, webhook);
         let mut turns = Turns::default();
         let writing = work.writing.lock().await;
-        let mut review = Review::new(webhook.review, cluster.audit_id(), &version.kind.api_version);
+        let size = objects.iter().map(|stored| stored.document.len() + AROUND_OBJECT).sum();
+        let mut review = Review::new(webhook.review, cluster.audit_id(), &version.kind.api_version, size);
         for stored in objects {
             match unchanged.as_ref().filter(|unchanged| unchanged.applies_to(stored)) {
                 Some(SentAsStored { version, .. }) => review.push_stored(&stored.document, &version.kind),
@@ -199,22 +205,23 @@ impl Converter {
         drop(writing);
         let answer = Self::answer(cluster, webhook, &mut review).await?;
         let _reading = work.reading.lock().await;
-        let answered = review.objects(&answer).map_err(ApiError::internal)?;
-        let (written_as, stored_in) = (served.id, version_number(&served.resource.version));
-        let mut documents = Vec::with_capacity(answered.len());
-        for ((original, converted), stored) in answered.into_iter().zip(objects) {
+        let restored = |review: &Review<'_>, at: usize, converted: ConvertedText<'_>| {
             let prune = |content: &mut Value| served.schema.prune(content);
-            let restored =
-                review.restored(&original, &stored.document, &converted, prune, written_as, stored_in);
-            documents.push(match restored {
-                Some(document) => document,
-                None => {
-                    let mut value = review.check(original, converted).map_err(ApiError::internal)?;
+            let (written_as, stored_in) = (served.id, version_number(&served.resource.version));
+            review.restored(at, converted, &objects.get(at)?.document, prune, written_as, stored_in)
+        };
+        let answered = review.objects(&answer, &mut turns, restored).await.map_err(ApiError::internal)?;
+        let mut documents = Vec::with_capacity(answered.len());
+        for object in answered {
+            documents.push(match object {
+                Ok(document) => document,
+                Err(unchecked) => {
+                    let mut value = review.check(unchecked).map_err(ApiError::internal)?;
                     served.schema.prune(&mut value);
+                    turns.pass().await;
                     served.document(&value)
                 }
             });
-            turns.pass().await;
         }
         Ok(documents)
     }
@@ -352,16 +359,17 @@ impl Converter {
         mut keep: impl FnMut(Value) -> T,
     ) -> Result<Vec<T>, ApiError> {
         let mut turns = Turns::default();
-        let mut review = Review::new(webhook.review, cluster.audit_id(), &desired.kind.api_version);
+        let mut review = Review::new(webhook.review, cluster.audit_id(), &desired.kind.api_version, 0);
         for object in objects {
             review.push(object?);
             turns.pass().await;
         }
         let answer = Self::answer(cluster, webhook, &mut review).await?;
-        let objects = review.objects(&answer).map_err(ApiError::internal)?;
+        let objects = review.objects(&answer, &mut turns, |_, _, _| None);
+        let objects = objects.await.map_err(ApiError::internal)?;
         let mut kept = Vec::with_capacity(objects.len());
-        for (original, converted) in objects {
-            kept.push(keep(review.check(original, converted).map_err(ApiError::internal)?));
+        for Err::<Infallible, _>(object) in objects {
+            kept.push(keep(review.check(object).map_err(ApiError::internal)?));
             turns.pass().await;
         }
         Ok(kept)
