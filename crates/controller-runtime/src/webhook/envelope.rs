@@ -37,8 +37,13 @@ pub(super) fn read_quoting<'a, T: Deserialize<'a>>(
         return Err("request body is empty".to_owned());
     }
     let article = if kind.starts_with('A') { "an" } else { "a" };
-    let review: Envelope<T> = serde_json::from_slice(body)
-        .map_err(|error| format!("request body is not {article} {kind}: {}", describe(&error)))?;
+    // Checking all texts at once takes less time than checking each.
+    let review = match std::str::from_utf8(body) {
+        Ok(body) => serde_json::from_str(body),
+        Err(_) => serde_json::from_slice(body),
+    };
+    let review: Envelope<T> =
+        review.map_err(|error| format!("request body is not {article} {kind}: {}", describe(&error)))?;
     let version = review.api_version.strip_prefix(group).and_then(|rest| rest.strip_prefix('/'));
     if review.kind != kind || !matches!(version, Some("v1" | "v1beta1")) {
         let (given, version) = (&review.kind, &review.api_version);

@@ -14,7 +14,7 @@ pub(super) fn is_complete<'a>(
     known: &Map<String, Value>,
 ) -> bool {
     let is_known = |FieldText { key, value }: &FieldText<'_>| {
-        let mut reader = serde_json::Deserializer::from_slice(value);
+        let mut reader = serde_json::Deserializer::from_str(value);
         // A text that cannot be parsed is left to `carry_over`, whose caller reports it.
         IsKnown(known.get(&**key)).deserialize(&mut reader).unwrap_or(false)
     };
@@ -150,12 +150,8 @@ mod tests {
         let parse = |text: &str| serde_saphyr::from_str::<Value>(text).expect("YAML");
         let (raw, known) = (parse(raw), parse(known));
         let text = raw.to_string();
-        let fields = known.as_object().expect("an object");
-        assert_eq!(
-            is_complete(fields_of(text.as_bytes()).iter(), fields),
-            expected,
-            "raw {raw}, known {known}"
-        );
+        let (given, fields) = (fields_of(&text).expect("an object"), known.as_object().expect("an object"));
+        assert_eq!(is_complete(given.iter(), fields), expected, "raw {raw}, known {known}");
         // A converted object of the same structure, whose fields are all new.
         let mut converted = known.clone();
         carry_over(raw.clone(), &known, &mut converted);
@@ -200,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_not_json_is_left_to_the_caller() {
-        let field = FieldText { key: "a".into(), value: b"{1}" };
+        let field = FieldText { key: "a".into(), value: "{1}" };
         let known = json!({"a": {}});
         assert!(!is_complete([field].iter(), known.as_object().expect("an object")));
     }

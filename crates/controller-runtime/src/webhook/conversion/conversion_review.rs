@@ -1,10 +1,10 @@
 //! ConversionReviews: from the bytes of a request to those of a response.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 
 use super::{
     AnyConverter,
@@ -24,23 +24,25 @@ struct ReviewRequest<'a> {
     desired: String,
     /// Texts of the objects, which are decoded one at a time.
     #[serde(borrow, default)]
-    objects: Vec<&'a RawValue>,
+    objects: Vec<ObjectText<'a>>,
 }
 
 /// A request that was read.
 pub(in crate::webhook) struct ConversionRequest<'a> {
+    /// Size of its text, in bytes.
+    size: usize,
     api_version: String,
     request: ReviewRequest<'a>,
 }
 
 /// JSON of a list of converted objects.
-pub(in crate::webhook) struct ConvertedObjects(Vec<u8>);
+pub(in crate::webhook) struct ConvertedObjects(String);
 
 /// Reads a ConversionReview of version v1 or v1beta1.
 pub(in crate::webhook) fn read(body: &[u8]) -> Result<ConversionRequest<'_>, ReviewReply> {
     let (api_version, request) =
         envelope::read(body, GROUP, "ConversionReview").map_err(|why| plain(StatusCode::BAD_REQUEST, why))?;
-    Ok(ConversionRequest { api_version, request })
+    Ok(ConversionRequest { size: body.len(), api_version, request })
 }
 
 /// A response to a request that was not understood.
@@ -58,17 +60,17 @@ impl ConversionRequest<'_> {
     pub(in crate::webhook) fn respond(&self, converted: Result<ConvertedObjects, String>) -> ReviewReply {
         let (objects, result) = match converted {
             Ok(ConvertedObjects(objects)) => (objects, json!({ "status": "Success" })),
-            Err(message) => (b"[]".to_vec(), json!({ "status": "Failure", "message": message })),
+            Err(message) => ("[]".to_owned(), json!({ "status": "Failure", "message": message })),
         };
-        let mut body = Vec::with_capacity(objects.len() + 512);
-        body.extend_from_slice(br#"{"kind":"ConversionReview","apiVersion":"#);
+        let mut body = String::with_capacity(objects.len() + 512);
+        body.push_str(r#"{"kind":"ConversionReview","apiVersion":"#);
         write_text(&mut body, &self.api_version);
-        body.extend_from_slice(br#","response":{"uid":"#);
+        body.push_str(r#","response":{"uid":"#);
         write_text(&mut body, &self.request.uid);
-        body.extend_from_slice(br#","convertedObjects":"#);
-        body.extend_from_slice(&objects);
-        body.extend_from_slice(format!(r#","result":{result}}}}}"#).as_bytes());
-        ReviewReply { status: StatusCode::OK, body }
+        body.push_str(r#","convertedObjects":"#);
+        body.push_str(&objects);
+        body.push_str(&format!(r#","result":{result}}}}}"#));
+        ReviewReply { status: StatusCode::OK, body: body.into_bytes() }
     }
 }
 
@@ -79,16 +81,16 @@ pub(in crate::webhook) async fn convert(
 ) -> Result<ConvertedObjects, String> {
     let ReviewRequest { desired, objects, .. } = &request.request;
     let (group, to) = desired.split_once('/').unwrap_or(("", desired));
-    let size = objects.iter().map(|object| object.get().len() + 1).sum::<usize>();
     // Most conversions change little of the size.
-    let mut converted = Vec::with_capacity(size + size / 16 + 2);
-    converted.push(b'[');
+    let mut converted = String::with_capacity(request.size + request.size / 16);
+    converted.push('[');
     let mut pace = Pace::begin();
+    // Nearly all reviews have objects of one kind.
+    let mut last = None::<(Cow<'_, str>, &Arc<AnyConverter>)>;
     for (number, object) in objects.iter().enumerate() {
         if number > 0 {
-            converted.push(b',');
+            converted.push(',');
         }
-        let object = ObjectText::split(object.get().as_bytes());
         let (api_version, kind) = (object.text("apiVersion"), object.text("kind"));
         let fails = |reason: &dyn std::fmt::Display| {
             let name = object.metadata_text("name");
@@ -98,12 +100,14 @@ pub(in crate::webhook) async fn convert(
         if own_group != group {
             return Err(fails(&"the groups differ"));
         }
-        let converter = converters
-            .get(&(group.to_owned(), kind.clone().into_owned()))
+        let known = last.filter(|(known, _)| *known == kind).map(|(_, converter)| converter);
+        let converter = known
+            .or_else(|| converters.get(&(group.to_owned(), kind.clone().into_owned())))
             .ok_or_else(|| fails(&"no converter is registered for the kind"))?;
-        converter.convert(&object, from, to, &mut converted).map_err(|error| fails(&error))?;
+        converter.convert(object, from, to, &mut converted).map_err(|error| fails(&error))?;
+        last = Some((kind, converter));
         pace.step().await;
     }
-    converted.push(b']');
+    converted.push(']');
     Ok(ConvertedObjects(converted))
 }

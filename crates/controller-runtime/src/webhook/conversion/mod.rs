@@ -95,19 +95,19 @@ struct DecodedVersion<T> {
 struct EncodedVersion {
     entries: Entries,
     /// JSON of the object without metadata.
-    text: Vec<u8>,
+    text: String,
 }
 
 /// Decodes an object, and converts it to the hub.
-type ToHub<Hub> = fn(&[u8]) -> Result<DecodedVersion<Hub>, BoxError>;
+type ToHub<Hub> = fn(&str) -> Result<DecodedVersion<Hub>, BoxError>;
 type FromHub<Hub> = fn(Hub) -> Result<EncodedVersion, BoxError>;
 
 /// Decodes an object.
-fn decode<K: StaticObject>(text: &[u8]) -> Result<DecodedVersion<K>, BoxError> {
-    let mut object: K = match serde_json::from_slice(text) {
+fn decode<K: StaticObject>(text: &str) -> Result<DecodedVersion<K>, BoxError> {
+    let mut object: K = match serde_json::from_str(text) {
         Ok(object) => object,
         // Decoding the value again gives an error without a position, which the caller could not find in its own object.
-        Err(_) => K::deserialize(&serde_json::from_slice::<Value>(text)?)?,
+        Err(_) => K::deserialize(&serde_json::from_str::<Value>(text)?)?,
     };
     let metadata = std::mem::take(object.meta_mut());
     let (entries, known) = (Entries::of(&metadata), serde_json::to_value(&object)?);
@@ -118,7 +118,7 @@ fn decode<K: StaticObject>(text: &[u8]) -> Result<DecodedVersion<K>, BoxError> {
 /// Encodes an object without its metadata, which are copied as text, except for labels and annotations.
 fn encode<K: StaticObject>(mut object: K) -> Result<EncodedVersion, BoxError> {
     let ObjectMeta { labels, annotations, .. } = std::mem::take(object.meta_mut());
-    Ok(EncodedVersion { entries: Entries { labels, annotations }, text: serde_json::to_vec(&object)? })
+    Ok(EncodedVersion { entries: Entries { labels, annotations }, text: serde_json::to_string(&object)? })
 }
 
 /// Conversions of the versions of a kind.
@@ -137,7 +137,7 @@ impl<Hub: StaticObject> Versions<Hub> {
     }
 
     fn add<S: Spoke<Hub>>(&mut self) {
-        let to_hub = |text: &[u8]| {
+        let to_hub = |text: &str| {
             let DecodedVersion { object, entries, known } = decode::<S>(text)?;
             Ok(DecodedVersion { object: object.try_into().map_err(Into::into)?, entries, known })
         };
@@ -148,7 +148,7 @@ impl<Hub: StaticObject> Versions<Hub> {
 
     fn convert(
         &self,
-        text: &[u8],
+        text: &str,
         from: &str,
         to: &str,
     ) -> Result<(DecodedVersion<()>, EncodedVersion), BoxError> {
@@ -163,7 +163,7 @@ impl<Hub: StaticObject> Versions<Hub> {
 
 /// Converts the text of an object from one version to another. Also returns the properties of the decoded object.
 type ConvertFn =
-    Box<dyn Fn(&[u8], &str, &str) -> Result<(DecodedVersion<()>, EncodedVersion), BoxError> + Send + Sync>;
+    Box<dyn Fn(&str, &str, &str) -> Result<(DecodedVersion<()>, EncodedVersion), BoxError> + Send + Sync>;
 
 /// Converter of the versions of one kind.
 pub(crate) struct AnyConverter {
@@ -215,34 +215,36 @@ impl AnyConverter {
         object: &ObjectText<'_>,
         from: &str,
         to: &str,
-        out: &mut Vec<u8>,
+        out: &mut String,
     ) -> Result<(), BoxError> {
         if from == to {
-            out.extend_from_slice(object.whole());
+            object.write(out);
             return Ok(());
         }
         let (decoded, converted) = (self.convert)(&object.without_managed_fields(), from, to)?;
         let resource = self.hub.resource();
-        out.extend_from_slice(b"{\"apiVersion\":");
-        write_text(out, &format!("{}/{to}", resource.group));
-        out.extend_from_slice(b",\"kind\":");
+        out.push_str("{\"apiVersion\":\"");
+        out.push_str(&resource.group);
+        out.push('/');
+        out.push_str(to);
+        out.push_str("\",\"kind\":");
         write_text(out, &resource.kind);
-        out.extend_from_slice(b",\"metadata\":");
+        out.push_str(",\"metadata\":");
         write_metadata(object, &decoded.entries, &converted.entries, out)?;
         let mut is_first = false;
         if decoded.known.as_object().is_some_and(|known| carry_over::is_complete(object.content(), known)) {
-            let fields = object_text::fields_of(&converted.text);
+            let fields = object_text::fields_of(&converted.text)?;
             for FieldText { key, value } in fields.iter().filter(|field| !is_type_or_metadata(&field.key)) {
                 begin_field(out, &mut is_first, key);
-                out.extend_from_slice(value);
+                out.push_str(value);
             }
         } else {
             for (key, value) in with_unknown_fields(object, &decoded.known, &converted.text)? {
                 begin_field(out, &mut is_first, &key);
-                serde_json::to_writer(&mut *out, &value)?;
+                out.push_str(&serde_json::to_string(&value)?);
             }
         }
-        out.push(b'}');
+        out.push('}');
         Ok(())
     }
 }
@@ -251,13 +253,13 @@ impl AnyConverter {
 fn with_unknown_fields(
     object: &ObjectText<'_>,
     known: &Value,
-    converted: &[u8],
+    converted: &str,
 ) -> Result<Map<String, Value>, serde_json::Error> {
     let fields = object.content();
     let raw =
-        fields.map(|FieldText { key, value }| Ok((key.clone().into_owned(), serde_json::from_slice(value)?)));
+        fields.map(|FieldText { key, value }| Ok((key.clone().into_owned(), serde_json::from_str(value)?)));
     let raw: Map<String, Value> = raw.collect::<Result<_, serde_json::Error>>()?;
-    let mut converted = Value::Object(serde_json::from_slice(converted)?);
+    let mut converted = Value::Object(serde_json::from_str(converted)?);
     carry_over::carry_over(Value::Object(raw), known, &mut converted);
     let Value::Object(mut fields) = converted else { return Ok(Map::new()) };
     fields.retain(|key, _| !is_type_or_metadata(key));
@@ -270,14 +272,14 @@ fn write_metadata(
     object: &ObjectText<'_>,
     given: &Entries,
     converted: &Entries,
-    out: &mut Vec<u8>,
+    out: &mut String,
 ) -> Result<(), serde_json::Error> {
     if given == converted {
         object.write_metadata(out, &[]);
         return Ok(());
     }
     let encode =
-        |entries: &Option<BTreeMap<String, String>>| entries.as_ref().map(serde_json::to_vec).transpose();
+        |entries: &Option<BTreeMap<String, String>>| entries.as_ref().map(serde_json::to_string).transpose();
     let (labels, annotations) = (encode(&converted.labels)?, encode(&converted.annotations)?);
     object.write_metadata(out, &[("labels", labels.as_deref()), ("annotations", annotations.as_deref())]);
     Ok(())
