@@ -204,7 +204,9 @@ impl Pairs {
         if path.ends_with(".request.uid") && path.starts_with("call ") {
             return true;
         }
-        if path.ends_with(".metadata.uid") || path.ends_with(".metadata.name") || path == "$.details.name" {
+        let is_name =
+            [".metadata.uid", ".metadata.name", ".request.name"].iter().any(|end| path.ends_with(end));
+        if is_name || path == "$.details.name" {
             return genuine == ours || self.bind(genuine, ours);
         }
         // Patches copy the metadata to other places.

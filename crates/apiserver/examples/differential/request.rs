@@ -118,10 +118,11 @@ impl Answer {
         let mut text = self.body.to_string();
         let mut at = 0;
         while let Some(found) = text[at..].find(prefix) {
+            let is_word = text[..at + found].ends_with(|c: char| !c.is_ascii_alphanumeric());
             let start = at + found + prefix.len();
             at = start;
             let is_random = |part: &str| part.bytes().all(|c| b"bcdfghjklmnpqrstvwxz2456789".contains(&c));
-            if text.get(start..start + 5).is_some_and(is_random) {
+            if is_word && text.get(start..start + 5).is_some_and(is_random) {
                 text.replace_range(start..start + 5, "*****");
             }
         }
@@ -163,8 +164,8 @@ impl Bindings {
         while let Some((before, after)) = rest.split_once("{{") {
             out.push_str(before);
             match after.split_once("}}") {
-                Some((label, after)) if self.values.contains_key(label) => {
-                    out.push_str(&self.values[label]);
+                Some((label, after)) if self.value(label).is_some() => {
+                    out.push_str(self.value(label).unwrap_or_default());
                     rest = after;
                 }
                 _ => {
@@ -174,6 +175,13 @@ impl Bindings {
             }
         }
         self.renamed.iter().fold(out + rest, |text, (genuine, own)| text.replace(genuine, own))
+    }
+
+    /// Returns the value of a placeholder, which may contain a name that the genuine server generated.
+    fn value(&self, label: &str) -> Option<&str> {
+        let own =
+            || self.renamed.iter().fold(label.to_owned(), |text, (genuine, own)| text.replace(genuine, own));
+        self.values.get(label).or_else(|| self.values.get(&own())).map(String::as_str)
     }
 
     /// Learns the placeholders of an object, or of a list, in a response.
