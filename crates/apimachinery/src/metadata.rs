@@ -239,7 +239,12 @@ fn validate_finalizer_names(object: &Value, errors: &mut Vec<FieldError>) {
 
 /// Validates labels, annotations and owner references.
 fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
-    let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
+    // Go reads no entries if a value has another type, which webhooks can set in a custom object.
+    let entries = |field: &str| {
+        let entries = metadata.get(field).and_then(Value::as_object);
+        let is_text = |value: &Value| value.is_string() || value.is_null();
+        entries.filter(|entries| entries.values().all(is_text)).into_iter().flatten()
+    };
     for (key, value) in entries("labels") {
         for error in names::label_key(key) {
             errors.push(FieldError::invalid("metadata.labels", &quote(key), &error));

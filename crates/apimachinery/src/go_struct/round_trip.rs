@@ -87,7 +87,7 @@ fn is_left_out(field: &Field, value: &Value) -> bool {
             map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != GoType::Json))
         }
         _ if field.pointer => false,
-        Value::String(text) => text.is_empty() && field.kind == GoType::String,
+        Value::String(text) => text.is_empty() && matches!(field.kind, GoType::String | GoType::Bytes),
         Value::Bool(on) => !on && field.kind == GoType::Bool,
         Value::Number(number) => {
             matches!(field.kind, GoType::Int32 | GoType::Int64 | GoType::Double)
@@ -233,6 +233,7 @@ mod tests {
             json!({"containers": [], "volumes": [], "nodeSelector": {}, "securityContext": {}, "tolerations": null}),
             &json!({"containers": [], "securityContext": {}}),
         );
+        check("admissionregistration.v1.WebhookClientConfig", json!({"caBundle": ""}), &json!({}));
         check("core.v1.Volume", json!({"name": "v", "emptyDir": {}}), &json!({"name": "v", "emptyDir": {}}));
     }
 

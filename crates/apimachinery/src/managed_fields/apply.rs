@@ -111,6 +111,10 @@ fn apply_in(
         record(&mut managers, schemas, &schemas.own.empty_object(), &base, &id, &writer, reset)?;
     }
     check_types(ty, applied)?;
+    if let Some(why) = check_written(ty, &base).filter(|_| !is_new) {
+        let live = describe(&base);
+        return Err(ApiError::internal(format!("failed to create typed live object ({live}): {why}")));
+    }
     let id = Id::new(writer, Operation::Apply);
     let attempt = Attempt { schemas, base: &base, applied, id, writer, reset };
     // Only `kubectl` may get a second attempt, with force (see `last_applied`).
@@ -206,9 +210,11 @@ impl Attempt<'_> {
             time: last.as_ref().and_then(|last| last.time.clone()),
         };
         managers.put(self.id.clone(), owned);
-        let is_converted = last.as_ref().is_some_and(|last| !self.are_alike(last, &managers));
+        let is_converted = last.as_ref().is_some_and(|last| {
+            last.api_version != self.writer.api_version && !self.are_alike(last, &managers)
+        });
         let mut new = match &last {
-            Some(last) if !is_converted => {
+            Some(last) if self.are_alike(last, &managers) => {
                 let own = managers.get(&self.id).map(|owned| &owned.set);
                 prune(ty, merged, &last.set, own, &managers)
             }

@@ -262,6 +262,7 @@ impl ServedKind {
     pub(crate) fn conform_applied(&self, object: &mut Value) {
         if self.is_custom() {
             self.schema.prune(object);
+            decode::normalize_numbers(object);
             // Metadata stay as they are applied. Readers see them with the types of ObjectMeta.
             self.schema.default_applied(object);
         } else {

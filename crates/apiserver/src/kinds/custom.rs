@@ -18,9 +18,12 @@ const MAX_REPLICAS: i64 = i32::MAX as i64;
 pub(crate) struct Custom;
 
 impl Strategy for Custom {
-    /// Removes unknown fields that an admission webhook has added.
+    /// Removes unknown fields that an admission webhook has added. If the object is stored in another version, the schema of that version
+    /// decides.
     fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
-        served.schema.prune(object);
+        if !served.is_stored_in_another_version() && !served.converts_writes() {
+            served.schema.prune(object);
+        }
     }
 
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {

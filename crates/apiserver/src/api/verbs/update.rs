@@ -215,21 +215,21 @@ pub(crate) async fn change(
         if served.is_custom() {
             served.strategy.prepare_storage(served, &mut new);
         }
-        if !options.dry_run {
-            // The storage drops it; a dry run, and webhooks, see it.
-            metadata::of(&mut new).remove("selfLink");
-        }
-        let is_wanted = served.is_stored_as_wanted(&stored);
-        // As in kube-apiserver, texts are compared: the new one may have defaults that were not stored yet.
-        let document = call.document(&new).await?;
-        if document.same(&stored.document) && is_wanted {
-            return Ok(Changed::Stored(shown));
-        }
         // The write completes a deletion: it removed the last finalizer, and the grace period is over.
         let gone = metadata::is_terminating(&new)
             && metadata::finalizers(&new).is_empty()
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
             && served.strategy.deletable(&new);
+        if !options.dry_run && !gone {
+            // The storage drops it. A dry run, webhooks and the response to a completed deletion have it.
+            metadata::of(&mut new).remove("selfLink");
+        }
+        let is_wanted = served.is_stored_as_wanted(&stored);
+        let document = call.document(&new).await?;
+        // As in kube-apiserver, texts are compared: the new one may have defaults that were not stored yet.
+        if !gone && document.same(&stored.document) && is_wanted {
+            return Ok(Changed::Stored(shown));
+        }
         if options.dry_run {
             return Ok(Changed::Value(call.dry_run(new).await?));
         }

@@ -159,8 +159,11 @@ async fn call(
     let invocation = match form {
         As::Requested => Invocation { attributes, served: attributes.served, object, old: attributes.old },
         As::Equivalent(served) => {
-            let object = convert(attributes, attributes.served, served, object).await?;
-            converted = (object, convert(attributes, attributes.served, served, attributes.old).await?);
+            let wrapped = |error: ApiError| ApiError::internal_error(error.message());
+            let object = convert(attributes, attributes.served, served, object).await.map_err(wrapped)?;
+            let old =
+                convert(attributes, attributes.served, served, attributes.old).await.map_err(wrapped)?;
+            converted = (object, old);
             Invocation { attributes, served, object: converted.0.as_ref(), old: converted.1.as_ref() }
         }
     };

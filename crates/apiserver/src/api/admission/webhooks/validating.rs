@@ -129,8 +129,9 @@ impl ConvertedObjects {
         served: &Arc<ServedKind>,
         object: Option<&Value>,
     ) -> Result<Self, ApiError> {
-        let object = convert(attributes, attributes.served, served, object).await?;
-        let old = convert(attributes, attributes.served, served, attributes.old).await?;
+        let wrapped = |error: ApiError| ApiError::internal_error(error.message());
+        let object = convert(attributes, attributes.served, served, object).await.map_err(wrapped)?;
+        let old = convert(attributes, attributes.served, served, attributes.old).await.map_err(wrapped)?;
         Ok(Self { served: Arc::clone(served), object, old })
     }
 }

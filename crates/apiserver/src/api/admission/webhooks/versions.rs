@@ -88,7 +88,7 @@ pub(super) async fn convert(
         converted["apiVersion"] = from.resource.api_version().into();
         converted["kind"] = from.resource.kind.clone().into();
         let converted = Converter::between(attributes.cluster, to, converted).await;
-        return converted.map(Some).map_err(|error| ApiError::internal_error(error.message()));
+        return converted.map(Some);
     }
     from.strategy.convert_to_storage(from, &mut converted);
     to.strategy.convert_from_storage(to, &mut converted);

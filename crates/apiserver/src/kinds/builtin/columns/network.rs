@@ -50,7 +50,8 @@ fn places(subset: &Value) -> Vec<String> {
 }
 
 fn or_unset(items: &[String]) -> Value {
-    json!(if items.is_empty() { "<unset>".to_owned() } else { shown(items) })
+    let text = if items.is_empty() { String::new() } else { shown(items) };
+    json!(if text.is_empty() { "<unset>".to_owned() } else { text })
 }
 
 /// Returns the first items, and the number of others.

@@ -26,6 +26,11 @@ impl BuiltinKind for Pod {
         default(pod);
     }
 
+    /// A new status is replaced after the class in it has been read.
+    fn keeps_new_status(&self) -> bool {
+        true
+    }
+
     /// Sets the status of a new pod: its phase and its QoS class. As in Go, a class that the client sets counts.
     fn prepare_create(&self, _context: &WriteContext<'_>, pod: &mut Value) {
         let sent = pod["status"]["qosClass"].as_str().filter(|class| !class.is_empty());
