@@ -9,13 +9,18 @@ use http::{
 };
 use http_body::Body;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
 use tracing::Instrument;
 
 use super::{
     Webhooks,
     admission_review::{self, ReviewReply},
-    authentication, conversion,
+    authentication,
+    conversion::{self, ConversionRequest},
     registration::ReviewKind,
     rejection::Rejection,
     timeout::timeout_of,
@@ -34,6 +39,8 @@ const MAX_TOKEN_REVIEW_BYTES: usize = 1 << 20;
 pub(super) const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
 /// Unit in which bodies are counted.
 pub(super) const UNIT: usize = 1 << 10;
+/// Largest number of objects of a conversion review that needs no turn.
+const OBJECTS_WITHOUT_TURN: usize = 50;
 
 impl Webhooks {
     /// Answers a request as the server does, without sockets: for tests, and for servers of your own.
@@ -206,7 +213,10 @@ impl Webhooks {
                 .map(|(key, (_, converter))| (key.clone(), Arc::clone(converter)))
                 .collect()
         });
-        let converting = panics::recovered(conversion::convert(&converters, &request));
+        let converting = panics::recovered(async {
+            let _turn = self.conversion_turn(&request).await;
+            conversion::convert(&converters, &request).await
+        });
         let converted = match timeout_at(deadline, converting).await {
             Ok(Ok(converted)) => converted,
             Ok(Err(panic)) => {
@@ -221,6 +231,20 @@ impl Webhooks {
         }
         request.respond(converted)
     }
+
+    /// Waits until a review may be converted.
+    ///
+    /// The API server sends the objects of a list in several reviews. Converted side by side, they would all be answered at the end, and the
+    /// API server would have nothing to do until then. Reviews of few objects, as for a GET, do not wait.
+    async fn conversion_turn(&self, request: &ConversionRequest<'_>) -> Option<SemaphorePermit<'_>> {
+        if request.objects() <= OBJECTS_WITHOUT_TURN {
+            return None;
+        }
+        let threads = || Semaphore::new(Handle::current().metrics().num_workers());
+        let turns = self.inner.conversions.get_or_init(threads);
+        Some(turns.acquire().await.expect("nothing closes this semaphore"))
+    }
+
     async fn authenticate(
         &self,
         path: &str,

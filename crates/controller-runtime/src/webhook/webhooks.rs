@@ -1,6 +1,10 @@
 //! The registered webhooks of a manager.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, OnceLock},
+};
 
 use futures::FutureExt;
 use parking_lot::RwLock;
@@ -36,6 +40,8 @@ pub(super) struct WebhooksInner {
     pub(super) max_conversion_bytes: usize,
     /// Room for the bodies of running requests, in units.
     pub(super) bodies: Semaphore,
+    /// Turns of large conversion reviews, one for each thread. Created by the first one, because only then the runtime is known.
+    pub(super) conversions: OnceLock<Semaphore>,
 }
 
 impl Webhooks {
@@ -47,6 +53,7 @@ impl Webhooks {
                 metrics,
                 max_conversion_bytes,
                 bodies: Semaphore::new(answer::MAX_BYTES_IN_FLIGHT / answer::UNIT),
+                conversions: OnceLock::new(),
             }),
         }
     }

@@ -55,6 +55,11 @@ impl ConversionRequest<'_> {
         &self.request.uid
     }
 
+    /// Returns the number of objects.
+    pub(in crate::webhook) fn objects(&self) -> usize {
+        self.request.objects.len()
+    }
+
     /// Encodes the response: all objects in the order of the request, or the reason why one of them cannot be
     /// converted.
     pub(in crate::webhook) fn respond(&self, converted: Result<ConvertedObjects, String>) -> ReviewReply {

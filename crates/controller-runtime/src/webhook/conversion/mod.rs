@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 
-pub(super) use self::conversion_review::{convert, plain, read};
+pub(super) use self::conversion_review::{ConversionRequest, convert, plain, read};
 use self::object_text::{FieldText, ObjectText, begin_field, is_type_or_metadata, write_text};
 pub use self::round_trip::{RoundTripError, check_generated_round_trips, check_round_trip};
 use super::registration::RegisterError;

@@ -1,5 +1,7 @@
 //! Conversion reviews.
 
+use std::cell::RefCell;
+
 use super::*;
 use crate::webhook::registration::CONVERT;
 
@@ -13,10 +15,14 @@ fn cart(version: &str, name: &str, spec: &str) -> Value {
 }
 
 async fn convert(desired: &str, objects: &[Value]) -> Value {
+    convert_by(&webhooks().0, desired, objects).await
+}
+
+async fn convert_by(webhooks: &Webhooks, desired: &str, objects: &[Value]) -> Value {
     let request = json!({ "uid": "7", "desiredAPIVersion": desired, "objects": objects });
     let review =
         json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request });
-    let (status, answer) = post(&webhooks().0, CONVERT, review.to_string()).await;
+    let (status, answer) = post(webhooks, CONVERT, review.to_string()).await;
     assert_eq!((status, &answer["response"]["uid"]), (StatusCode::OK, &json!("7")), "{answer}");
     answer["response"].clone()
 }
@@ -39,6 +45,20 @@ async fn objects_are_converted_through_the_hub_in_their_order() {
     assert_eq!(answer["convertedObjects"][0]["spec"], yaml("{list: tea}"), "from spoke to spoke");
     let empty = convert("example.com/v3", &[]).await;
     assert_eq!((&empty["convertedObjects"], &empty["result"]["status"]), (&json!([]), &json!("Success")));
+}
+
+#[tokio::test]
+async fn large_reviews_are_converted_one_after_another_and_small_ones_meanwhile() {
+    let (webhooks, _) = webhooks();
+    let answered = RefCell::new(Vec::new());
+    let convert = async |name, count| {
+        let objects = vec![cart("v1", "a", "{item: tea}"); count];
+        let answer = convert_by(&webhooks, "example.com/v2", &objects).await;
+        assert_eq!(answer["convertedObjects"].as_array().map(Vec::len), Some(count));
+        answered.borrow_mut().push(name);
+    };
+    tokio::join!(convert("long", 2_000), convert("short", 200), convert("small", 1));
+    assert_eq!(answered.into_inner(), ["small", "long", "short"]);
 }
 
 #[tokio::test]
