@@ -14,7 +14,8 @@
 //!
 //! # Modules in reading order
 //!
-//! - [`status`]: errors as `Status` objects; [`go`]: Go's text formats; [`names`] and [`metadata`]: rules for every object;
+//! - [`status`]: errors as `Status` objects; [`go`]: Go's text formats; [`names`] and `metadata` (feature `time`): rules for
+//!   every object;
 //! - [`selector`]: label and field selectors; [`quantity`]: amounts such as `500m`; [`decode`]: JSON with the errors of Go's decoder;
 //! - `go_struct` (feature `go-struct`): the fields of builtin kinds;
 //! - `schema` (feature `schema`): defaulting, pruning, validation;
@@ -49,6 +50,7 @@ pub mod go;
 pub mod go_struct;
 #[cfg(feature = "apply")]
 pub mod managed_fields;
+#[cfg(feature = "time")]
 pub mod metadata;
 pub mod names;
 #[cfg(feature = "patch")]
