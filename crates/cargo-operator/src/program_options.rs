@@ -25,7 +25,8 @@ const PARTS: [&str; 8] =
 pub(crate) fn check(command: &str, options: &[OsString]) -> Result<(), Failure> {
     let words = std::iter::once(OsString::from(command)).chain(options.iter().cloned());
     let known = options_of(command);
-    let names: Vec<_> = known.get_arguments().map(|option| format!("--{}", option.get_id())).collect();
+    let shown = known.get_arguments().filter(|option| option.get_id() != "help");
+    let names: Vec<_> = shown.map(|option| format!("--{}", option.get_id())).collect();
     match known.try_get_matches_from(words) {
         Ok(_) => Ok(()),
         Err(error) => {

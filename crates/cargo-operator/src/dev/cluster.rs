@@ -34,7 +34,11 @@ impl ChosenCluster {
     /// Finds the cluster of a context, and checks that the user means it.
     pub(super) async fn choose(context: &str, project: &Project, shell: Shell) -> Result<Self, Failure> {
         let words = ["config", "view", "--minify", "--flatten", "--raw", "-o", "json"];
-        let config = kubectl::answer(context, &words, None, &shell).await?;
+        let config = kubectl::answer(context, &words, None, &shell).await;
+        let config = config.map_err(|failure| match failure.hint {
+            Some(_) => failure,
+            None => failure.hint("kubectl config get-contexts lists the contexts of your kubeconfig"),
+        })?;
         let server = server_of(&config)
             .ok_or_else(|| Failure::new(format!("the kubeconfig names no server for context {context}")))?;
         if !is_allowed(context, &project.settings.dev.contexts) {

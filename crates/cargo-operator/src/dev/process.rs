@@ -18,6 +18,12 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Asks an operator to stop once its standard input ends.
 const STOP_AT_END_OF_INPUT: &str = "OPERATOR_STOP_AT_END_OF_INPUT";
 
+/// Log filter of an operator in a session: warnings and errors of the library, and all that the program itself logs.
+const LOG_FILTER: &str = "controller_runtime=warn,info";
+
+/// Flags that select levels of the log.
+const LOG_FLAGS: [&str; 3] = ["--log", "--log-level", "--zap-log-level"];
+
 /// A running operator. It is killed when this is dropped. It stops by itself after this process was killed, because that closes its standard
 /// input.
 pub(super) struct Running {
@@ -36,6 +42,13 @@ impl Running {
     ) -> Result<Self, Failure> {
         let mut command = Command::new(program);
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(flags);
+        // The session prints what happens; the user's own log lines would be lost among those of the library.
+        let selects_levels = |flag: &String| LOG_FLAGS.contains(&flag.split('=').next().unwrap_or_default());
+        if std::env::var_os("RUST_LOG").is_none_or(|filter| filter.is_empty())
+            && !flags.iter().any(selects_levels)
+        {
+            command.env("RUST_LOG", LOG_FILTER);
+        }
         command.env(STOP_AT_END_OF_INPUT, "1").current_dir(folder).stdin(Stdio::piped()).kill_on_drop(true);
         let child = command.spawn();
         let mut child =

@@ -159,11 +159,12 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
         &format!("echo \"$1\" > {}.new\nmv {}.new {}", opened.display(), opened.display(), opened.display()),
     );
     let mut command = projects.operator_command("dev", "album");
-    command.stdin(end).env("BROWSER", browser);
+    command.stdin(end).env("BROWSER", browser).env_remove("RUST_LOG");
     let mut session = Session::start(command);
     session.wait_for("API server https://127.0.0.1:");
     session.wait_for("Installed 2 definitions and the rights of system:serviceaccount:album:album");
     session.wait_for("album default/sample  created → configmaps default/album-sample created → Ready");
+    assert!(!session.seen.iter().any(|line| line.contains(" INFO controller_runtime")), "{:?}", session.seen);
     let page =
         session.seen.iter().find_map(|line| line.trim().strip_prefix("Explain ")).expect("a page").to_owned();
     assert!(page.starts_with("http://127.0.0.1:") && page.contains("/explain/#token="), "{page}");
