@@ -84,8 +84,8 @@ impl<'a> ObjectText<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for ObjectText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
             type Value = ObjectText<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,7 +124,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ObjectText<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let (mut fields, mut metadata): (Vec<FieldText<'de>>, _) = (Vec::with_capacity(6), None);
-                while let Some(Text(key)) = map.next_key()? {
+                while let Some(BorrowedText(key)) = map.next_key()? {
                     if key != METADATA {
                         fields.push(FieldText { key, value: map.next_value::<&RawValue>()?.get() });
                         continue;
@@ -140,7 +140,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ObjectText<'a> {
                 })
             }
         }
-        deserializer.deserialize_any(Object)
+        deserializer.deserialize_any(ObjectVisitor)
     }
 }
 
@@ -149,8 +149,8 @@ struct FieldTexts<'a>(Vec<FieldText<'a>>);
 
 impl<'de> Deserialize<'de> for FieldTexts<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
             type Value = FieldTexts<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,19 +159,19 @@ impl<'de> Deserialize<'de> for FieldTexts<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Vec::with_capacity(8);
-                while let Some((Text(key), value)) = map.next_entry::<_, &RawValue>()? {
+                while let Some((BorrowedText(key), value)) = map.next_entry::<_, &RawValue>()? {
                     fields.push(FieldText { key, value: value.get() });
                 }
                 Ok(FieldTexts(fields))
             }
         }
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 
 /// A text that is borrowed unless it contains escapes.
 #[derive(serde::Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Quotes, colon and comma of a field, and an escape in its key.
 const AROUND_FIELD: usize = 5;
@@ -228,7 +228,7 @@ fn last<'a>(fields: &[FieldText<'a>], key: &str) -> Option<&'a str> {
 
 fn text_of(value: Option<&str>) -> Cow<'_, str> {
     let text = value.and_then(|value| serde_json::from_str(value).ok());
-    text.map(|Text(text)| text).unwrap_or_default()
+    text.map(|BorrowedText(text)| text).unwrap_or_default()
 }
 
 #[cfg(test)]
