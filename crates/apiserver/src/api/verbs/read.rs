@@ -53,8 +53,9 @@ pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     list_reply::answer(call, &meta, items).await
 }
 
-/// Maximum number of objects that are converted together, in several reviews.
-const CONVERTED: usize = 5000;
+/// Maximum number of objects that are converted together, in several reviews. The webhook has nothing to do between the last review of
+/// these and the first one of the next.
+const CONVERTED: usize = 10_000;
 /// The same for a page of selected objects, which may be complete after a few of them.
 const CONVERTED_FOR_PAGE: usize = 500;
 
