@@ -56,13 +56,16 @@ async fn the_status_of_a_builtin_kind_is_applied_and_owned() {
 
     let running = PodStatus { phase: Some("Running".to_owned()), ..PodStatus::default() };
     client.apply_status(&web, &running).await.unwrap();
-    let addressed = PodStatus { pod_ip: Some("10.0.0.1".to_owned()), ..PodStatus::default() };
+    let noted = PodStatus { message: Some("no address yet".to_owned()), ..PodStatus::default() };
     let network = client.field_manager("network");
-    let status = network.apply_status(&web, &addressed).await.unwrap().status.unwrap();
-    assert_eq!((status.phase.as_deref(), status.pod_ip.as_deref()), (Some("Running"), Some("10.0.0.1")));
+    let status = network.apply_status(&web, &noted).await.unwrap().status.unwrap();
+    assert_eq!(
+        (status.phase.as_deref(), status.message.as_deref()),
+        (Some("Running"), Some("no address yet"))
+    );
 
     let theirs = network.apply_status(&web, &running).without_force().await.unwrap();
-    assert_eq!(theirs.status.unwrap().pod_ip, None, "what it says no more is gone");
+    assert_eq!(theirs.status.unwrap().message, None, "an owned field that is no longer applied is removed");
     let failed = PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() };
     let error = network.apply_status(&web, &failed).without_force().await.unwrap_err();
     assert!(error.conflict().is_some(), "{error}");

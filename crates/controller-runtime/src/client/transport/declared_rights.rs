@@ -15,11 +15,10 @@ pub(super) fn advice(call: &Call, message: &str, declarations: &Declarations) ->
     if let Some(found) = about.iter().find(|declaration| permits(declaration, call, &refused)) {
         let (reason, file, line) = (&found.reason, found.place.file(), found.place.line());
         let of = found.controller.as_ref().map_or_else(String::new, |name| format!(" of controller {name}"));
-        let advice = format!(
+        return Some(format!(
             "the right is declared by {reason}{of} at {file}:{line}, but the applied roles lack it: \
              render and apply the manifests of this program again{or_rule}"
-        );
-        return Some(with_place(Some(call), advice));
+        ));
     }
     let line = match line_to_add(call, &refused, !about.is_empty()) {
         Some(line) => format!("add {line} to the controller's builder and render the manifests again"),
