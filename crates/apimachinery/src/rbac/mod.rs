@@ -31,8 +31,8 @@
 //! assert!(!policy.decide(jane, &Action::Resource(get)).is_allowed());
 //! ```
 //!
-//! [`OwnedAction::of_request`] finds the action of an HTTP request, and [`PolicyRule::of_everybody`] the rules that every user has: what a client
-//! needs to check its own requests.
+//! For a client that checks its own requests, [`OwnedAction::of_request`] finds the action of an HTTP request, and
+//! [`PolicyRule::of_authenticated_users`] returns the rules that hold for its user without a binding of its own.
 //!
 //! Evaluation and messages follow the RBAC authorizer of Kubernetes 1.36. A decision about a user costs a lookup for its name and each
 //! of its groups, and the rules of the roles that are bound to them; the number of other bindings does not matter.

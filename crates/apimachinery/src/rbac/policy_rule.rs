@@ -28,10 +28,10 @@ pub struct PolicyRule {
 }
 
 impl PolicyRule {
-    /// Returns the rules of every authenticated user: those of the roles `system:discovery`, `system:public-info-viewer` and
-    /// `system:basic-user`.
+    /// Returns the rules that the default bindings grant to the group `system:authenticated`: those of the ClusterRoles `system:discovery`,
+    /// `system:public-info-viewer` and `system:basic-user`.
     #[must_use]
-    pub fn of_everybody() -> [Self; 3] {
+    pub fn of_authenticated_users() -> [Self; 3] {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let reviews = |group: &str, resources: &[&str]| Self {
             verbs: texts(&["create"]),

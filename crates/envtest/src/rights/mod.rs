@@ -110,7 +110,8 @@ impl Rights {
     /// Returns whether a request is permitted, and records the permissions that it uses.
     fn allows(&self, attributes: &RequestAttributes) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut allowed = PolicyRule::of_everybody().iter().any(|rule| rule.allows(&attributes.action()));
+        let mut allowed =
+            PolicyRule::of_authenticated_users().iter().any(|rule| rule.allows(&attributes.action()));
         // No early return: every grant that permits the request counts as used.
         for grant in self.grants.iter() {
             let action = attributes.action();

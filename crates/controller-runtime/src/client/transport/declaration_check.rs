@@ -37,8 +37,8 @@ pub(super) const NOT_SENT: &str = "the operator did not send the request";
 /// Most different requests that are recorded or logged.
 const MAX_REPORTED: usize = 100;
 
-/// Rules that need no declaration.
-static EVERYBODY: LazyLock<[PolicyRule; 3]> = LazyLock::new(PolicyRule::of_everybody);
+/// Rules of the group `system:authenticated`, which need no declaration.
+static AUTHENTICATED_USERS: LazyLock<[PolicyRule; 3]> = LazyLock::new(PolicyRule::of_authenticated_users);
 
 /// Check of requests against the rights that the program declares, by the evaluator of API servers.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl DeclarationCheck {
             OwnedAction::of_request(request.method().as_str(), uri.path(), uri.query().unwrap_or_default());
         let action = action.as_action();
         let is_declared = self.declared.allows(&action, &self.namespace);
-        if is_declared || EVERYBODY.iter().any(|rule| rule.allows(&action)) {
+        if is_declared || AUTHENTICATED_USERS.iter().any(|rule| rule.allows(&action)) {
             return None;
         }
         metrics.undeclared(action.verb(), &resource_of(&action));
