@@ -268,7 +268,7 @@ pub struct ApiServer {
     indices: Indices,
 }
 
-/// State that the server derives from its objects, commit by commit.
+/// State that the server derives from its objects and updates with each commit.
 #[derive(Clone)]
 struct Indices {
     definitions: Arc<Definitions>,
@@ -277,7 +277,7 @@ struct Indices {
 }
 
 impl Indices {
-    /// Copies them for a server that begins where this one is.
+    /// Creates copies for a server that begins in the state of this one.
     fn fork(&self) -> Self {
         Self {
             definitions: Arc::new(self.definitions.fork()),
@@ -349,8 +349,8 @@ impl ApiServer {
         Self::begin(options, InitialState::of(Store::new(limits), None), admission)
     }
 
-    /// Copies the state of the server at this moment, for other servers that [begin](Self::start_at) there. No request should be under way,
-    /// and no controller be active that is not [held](Self::hold_controllers). For simulations.
+    /// Copies the state of the server at this moment, for other servers that [begin](Self::start_at) there. Call it while no request is in
+    /// progress and the controllers are [held](Self::hold_controllers) or idle. For simulations.
     #[doc(hidden)]
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
@@ -394,7 +394,7 @@ impl ApiServer {
         let authenticator = Authenticator::new(options.tokens, options.seed)
             .with_client_authority(client_authority)
             .with_account_keys(account_keys);
-        // A forked server has the registry of the other one.
+        // The registry of a forked server comes with `contents`.
         let registry = if is_forked { Registry::default() } else { builtin::registry() };
         let Indices { definitions, roles, services } = indices.clone();
         let mut observers: Vec<Box<dyn CommitObserver>> =
@@ -421,6 +421,7 @@ impl ApiServer {
             roles.restore(&cluster);
             services.restore(&cluster);
         }
+        // Not among the indices that a fork copies, so every server reads them from its store.
         configurations.iter().for_each(|configurations| configurations.refresh(&cluster));
         if !is_forked {
             bootstrap::create(&cluster);
@@ -430,6 +431,7 @@ impl ApiServer {
         controllers.spawn(controllers::definitions::run(Arc::clone(&cluster), definitions));
         if options.profile == Profile::Dev {
             if !is_forked {
+                // Before `follow`, which only handles later commits.
                 controllers::role_aggregation::complete(&cluster);
             }
             controllers.spawn(controllers::garbage_collection::run(Arc::clone(&cluster)));

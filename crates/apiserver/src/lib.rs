@@ -36,9 +36,10 @@
 //! With a data file, commits are also passed, in order, to a thread that writes many of them in one transaction. Responses and
 //! events wait until their revision is in the file, so that no client observes a change that a killed process would lose.
 //!
-//! Schemas, patches, server-side apply, selectors and encodings are in the crate `kube-apimachinery`. Modules in reading order,
-//! of which each imports only from earlier ones: `store`, `kind` (kinds as data), `kinds` (their rules), `state` (the cluster),
-//! `bootstrap`, `controllers`, `request`, `faults`, `response`, `api` (stages of a request), `http`, `listener`, `api_server`.
+//! Schemas, patches, server-side apply, selectors and encodings are in the crate `kube-apimachinery`. The modules in reading
+//! order, each of which imports only from earlier ones: `webhook_client`, `user`, `store`, `kind` (kinds as data), `kinds` (their
+//! rules), `metrics`, `state` (the cluster), `bootstrap`, `controllers`, `request`, `faults`, `response`, `api` (stages of a
+//! request), `http`, `listener`, `api_server`.
 //!
 //! # Faults
 //!
@@ -57,8 +58,8 @@
 //! As in kube-apiserver, users may impersonate others if roles allow it, and can grant only permissions that they hold.
 //! [`Options::authorization`] turns access control off.
 //!
-//! [`ApiServer::audit`] records requests in order, with their user and the rule of the role that allowed them. `/metrics` shows requests, watches,
-//! stored objects and webhooks with the names and labels of kube-apiserver.
+//! [`ApiServer::audit`] records requests in order, each with its user and the rule of the role that allowed it. `/metrics` shows
+//! requests, watches, stored objects and webhooks with the names and labels of kube-apiserver.
 //!
 //! # Features
 //!
@@ -79,14 +80,15 @@
 //! - JSON may be nested 127 levels deep, YAML 64 and protobuf 100. Deeper bodies are answered with 400; kube-apiserver accepts
 //!   10,000 levels of JSON.
 //! - Query parameters after the first 128 are ignored.
-//! - A request times out after 60 s with 504, or sooner if its `timeout` parameter says so; a write 34 s after its body arrived.
+//! - A request times out with 504 after 60 s, or sooner if its `timeout` parameter says so. A write also times out 34 s after its
+//!   body arrived.
 //! - A write is attempted at most 64 times if other writes change the object meanwhile.
 //!
 //! CustomResourceDefinitions:
 //!
 //! - The errors of a schema have at most 1 MiB of text. A schema that an error quotes is cut off after 64 KiB.
-//! - Of the distinct patterns of a schema 128 KiB are parsed and 1 MiB of automata compiled, at most 512 KiB for one. Patterns beyond
-//!   that are not checked, and the response has a warning.
+//! - The distinct patterns of a schema may have 128 KiB of text. Their automata may take 1 MiB, and each at most 512 KiB. Patterns
+//!   beyond that are not checked, and the response has a warning.
 //! - The path of a printer column may have 4 KiB and 16 nested filters, and may visit 10,000 values. Beyond that the cell is empty.
 //!
 //! Watches and history:
@@ -109,16 +111,16 @@
 //! # What is served
 //!
 //! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults and the schemas of their fields. Of the
-//! other validation of builtin resources, the rules that clients meet most often are implemented. Nothing acts on the objects: no
-//! pod runs, no certificate is signed, no policy is evaluated, and no APIService is proxied. Services get a cluster IP of
-//! [`Options::service_range`] and their node ports, but nothing answers there.
+//! other validation of builtin resources, the rules that clients meet most often are implemented. The objects are stored without
+//! effect: no pod runs, no certificate is signed, no policy is evaluated, and no APIService is proxied. Services get a cluster IP of
+//! [`Options::service_range`] and their node ports, at which no process listens.
 //!
 //! Writes pass the [admission plugins](AdmissionPlugin) that kube-apiserver runs by default, except those for policies. Options
 //! switch plugins on and off.
 //!
 //! Responses name the flow schema and priority level of the request (`X-Kubernetes-PF-FlowSchema-UID`,
 //! `X-Kubernetes-PF-PriorityLevel-UID`), from which clients learn that they need not limit their own rate. The server itself
-//! limits nothing either; inject a fault to simulate overload.
+//! does not limit requests either; inject a fault to simulate overload.
 //!
 //! A server starts with the objects of every new cluster:
 //!
@@ -130,24 +132,24 @@
 //! - in `default` the Service `kubernetes` with its Endpoints and EndpointSlice. They name the listener that was opened last, or
 //!   127.0.0.1:6443 without a listener; the port is named `https` with and without TLS.
 //!
-//! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`, for pods that name none, and
-//! ResourceQuotas are counted, so that they are enforced. The certificate authority of a listener with TLS is published in profile
-//! [`Dev`](Profile::Dev) in a ConfigMap `kube-root-ca.crt` of every namespace. The [authorities](Options::client_authority) of client
-//! certificates are published in the ConfigMap `extension-apiserver-authentication` of `kube-system`. IPAddresses of Services and the
-//! Lease of the server do not exist.
+//! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`, for pods that name none, and, if a
+//! listener uses TLS, a ConfigMap `kube-root-ca.crt` with its certificate authority. The objects that ResourceQuotas limit are
+//! counted, so that the quotas are enforced. In every profile the [authorities](Options::client_authority) of client certificates are
+//! published in the ConfigMap `extension-apiserver-authentication` of `kube-system`. The server creates neither IPAddresses for
+//! Services nor a Lease for itself.
 //!
 //! Changes of immutable fields of volumes and claims are refused with Kubernetes' message, without the diff that kube-apiserver
 //! appends.
 //!
-//! `serviceaccounts/token` issues service account tokens, with audiences, an expiration and a bound object. The server
-//! authenticates their bearers, and TokenReview verifies them, with or without other [`Tokens`]. A request with a token that is no
+//! `serviceaccounts/token` issues service account tokens, with audiences, an expiration and a bound object. The server accepts
+//! them as credentials and verifies them in TokenReviews, with or without other [`Tokens`]. A request with a token that is no
 //! longer valid is answered with 401. Without [keys](Options::service_account_keys), tokens are signed with HMAC, so only this server
 //! can verify them. If [`Tokens`] or client certificates are configured, the HMAC key is new at each start, which invalidates earlier
 //! tokens. With keys, other programs can verify tokens by `/.well-known/openid-configuration` and `/openid/v1/jwks`.
 //!
 //! Pods have no processes, and there are no kubelets. `pods/log` of a pod without a node is empty. Connections (`pods/exec`,
-//! `pods/attach`, `pods/portforward`, and `proxy` of pods, services and nodes) pass admission. Then they fail as on a cluster where
-//! the pod has no node or the service has no endpoints; otherwise they fail with 501. ComponentStatuses report that the scheduler and
+//! `pods/attach`, `pods/portforward`, and `proxy` of pods, services and nodes) pass admission and then fail: as on a cluster if
+//! the pod has no node or the service has no endpoints, and otherwise with 501. ComponentStatuses report that the scheduler and
 //! the controller manager were not probed.
 //!
 //! With the feature `websocket` watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
@@ -173,7 +175,7 @@
 //!   in a browser may have sent: those with an `Origin` other than the server, or with a `Host` other than an address, `localhost`
 //!   or a name of the Service `kubernetes`.
 
-// A large future is copied with every request; main functions and tests are moved once.
+// A large future would be copied with every request. Tests are exempt: their futures are moved only once.
 #![cfg_attr(not(test), warn(clippy::large_futures))]
 
 mod api;

@@ -1,4 +1,4 @@
-//! Test helpers: values for property tests, and requests that need no client.
+//! Test helpers: a running server, requests that call verbs without HTTP, and objects.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(crate) fn call(server: &Running, path: &str) -> Call {
     }
 }
 
-/// Returns the result of a verb that does not wait.
+/// Returns the result of a verb, which must not wait.
 pub(crate) fn now<T>(verb: impl Future<Output = T>) -> T {
     verb.now_or_never().expect("the plugins of every server do not wait")
 }
