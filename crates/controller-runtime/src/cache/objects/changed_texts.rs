@@ -50,11 +50,13 @@ impl ChangedTexts {
         !self.states.is_empty() && self.lendable() < UncompressedQueue::AT_ONCE / 2
     }
 
-    /// Removes the oldest state if the budget requires it. The caller compresses its text.
+    /// Removes the oldest state, if the budget can lend less than another [`UncompressedQueue::AT_ONCE`] bytes. The caller
+    /// compresses its text.
     pub(in crate::cache) fn pop_surplus(&mut self) -> Option<Arc<dyn CompressibleText>> {
         while self.lendable() < UncompressedQueue::AT_ONCE {
             let (state, bytes) = self.states.pop_front()?;
             self.loan.as_mut()?.repay(bytes);
+            // A state that was replaced has been dropped: there is nothing to compress.
             if let Some(state) = state.upgrade() {
                 return Some(state);
             }

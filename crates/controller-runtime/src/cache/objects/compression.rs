@@ -75,7 +75,8 @@ impl Compression {
         }
     }
 
-    /// Stores the current text. `replaced` has the reads of the object's previous version; `None` for a new object.
+    /// Creates a state that stores the current text. `replaced` has the reads of the object's previous version; `None` for a
+    /// new object.
     ///
     /// Returns `None` if the metadata do not match the scope of the kind.
     pub(in crate::cache) fn store<K: Object>(
@@ -130,7 +131,8 @@ impl Compression {
             }
             CompressionPhase::Trained(_) => {
                 let is_read = replaced.is_some_and(Reads::predict_reads_of_all_states);
-                // Objects that are read after each change have their own queue; changed ones borrow from the budget.
+                // Objects that are read after each change have their own queue. Other changed objects borrow from the
+                // budget; when it lends no more, they join the new objects.
                 if replaced.is_some() && !is_read && self.push_changed(state, length, context) {
                     return;
                 }
@@ -180,6 +182,7 @@ impl Compression {
     ) {
         let CompressionPhase::Collecting(training_set) = &mut self.phase else { return };
         let training_set = std::mem::take(training_set);
+        // Without a dictionary the collection starts again; these texts stay uncompressed.
         let Some(dictionary) = dictionary else { return };
         add(&context.counters.trainings, 1);
         self.phase = CompressionPhase::Trained(TrainedDictionary {

@@ -18,7 +18,8 @@ struct DecodeErrorInner {
     source: Misfit,
 }
 
-/// Cause of a decode error. A type of its own, so that a chain of causes shows a decode error whose type `anyhow` hides.
+/// Cause of a [`DecodeError`]. `anyhow` hides the type of an error that it wraps, but not those of the causes: a `Misfit`
+/// among them shows that the error is a decode error.
 #[derive(Debug)]
 pub(crate) struct Misfit(Box<dyn StdError + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! Reads of many objects.
+//! Decoding of many objects, on several threads.
 
 use std::{num::NonZero, panic::resume_unwind, sync::Arc, thread};
 
@@ -8,7 +8,7 @@ use crate::object::Object;
 /// Number of objects that one thread decodes, about 20 ms of work: starting a thread takes less than 0.1 ms.
 const PER_THREAD: usize = 1024;
 
-/// Returns the objects in the same order. Several threads decode a long list.
+/// Decodes states, and returns the objects in the same order. Several threads decode a long list.
 ///
 /// Objects of repeated lists are kept decoded, if the budget has room for a whole list.
 pub(in crate::cache) fn decode_all<'a, K: Object, I: Iterator<Item = &'a Lazy<K>>>(

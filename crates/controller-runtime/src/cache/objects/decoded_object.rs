@@ -61,6 +61,7 @@ pub(in crate::cache) trait AnyDecodedObject: Send + Sync {
 
 impl<K: Send + Sync> AnyDecodedObject for DecodedObject<K> {
     fn take_used(&self) -> bool {
+        // The load spares unused entries the write.
         self.used.load(Relaxed) && self.used.swap(false, Relaxed)
     }
 }

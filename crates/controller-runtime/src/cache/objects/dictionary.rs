@@ -13,7 +13,7 @@ use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_frame_conten
 
 /// zstd dictionary with the common parts of the texts of a kind, trained on some of them.
 ///
-/// Exists as long as a text is compressed with it.
+/// Exists as long as a stored text needs it.
 pub(crate) struct Dictionary {
     compress: CDict<'static>,
     expand: DDict<'static>,
@@ -26,7 +26,8 @@ impl Dictionary {
     /// saves 5 %.
     const LEVEL: i32 = 1;
 
-    /// Maximum size in bytes. Larger dictionaries save little and do not fit the L1 cache of common processors.
+    /// Maximum size in bytes. Larger dictionaries save little and do not fit the L1 cache of common processors. Texts of at
+    /// least this size are compressed without a dictionary.
     pub(in crate::cache) const LARGEST: usize = 32 << 10;
 
     /// Creates an empty dictionary, for texts that are compressed on their own.

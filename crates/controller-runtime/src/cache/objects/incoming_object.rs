@@ -10,8 +10,8 @@ use crate::object::meta::Meta;
 
 /// A received object, and the state that the first informer created from it.
 ///
-/// Several Rust types may be read of one kind. The text is stored once: the first informer that stores it leaves its
-/// state here, and the states of other informers refer to it.
+/// Several informers may read one kind, each as another Rust type. The text is stored once: the first informer that stores
+/// it leaves its state here, and the states of other informers refer to it.
 pub(crate) struct IncomingObject<'a> {
     pub(in crate::cache) split: Split<'a>,
     source: OnceCell<Arc<dyn TextSource>>,
@@ -32,7 +32,7 @@ pub(in crate::cache) trait TextSource: Send + Sync {
     /// Returns the length of the text in bytes.
     fn text_len(&self) -> usize;
 
-    /// Whether the text is what an informer with these options would store.
+    /// Whether an informer with these options would store the same text.
     fn is_text_for(&self, ingest_options: &IngestOptions) -> bool;
 }
 
@@ -53,7 +53,7 @@ impl Deref for PlainText {
     }
 }
 
-/// Changes of an object before it is stored. Informers with equal ones share the text.
+/// Changes of an object before it is stored. Informers with equal options share the text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct IngestOptions {
     pub(crate) managed_fields: ManagedFields,

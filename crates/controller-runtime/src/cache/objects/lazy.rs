@@ -264,7 +264,7 @@ impl<K: Object> Lazy<K> {
         Ok(object)
     }
 
-    /// Error of an earlier attempt to decode the object; `None` also if there was no attempt.
+    /// Returns the error of an earlier attempt to decode the object; `None` also if there was no attempt.
     pub(in crate::cache) fn decode_error(&self) -> Option<DecodeError> {
         match &self.state.form.lock().object {
             Decoded::Never(error) => Some(error.clone()),
@@ -281,6 +281,7 @@ impl<K: Object> Lazy<K> {
     /// The object cannot be decoded as `T`.
     pub fn decode_as<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
         let ObjectState { meta, form, context } = &*self.state;
+        // `Ok` holds the object of a state without text, `Err` the text of any other state.
         let held = {
             let form = form.lock();
             match (&form.text, context, &form.object) {
@@ -328,7 +329,8 @@ impl<K: Object> Lazy<K> {
         drop(before); // possibly the last handle of a state that stores a whole object
     }
 
-    /// Returns the statistics of reads; empty if another thread has locked the state.
+    /// Returns the statistics of reads; empty if another thread has locked the state. They are read under the lock of the
+    /// store and are not worth a wait.
     pub(in crate::cache) fn reads(&self) -> Reads {
         self.state.form.try_lock().map_or(Reads::default(), |form| form.object.reads())
     }

@@ -1,15 +1,15 @@
 //! Statistics of reads of a state, which decide whether it is worth keeping decoded.
 
-/// Type of a read.
+/// Number of objects that a reader wants.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cache) enum Readers {
-    /// The reader wants this object.
+    /// One object.
     One,
-    /// The reader iterates over many objects. Such reads evict nothing from the budget: they would replace objects that
+    /// Many objects, over which the reader iterates. Such reads evict nothing from the budget: they would replace objects that
     /// are read often by objects that are read rarely.
     Many,
-    /// The reader iterates over more objects than the budget has room for. None of them is kept: keeping only some
-    /// would save little at the next iteration, and freeing them after a change is expensive.
+    /// More objects than the budget has room for. None of them is kept: keeping only some would save little at the next
+    /// iteration, and freeing them after a change is expensive.
     TooMany,
 }
 

@@ -96,7 +96,7 @@ impl<'a> Split<'a> {
         self.keep_of(0..self.json.len(), managed_fields, kept);
     }
 
-    /// Like [`Split::keep`] for the metadata alone. The object must have some.
+    /// Like [`Split::keep`], but appends an object with the metadata alone. The received object must have metadata.
     pub(crate) fn keep_metadata(&self, managed_fields: ManagedFields, kept: &mut Vec<u8>) {
         kept.extend_from_slice(
             br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,

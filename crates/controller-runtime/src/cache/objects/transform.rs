@@ -41,7 +41,7 @@ impl Transform {
     }
 
     /// Returns the transformed object, or `None` if the object is to be stored as received: there is no transform for
-    /// the namespace, the text is not an object, or the transform panics, which is logged.
+    /// the namespace, the text or the transform's result is not an object, or the transform panics, which is logged.
     pub(crate) fn apply(&self, json: &[u8], namespace: &str, resource: &str) -> Option<String> {
         let change = self.by_namespace.get(namespace).or(self.elsewhere.as_ref())?;
         let mut object: Value = serde_json::from_slice(json).ok()?;

@@ -27,7 +27,7 @@ impl UncompressedQueue {
     /// Bytes that are compressed at a time.
     pub(in crate::cache) const AT_ONCE: usize = 64 << 10;
 
-    /// Size of an entry without its text. It counts also when its state has been replaced.
+    /// Size of an entry without its text. An entry counts until it is removed, even if its state has been replaced.
     pub(in crate::cache) const ENTRY: usize = 512;
 
     /// Creates a queue of at most `limit` bytes.

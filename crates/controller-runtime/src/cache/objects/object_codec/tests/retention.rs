@@ -59,7 +59,7 @@ fn an_evicted_object_stays_valid_for_its_reader() {
     others
         .iter()
         .for_each(|other| drop((other.object().expect("it fits"), other.object().expect("it fits"))));
-    assert_eq!(Arc::strong_count(&read), 1, "the cache has let go of it");
+    assert_eq!(Arc::strong_count(&read), 1, "the cache has dropped it");
     assert_eq!(read.metadata.name.as_deref(), Some("first"));
     assert_eq!(first.object().expect("it fits"), read);
 }
@@ -114,16 +114,16 @@ fn a_repeated_list_that_fits_is_kept_decoded() {
     held[0].object().expect("it fits");
     let first = held[0].object().expect("it fits");
     list(&held[..3]);
-    assert_eq!(decoded(&held), 1, "to be listed once is not enough");
+    assert_eq!(decoded(&held), 1, "one list is not enough");
     let listed = list(&held[..3]);
     assert!(Arc::ptr_eq(&listed[0], &first), "it stayed");
     assert_eq!((decoded(&held), decoded(&held[..3])), (3, 3), "there was room for two more");
     list(&held[3..5]);
     list(&held[3..5]);
-    assert_eq!(decoded(&held[..3]), 3, "who lists drives nothing out");
+    assert_eq!(decoded(&held[..3]), 3, "lists evict nothing");
     assert!(held.iter().all(|object| object.object().is_ok()));
     assert!(held.iter().all(|object| object.object().is_ok()));
-    assert_eq!((decoded(&held), held[0].is_kept()), (3, false), "who reads one after another drives out");
+    assert_eq!((decoded(&held), held[0].is_kept()), (3, false), "single reads evict other objects");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_list_that_does_not_fit_the_budget_is_not_kept_decoded() {
     }
     assert_eq!((decoded(&held), decoded(&held[..1])), (1, 1));
     list(&held[..2]);
-    assert_eq!(decoded(&held), 1, "lists that did not fit promised nothing");
+    assert_eq!(decoded(&held), 1, "lists that did not fit do not count as reads");
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn an_object_read_once_between_two_changes_is_not_kept() {
     assert_eq!(change_and_read(1, 1), (1, 0));
     assert_eq!(change_and_read(2, 1), (1, 0));
     assert_eq!(change_and_read(3, 4), (2, 1), "the second read keeps it");
-    assert_eq!(change_and_read(4, 4), (1, 1), "as often as that it is likely to be read again");
+    assert_eq!(change_and_read(4, 4), (1, 1), "the last state was read often");
     assert_eq!(change_and_read(5, 1), (1, 1));
-    assert_eq!(change_and_read(6, 1), (1, 0), "it was not");
+    assert_eq!(change_and_read(6, 1), (1, 0), "the last state was read once");
     assert_eq!(change_and_read(7, 0), (0, 0));
 }
 

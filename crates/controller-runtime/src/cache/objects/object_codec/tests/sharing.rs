@@ -78,7 +78,7 @@ fn states_without_text_or_with_other_options_share_none() {
         (codec(Retain::Compact), codec(Retain::Decoded), IncomingObject::new(&text));
     let held = [first.ingest(&incoming), decoded.ingest(&incoming)];
     assert_eq!(own(held[1].as_ref().expect("a key")), "a 1");
-    assert_eq!((decoded.stats().decoded, decoded.stats().shared), (1, 0), "what is decoded needs no text");
+    assert_eq!((decoded.stats().decoded, decoded.stats().shared), (1, 0), "a decoded object needs no text");
 }
 
 #[test]
