@@ -63,8 +63,8 @@
 //! # Logs and traces
 //!
 //! The feature `logging` sets up the log of an operator. Failed reconciles are logged at `ERROR`. The first eight attempts in a row
-//! are logged at `DEBUG` if a retry usually succeeds: after a conflict, a write that was refused because the process does not hold
-//! the lease, or a read of a cache that is not synced.
+//! are logged at `DEBUG` if the failure usually passes: a conflict, a write that was refused or interrupted because the process
+//! does not hold the lease, or a read of a cache that is not synced.
 //!
 //! All logs and spans go through `tracing`. Each reconcile is a span with controller, request, `reconcileID` and attempt, under
 //! the names of controller-runtime's log fields. The feature `opentelemetry` exports them: see `docs/book/src/guides/opentelemetry.md`.
@@ -85,9 +85,9 @@
 //! | timeout of a reconcile | none |
 //! | a reconcile that panics | counts as a failure and is retried |
 //! | leader election; metrics server and health server | none |
-//! | time limit for caches, and for each source of a controller, to be synced at the start | 2 minutes |
+//! | time until the caches, and each source of a controller, must be synced at the start | 2 minutes |
 //! | sources of a controller on a standby | not running |
-//! | cached objects kept decoded | those read more than once between two changes, up to an estimated 64 MiB; all but the latest are compressed |
+//! | cached objects | stored compressed, except recently changed ones; those read more than once between two changes are also kept decoded, up to an estimated 64 MiB |
 //! | resyncs, which pass every cached object to the handlers again | none |
 //! | time that running reconciles have to finish when the manager stops | 30 seconds |
 //!

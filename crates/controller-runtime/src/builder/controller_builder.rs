@@ -27,7 +27,7 @@ pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     pub(super) name: String,
     pub(super) options: ControllerOptions<R>,
     pub(super) subject: S,
-    /// Starts the source that watches the controller's own kind, if it has one.
+    /// Makes the source that watches the controller's own kind, if it has one.
     pub(super) own_source: Option<AttachSubject<R, S>>,
     pub(super) log: fn(&S, &str) -> Log<R>,
     pub(super) parse: Option<fn(&str) -> Option<R>>,
@@ -39,10 +39,10 @@ pub struct ControllerBuilder<'m, R: Request, S = ForRequests> {
     pub(super) needs: Vec<Needed>,
 }
 
-/// Declares the controller's own kind to the cache and to the attachment.
+/// Makes the source of the controller's own kind, and declares the kind to the cache and to the attachment.
 pub(super) type AttachSubject<R, S> = fn(S, &mut Attachment<'_>) -> Arc<dyn DynSource<R>>;
 
-/// Declares a source to the cache, once the controller has been accepted.
+/// Makes a source and declares its kind to the cache. Called once the manager has accepted the controller.
 pub(super) type Attach<R> = Box<dyn FnOnce(&Attachment<'_>) -> Arc<dyn DynSource<R>> + Send>;
 
 /// Marks a controller that has no kind of its own.
@@ -257,6 +257,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         // Labels that all filters require narrow every watch of the controller.
         let required = required_labels(&self.filters);
         let mut to = Attachment { cache, required: &required, controller: &self.name, owner: None };
+        // The own kind comes first: it sets `to.owner`, from which the rights of owned kinds and of Kubernetes Events follow.
         let own = self.own_source.map(|attach| attach(self.subject, &mut to));
         let sources = self.sources.into_iter().map(|attach| attach(&to));
         let sources = own.into_iter().chain(sources).collect();

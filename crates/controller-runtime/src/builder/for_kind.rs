@@ -168,6 +168,7 @@ impl<K: Object> ForKind<K> {
         let Self { kind, place, has_status, finalizers, own, .. } = self;
         let own = own.attach(to);
         let query = own.cached.query();
+        // Calls to other clusters are neither declared nor checked.
         if query.cluster.is_none() {
             let scope = query.scope();
             if has_status && rights::is_custom(kind.resource()) {

@@ -91,8 +91,8 @@ impl Config {
         self
     }
 
-    /// Settings of the controller `name` of `subject`: each from the controller's own options, or else from the manager's,
-    /// or else the default.
+    /// Settings of the controller `name` of kind `subject`: each from the controller's own options, or else from the manager's,
+    /// or else the default. `cache_sync_timeout` is the manager's.
     ///
     /// # Errors
     /// The number of workers is zero or too high.
@@ -104,9 +104,9 @@ impl Config {
         subject: Option<&GroupKind>,
     ) -> Result<ControllerSettings, WorkersError> {
         let own = self;
-        let said =
-            |choice: fn(&Self) -> Option<bool>, default| choice(own).or(choice(manager)).unwrap_or(default);
-        let needs_leader_election = said(|config| config.needs_leader_election, true);
+        let chosen =
+            |option: fn(&Self) -> Option<bool>, default| option(own).or(option(manager)).unwrap_or(default);
+        let needs_leader_election = chosen(|config| config.needs_leader_election, true);
         Ok(ControllerSettings {
             max_concurrent_reconciles: own.workers(name, manager, subject)?,
             cache_sync_timeout: own
@@ -116,13 +116,14 @@ impl Config {
             reconciliation_timeout: own
                 .reconciliation_timeout
                 .or(manager.reconciliation_timeout)
+                // Only now, so that zero in the controller's options overrides the manager's timeout.
                 .filter(|timeout| !timeout.is_zero()),
-            recover_panic: said(|config| config.recover_panic, true),
+            recover_panic: chosen(|config| config.recover_panic, true),
             needs_leader_election,
-            use_priority_queue: said(|config| config.use_priority_queue, true),
+            use_priority_queue: chosen(|config| config.use_priority_queue, true),
             // A controller without leader election starts at once, so it has no time to warm up.
-            warms_up: needs_leader_election && said(|config| config.enable_warmup, false),
-            skip_name_validation: said(|config| config.skip_name_validation, false),
+            warms_up: needs_leader_election && chosen(|config| config.enable_warmup, false),
+            skip_name_validation: chosen(|config| config.skip_name_validation, false),
         })
     }
 
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(
             workers(&none.clone().max_concurrent_reconciles(1), &by_kind, Some("Deployment")),
             1,
-            "its own counts"
+            "the controller's own number takes precedence"
         );
     }
 
@@ -294,12 +295,12 @@ mod tests {
             assert_eq!(
                 manager.settle("web", &none, MINUTE, None).unwrap(),
                 settled,
-                "said by the controller alone"
+                "set in the controller's options alone"
             );
             assert_eq!(
                 own.settle("web", &manager, MINUTE, None).unwrap(),
                 default(),
-                "the controller knows better"
+                "the controller's options take precedence"
             );
         }
     }

@@ -74,7 +74,7 @@ impl<R: Request> ControllerHandle<R> {
         self.requests.explain(request)
     }
 
-    /// Failing requests among the 1024 that ran last; the one with the oldest last run first.
+    /// Failing requests among the 1024 that ran last, ordered by the time of their last run, oldest first.
     #[must_use]
     pub fn failing(&self) -> Vec<R> {
         self.requests.tracker.failing()
@@ -111,7 +111,7 @@ impl<R: Request> ControllerHandle<R> {
         let workers = worker_pool::check(self.name(), workers, "set_max_concurrent_reconciles")?;
         self.wanted_workers.send_modify(|wanted| {
             *wanted = workers;
-            // Under the lock of the channel, so that gauge and number agree when several threads change them.
+            // Set under the lock of the channel, so that the gauge agrees with the number when several threads change it.
             self.metrics.set_max_concurrent_reconciles(workers);
         });
         Ok(())
@@ -123,7 +123,7 @@ impl<R: Request> ControllerHandle<R> {
     ///
     /// Dropping the future only ends the wait.
     pub async fn remove(self) {
-        // The list has the workers before the warm-up, which runs the sources, so that they are removed in this order.
+        // The workers are listed first, so that they stop before the warm-up, which runs their sources.
         for runnable in self.runnables {
             runnable.remove().await;
         }

@@ -1,4 +1,4 @@
-//! A controller, as explanations see it, whatever the type of its requests.
+//! View of a controller for explanations, independent of the type of its requests.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Queue, sources and workers of a controller. May outlive it.
+/// Queue, sources and number of workers of a controller. May outlive the controller.
 pub(crate) struct ExplainedController<R: Request> {
     pub(super) requests: RequestQueue<R>,
     pub(super) sources: Arc<Sources<R>>,

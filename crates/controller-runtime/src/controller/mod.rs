@@ -57,7 +57,7 @@ use crate::{
     source::DynSource,
 };
 
-/// A controller: its queue, and everything for a run.
+/// A controller: its queue, its reconciler, its sources, and its workers while it runs.
 pub(crate) struct Controller<R: Request> {
     settings: ControllerSettings,
     /// Outlives a run, so that requests that failed in one keep their back-off in the next.
@@ -137,7 +137,7 @@ impl<R: Request> Controller<R> {
         self.sources.run(&self.requests, &self.log, self.settings.cache_sync_timeout).await
     }
 
-    /// Makes the workers of a run.
+    /// Returns the function that makes the workers of a run, which share a context and a pace.
     fn make_workers(
         &self,
         cx: &RunContext,
@@ -182,13 +182,14 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         self.log.starting_controller();
+        // Waits until a warm-up has removed the requests of deleted objects: workers must not see the queue meanwhile.
         let _in_use = tokio::select! {
             biased;
             () = cx.shutdown() => return Ok(()),
             () = cx.aborted() => return Ok(()),
             in_use = self.in_use.lock() => in_use,
         };
-        // With warm-up, the sources are running already.
+        // With warm-up, the sources are running already, in a runnable of their own.
         let warm = self.settings.warms_up;
         let mut sources = Box::pin(async { if warm { pending().await } else { self.run_sources().await } });
         tokio::select! {
@@ -205,6 +206,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
         // The pool aborts the workers when it is dropped, at whichever point this future is dropped.
         let mut pool = WorkerPool::new(self.wanted_workers.subscribe());
         let failure = loop {
+            // Repeated after each change of the wanted number, and after a worker has retired.
             *self.workers.lock() = pool.fill(&make);
             tokio::select! {
                 biased;

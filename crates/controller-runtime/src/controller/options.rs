@@ -36,10 +36,11 @@ impl<R: Request> ControllerOptions<R> {
     /// `complete` refuses other numbers. [`ControllerHandle::set_max_concurrent_reconciles`] changes the number while the
     /// controller runs. Default: 16.
     ///
-    /// A reconcile spends most of its time waiting for the API server, so one worker, Go's default, leaves both idle. If a reconcile
-    /// sends three requests of 5 ms each, one worker needs 15 s for 1,000 objects after a start, and 16 workers need 1 s. The
-    /// default is not higher, because each worker can have a request in flight: 16 are a small share of the 600 that an API server
-    /// handles at once by default (`--max-requests-inflight`, `--max-mutating-requests-inflight`).
+    /// A reconcile spends most of its time waiting for the API server, so a single worker, Go's default, leaves the process and the
+    /// API server idle most of the time. If a reconcile sends three requests of 5 ms each, one worker needs 15 s for 1,000 objects
+    /// after a start, and 16 workers need 1 s. The default is not higher, because each worker can have a request in flight: 16 are a
+    /// small share of the 600 that an API server handles at once by default (`--max-requests-inflight`,
+    /// `--max-mutating-requests-inflight`).
     ///
     /// Set 1 if reconciles of different requests must not overlap, for example because the reconciler chooses a free port or
     /// address from the objects in its cache: two reconciles could choose the same one.
@@ -77,7 +78,7 @@ impl<R: Request> ControllerOptions<R> {
     }
 
     /// Sets whether the sources run, and fill the queue, while this process is on standby, so that the first reconcile begins
-    /// as soon as it leads. The process becomes a candidate only when they are synced. Default: no.
+    /// as soon as the process leads. The process becomes a candidate for the lease only when the sources are synced. Default: no.
     ///
     /// The queue merges repeated requests into one, so it holds at most one request per key.
     #[doc(alias = "EnableWarmup")]

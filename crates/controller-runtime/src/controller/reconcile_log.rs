@@ -57,7 +57,7 @@ impl<R: Request> Log<R> {
         Self { controller, kind: None, make_span: Box::new(make_span) }
     }
 
-    /// Replaces the span.
+    /// Replaces the function that makes the span of a reconcile, if there is another.
     pub(super) fn in_span(self, make_span: Option<Box<MakeSpan<R>>>) -> Self {
         Self { make_span: make_span.unwrap_or(self.make_span), ..self }
     }
@@ -163,8 +163,8 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
     }
 }
 
-/// Returns whether a retry usually fixes the failure: a conflict ends when the cache has received the other writer's change, a
-/// write without the lease when the controller has stopped, and a cache that is not synced soon is.
+/// Returns whether the failure usually passes: a conflict does when the cache has received the other writer's change, a refused or
+/// interrupted write when the controller of the former leader has stopped, and a read of a cache that is not synced when it is.
 ///
 /// Failures with a delay of their own are never passing: they do not count as attempts, so they could persist unnoticed.
 fn is_passing(error: &ReconcileError) -> bool {

@@ -1,4 +1,4 @@
-//! Consequence of a run's outcome for the request in the queue.
+//! Applies the outcome of a run to its request in the queue.
 
 use kube_workqueue::{AddOptions, Priority};
 
@@ -11,9 +11,9 @@ use crate::{
 ///
 /// The worker still holds the request, so the queue hands out a request added here only after the worker has released it.
 ///
-/// Two differences from controller-runtime: a terminal error resets the failure count, which Go keeps (with its map entry) for
-/// good. And a run that asks for another one gets at least normal priority for it, unless the action sets one: in Go an object
-/// of the initial list stays behind all others through every retry.
+/// Two differences from controller-runtime for Go. A terminal error resets the failure count, which Go keeps, with its map entry,
+/// until a later run succeeds. And the next run of a request has at least normal priority, unless the action sets another: in Go
+/// an object of the initial list keeps its low priority through every retry.
 pub(super) fn settle<R: Request>(
     requests: &RequestQueue<R>,
     request: &R,

@@ -80,7 +80,7 @@ impl SourceHandle {
     /// Dropping the future only ends the wait.
     pub async fn remove(mut self) {
         (self.remove)();
-        // An error means that the source has ended.
+        // An error means that the entry of the source, which holds the sender, was dropped: the source has ended.
         let _ =
             self.state.wait_for(|state| matches!(state.phase, SourcePhase::Idle | SourcePhase::Ended)).await;
     }

@@ -1,7 +1,8 @@
 //! The sources of a controller, and the tasks that run them.
 //!
-//! A source is either required, and then its failure fails the controller, or was added later, and is then restarted. Each run
-//! of a source goes from `Waiting` to `Synced` or `Failing`, and from there to `Ended` or, when it is dropped, `Idle`.
+//! The failure of a required source fails the controller. A source that is not required, such as one added later, is restarted.
+//! Each run of a source goes from `Waiting` to `Synced` or `Failing`. A failing run may still become `Synced`. A run that returns
+//! ends in `Ended`, one that is dropped in `Idle`.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -28,14 +29,14 @@ const RETRY: Duration = Duration::from_secs(10);
 /// The sources of a controller, which may change while it runs.
 pub(crate) struct Sources<R: Request> {
     entries: Mutex<SourceEntries<R>>,
-    /// Number of changes, which notifies the run.
+    /// Number of changes of `entries`; each wakes [`Sources::run`].
     changed: ordered_watch::Sender<u64>,
 }
 
 struct SourceEntries<R: Request> {
     all: BTreeMap<u64, Arc<SourceEntry<R>>>,
     next: u64,
-    /// Whether sources that deliver all existing objects in each run are stopped.
+    /// Whether the sources are stopped that deliver all existing objects in each run. See [`Sources::restart`].
     paused: bool,
 }
 
@@ -124,12 +125,12 @@ impl<R: Request> Sources<R> {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Stops the sources that deliver everything again at their next run, and runs `meanwhile` when they have stopped. Then they
-    /// run again.
+    /// Stops the sources that deliver everything again in their next run, awaits `meanwhile` when they have stopped, and starts
+    /// them again.
     ///
     /// # Cancellation
     ///
-    /// The sources run again.
+    /// If the future is dropped, the sources start again at once.
     pub(super) async fn restart(&self, meanwhile: impl Future<Output = ()>) {
         struct Resume<'s, R: Request>(&'s Sources<R>);
         impl<R: Request> Drop for Resume<'_, R> {
@@ -145,7 +146,7 @@ impl<R: Request> Sources<R> {
         };
         for entry in stopping {
             let mut state = entry.state.subscribe();
-            // The sender lives in the entry.
+            // Cannot fail, because the entry holds the sender.
             let _ =
                 state.wait_for(|state| matches!(state.phase, SourcePhase::Idle | SourcePhase::Ended)).await;
         }
@@ -165,14 +166,14 @@ impl<R: Request> Sources<R> {
         };
         for entry in required {
             let mut state = entry.state.subscribe();
-            // The sender lives in the entry.
+            // Cannot fail, because the entry holds the sender.
             let _ =
                 state.wait_for(|state| matches!(state.phase, SourcePhase::Synced | SourcePhase::Ended)).await;
         }
     }
 
-    /// Runs the sources, including those added later, until dropped. Returns the error of a required source: it failed, or was
-    /// not synced within `limit`.
+    /// Runs the sources, including those added later, until dropped or until a required source fails or is not synced within
+    /// `limit`. Returns the error of that source.
     pub(super) async fn run(
         &self,
         requests: &RequestQueue<R>,
@@ -192,6 +193,7 @@ impl<R: Request> Sources<R> {
                     }
                 });
                 for (id, entry) in entries.all.iter().filter(|(id, _)| entries.may_run(**id)) {
+                    // A source that has ended stays in `running`, so it is not started again.
                     running.entry(*id).or_insert_with(|| {
                         let run = SourceRun::begin(Arc::clone(entry), requests.clone(), Arc::clone(log));
                         tasks.spawn(async move { run.until_it_ends(limit).await }.in_current_span())
@@ -202,7 +204,7 @@ impl<R: Request> Sources<R> {
                 // Changes of the list come first, so that the running sources follow the latest list.
                 biased;
                 changed = changed.changed() => {
-                    let _ = changed; // the sender lives in `self`
+                    let _ = changed; // cannot fail: `self` holds the sender
                 }
                 Some(ended) = tasks.join_next() => match ended {
                     Ok(Ok(())) => {}
@@ -277,7 +279,7 @@ impl<R: Request> SourceRun<R> {
             // The end of the source comes first: its error is more specific than a timeout.
             biased;
             ended = &mut run => return ended,
-            // The sender lives in the entry.
+            // Cannot fail, because the entry holds the sender.
             _ = state.wait_for(|state| state.phase == SourcePhase::Synced) => {}
             () = sleep(limit) => {
                 let reason = source.trouble().unwrap_or_else(|| "the source has not reported that it is synced".to_owned());
@@ -296,7 +298,7 @@ impl<R: Request> SourceRun<R> {
         self.requests.controller.to_string()
     }
 
-    /// Logs an error of the source. Repetitions of an error are not logged.
+    /// Logs an error of the source, unless it equals the previous one, and enters `Failing`.
     fn complain(&self, error: &SourceError) {
         let failing = SourcePhase::Failing(error.to_string());
         if self.entry.state.borrow().phase != failing {
@@ -317,7 +319,8 @@ impl<R: Request> Drop for SourceRun<R> {
 }
 
 impl<R: Request> SourceEntry<R> {
-    /// Sets the phase, unless a later run has begun.
+    /// Sets the phase, unless a later run has begun or this one has ended: the drop after the end must not change `Ended` to
+    /// `Idle`.
     fn enter(&self, run: u64, phase: SourcePhase) {
         self.state.send_if_modified(|state| {
             let enters = state.run == run && state.phase != SourcePhase::Ended && state.phase != phase;

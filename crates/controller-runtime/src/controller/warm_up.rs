@@ -18,11 +18,11 @@ use crate::{
 /// Interval at which the queue of a standby is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// Number of requests that the queue may gain in addition to those that it had after its sources were synced.
+/// Number of requests by which the queue may exceed twice its length at the time when the sources were synced.
 const GROWTH: usize = 1000;
 
-/// The sources of a controller with warm-up: they fill its queue from before the first leadership, and run on through all of
-/// them.
+/// Runnable of the sources of a controller with warm-up: they fill the queue before the process leads for the first time, and
+/// keep running when the process gains or loses the lease.
 pub(crate) struct WarmUp<R: Request>(pub(crate) Arc<Controller<R>>);
 
 impl<R: Request> Runnable for WarmUp<R> {
@@ -61,9 +61,10 @@ impl<R: Request> WarmUp<R> {
             while requests.queue.len() <= 2 * living + GROWTH {
                 sleep(CHECK_EVERY).await;
             }
-            // The deletions of the last ten minutes stay, so wait until those that filled the queue are older.
+            // Restarted sources deliver the deletions of the last ten minutes again, so wait until those that filled the queue
+            // are older.
             sleep(CHECK_EVERY).await;
-            // Otherwise the process leads, and its workers empty the queue.
+            // If the lock is held, the process leads and its workers empty the queue.
             if let Ok(_standby) = in_use.try_lock() {
                 sources.restart(requests.remove_repeatable()).await;
             }

@@ -74,7 +74,8 @@ impl<R: Request> Worker<R> {
         loop {
             let next = async {
                 match done.take() {
-                    // The item is released last: requests added during the reconcile are handed out only now.
+                    // The item of the last reconcile is released only here: a request added for it meanwhile could not be handed
+                    // out before.
                     Some(done) => self.requests.queue.next(done).await,
                     None => self.requests.queue.get().await,
                 }
@@ -91,8 +92,8 @@ impl<R: Request> Worker<R> {
             let began = self.reconcile(&item).await;
             *self.current.lock() = None;
             done = Some(item);
-            // Reconcilers that never wait must not starve other tasks, including a stop. The next worker was woken when this
-            // one began, and may have to run on this thread; by now other threads could have taken it.
+            // Reconcilers that never wait must not starve other tasks, such as the one that stops the manager. The next worker is
+            // among them: it was woken when this one took its item, and runs on this thread unless another has taken it.
             self.pace.step(began).await;
         }
     }
@@ -105,7 +106,7 @@ impl<R: Request> Worker<R> {
         Box::pin(async move { self.run(wanted).await })
     }
 
-    /// Enqueues the request of a dropped reconcile again, because no event will.
+    /// Enqueues the request of a dropped reconcile again, because no event may arrive for it.
     pub(super) fn put_back(&self) {
         if let Some(request) = self.current.lock().take() {
             self.requests.queue.add(request);
@@ -120,7 +121,7 @@ impl<R: Request> Worker<R> {
         self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.requests.controller))
     }
 
-    /// Reconciles once, and applies the outcome to the request. Returns when it began.
+    /// Reconciles once, and applies the outcome to the request. Returns the time at which the reconcile began.
     async fn reconcile(&self, item: &Item<'_, R>) -> Instant {
         let RequestQueue { queue, tracker, .. } = &self.requests;
         let request = item.key();
@@ -151,6 +152,7 @@ impl<R: Request> Worker<R> {
             let took = ended - began;
             measured.end(&outcome, took);
             settle(&self.requests, request, item.priority(), &outcome);
+            // Read back from the queue, because the rate limiter decides on the delay.
             let retry = if outcome.is_done() { None } else { queue.when(request) };
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
             reconcile_log::outcome(&outcome, cx.attempt, retry.unwrap_or_default());

@@ -30,7 +30,7 @@ pub enum ChangeType {
     Updated,
     /// The object was deleted.
     Deleted,
-    /// Something outside the API happened.
+    /// The source reported an event that is not a change of an object in the API, such as a message on a channel.
     Generic,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Cause {
 /// The causes of one run: the first few distinct ones, and the number of events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Causes {
-    /// Most runs have one.
+    /// The first distinct causes. Most runs have one, which needs no allocation.
     #[serde(serialize_with = "sequence")]
     first: SmallVec<[Cause; 1]>,
     events: u64,

@@ -124,7 +124,7 @@ impl ReconcileError {
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for ReconcileError {
     fn from(error: E) -> Self {
         let error = Self::new(error);
-        // Also causes of the error: user code often wraps it with context.
+        // The causes count as well, because user code often wraps an error with context.
         let first: &(dyn StdError + 'static) = &*error.source;
         let mut causes =
             successors(Some(first), |error: &&(dyn StdError + 'static)| StdError::source(*error));

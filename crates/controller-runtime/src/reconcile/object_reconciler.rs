@@ -50,7 +50,7 @@ pub trait ObjectReconciler: Send + Sync + 'static {
 }
 
 /// Makes a reconciler that reads each object from `cached` and passes it to `reconciler`. A request for a deleted object is
-/// done; an object that does not fit its type is a terminal error, which waits for a change of the object.
+/// done. An object that does not fit its type is a terminal error: its request runs again when the object changes.
 #[doc(alias = "AsReconciler")]
 pub fn as_reconciler<T: ObjectReconciler>(cached: Cached<T::Object>, reconciler: T) -> AsReconciler<T> {
     AsReconciler { cached, reconciler }

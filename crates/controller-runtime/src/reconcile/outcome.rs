@@ -7,7 +7,7 @@ use super::{Action, NextRun, ReconcileError};
 pub(crate) enum Outcome {
     /// The reconciler returned.
     Returned(Result<Action, ReconcileError>),
-    /// The reconciler panicked: the message, and where.
+    /// The reconciler panicked, with this message and location.
     Panicked(String),
     /// The reconcile exceeded the controller's timeout and was dropped.
     TimedOut,
