@@ -1,9 +1,8 @@
 //! Recovered panics, with the place where they happened.
 //!
-//! A caught panic carries its message but not its place: only the process's panic hook learns that, while the panic unwinds. So
-//! the first worker of a process installs a hook in front of the existing one, and always calls that one as well: a program's
-//! own handling of panics stays in effect. The added hook records the place for the current thread while a [`PanicWatch`] lives. It
-//! is the only process-wide state that this crate adds.
+//! A caught panic carries its message but not its place. Only the panic hook of the process receives the place. So the first
+//! [`PanicWatch`] in a process installs a hook, which records the place for the current thread while such a watch exists, and then
+//! calls the previous hook: the program's own handling of panics stays in effect.
 
 use std::{
     any::Any,
@@ -66,7 +65,7 @@ impl PanicWatch {
     fn begin() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            // The existing hook runs after ours, so that the program's output of panics stays the same.
+            // The previous hook runs as well, so that the program's output of panics stays the same.
             let others = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
                 // Nothing is recorded on a thread whose locals are destroyed, or during a panic while a place is
@@ -78,7 +77,7 @@ impl PanicWatch {
                 others(info);
             }));
         });
-        // A recorded place that was not used belongs to a panic that other code caught.
+        // A place that is still recorded belongs to a panic that other code caught.
         PLACE.set(None);
         Self { outer: WATCHED.replace(true) }
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::runnable::{RunContext, Runnable};
 
 impl Manager {
-    /// Runs `runnable` until it ends; it is asked to finish when `shutdown` completes.
+    /// Runs `runnable` until it ends. When `shutdown` completes, the runnable is asked to finish.
     pub(crate) async fn run_alone(
         &self,
         runnable: &impl Runnable,

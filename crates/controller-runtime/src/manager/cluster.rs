@@ -188,9 +188,10 @@ impl Cluster {
     ///
     /// If the manager runs, dropping the future only ends the wait. Otherwise some objects may stay in the caches.
     pub async fn remove(self) {
+        // Marked first, so that reads and writes are refused before the objects disappear from the caches.
         self.origin.remove();
         self.handle.remove().await;
-        // A manager that does not run leaves these to the removal.
+        // If the manager runs, the watches have emptied the caches as they ended. Otherwise no task has, and this does.
         self.cache.withdraw().await;
         self.all.remove(&self.cache);
     }
@@ -223,7 +224,7 @@ impl Runnable for Arc<ClusterCaches> {
         let (draining, rng) = (cx.draining.clone(), cx.rng.fork());
         let stopped = async {
             draining.cancelled().await;
-            // A removal drains this runnable as well. The caches then end by themselves, once they are empty.
+            // A removal drains this runnable as well. Then `Cache::run` returns by itself, once the caches are empty.
             if self.origin.is_removed() {
                 std::future::pending::<()>().await;
             }
@@ -261,7 +262,7 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// Refuses a name that is in use.
+    /// Adds the caches of a cluster, unless another cluster has its name.
     fn add(&self, cache: &Arc<Cache>) -> Result<(), AddError> {
         let mut known = self.known.lock();
         known.retain(|cluster| cluster.strong_count() > 0);

@@ -85,7 +85,7 @@ impl Manager {
 fn overview(registry: &Runnables) -> Vec<Overview> {
     let mut all: Vec<_> =
         registry.controllers().iter().map(|(_, controller)| controller.overview()).collect();
-    // The registry has the order of addition.
+    // The registry lists the controllers in the order in which they were added.
     all.sort_by(|one, other| one.controller.cmp(&other.controller));
     all
 }
@@ -183,7 +183,8 @@ pub(super) fn answer(registry: &Weak<Runnables>, request: &HttpRequest) -> HttpR
     }
 }
 
-/// Response of a metrics server that is open to everyone: explanations contain names and errors.
+/// Response of a metrics server that does not authorize its clients. Explanations contain names and errors, so they are not
+/// served there.
 pub(super) fn not_for_everybody() -> HttpResponse {
     refuse(
         StatusCode::FORBIDDEN,

@@ -39,7 +39,7 @@ use crate::{
     webhook::Webhooks,
 };
 
-/// Objects whose managed fields are read from the API server for one list of findings.
+/// Largest number of objects whose managed fields are read from the API server for one list of findings.
 const READS: usize = 8;
 /// Time for one such read.
 const READ_WITHIN: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ pub(super) struct Explainer {
     pub(super) clusters: Clusters,
     pub(super) findings: Arc<ClientFindings>,
     pub(super) webhooks: Webhooks,
-    /// Versions of the troubled objects, by UID and version.
+    /// Managed fields of the troubled objects, by UID and version, so that each version is read once.
     pub(super) versions: Mutex<BTreeMap<(String, String), KnownVersion>>,
     /// Name of the lease; `None` without leader election.
     pub(super) lease: Option<String>,
@@ -139,7 +139,7 @@ impl Explainer {
         }
         // Versions of objects that are no longer troubled are dropped.
         *self.versions.lock() = versions;
-        // Objects of other clusters are not read, because the clients of these clusters are not here.
+        // Managed fields are not read from other clusters, because the explainer has only the client of the manager's own cluster.
         for object in self.clusters.troubled_objects(before).await {
             let known = KnownVersion { managed_fields: None, noticed: now };
             findings.push(self.about_object(&object, &known, controllers, now));
@@ -198,7 +198,7 @@ impl Explainer {
 
 /// Controllers that receive the events of a list or watch.
 fn readers(sources: &[(String, Vec<String>)], state: &WatchState) -> Vec<String> {
-    // A source has the name of the resource, a cache that of the resource and its selection.
+    // A source is named after its resource, a cache after the resource and its selection: `pods (namespaces a, b)`.
     let resource = state.resource.split(' ').next().unwrap_or_default();
     let reads = |sources: &[String]| sources.iter().any(|source| source == resource);
     sources.iter().filter(|(_, sources)| reads(sources)).map(|(name, _)| name.clone()).collect()
@@ -210,7 +210,7 @@ fn id_of(object: &TroubledObject) -> (String, String) {
     (uid.unwrap_or_default(), version.unwrap_or_default())
 }
 
-/// The last run for an object, of the first controller in which that failed.
+/// The last run for an object in the first controller that has one and in which it failed.
 fn last_failure(controllers: &Controllers, object: &TroubledObject) -> Option<LastFailure> {
     let name = object.name();
     controllers.iter().find_map(|(_, controller)| controller.last_failure_of(&name))

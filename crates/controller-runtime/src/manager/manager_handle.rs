@@ -327,20 +327,21 @@ impl Manager {
         wait_until_ready(self.shared.readiness.subscribe())
     }
 
-    /// The current state of the manager, and its changes.
+    /// A receiver of the manager's state, which is notified of each change.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<State> {
         self.shared.state.subscribe()
     }
 
-    /// Whether this process holds the lease, now and later. Always `false` without leader election.
+    /// A receiver of whether this process holds the lease, which is notified of each change. Always `false` without leader
+    /// election.
     #[must_use]
     #[doc(alias = "Elected")]
     pub fn leads(&self) -> watch::Receiver<bool> {
         self.shared.leads.subscribe()
     }
 
-    /// Adds a runnable of this crate, before the manager runs, when nothing is refused.
+    /// Adds a runnable of this crate. Called before the manager runs, when no runnable is refused.
     pub(super) fn add_own(&self, runnable: impl Runnable, group: Group) {
         let added = self.add_to(group, runnable);
         debug_assert!(added.is_ok(), "a manager that has not been run accepts every runnable");
@@ -379,6 +380,7 @@ impl Manager {
             match self.add_warm_up(warm_up) {
                 Ok(handle) => runnables.push(handle),
                 Err(stopping) => {
+                    // The manager began to stop in between. Without its warm-up the controller would have no sources.
                     registry.step(LifecycleInput::Remove(id));
                     return Err(stopping);
                 }
@@ -448,7 +450,7 @@ fn name_rule<'n>(name: &'n str, settings: &ControllerSettings) -> ControllerName
 }
 
 impl ManagerShared {
-    /// Returns whether the process needs to lead and does not.
+    /// Returns whether the manager takes part in a leader election and has no valid permit to lead now.
     pub(super) fn has_lost(&self) -> bool {
         self.election.as_ref().is_some_and(|election| !election.issuer.permit().is_valid())
     }

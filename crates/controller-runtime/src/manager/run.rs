@@ -64,7 +64,7 @@ impl Manager {
         let registry = &self.shared.registry;
         registry.run().map_err(|_| ManagerError::AlreadyRunning)?;
         if self.shared.declaration_check.is_some() {
-            // Some rights of webhooks are computed here, before the first request needs them.
+            // Called for its effect: it records the rights of webhooks, which the check needs at the first request.
             let _ = self.declarations();
         }
         // Callers of `ready` wait for this run, not for an earlier one.
@@ -95,6 +95,7 @@ impl Manager {
         if let Err(EventsLost) = event_writer.finish().await {
             tracing::warn!("Kubernetes Events that were waiting to be written were lost at the shutdown");
         }
+        // Requests of the whole run, those of the last reconciles included, so they are collected after its end.
         let undeclared = self.shared.declaration_check.as_ref().map(|check| check.take_refused());
         match undeclared.filter(|requests| !requests.is_empty()) {
             Some(requests) => result.and(Err(ManagerError::UndeclaredRequests { requests })),
@@ -103,7 +104,7 @@ impl Manager {
     }
 }
 
-/// Marks the manager as stopped when dropped, however the run ended.
+/// Marks the manager as stopped when dropped, whether the run returned or its future was dropped.
 struct MarkManagerStopped<'m>(&'m Manager);
 
 impl Drop for MarkManagerStopped<'_> {
@@ -118,7 +119,7 @@ struct ManagerRun<'m> {
     manager: &'m Manager,
     tasks: JoinSet<(Id, End)>,
     tokens: BTreeMap<Id, Tokens>,
-    /// Failures of runnables that have not ended yet: at most one for each start.
+    /// Failures reported by runnables that have not ended yet: at most one for each start.
     failures: (mpsc::UnboundedSender<RunnableFailure>, mpsc::UnboundedReceiver<RunnableFailure>),
     election: ElectionHandle,
     recorder: Recorder,
@@ -129,7 +130,7 @@ struct ManagerRun<'m> {
     shutdown_began: Option<Instant>,
     /// The group being stopped.
     stopping: Option<Group>,
-    /// When everything was aborted.
+    /// Time at which everything was aborted.
     aborted: Option<Instant>,
     losing: Option<Losing>,
 }
@@ -146,7 +147,8 @@ struct Losing {
 struct Tokens {
     draining: CancellationToken,
     aborting: CancellationToken,
-    /// Lives as long as this start, so that a context kept from it cannot affect the next one.
+    /// Dropped when this start has ended. A context that a runnable keeps holds a weak reference, so that it cannot affect the
+    /// next start.
     lasts: Arc<()>,
 }
 
@@ -172,7 +174,7 @@ impl ManagerRun<'_> {
             // Effects come first: an input of the last iteration, or of another thread, may have produced some.
             self.carry_out(registry.take_effects());
             if registry.state() == State::Stopped {
-                break; // published when the run ends
+                break; // `MarkManagerStopped` publishes the state
             }
             self.manager.shared.publish_state();
             if registry.is_shutting_down() {
@@ -257,7 +259,7 @@ impl ManagerRun<'_> {
 
     fn spawn(&mut self, id: Id, entry: RegisteredRunnable) {
         let tokens = Tokens::default();
-        // Weak: a runnable may keep its context, and the registry holds the runnable.
+        // Weak, because a runnable may keep its context: the registry holds the runnable, so the two would never be dropped.
         let registry = Arc::downgrade(&self.manager.shared.registry);
         let (failures, lasts) = (self.failures.0.clone(), Arc::downgrade(&tokens.lasts));
         let cx = RunContext {
@@ -265,13 +267,13 @@ impl ManagerRun<'_> {
             draining: tokens.draining.clone(),
             aborting: tokens.aborting.clone(),
             ready: Arc::new(move || {
-                // The count is zero once this start has ended: a late call must not mark the next one as ready.
+                // The count is zero once this start has ended: a late call must not mark the next start as ready.
                 if let Some(registry) = registry.upgrade().filter(|_| lasts.strong_count() > 0) {
                     registry.step(LifecycleInput::Ready(id));
                 }
             }),
             failed: Arc::new(move |error| {
-                // Fails if the run is over and nothing receives any more.
+                // Fails if the run is over, and the receiver with it.
                 let _ = failures.send((id, error));
             }),
             transitions: self.election.transitions(),
@@ -379,6 +381,7 @@ impl ManagerRun<'_> {
         }
     }
 
+    /// Notes the loss of the lease, and its end when all runnables of the leader have stopped.
     fn look_at_loss(&mut self) {
         if self.manager.shared.registry.is_losing() {
             self.losing.get_or_insert_with(|| Losing { since: Instant::now(), is_logged: false });
@@ -416,7 +419,8 @@ impl ManagerRun<'_> {
     fn abort(&mut self) {
         self.aborted = Some(Instant::now());
         if let Shutdown::Within(timeout) = self.manager.shared.options.graceful_shutdown_timeout {
-            // Runnables that were not yet asked to finish have waited for those that were. Only the lease may be left.
+            // The groups that were not yet asked to finish only waited for these. If none is unfinished, the release of the lease
+            // is what takes too long, and that is no error.
             let asked = self.running(|tokens| tokens.draining.is_cancelled());
             let unfinished: Vec<_> = asked.iter().flat_map(|entry| entry.runnable.unfinished()).collect();
             if !unfinished.is_empty() {
@@ -429,13 +433,13 @@ impl ManagerRun<'_> {
     /// Gives up on tasks that cannot be stopped.
     fn give_up(&mut self) {
         let unstoppable = self.holdouts(|_| true);
+        // If it is empty, only the leader election has not ended.
         if !unstoppable.is_empty() {
-            // Otherwise only the leader election has not ended.
             self.fails(ManagerError::Unstoppable { unstoppable });
         }
     }
 
-    /// Names of what still runs among these: each running reconcile, or the runnable if it has none.
+    /// Names of the running reconciles of the selected runnables, and of those runnables that have none.
     fn holdouts(&self, which: impl Fn(&Tokens) -> bool) -> Vec<String> {
         let named = |entry: &RegisteredRunnable| {
             let unfinished = entry.runnable.unfinished();
@@ -468,6 +472,7 @@ pub(super) fn own_or_named(error: BoxError, name: &str) -> ManagerError {
     }
 }
 
+/// Waits until `time`; pending if there is none.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -480,6 +485,7 @@ struct ElectionHandle {
     candidate: JoinSet<()>,
     leadership: Option<watch::Receiver<Leadership>>,
     wishes: watch::Sender<Wish>,
+    /// Number of candidacies, which distinguishes each from the one before.
     stood: u64,
 }
 
@@ -524,6 +530,7 @@ impl ElectionHandle {
     }
 }
 
+/// Waits for the next change. Pending without an election, and when the election has ended.
 async fn changed(leadership: &mut Option<watch::Receiver<Leadership>>) -> Leadership {
     if let Some(leadership) = leadership
         && leadership.changed().await.is_ok()

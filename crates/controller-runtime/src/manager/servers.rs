@@ -118,6 +118,7 @@ impl Manager {
                 .boxed()
             });
             servers.extra.insert(explain_api::PREFIX.to_owned(), api);
+            // The page contains no data, and its user has no token before it is loaded.
             servers
                 .extra
                 .insert_public(explain_api::PAGE, boxed(async |request| explain_api::page(&request)));
@@ -150,7 +151,7 @@ impl Manager {
         }
     }
 
-    /// Adds the checks that every manager has. They hold no handle of the manager, which holds them.
+    /// Adds the checks that every manager has. They must not hold a handle of the manager, because the manager holds them.
     fn add_own_checks(&self) {
         let state = self.state();
         self.add_readyz_check("started", move || {

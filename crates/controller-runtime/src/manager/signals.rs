@@ -37,7 +37,7 @@ impl Signals {
         system::OsSignals::listen().map(Self)
     }
 
-    /// Waits for the next of these signals.
+    /// Waits for the next signal, of either kind.
     pub async fn next(&mut self) {
         self.0.next().await;
     }

@@ -41,14 +41,17 @@ impl Default for Subscriptions {
     }
 }
 
-/// One stream, and what it has sent.
+/// State of one stream.
 struct StreamState {
     explainer: Arc<Explainer>,
     /// Controller and request to explain.
     request: Option<(String, String)>,
     looks: Interval,
+    /// The overview that was sent last.
     overview: String,
+    /// The explanation that was sent last.
     explanation: String,
+    /// Time at which bytes were sent last.
     spoke: Instant,
     _permit: OwnedSemaphorePermit,
 }
@@ -67,6 +70,7 @@ pub(super) fn answer(explainer: &Arc<Explainer>, query: &QueryString<'_>) -> Res
         Refusal(StatusCode::SERVICE_UNAVAILABLE, message)
     })?;
     let mut looks = interval(LOOK);
+    // A slow client must not cause a burst of the ticks that it missed.
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let state = StreamState {
         explainer: Arc::clone(explainer),
@@ -86,6 +90,7 @@ pub(super) fn answer(explainer: &Arc<Explainer>, query: &QueryString<'_>) -> Res
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Otherwise nginx, as a proxy, collects events in a buffer.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }
@@ -100,7 +105,7 @@ impl StreamState {
             let mut events = event("overview", overview, &mut self.overview);
             events += &event("request", explanation, &mut self.explanation);
             if events.is_empty() && self.spoke.elapsed() >= QUIET {
-                events += ":\n\n";
+                events += ":\n\n"; // a comment, which clients ignore
             }
             if !events.is_empty() {
                 self.spoke = Instant::now();
@@ -126,7 +131,7 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The event of a state, unless it is the one that was sent last.
+/// The event of a state; empty if the state equals the one that was sent last.
 fn event(name: &str, state: String, sent: &mut String) -> String {
     if state == *sent {
         return String::new();

@@ -139,7 +139,7 @@ pub(super) async fn object(
     })
 }
 
-/// Returns whether the API server may have an object of this name, and the name has no meaning in a path or field selector.
+/// Returns whether the text may be the name of an object, and contains nothing that has a meaning in a path or field selector.
 fn is_plain(name: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
     !name.is_empty()
@@ -148,7 +148,7 @@ fn is_plain(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// Requests of the controllers of these kinds for the objects of these names.
+/// Requests for the objects `about`, given by group, kind and name, in the controllers of their kinds.
 async fn requests(
     explainer: &Explainer,
     about: &[(String, String, String)],

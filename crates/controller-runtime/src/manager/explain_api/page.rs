@@ -1,4 +1,4 @@
-//! The page: one file without data. Its script asks the API with the token of its user.
+//! The page for browsers: one file without data. Its script sends requests to the API with the token that its user enters.
 
 use bytes::Bytes;
 use http::{

@@ -130,7 +130,7 @@ impl CacheItem {
     }
 }
 
-/// A value that is computed again when it is asked for and too old. Several callers compute it once.
+/// A value that is computed again when it is requested and too old. Concurrent callers wait for one computation.
 pub(in crate::manager) struct Recent<T>(Mutex<Option<(Instant, Arc<T>)>>);
 
 impl<T> Default for Recent<T> {
@@ -141,6 +141,7 @@ impl<T> Default for Recent<T> {
 
 impl<T> Recent<T> {
     async fn get<F: Future<Output = T>>(&self, age: Duration, compute: impl FnOnce() -> F) -> Arc<T> {
+        // Locked while it computes, so that other callers wait for the result instead of computing it as well.
         let mut known = self.0.lock().await;
         if let Some((at, value)) = &*known
             && at.elapsed() < age
