@@ -61,18 +61,18 @@ impl fmt::Display for EventFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Priority set by the handler, or else the default of the queue.
-    AsSaid,
+    AsSet,
     /// Priority set by the handler, or else the lowest.
     Low,
     /// Normal priority for all requests, whatever the handler sets.
-    One,
+    AllNormal,
 }
 
 impl<'a, R: Request> Enqueue<'a, R> {
     /// Adds requests to `queue` unchanged: for tests of a handler.
     #[must_use]
     pub fn to(queue: &'a Queue<R>) -> Self {
-        Self { queue, class: Class::AsSaid, note: None, failure: None }
+        Self { queue, class: Class::AsSet, note: None, failure: None }
     }
 
     /// Sets the priority.
@@ -85,7 +85,7 @@ impl<'a, R: Request> Enqueue<'a, R> {
         Self { note: Some(note), ..self }
     }
 
-    /// Sets where the handler's errors are reported.
+    /// Sets the cell that receives the handler's error.
     pub(crate) fn reporting_to(self, failure: &'a Cell<Option<EventFailure>>) -> Self {
         Self { failure: Some(failure), ..self }
     }
@@ -131,7 +131,7 @@ impl<'a, R: Request> Enqueue<'a, R> {
         }
     }
 
-    /// Enqueues `request`. Adds of a handler are not rate limited.
+    /// Enqueues `request`, without a rate limit.
     pub fn add(&self, request: R) {
         self.add_with(request, AddOptions::default());
     }
@@ -144,9 +144,9 @@ impl<'a, R: Request> Enqueue<'a, R> {
     /// Enqueues `request` with options.
     pub fn add_with(&self, request: R, mut how: AddOptions) {
         how.priority = match self.class {
-            Class::AsSaid => how.priority,
+            Class::AsSet => how.priority,
             Class::Low => how.priority.or(Some(Priority::Low)),
-            Class::One => Some(Priority::Normal),
+            Class::AllNormal => Some(Priority::Normal),
         };
         if let Some(note) = self.note {
             how.urgent |= note(&request);

@@ -52,7 +52,7 @@ impl fmt::Display for FailedEvent {
 /// Failed events of a controller. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct FailedEvents {
-    /// By run of a source, and object.
+    /// By run of a source and name of the object.
     all: Arc<Mutex<BTreeMap<(u64, String), FailedEventEntry>>>,
     runs: Arc<AtomicU64>,
     metrics: FailedEventMetrics,

@@ -33,7 +33,8 @@ pub struct Run {
     /// Time that it took; in JSON in seconds.
     #[serde(serialize_with = "seconds")]
     pub took: Duration,
-    /// Number of failed runs in a row before it.
+    /// Attempt number ([`Context::attempt`](crate::Context::attempt)): earlier runs since the last success that failed or asked to
+    /// run again with back-off.
     pub attempt: u32,
     /// Events that led to it.
     pub causes: Causes,
@@ -255,7 +256,7 @@ impl<R: Request> History<R> {
         self.slots.iter().filter_map(|slot| slot.runs.back())
     }
 
-    /// Failing requests, the one with the oldest last run first.
+    /// Failing requests in the order of their last runs, the oldest first.
     pub(crate) fn failing(&self) -> impl Iterator<Item = &R> {
         self.slots_of(&self.failed).map(|slot| &slot.request)
     }
@@ -269,7 +270,7 @@ impl<R: Request> History<R> {
         self.places.find(hash, |&place| self.slots[place as usize].request == *request).copied()
     }
 
-    /// Gives a new request a place, in no order yet: that of another request, if all are taken.
+    /// Gives a new request a place: a free one, or that of the request that is dropped first. The place is in no order yet.
     fn enter(&mut self, hash: u64, request: &R) -> (u32, Forgotten) {
         let mut forgotten = Forgotten { _first: None, _runs: VecDeque::new(), _writes: None };
         let oldest =
@@ -277,11 +278,11 @@ impl<R: Request> History<R> {
         let place = if let Some(place) = oldest {
             self.unlink(place);
             let slot = &mut self.slots[place as usize];
-            // Found by its place, because that costs no comparison of requests.
+            // Compares places instead of requests, whose comparison may be slow.
             if let Ok(known) = self.places.find_entry(slot.hash, |&at| at == place) {
                 known.remove();
             }
-            // Its allocation for one run is reused.
+            // An allocation for one run is reused; a larger one is freed by the caller, outside the lock.
             if slot.runs.len() > 1 {
                 forgotten._runs = std::mem::take(&mut slot.runs);
             }

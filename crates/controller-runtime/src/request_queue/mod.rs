@@ -1,5 +1,5 @@
-//! The way of a request into the queue of its controller, and the records about it: causes, past runs and failed events, from
-//! which requests are explained.
+//! Adds requests to the queue of their controller, and records their causes, past runs and failed events, from which requests are
+//! explained.
 
 mod enqueue;
 mod explain;
@@ -115,7 +115,8 @@ impl<R: Request> RequestQueue<R> {
         required_labels(&self.filters)
     }
 
-    /// Lets `handle` enqueue requests because of `event`, which came from `source`.
+    /// Calls `handle` to enqueue requests for an `event` from `source`, if the event passes the filters. Records the event as the
+    /// cause of these requests.
     ///
     /// # Errors
     ///
@@ -153,33 +154,33 @@ impl<R: Request> RequestQueue<R> {
         };
         let note = |request: &R| {
             let is_own = is_about(request, event);
-            // A request for the object itself names it already.
+            // A request for the object itself has its name already.
             let object = (!is_own).then(|| Arc::from(event.meta().to_string()));
             self.expect(request, Cause { change, source: Arc::clone(source), object });
             is_own && is_urgent(event)
         };
-        handle(&self.enqueue(Class::AsSaid).noted_by(&note).reporting_to(failure));
+        handle(&self.enqueue(Class::AsSet).noted_by(&note).reporting_to(failure));
     }
 
     /// Enqueues a request on behalf of `source`.
     pub(crate) fn add(&self, source: &Arc<str>, request: R, how: AddOptions) {
         let cause = Cause { change: ChangeType::Generic, source: Arc::clone(source), object: None };
         self.expect(&request, cause);
-        self.enqueue(Class::AsSaid).add_with(request, how);
+        self.enqueue(Class::AsSet).add_with(request, how);
     }
 
-    /// Records an event that leads to a run.
+    /// Records an event as a cause of the next run.
     fn expect(&self, request: &R, cause: Cause) {
         self.tracker.expect(request, cause, self.redelivery);
     }
 
     /// Enqueues a request again on behalf of its last run.
     pub(crate) fn add_again(&self, request: &R, how: AddOptions) {
-        self.enqueue(Class::AsSaid).add_with(request.clone(), how);
+        self.enqueue(Class::AsSet).add_with(request.clone(), how);
     }
 
-    /// Removes the requests that sources with [`delivers_again`](crate::Source::delivers_again) will add again, if
-    /// they are still due. Nothing may be processed meanwhile.
+    /// Removes the requests of sources with [`delivers_again`](crate::Source::delivers_again), which add them again in their next
+    /// run if they are still needed. No request may be processed meanwhile.
     pub(crate) async fn remove_repeatable(&self) {
         let mut pace = Pace::begin();
         for seen in self.queue.snapshot() {
@@ -193,7 +194,7 @@ impl<R: Request> RequestQueue<R> {
     fn enqueue(&self, class: Class) -> Enqueue<'_, R> {
         Enqueue::to(&self.queue).in_class(match self.order {
             QueueOrder::ByPriority => class,
-            QueueOrder::Fifo => Class::One,
+            QueueOrder::Fifo => Class::AllNormal,
         })
     }
 

@@ -1,4 +1,4 @@
-//! Summary of a controller's requests, for code that does not know their type.
+//! Summaries and explanations of a controller's requests, independent of their type.
 
 use std::{fmt, sync::Arc};
 
@@ -38,7 +38,7 @@ pub struct Overview {
     pub waiting: usize,
     /// Number of requests being reconciled.
     pub running: usize,
-    /// Failing requests among the 1024 that ran last; the one with the oldest last run first.
+    /// Failing requests among the 1024 that ran last, ordered by the time of their last run, oldest first.
     pub failing: Vec<Failing>,
     /// Events that a predicate or handler failed to handle: the first 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,7 +48,7 @@ pub struct Overview {
 /// Largest number of failed events in an overview.
 pub(crate) const FAILED_EVENTS: usize = 100;
 
-/// Source of runs that a user asks for.
+/// Name of the source of runs that a user requests.
 const RETRY: &str = "retry by a user";
 
 /// Largest number of requests of a controller with findings of their own.
@@ -65,12 +65,12 @@ pub struct Failing {
     pub error: String,
 }
 
-/// A controller, whatever the type of its requests.
+/// Explanations of a controller, independent of the type of its requests.
 pub(crate) trait Explain: Send + Sync {
     /// Summary of all requests.
     fn overview(&self) -> Overview;
 
-    /// The kind that it reconciles, e.g. `Deployment.apps`; `None` if its requests are of another type.
+    /// The kind that it reconciles, e.g. `Deployment.apps`; `None` if its requests are not keys of objects.
     fn kind(&self) -> Option<&str>;
 
     /// Numbers of the controller. Their cost does not depend on the length of the queue.
@@ -97,10 +97,10 @@ pub(crate) trait Explain: Send + Sync {
     /// Names of the controller's sources: those of kinds have the name of the resource.
     fn sources(&self) -> Vec<String>;
 
-    /// Findings about the controller's requests. Visits all of them if some are in line for long, and yields in between.
+    /// Findings about the controller's requests. Visits all of them if one has been queued for long, and yields in between.
     fn findings(&self) -> BoxFuture<'_, Vec<Finding>>;
 
-    /// Namespace and name of an object, and its last run if that failed.
+    /// The last run of the request whose namespace and name are `object`, if that run failed.
     fn last_failure_of(&self, object: &str) -> Option<LastFailure>;
 }
 
@@ -189,7 +189,7 @@ impl<R: Request> RequestQueue<R> {
         loops.iter().take(NAMED).map(finding).collect()
     }
 
-    /// The request that waits for the longest time behind those of another flow, if nearly all `workers` are busy.
+    /// A finding if nearly all `workers` are busy with requests of one flow, and a request of another flow has been queued for long.
     pub(crate) async fn starved(&self, workers: usize) -> Option<Finding> {
         let now = Instant::now();
         let Some(KeyState::Ready { since: Some(oldest) }) = self.queue.oldest_ready().map(|seen| seen.state)

@@ -33,12 +33,12 @@ pub(crate) struct Summary {
     /// Duration of the last run of each of the requests that ran last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) took: Option<Quantiles>,
-    /// The request that has been in line for the longest time.
+    /// The request that has been queued for the longest time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest: Option<OldestRequest>,
 }
 
-/// A request in line.
+/// A queued request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct OldestRequest {
     request: String,
@@ -141,7 +141,7 @@ impl StandingFilter {
     }
 }
 
-/// Place in a list: a page of the queue, and the number of its keys that were returned.
+/// Place at which a list continues: a page of the queue, and the number of its keys that earlier answers have visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor {
     page: usize,
@@ -159,7 +159,7 @@ impl Cursor {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RequestPage {
     pub(crate) items: Vec<RequestItem>,
-    /// Where to continue; absent at the end.
+    /// Cursor of the next part; absent in the last part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }
@@ -287,7 +287,7 @@ impl<R: Request> RequestQueue<R> {
             return None;
         }
         text.clear();
-        // Writing into a String fails only if the key's own implementation does, and then it has this part of a text.
+        // Fails only if the `Debug` implementation of the key does; then the text ends where it failed.
         let _ = write!(text, "{:?}", key.key);
         if filter.contains.as_ref().is_some_and(|part| !text.contains(part)) {
             return None;

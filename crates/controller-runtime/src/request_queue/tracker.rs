@@ -1,4 +1,4 @@
-//! Facts about a controller's requests that the queue does not have: causes and runs.
+//! Facts about a controller's requests that the queue does not store: causes and runs.
 
 use hashbrown::HashMap;
 use k8s_openapi::jiff::Timestamp;
@@ -22,7 +22,7 @@ pub(crate) struct Tracker<R>(Mutex<TrackedRequests<R>>);
 
 #[derive(Debug)]
 struct TrackedRequests<R> {
-    /// Requests with events that no run has answered yet. At most as many as are in the queue. Shrinks with their number.
+    /// Requests with events since the beginning of their last run; at most as many as are in the queue.
     pending: HashMap<R, Pending>,
     history: History<R>,
 }
@@ -33,7 +33,7 @@ struct Pending {
     causes: Causes,
     /// Time of the first of them.
     since: Instant,
-    /// Whether a source requested the run that will not do so again.
+    /// Whether one of the events will not be delivered again, so that the request must stay in the queue.
     only_once: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Beginning {
     pub(crate) before: Option<crate::telemetry::Before>,
 }
 
-/// Whether a source delivers an event again.
+/// Whether a source delivers its events again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Redelivery {
     /// In its next run, like all other events.
@@ -66,8 +66,8 @@ impl<R> Default for Tracker<R> {
 }
 
 impl<R: Request> Tracker<R> {
-    /// Records an event that leads to a run, and whether its source will not deliver it again. Must be called before the request
-    /// is added to the queue, or the run may miss it.
+    /// Records an event as a cause of the next run, and whether its source will deliver it again. Must be called before the
+    /// request is added to the queue: otherwise the run may begin before its cause is recorded.
     pub(crate) fn expect(&self, request: &R, cause: Cause, redelivery: Redelivery) {
         let pending = &mut self.0.lock().pending;
         match pending.get_mut(request) {
@@ -84,7 +84,7 @@ impl<R: Request> Tracker<R> {
         }
     }
 
-    /// Forgets the events of a request, unless a source will not deliver one of them again. Returns whether it has forgotten.
+    /// Forgets the events of a request if their sources will deliver all of them again. Returns whether that is so.
     pub(crate) fn forget_repeatable(&self, request: &R) -> bool {
         let mut inner = self.0.lock();
         let is_repeatable = inner.pending.get(request).is_none_or(|pending| !pending.only_once);
@@ -92,7 +92,7 @@ impl<R: Request> Tracker<R> {
         is_repeatable
     }
 
-    /// Starts a run with its attempt number.
+    /// Records the beginning of a run with its attempt number, and returns the facts about it.
     pub(crate) fn begin(&self, request: &R, attempt: u32) -> Beginning {
         let mut inner = self.0.lock();
         let pending = inner.take_pending(request);
@@ -150,7 +150,7 @@ impl<R: Request> Tracker<R> {
         Some((run.ended, run.result.error()?.to_owned()))
     }
 
-    /// Failing requests, the one with the oldest last run first.
+    /// Failing requests in the order of their last runs, the oldest first.
     pub(crate) fn failing(&self) -> Vec<R> {
         self.0.lock().history.failing().cloned().collect()
     }
@@ -202,7 +202,7 @@ impl<R: Request> Tracker<R> {
     }
 }
 
-/// Number of pending requests for which memory is kept.
+/// Number of pending requests whose memory is kept when they have run.
 const KEPT: usize = 1024;
 
 impl<R: Request> TrackedRequests<R> {
