@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{host::hostname, metrics::ElectionMetrics, recorder::Recorder};
 
-/// State of a candidate, as the manager sees it.
+/// State of a candidate that the manager observes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Leadership {
     /// The candidate does not lead.
@@ -232,7 +232,8 @@ impl Candidate {
         self.failure = failure;
     }
 
-    /// Pause before the watch is started again after its end. Without a watch, the lease is read about every retry period.
+    /// Pause before the watch is started again after its end: longer after a failure, which may last, such as a missing permission.
+    /// Meanwhile the lease is read about every retry period.
     fn pause_of_watch(&self, ended: Option<Result<Option<Lease>, String>>) -> std::time::Duration {
         match ended {
             Some(Err(reason)) => {

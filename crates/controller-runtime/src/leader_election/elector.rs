@@ -212,7 +212,7 @@ impl Elector {
         output
     }
 
-    /// Returns when to step next if nothing happens before.
+    /// Time of the next step if no other input arrives before; `None` if there is nothing to wait for.
     pub(super) fn next_wake(&self) -> Option<Moment> {
         let attempt = self.in_flight.is_none().then_some(self.next_attempt);
         match self.phase {
@@ -341,10 +341,11 @@ impl Elector {
         if version(&lease) != version(&self.lease) {
             if let Some(lease) = &lease {
                 self.transitions = Some(lease.transitions);
-                let said = lease.lease_duration;
-                self.free_at = now + if said.is_zero() { self.timing.lease_duration() } else { said };
+                // The duration that the holder wrote counts; without one, this candidate's own.
+                let duration = lease.lease_duration;
+                self.free_at = now + if duration.is_zero() { self.timing.lease_duration() } else { duration };
             }
-            // A deleted lease stays taken until it would have expired.
+            // `free_at` stays as it is after a deletion: the lease stays taken until it would have expired.
             self.lease = lease;
         }
         if !self.holder().is_empty() && self.holder() != self.leader {
@@ -426,9 +427,10 @@ impl Elector {
         }
     }
 
-    /// Number of leader changes in a lease that is created again. client-go starts from 0, so systems that compare fencing
-    /// tokens take the next leaders for earlier ones; this candidate continues from the count it saw before the deletion.
+    /// Number of leader changes in a lease that is created again: continues from the number before the deletion. client-go starts
+    /// from 0, so that systems that compare fencing tokens consider the next leaders earlier ones.
     fn transitions_of_new(&self) -> i32 {
+        // A leader that creates its own deleted lease again is not a change of leaders.
         let hands = i32::from(!matches!(self.phase, ElectionPhase::Leading { .. }));
         self.transitions.map_or(0, |transitions| transitions.saturating_add(hands))
     }

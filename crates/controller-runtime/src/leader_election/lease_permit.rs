@@ -6,7 +6,7 @@ use crate::ordered_watch;
 
 /// Permit to write while the process leads.
 ///
-/// It ends at the time set by the last renewal; that needs no running task.
+/// It ends at the time set by the last renewal, even if no task runs then.
 #[derive(Debug, Clone)]
 pub(crate) struct LeasePermit {
     until: ordered_watch::Receiver<Option<Instant>>,

@@ -26,7 +26,7 @@ pub(crate) enum Group {
     Caches,
     /// Runnables without leader election.
     Others,
-    /// Preparations of a leader before it becomes a candidate.
+    /// Preparations of the process before it becomes a candidate.
     WarmUp,
     LeaderElected,
 }
@@ -85,11 +85,11 @@ pub(crate) enum LifecycleInput {
     GraceOver,
 }
 
-/// Marks a failure; the shell has the error.
+/// Marks a failure; the run of the manager has the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RunnableFailed;
 
-/// Action for the shell.
+/// Action for the run of the manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Effect {
     Spawn(Id),
@@ -230,7 +230,7 @@ impl Lifecycle {
         Ok(effects)
     }
 
-    /// Marks the run as ended, in whatever way; nothing of it is left.
+    /// Marks the run as ended, even if it was dropped in the middle: no runnable runs any more.
     pub(crate) fn stop(&mut self) {
         self.phase = LifecyclePhase::Stopped;
         self.election = self.election.map(|_| ElectionState::Over);
@@ -311,7 +311,7 @@ impl Lifecycle {
             if !self.has_ended(group) {
                 return;
             }
-            // The first group to end is that of the leaders; later rounds have no effect here.
+            // The first group to end is the leader-elected one; in later rounds this call has no effect.
             self.step_down_once_nothing_leads(effects);
             match group.previous() {
                 Some(previous) => {
@@ -360,7 +360,7 @@ impl Lifecycle {
         let Some(member) = self.members.get_mut(&id) else { return };
         member.removed = true;
         match member.state {
-            // The runnable does not run, so there is nothing to wait for.
+            // The runnable does not run, so it is forgotten at once. Others are forgotten when they have ended.
             MemberState::Queued | MemberState::Ended => {
                 self.members.remove(&id);
             }

@@ -1,4 +1,4 @@
-//! State of a manager, as users see it.
+//! Public state of a manager.
 
 use tokio::sync::watch;
 

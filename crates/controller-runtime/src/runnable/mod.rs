@@ -1,7 +1,7 @@
-//! Runnables: components that a manager starts and stops, and the engine that does so.
+//! Runnables: components that a manager starts and stops.
 //!
-//! `lifecycle` decides the order (pure), `runnables` holds the runnables with their states. The shell that carries out the
-//! decisions is the run of a manager.
+//! `lifecycle` is a pure state machine that decides what starts and stops when. `runnables` holds the runnables with their states.
+//! The run of a manager (`manager/run.rs`) carries out the decisions.
 
 mod handle;
 mod lifecycle;
@@ -70,8 +70,8 @@ pub trait Runnable: Send + Sync + 'static {
 
     /// Runs until [`RunContext::shutdown`] completes, or the work of the runnable is done.
     ///
-    /// Called once in each run of the manager; a runnable that needs leader election, each time the process becomes the leader. If it
-    /// returns an error, the manager stops gracefully. If it returns without an error, the manager continues.
+    /// Called once in each run of the manager. If the runnable needs leader election, it is called each time the process becomes the
+    /// leader. If it returns an error, the manager stops gracefully. If it returns without an error, the manager continues.
     ///
     /// # Cancellation
     ///
@@ -141,7 +141,7 @@ impl RunContext {
         self.transitions
     }
 
-    /// Records Kubernetes Events on behalf of `controller`.
+    /// Recorder of Kubernetes Events that names `controller` as their reporter.
     #[must_use]
     pub fn recorder(&self, controller: &str) -> Recorder {
         self.recorder.named(controller)

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{ordered_watch, request_queue::Explain};
 
-/// Whether a runnable is refused because a controller has its name.
+/// Rule for the name of a new runnable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ControllerName<'n> {
     /// Refused if a controller has this name.
@@ -34,7 +34,7 @@ pub(crate) enum RegistrationRefusal {
 pub(crate) struct RegisteredRunnable {
     pub(crate) name: Arc<str>,
     pub(crate) runnable: Arc<dyn DynRunnable>,
-    /// Whether it reacts to being aborted itself, and ends on its own.
+    /// Whether the runnable reacts to an abort itself, so that its future must not be dropped.
     pub(crate) stops_itself: bool,
     /// Explains its requests, if it is a controller.
     pub(crate) controller: Option<Arc<dyn Explain>>,
@@ -159,7 +159,7 @@ impl Runnables {
         self.changed.notify_one();
     }
 
-    /// Ends the run, of which nothing is left.
+    /// Ends the run. Its tasks have ended or are being dropped.
     pub(crate) fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.lifecycle.stop();
@@ -168,6 +168,7 @@ impl Runnables {
         self.forget_removed(inner);
     }
 
+    /// Drops the runnables that the lifecycle no longer knows, and wakes [`Runnables::forgotten`]. Releases the lock.
     fn forget_removed(&self, mut inner: MutexGuard<'_, RegisteredRunnables>) {
         let RegisteredRunnables { lifecycle, entries, .. } = &mut *inner;
         let removed: Vec<_> = entries.extract_if(.., |id, _| lifecycle.group(*id).is_none()).collect();
@@ -182,7 +183,7 @@ impl Runnables {
         std::mem::take(&mut self.inner.lock().effects)
     }
 
-    /// Completes when something has changed since the last call returned.
+    /// Completes when a runnable was added or an input was processed since the last call returned.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -220,7 +221,7 @@ impl Runnables {
     pub(crate) async fn forgotten(&self, id: Id) {
         // Subscribed before the check, so that a removal in between is not missed.
         let mut entries = self.entries.subscribe();
-        // The sender lives in `self`, so the wait ends only by the condition.
+        // Cannot fail, because `self` holds the sender.
         let _ = entries.wait_for(|_| !self.inner.lock().entries.contains_key(&id)).await;
     }
 }
