@@ -62,7 +62,8 @@ pub struct Options {
     /// Epoch from which wall time advances with tokio's time. With `None`, wall time is that of the system clock. In paused time it then
     /// starts from a single reading of that clock, which all clocks of the process share.
     pub epoch: Option<Epoch>,
-    /// Tokens and users of clients over sockets. With `None` every client on this machine is admin.
+    /// Tokens and users of clients over sockets. With `None`, and without an authority of client certificates, every client is admin, and
+    /// listeners accept loopback addresses only.
     pub tokens: Option<Tokens>,
     /// Authorities that sign client certificates. If set, clients without credentials are anonymous, as with [tokens](Self::tokens).
     #[cfg(feature = "tls")]
@@ -535,11 +536,11 @@ impl ApiServer {
 
     /// Listens with plain HTTP/1.1. Port 0 picks a free port.
     ///
-    /// Without [tokens](Options::tokens) every client is admin, so only loopback addresses are accepted then.
+    /// Without [tokens](Options::tokens) and client certificates every client is admin, so only loopback addresses are accepted then.
     ///
     /// # Errors
-    /// [`ListenError`] names the address. It is not a loopback address and there are no tokens, or it cannot be bound, for
-    /// example because the port is in use.
+    /// [`ListenError`] names the address. Either it is not a loopback address and every client would be admin, or it cannot be bound,
+    /// for example because the port is in use.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
         self.listen_with(address, ListenOptions::default()).await
     }

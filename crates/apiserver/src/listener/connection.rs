@@ -1,8 +1,8 @@
 //! A connection: its negotiated protocol and its requests.
 //!
 //! `hyper_util::server::conn::auto` does not fit. With upgrades, which WebSockets need, it always guesses the protocol from the first
-//! bytes, even if one version was chosen. A client that sends nothing is then not subject to [`HEADER_TIMEOUT`], and one without TLS
-//! could speak HTTP/2, which kube-apiserver does not offer there.
+//! bytes, even if one version was chosen. Then [`HEADER_TIMEOUT`] would not apply to a client that sends nothing, and a client without
+//! TLS could speak HTTP/2, which kube-apiserver does not offer there.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -120,6 +120,7 @@ async fn speak<S>(
                 }
                 // Only responses over sockets expire: a caller in the process may keep a response.
                 response.body_mut().expire_after(ANSWER_TIME);
+                // HTTP/2 only: over HTTP/1.1 the timeout of the connection's writes detects a client that does not read.
                 if let Some(progress) = StreamProgress::current() {
                     response.body_mut().report_to(progress);
                 }

@@ -51,7 +51,7 @@ pub struct ListenOptions {
 
 impl ListenOptions {
     /// Serves the [fault API](crate::faults) below `/debug/faults/` to every client of the listener, for tests that are not written in
-    /// Rust. Only loopback addresses are accepted then.
+    /// Rust. Such a listener accepts loopback addresses only.
     #[must_use]
     pub fn faults(mut self) -> Self {
         self.faults = true;
@@ -92,7 +92,7 @@ pub enum Transport {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address can be reached from other machines, and there are no tokens to authenticate users.
+    /// The address can be reached from other machines, and the server has neither tokens nor an authority of client certificates.
     #[error(
         "cannot listen on {0}, because every client would be admin: configure tokens, or use a loopback address such as \
          127.0.0.1 or [::1]"
@@ -237,7 +237,7 @@ fn reached_at(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Accepts connections until the listener closes, then waits for those that are open.
+/// Accepts connections until the listener closes, and then waits for the open ones to end.
 async fn accept(
     socket: TcpListener,
     tls: Option<Arc<Tls>>,

@@ -100,12 +100,12 @@ impl ServingCertificate {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| InvalidServingCertificate::Key)?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())
             .map_err(|error| InvalidServingCertificate::Pair { source: error.into() })?;
-        // A PEM file has no other text than ASCII where it matters; the rest is comments.
+        // Lossless for the blocks, which are ASCII. Other bytes can only be comments between them.
         let authority = String::from_utf8_lossy(certificates).into();
         Ok(Self { certified: Arc::new(certified), authority })
     }
 
-    /// Returns what clients trust: the authority of a generated certificate, or else the certificates as they were given.
+    /// Returns the certificates that clients trust, as PEM: the authority of a generated certificate, or else the given certificates.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
@@ -167,7 +167,7 @@ impl GeneratedCertificate {
         server.distinguished_name = named("kube-apiserver-embedded");
         server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        // Strict clients, such as Python's, do not find the issuer without it.
+        // Strict clients, such as Python's, do not find the issuer without this extension.
         server.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
         let server = server.signed_by(&key, &authority)?;

@@ -87,7 +87,7 @@ impl Upgrade {
     }
 }
 
-/// Returns the value of a header that occurs once. Of several subprotocols none is chosen.
+/// Returns the value of a header that occurs once and is not a list. If the client offers several subprotocols, none is chosen.
 fn only(headers: &HeaderMap, name: &header::HeaderName) -> Option<HeaderValue> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next().filter(|line| !line.as_bytes().contains(&b','))?;
@@ -166,6 +166,7 @@ where
                         break false;
                     }
                 }
+                // A fault cut the watch off: the connection ends without a close frame, as if it was reset.
                 Some(Err(_)) => return,
                 None => break true,
             },

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::user::UserInfo;
 
-/// Tells the watches of a listener that it shuts down. An extension of each request over a socket; its presence also means that the request
-/// came over a socket.
+/// Signals the shutdown of a listener to its watches. An extension of each request over a socket, whose presence distinguishes these
+/// requests from those in process.
 #[derive(Debug, Clone)]
 pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
 

@@ -85,14 +85,14 @@ impl ClientConfig {
         }
     }
 
-    /// Returns the certificates of which one must have signed the webhook's certificate, as PEM; empty if there are none.
+    /// Returns the trusted certificates, as PEM; empty if there are none. One of them must have signed the webhook's certificate.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS needs certificates"))]
     pub(super) fn ca_bundle(&self) -> &[u8] {
         &self.ca_bundle
     }
 }
 
-/// Equal configurations reach the same webhook in the same way.
+/// Compares the address and the trusted certificates, but not the open connections.
 impl PartialEq for ClientConfig {
     fn eq(&self, other: &Self) -> bool {
         self.target == other.target && self.ca_bundle == other.ca_bundle

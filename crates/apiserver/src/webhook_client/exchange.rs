@@ -13,6 +13,7 @@ pub(super) enum ExchangeFailure {
     /// The configuration cannot be used.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS no configuration is used"))]
     Settings(String),
+    /// The connection or the request failed.
     Exchange(String),
 }
 
@@ -25,6 +26,7 @@ pub(super) fn body_of(response: Response<Bytes>) -> Result<Bytes, CallError> {
     let code = head.status.as_u16();
     let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
+    // client-go's bounds of success.
     if !(200..=206).contains(&code) {
         return Err(CallError::Response(refusal(code, content_type, &body)));
     }

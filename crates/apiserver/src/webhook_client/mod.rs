@@ -1,10 +1,11 @@
 //! Calls of webhooks: one POST of a JSON document over HTTPS, for admission and for conversion.
 //!
 //! A [`ClientConfig`] is the configuration of one webhook, with the open connections to it. When the configuration changes, its
-//! `ClientConfig` is dropped, which closes them. Error texts are those of kube-apiserver, which come from Go's HTTP client and from
-//! client-go.
+//! `ClientConfig` is dropped, which closes these connections. Error texts are those of kube-apiserver, which come from Go's HTTP client
+//! and from client-go.
 //!
-//! Unlike kube-apiserver, the client follows no redirects and trusts no roots of the system: a configuration needs a `caBundle`.
+//! Unlike kube-apiserver, the client follows no redirects and does not trust the root certificates of the system: a configuration needs
+//! a `caBundle`.
 
 mod call_error;
 mod client_config;
@@ -80,6 +81,7 @@ impl WebhookClient {
         ] {
             request.headers_mut().insert(name, HeaderValue::from_static(value));
         }
+        // A connection of hyper, unlike its pooled client, does not add this header.
         if let Some(authority) = request.uri().authority()
             && let Ok(host) = HeaderValue::from_str(authority.as_str())
         {

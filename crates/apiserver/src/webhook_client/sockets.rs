@@ -110,7 +110,7 @@ impl Sockets {
             return Err(ExchangeFailure::Exchange("webhooks are only called over HTTPS".to_owned()));
         }
         let mut request = in_origin_form(request).map_err(ExchangeFailure::Exchange)?;
-        // The loop ends: there are no more connections than were kept, and each is tried once.
+        // Bounded by the number of idle connections: each is taken at most once.
         while let Some(mut connection) = connections.take() {
             match connection.exchange(request).await {
                 Ok(response) => {
@@ -144,8 +144,9 @@ fn in_origin_form(request: Request<Bytes>) -> Result<Request<Full<Bytes>>, Strin
 
 /// Reason why a connection gave no response.
 enum Broken {
-    /// The connection was closed before the request was sent.
+    /// The connection was closed before the request was sent, so the request can be sent over another connection.
     Unsent(Box<Request<Full<Bytes>>>),
+    /// The call failed, after the webhook may have received the request.
     Failed(String),
 }
 
@@ -207,7 +208,7 @@ async fn driven<T>(driver: &mut (impl Future<Output = ()> + Unpin), work: impl F
 /// Opens a connection.
 ///
 /// # Errors
-/// Go's text.
+/// The text that Go's HTTP client has for the error.
 async fn connect(
     config: &ClientConfig,
     address: Option<String>,
@@ -233,7 +234,7 @@ async fn connect(
     let stream: TlsStream<TcpStream> = stream.map_err(|error| text_of_io(&error, &peer, host))?;
     let (sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| text_of_http(&error, &peer))?;
-    // An error of the driver also reaches the request, or the connection was idle.
+    // The driver's error can be dropped: a request in progress receives it too, and an idle connection needs none.
     let driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(connection.map(drop));
     Ok(Connection { sender, driver: driver.fuse(), peer })
 }
@@ -283,7 +284,7 @@ fn text_of_dial(error: &io::Error) -> String {
     }
 }
 
-/// Returns Go's text for an error of HTTP.
+/// Returns Go's text for an error of hyper.
 fn text_of_http(error: &hyper::Error, peer: &str) -> String {
     if let Some(error) = error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         return text_of_io(error, peer, "");
@@ -297,7 +298,7 @@ fn text_of_http(error: &hyper::Error, peer: &str) -> String {
     error.to_string()
 }
 
-/// Returns Go's text for an error of the connection with a host.
+/// Returns Go's text for an I/O error of the connection to a host.
 fn text_of_io(error: &io::Error, peer: &str, host: &str) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (tls, error.kind()) {

@@ -1,4 +1,4 @@
-//! TLS with webhooks: trusted certificates, and Go's texts for others.
+//! TLS with webhooks: trusted certificates, and Go's texts for certificates that are refused.
 
 use std::net::IpAddr;
 use std::sync::Arc;

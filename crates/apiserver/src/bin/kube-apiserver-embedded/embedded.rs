@@ -56,8 +56,8 @@ struct Arguments {
     /// Issuer of service account tokens, and their audience unless a request names others.
     #[arg(long, value_name = "URL", requires = "service_account_signing_key_file")]
     service_account_issuer: Option<String>,
-    /// What users may do: what roles and bindings grant them (RBAC), or everything (AlwaysAllow). Members of system:masters may do
-    /// everything in both.
+    /// Access control: users may do what roles and bindings grant them (RBAC), or everything (AlwaysAllow). In both modes members of
+    /// system:masters may do everything.
     #[arg(long, default_value_t, value_name = "MODE")]
     authorization_mode: AuthorizationMode,
     /// Write a kubeconfig for this server to a file, or with `-` to standard output after the line `ready …`.
@@ -134,7 +134,7 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
     };
     // Signals are received before the server is announced, so that a signal right after the announcement is not missed.
     let terminated = terminated()?;
-    // The keys of a hasher are the standard library's only random numbers.
+    // The standard library offers random numbers only as the keys of a hasher.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let mut options = Options::default()
         .profile(profile)

@@ -1,6 +1,6 @@
 //! The program in place of `etcd`: a health endpoint, for test environments that wait for etcd to be healthy.
 //!
-//! It stores nothing: in place of `kube-apiserver`, the program keeps the objects itself.
+//! It stores no objects: the `kube-apiserver` beside it is the same program, which keeps its objects in memory.
 
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -128,7 +128,7 @@ impl Flags {
         given.map(|(_, values)| values.as_slice()).unwrap_or_default()
     }
 
-    /// Returns the value of a flag; of several values the last.
+    /// Returns the value of a flag, or its last value if it was given several times.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values(name).last().map(String::as_str)
     }

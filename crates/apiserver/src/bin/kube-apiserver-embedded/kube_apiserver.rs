@@ -100,7 +100,7 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
 }
 
 fn options(flags: &Flags) -> Result<Options, String> {
-    // The keys of a hasher are the standard library's only random numbers.
+    // The standard library offers random numbers only as the keys of a hasher.
     let seed = RandomState::new().build_hasher().finish();
     let mut options = Options::default().seed(seed).authorization(authorization(flags)?);
     // The plugin is on by default in kube-apiserver, which does not know whether a controller creates service accounts.
