@@ -11,7 +11,7 @@ pub(crate) struct Cut {
     then: Then,
 }
 
-/// Effect on a watch after its last event.
+/// Effect on a watch once the number of events is reached.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Then {
     Close,

@@ -30,7 +30,7 @@ impl Journal {
         self.entries.len()
     }
 
-    /// Whether nothing was injected.
+    /// Whether no fault was injected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

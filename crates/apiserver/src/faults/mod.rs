@@ -45,7 +45,7 @@
 //!
 //! | request | effect or response |
 //! |---|---|
-//! | `POST rules` | adds a rule: `{"action": "loseResponse", "verbs": ["create"], "resource": {"plural": "configmaps"}, "atMost": 1}` is the one above. Answers `{"id": 1}` |
+//! | `POST rules` | adds a rule: `{"action": "loseResponse", "verbs": ["create"], "resource": {"plural": "configmaps"}, "atMost": 1}` is the rule of the example. Answers `{"id": 1}` |
 //! | `GET rules`, `DELETE rules` | lists or removes all rules |
 //! | `DELETE rules/1` | removes one rule |
 //! | `GET journal` | returns `{"dropped": 0, "entries": [{"at": "2026-…", "what": "rule 1: create …"}]}` |
@@ -55,11 +55,11 @@
 //! `{"delayBefore": "1.5s"}`, `{"fail": {"tooManyRequests": {"retryAfter": "2s"}}}`, `{"answer": {"code": 502, "body": "…"}}`,
 //! `{"truncate": 100}`, `"silence"`, `"withholdResponse"`, `{"stall": 100}`, `{"staleRead": {"behind": 5}}`, `{"watch": {"closeAfterEvents": 3}}`, `{"watch": {"drop": {"every": 2}}}`;
 //! `when` is `"always"`, `{"nth": 1}`, `{"every": 2}` or `{"probability": 0.5}`, and `within` `{"from": "0s", "to": "10s"}`.
-//! `kubectl get --raw /debug/faults/journal` reads it.
+//! `kubectl get --raw /debug/faults/journal` prints the journal.
 //!
 //! # Repeatability
 //!
-//! Probabilities are drawn from [`Options::seed`](crate::Options), independently for each rule: the same requests in the same order meet
+//! Probabilities are drawn from [`Options::seed`](crate::Options), independently for each rule: the same requests in the same order get
 //! the same faults, and a new rule does not change the draws of others. Delays follow tokio's time, which tests can pause.
 //!
 //! # Bounds
@@ -178,7 +178,7 @@ impl Faults {
     /// `group` is empty for the core group. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn evict_history(&self, group: &str, plural: &str) -> bool {
-        self.order(
+        self.carry_out(
             group,
             plural,
             |storage| {
@@ -193,34 +193,49 @@ impl Faults {
     /// `group` is empty for the core group. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn bookmark_now(&self, group: &str, plural: &str) -> bool {
-        self.tell(group, plural, |order| order.bookmarks += 1, |resource| Injected::Bookmarked { resource })
+        self.order_watches(
+            group,
+            plural,
+            |order| order.bookmarks += 1,
+            |resource| Injected::Bookmarked { resource },
+        )
     }
 
     /// Ends the open watches of a resource, as at their deadline. New watches are not affected. Returns whether the resource is
     /// served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn close_watches(&self, group: &str, plural: &str) -> bool {
-        self.tell(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
+        self.order_watches(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
     }
 
     /// Silences the open watches of a resource forever, even beyond their deadlines, like a network path that loses packets: the watches
     /// stay open, but neither events nor bookmarks arrive. New watches are not affected. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn stall_watches(&self, group: &str, plural: &str) -> bool {
-        self.tell(group, plural, |order| order.stalls += 1, |resource| Injected::Stalled { resource })
+        self.order_watches(
+            group,
+            plural,
+            |order| order.stalls += 1,
+            |resource| Injected::Stalled { resource },
+        )
     }
 
     /// Keeps the watches of a resource, including those that begin later, open and silent until they are
     /// [released](Self::release_watches) or end. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn hold_watches(&self, group: &str, plural: &str) -> bool {
-        self.tell(group, plural, |order| order.held = true, |resource| Injected::Held { resource })
+        self.order_watches(group, plural, |order| order.held = true, |resource| Injected::Held { resource })
     }
 
     /// Resumes held watches, which then receive the changes made meanwhile. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn release_watches(&self, group: &str, plural: &str) -> bool {
-        self.tell(group, plural, |order| order.held = false, |resource| Injected::Released { resource })
+        self.order_watches(
+            group,
+            plural,
+            |order| order.held = false,
+            |resource| Injected::Released { resource },
+        )
     }
 
     /// Ends the open watches of a resource, and adds a rule that fails its lists and new watches with [`Failure::Initializing`], as during
@@ -258,7 +273,7 @@ impl Faults {
     }
 
     /// Gives an order to the watches of a resource and wakes them.
-    fn tell(
+    fn order_watches(
         &self,
         group: &str,
         plural: &str,
@@ -270,20 +285,20 @@ impl Faults {
             self.injector.orders.give(storage, change);
             self.cluster.wake(storage);
         };
-        self.order(group, plural, give, what)
+        self.carry_out(group, plural, give, what)
     }
 
-    /// Runs `carry_out` for the storage of a resource and records the fault. Returns `false` if the resource is not served.
-    fn order(
+    /// Runs `command` for the storage of a resource and records the fault. Returns `false` if the resource is not served.
+    fn carry_out(
         &self,
         group: &str,
         plural: &str,
-        carry_out: impl FnOnce(&StorageKey),
+        command: impl FnOnce(&StorageKey),
         what: impl FnOnce(GroupResource) -> Injected,
     ) -> bool {
         let table = self.table(group, plural);
         if let Some(table) = &table {
-            carry_out(table);
+            command(table);
             self.record(what(GroupResource::new(group, plural)));
         }
         table.is_some()

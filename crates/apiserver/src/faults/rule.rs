@@ -207,12 +207,12 @@ impl Rule {
         self
     }
 
-    /// Same as `at_most(1)`.
+    /// Picks at most one request, like `at_most(1)`.
     pub fn once(self) -> Self {
         self.at_most(1)
     }
 
-    /// Matches only requests that arrive within this time since the rule was added.
+    /// Matches only requests that arrive in this window of the time since the rule was added. Its end is exclusive.
     pub fn within(mut self, time: Range<Duration>) -> Self {
         self.within = Some(TimeWindow { from: time.start, to: time.end });
         self

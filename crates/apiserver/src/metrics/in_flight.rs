@@ -39,6 +39,7 @@ impl PeakWindow {
     fn turn(&mut self, now: Instant) {
         let seconds = self.since.map_or(2, |since| now.saturating_duration_since(since).as_secs());
         if seconds > 0 {
+            // After a longer pause no request began in the previous second, so its maximum is the current number.
             self.before = if seconds == 1 { self.maximum } else { self.current };
             self.maximum = self.current;
             self.since = Some(now);

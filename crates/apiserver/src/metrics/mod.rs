@@ -1,8 +1,8 @@
 //! Metrics of the server, with the names and labels of kube-apiserver.
 //!
-//! A [`Family`] is a metric with its series by labels; [`text`] is the format of Prometheus. No library is used, for two reasons: one
-//! lookup must return both the counter and the histogram of a request, and the text must equal that of Go's client, down to the order of
-//! labels and the form of numbers.
+//! A [`Family`] is a metric with its series by labels; [`exposition`] writes the text format of Prometheus. No library is used, for two
+//! reasons: one lookup must return both the counter and the histogram of a request, and the text must equal that of Go's client, down to
+//! the order of labels and the form of numbers.
 //!
 //! A client cannot choose the values of labels freely: they are served resources and their subresources, verbs, and names of webhooks. A
 //! family has at most [`SERIES`] series; other label sets share one series that is not shown.

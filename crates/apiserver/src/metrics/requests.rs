@@ -64,7 +64,7 @@ pub(crate) struct RequestLabels {
 }
 
 impl RequestLabels {
-    /// `verb` is the HTTP method, or `LIST`, `WATCH`, `APPLY` or `CONNECT`; `dry_run` is empty, `All` or `invalid`.
+    /// Creates the labels. `verb` is the HTTP method, or `LIST`, `WATCH`, `APPLY` or `CONNECT`; `dry_run` is empty, `All` or `invalid`.
     pub(crate) fn new(verb: &'static str, dry_run: &'static str, target: MeasuredTarget<'_>) -> Self {
         match target {
             MeasuredTarget::Resource { resource, subresource, scope } => Self {
@@ -225,7 +225,7 @@ pub(super) fn write(
             codes.into_iter().map(move |(code, number)| (code, labels, number))
         })
         .collect();
-    // Stable, so that the requests with a code stay in order.
+    // The sort is stable: series with the same code keep the order of their labels, as Go's client writes them.
     codes.sort_by_key(|(code, ..)| *code);
     for (code, labels, number) in codes {
         let code = code.to_string();

@@ -118,6 +118,7 @@ impl Route {
                 });
             }
             ["namespaces", namespace, plural, rest @ ..] => (*namespace, *plural, rest),
+            // Only the core group has Namespaces; in other groups the plural is missing.
             ["namespaces", ..] if !group.is_empty() => return malformed(),
             [plural, rest @ ..] => ("", *plural, rest),
             [] => return malformed(),

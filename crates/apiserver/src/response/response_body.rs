@@ -207,7 +207,7 @@ impl ResponseBody {
                 let mut bytes = frame.into_data().unwrap_or_default();
                 *left = most.checked_sub(bytes.len() as u64);
                 if left.is_none() {
-                    // No bytes are left, and the end needs no empty frame before it.
+                    // All bytes were sent before this frame: the end follows without an empty frame.
                     if most == 0 {
                         return end.poll(context);
                     }
@@ -226,7 +226,7 @@ fn next_piece(rest: &mut Option<Bytes>) -> Option<Bytes> {
     }
 }
 
-/// Rest of a body that expires.
+/// Rest of a body that must be read in time.
 struct Timed {
     rest: Arc<Mutex<UnsentBody>>,
     /// Aborted when the body is dropped.
@@ -235,7 +235,9 @@ struct Timed {
 
 enum UnsentBody {
     Left(Pieces),
+    /// The client has read the whole body.
     Taken,
+    /// The time is over, and the rest was dropped.
     Late,
 }
 

@@ -75,7 +75,7 @@ impl Document {
     }
 
     /// Creates a document with the metadata of `self` and the fields of `content`, which contains no metadata. `metadata` is the length
-    /// of the text of the metadata in that of `self`.
+    /// of the metadata in the stored text of `self`.
     ///
     /// # Panics
     /// `metadata` is longer than the text.
