@@ -129,7 +129,7 @@ fn scan(folder: &Path) -> io::Result<BTreeMap<String, (SystemTime, u64)>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let (name, meta) = (entry.file_name().into_string(), entry.metadata()?);
-        // Skip files with a name that is not valid for an object.
+        // Skip files whose name contains a character that names of objects must not have.
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
         if let Ok(name) = name
             && meta.is_file()

@@ -52,6 +52,7 @@ fn users_of_theme(
 ) -> impl Fn(&ConfigMap) -> Result<Vec<ObjectKey<Guestbook>>, ReadError> + Send + Sync {
     move |theme: &ConfigMap| {
         let mut users = guestbooks.list_lazy()?;
+        // Only Guestbooks in the theme's namespace are decoded. One that does not fit the type names no theme.
         users.retain(|guestbook| {
             guestbook.meta().namespace() == theme.metadata.namespace.as_deref()
                 && guestbook.object().is_ok_and(|guestbook| guestbook.spec.theme == theme.metadata.name)
@@ -101,6 +102,7 @@ impl Reconciler for GuestbookReconciler {
         if guestbook.metadata.deletion_timestamp.is_some() {
             return self.archive(&guestbook, cx).await;
         }
+        // Before everything else, so that a deletion at any later point waits for the archive.
         self.client.add_finalizer(&*guestbook, FINALIZER).await?;
 
         let style = match self.theme(&guestbook)? {
@@ -167,6 +169,7 @@ impl GuestbookReconciler {
         cx: &Context,
     ) -> Result<(), ReconcileError> {
         let before = ObjectKey::of(child).map(|key| cached.get(&key)).transpose()?.flatten();
+        // The apply is forced: it would take over the fields of an object with another controller or without one.
         if let Some(foreign) = before.as_deref().filter(|before| !is_controlled_by(*before, guestbook)) {
             let child = format!(
                 "{} {}/{}",
