@@ -33,8 +33,9 @@ use crate::json::scan::Skip;
 pub(crate) struct ListDecoder {
     buffer: ChunkBuffer,
     position: ListPosition,
-    /// The list without its items, and the scan state at its end.
+    /// The list without its items.
     envelope: Vec<u8>,
+    /// Scan state at the end of `envelope`.
     around: Skip,
     /// Scan state of the current item.
     within: Skip,

@@ -1,7 +1,7 @@
 //! Decides which request to send next, to keep a cache of all objects of a kind up to date: client-go's reflector as a
 //! pure state machine.
 //!
-//! The machine receives the outcome of each request as an [`StepOutcome`] and returns the next one as a [`Step`]. It handles
+//! The machine receives the outcome of each request as a [`StepOutcome`] and returns the next one as a [`Step`]. It handles
 //! neither objects nor connections, so each rule can be tested without a server.
 //!
 //! | phase | request | on success | on failure |

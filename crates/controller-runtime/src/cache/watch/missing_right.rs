@@ -1,4 +1,4 @@
-//! Permissions for a list and watch, as a rule to copy into a role.
+//! Missing permissions for a list and watch, as a rule to copy into a role.
 
 use std::fmt;
 

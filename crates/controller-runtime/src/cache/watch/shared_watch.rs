@@ -141,6 +141,7 @@ impl SharedWatch {
                 && !piece(&*subscriber)
             {
                 let lacks_room = subscriber.lacks_room();
+                // Dropped before the waits, which must not keep an informer alive that has no other owner.
                 drop(subscriber);
                 if let Some(room) = lacks_room {
                     room.await;
@@ -276,7 +277,8 @@ impl SharedWatch {
             let mut tasks = JoinSet::new();
             loop {
                 let scopes = self.query.scopes();
-                // Also scopes that were removed from the set of namespaces while the shared watch did not run.
+                // Scopes with data that are not selected any more, also those that were removed from the set of namespaces
+                // while the shared watch did not run.
                 let mut gone: BTreeSet<_> = machines.keys().cloned().collect();
                 gone.extend(self.last_data.lock().keys().cloned());
                 self.for_each(|subscriber| gone.extend(subscriber.stored_scopes()));

@@ -1,4 +1,4 @@
-//! Roles of an informer towards the list and watch that it shares with others.
+//! Interfaces of an informer for the lists and watches that it shares with other informers.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::{
 
 /// An informer, as a [`SharedWatch`](crate::cache::watch::shared_watch::SharedWatch) sees it.
 ///
-/// Each method is called by one list and watch of `scope` at a time.
+/// At most one list and watch of a scope calls these methods at a time.
 pub(crate) trait WatchSubscriber: ReflectorStore + WatchObserver + CompressionWork {
     /// Returns how much of each object the subscriber reads.
     fn extent(&self) -> Extent;
 
-    /// Returns a future to wait for before the next event, if the mailbox of an event subscriber is full.
+    /// If the mailbox of an event subscriber is full, returns a future that ends when it has room for the next event.
     fn lacks_room(&self) -> Option<OwnedNotified>;
 
     /// Delivers a piece of a resync if one is due. Returns when to call it again.
@@ -37,7 +37,7 @@ pub(crate) trait ChangeObserver: Send + Sync {
     /// Returns whether the object with this UID is of interest.
     fn is_interested_in(&self, uid: &str) -> bool;
 
-    /// The object of interest has changed.
+    /// Receives the new state of an object of interest.
     fn changed(&self, object: &WrittenObject<'_>);
 }
 
@@ -73,7 +73,7 @@ pub(crate) trait ReflectorStore: Send + Sync {
     /// Records that the watch has delivered all changes up to this version.
     fn advance(&self, scope: &WatchScope, version: &ResourceVersion);
 
-    /// Returns the scopes about which the store holds anything.
+    /// Returns the scopes of which the store holds objects or other state.
     fn stored_scopes(&self) -> Vec<WatchScope>;
 
     /// Removes a piece of a scope that is not watched any more, and returns whether that was the last one; if not, it
@@ -83,7 +83,7 @@ pub(crate) trait ReflectorStore: Send + Sync {
     /// Sets the current scopes. The informer is synced when the initial lists of all of them are complete.
     fn set_scopes(&self, scopes: &[WatchScope]);
 
-    /// Returns since when an own write waits for the watch to deliver it.
+    /// Returns the time of the oldest own write that the watch has not delivered yet.
     fn waiting_since(&self, scope: &WatchScope) -> Option<Instant>;
 }
 

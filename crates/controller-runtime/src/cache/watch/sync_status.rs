@@ -24,13 +24,13 @@ pub(crate) struct FailuresInARow {
     pub(crate) first: Instant,
     pub(crate) last: Instant,
     pub(crate) count: u64,
-    /// The last one.
+    /// The last failure.
     pub(crate) failure: WatchFailure,
 }
 
 impl SyncStatus {
-    /// Records that the watch of the scope works, or that the scope is not watched any more; `true` if that ends a
-    /// failure.
+    /// Records that the watch of the scope works, or that the scope is not watched any more. Returns whether it had
+    /// failures.
     pub(in crate::cache) fn watch_works(&mut self, scope: &WatchScope) -> bool {
         self.failures.remove(scope).is_some()
     }
@@ -43,7 +43,7 @@ impl SyncStatus {
         }
     }
 
-    /// Clears failures when lists and watches start again.
+    /// Clears the failures when lists and watches start again. Returns whether there were any.
     pub(in crate::cache) fn restarted(&mut self) -> bool {
         !std::mem::take(&mut self.failures).is_empty()
     }
@@ -85,7 +85,7 @@ impl SyncStatus {
         })
     }
 
-    /// Failures of the scope that [`failure`](Self::failure) describes.
+    /// Returns the failures of the scope that [`failure`](Self::failure) describes.
     pub(crate) fn worst(&self) -> Option<&FailuresInARow> {
         let mut all = self.failures.values();
         all.clone().find(|failures| failures.failure.forbidden.is_some()).or_else(|| all.next())

@@ -47,7 +47,7 @@ enum LivenessState {
         /// Arrival of the first event that is not an initial one.
         changed: Option<Instant>,
     },
-    /// The watch was known to work at `since`.
+    /// The watch was known to work at `since`. It is probed after `probe_after` of silence.
     Alive {
         since: Instant,
         probe_after: Duration,
@@ -118,17 +118,18 @@ impl Heartbeat {
 
     /// Longest silence before a probe.
     ///
-    /// A probe verifies the watch up to its own end, 8 s after its start. The next one would be due 30 s later, 62 s or more
-    /// after the last bookmark: an API server sends the next one before that, so that one probe a minute is enough.
+    /// A probe verifies the watch up to the end of the probe, 8 s after its start. The next probe would be due 30 s later, 62 s
+    /// or more after the last bookmark. An API server sends the next bookmark before that, so one probe a minute is enough.
     const PROBE_AFTER: Duration = Duration::from_secs(30);
 
-    /// Span of the silences after which different watches are probed first, up to [`Self::PROBE_AFTER`].
+    /// Largest random reduction of [`Self::PROBE_AFTER`], which differs between watches, so that watches that begin together
+    /// are not probed together.
     const SPREAD: Duration = Duration::from_secs(6);
 
     /// Time from the start of a probe until its outcome counts against the watch.
     const VERDICT_WITHIN: Duration = Duration::from_secs(15);
 
-    /// Limit of refused probes in a row.
+    /// Number of refused probes in a row after which the watch counts as dead.
     const REFUSALS: u32 = 3;
 
     /// Longest wait that a refusal may ask for.
@@ -147,7 +148,7 @@ impl Heartbeat {
         Self { state, probe_after, refusals: 0 }
     }
 
-    /// Records that initial events arrived. `changes` says that something else arrived, before the mark of their end.
+    /// Records that initial events arrived. `changes`: something else arrived as well, before the mark of their end.
     pub(crate) fn heard_initial(&mut self, now: Instant, changes: bool) {
         if let LivenessState::Initial { heard, changed } = &mut self.state {
             *heard = now;

@@ -44,7 +44,7 @@ const OVERDUE: Duration = Duration::from_secs(10);
 /// Longest silence of a watch while an own write waits for it.
 const WRITE_DELIVERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// A watch that ended sooner and delivered nothing is not reopened at once, as in client-go.
+/// Duration below which a watch that delivered nothing is not reopened at once, as in client-go.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
 /// One list and watch of a shared watch.
@@ -84,7 +84,8 @@ impl Reflector<'_> {
                 }
             };
             if let StepOutcome::Page { resource_version, continue_token: None } = &input {
-                // The lock is released before the stores add the list, which may take a while.
+                // The lock is released before the stores add the list, which may take a while. The next step records the same
+                // version once more, which changes nothing.
                 let is_new = machine.lock().listed(resource_version);
                 if is_new {
                     self.finish_list(resource_version).await;
@@ -142,7 +143,7 @@ impl Reflector<'_> {
             self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
         }
         let (mut body, mut lines) = (body.into_data_stream(), WatchLines::default());
-        // Whether the initial list is complete. It is from the start for a watch from a version.
+        // Whether the initial list is complete; a watch from a version has none to wait for.
         let mut is_listed = from.is_some();
         let start = if is_listed { WatchStart::Version } else { WatchStart::InitialEvents };
         let mut heartbeat = machine.lock().opened(Instant::now(), start);
@@ -150,7 +151,8 @@ impl Reflector<'_> {
         // Reused for all events, because resetting a timer for each event costs as much as a lookup of its object. So
         // it may fire too early; the heartbeat then returns the right time.
         let mut alarm = pin!(sleep_until(Instant::now()));
-        let (mut died, mut overdue) = (pin!(sleep_until(deadline)), pin!(self.overdue()));
+        let (mut past_deadline, mut write_overdue) =
+            (pin!(sleep_until(deadline)), pin!(self.write_overdue()));
         let (mut has_backlog, mut pace) = (false, Pace::begin());
         loop {
             // `biased`: data that have arrived are processed before a timer can declare the watch dead, and compression
@@ -166,7 +168,7 @@ impl Reflector<'_> {
                         ));
                     }
                 },
-                () = &mut died => {
+                () = &mut past_deadline => {
                     return Err(WatchProblem::silent("the API server did not end the watch in time".to_owned()));
                 }
                 () = &mut alarm => {
@@ -194,13 +196,13 @@ impl Reflector<'_> {
                     }
                     continue;
                 }
-                () = &mut overdue, if is_listed => {
+                () = &mut write_overdue, if is_listed => {
                     return Err(WatchProblem::silent(format!(
                         "the watch did not deliver a write of this process within {} s",
                         WRITE_DELIVERED_WITHIN.as_secs()
                     )));
                 }
-                // Runs only when no data are pending, and after other tasks had a turn: they can process the latest
+                // Reached only when no data are pending, and after other tasks had a turn, so that they process the latest
                 // events first.
                 () = yield_now(), if has_backlog => {
                     has_backlog = false;
@@ -289,8 +291,9 @@ impl Reflector<'_> {
         Ok((Probed::Nothing, reached))
     }
 
-    /// Waits until an own write is overdue: the watch has delivered nothing for too long since the write.
-    async fn overdue(&self) {
+    /// Waits until an own write is overdue: it waits for the watch, which has been silent for
+    /// [`WRITE_DELIVERED_WITHIN`] since the write.
+    async fn write_overdue(&self) {
         let mut writes = self.shared.writes();
         loop {
             writes.mark_unchanged();
@@ -385,7 +388,7 @@ impl Reflector<'_> {
     }
 }
 
-/// Waits for an optional future; pending without one.
+/// Waits for an optional future; forever without one.
 async fn some<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

@@ -103,6 +103,7 @@ impl WatchProblem {
     }
 }
 
+/// Result of a request that the API server did not answer in time.
 pub(super) fn silence<T>() -> Result<T, WatchProblem> {
     Err(WatchProblem::transient(format!(
         "the API server did not answer within {} s",
@@ -143,6 +144,7 @@ impl Reflector<'_> {
         StepOutcome::Failed(failure)
     }
 
+    /// Returns the problem that a `Status` stands for. `retry_after` is the answer's `Retry-After`, in seconds.
     pub(super) fn problem(&self, status: &kube::core::Status, retry_after: Option<u64>) -> WatchProblem {
         let resource = &self.shared.query.resource;
         let too_large = status.details.as_ref().is_some_and(|details| {
@@ -150,10 +152,13 @@ impl Reflector<'_> {
         });
         let failure = match status.code {
             410 => RequestFailure::Expired,
+            // This API server has not reached the requested version yet.
             504 if too_large => RequestFailure::Behind,
             408 | 429 | 502..=504 => {
                 RequestFailure::Transient { retry_after: retry_after.map(Duration::from_secs) }
             }
+            // A server without streaming lists refuses the parameters of the watch. After other requests the state machine
+            // treats this like a refusal.
             400 | 422 => RequestFailure::Unsupported,
             404 => RequestFailure::NotServed,
             _ => RequestFailure::Refused,

@@ -104,7 +104,8 @@ impl Reflector<'_> {
         ApiRequest::new(DynamicObject::url_path(&self.shared.query.resource, self.scope.as_deref()))
     }
 
-    /// Sends the request. Returns the body of a successful answer.
+    /// Sends the request, and returns the body of a successful answer. `list` ends the name of the metadata-only type: `List`
+    /// for a list, empty for a watch.
     async fn open(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
