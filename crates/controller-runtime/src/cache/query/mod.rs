@@ -317,6 +317,7 @@ impl NamespaceSelection {
         }
     }
 
+    /// Returns a receiver of the changes from now on; namespaces that cannot change have none.
     pub(crate) fn subscribe(&self) -> NamespaceChanges {
         NamespaceChanges(match self {
             Self::Everywhere | Self::In(_) => None,
@@ -364,7 +365,7 @@ impl Namespaces {
         self.names.send_if_modified(|names| names.insert(name.into()));
     }
 
-    /// Removes a namespace.
+    /// Removes a namespace. Its objects leave the caches, and handlers receive delete events.
     pub fn remove(&self, name: &str) {
         self.names.send_if_modified(|names| names.remove(name));
     }
@@ -386,6 +387,7 @@ impl fmt::Debug for Namespaces {
 pub(crate) struct NamespaceChanges(Option<watch::Receiver<BTreeSet<Arc<str>>>>);
 
 impl NamespaceChanges {
+    /// Waits for the next change; forever if the namespaces cannot change.
     pub(crate) async fn changed(&mut self) {
         let ended = match &mut self.0 {
             Some(names) => names.changed().await.is_err(),

@@ -249,6 +249,7 @@ impl CacheOptions {
         Selectors { labels: labels.clone(), fields: fields.clone() }
     }
 
+    /// Returns the option for kinds that have none of their own.
     pub(in crate::cache) fn default_retain(&self) -> Retain {
         self.retain
     }
@@ -258,6 +259,7 @@ impl CacheOptions {
         self.chosen::<K>()?.retain
     }
 
+    /// Returns the option for a kind, or else that for all kinds.
     pub(in crate::cache) fn resync_of<K: Object>(&self) -> Resync {
         self.chosen::<K>().and_then(|kind| kind.resync).unwrap_or(self.resync)
     }
@@ -384,7 +386,7 @@ mod tests {
             json!({"kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}, "binaryData": {"z": ""}});
         assert_eq!(held(whole), json!({"kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}}));
         let unfit = json!({"metadata": {"name": "a"}, "data": 5, "more": true});
-        assert_eq!(held(unfit.clone()), unfit, "it is held as it came");
+        assert_eq!(held(unfit.clone()), unfit, "it is stored unchanged");
     }
 
     #[test]

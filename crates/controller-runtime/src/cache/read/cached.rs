@@ -96,7 +96,8 @@ impl Cache {
         self.cached(&(), self.query_of(&DynamicKind::of::<K>()))
     }
 
-    /// Like `of_kind`, narrowed to `required` labels unless an unfiltered cache of the kind exists.
+    /// Like `of_kind`, but narrowed to objects with the `required` labels, unless the default cache of the kind is in use
+    /// already.
     pub(crate) fn of_kind_with<K: Object>(
         &self,
         info: &K::DynamicType,
@@ -175,7 +176,8 @@ impl<K: Object> Cached<K> {
     /// Returns the objects that have `owner` in their owner references (compared by uid), in the order of namespace and
     /// name.
     ///
-    /// The first call builds an index of the owners of all objects. All handles of this cache share it.
+    /// The first call builds an index of the owners of all objects. All handles of this cache share it. An owner without uid
+    /// has no objects.
     ///
     /// # Errors
     ///
@@ -205,7 +207,7 @@ impl<K: Object> Cached<K> {
     /// `values` must return the same values for the same object each time. It is called for every change of an object,
     /// in the task of the watch, so it must not block. Objects are decoded for it: use [`Cached::index_by_meta`] if
     /// metadata are enough. It may call every method of every cache. Implementations of `Ord` and `Clone` for `V` must
-    /// not call any, because they run while the index is locked.
+    /// not call methods of caches, because they run while the index is locked.
     ///
     /// The index is filled before this function returns: `values` is called for every cached object. With a large cache
     /// this takes a while (400,000 objects at 20 µs each: 8 s), so build indexes before the manager runs.
@@ -339,7 +341,7 @@ impl<K: Object> Cached<K> {
         Ok(self.len()? == 0)
     }
 
-    /// Returns how many objects are cached, by form of storage.
+    /// Returns statistics of the cache: objects by form of storage, lists, watches and failures.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.informer.stats()
@@ -375,7 +377,8 @@ impl<K: Object> Cached<K> {
         Informer::status(&self.informer).borrow().failure()
     }
 
-    /// Waits until the initial list has been complete once.
+    /// Waits until the initial list has been complete once, the cluster was removed, or waiting does not help because
+    /// permissions are missing.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What users read: handles of caches, selections, indexes, views and event streams.
+//! Handles of users: caches, selections, indexes, views and event streams.
 
 pub(crate) mod cached;
 pub(super) mod caches;

@@ -38,7 +38,7 @@ use crate::{
 /// A read starts from the index with the fewest matching objects, or from all objects without an index. It visits only
 /// objects in the namespace, stops at the limit, and decodes only the objects that it returns.
 #[derive(Clone)]
-#[must_use = "it reads nothing until `list` or its like is called"]
+#[must_use = "a selection does nothing until it is read with `list`, `list_lazy` or `keys`"]
 pub struct Selection<'c, K: Object> {
     informer: &'c Arc<Informer<K>>,
     /// Conditions on indexes.

@@ -16,7 +16,7 @@ use crate::{
 
 /// The cached objects of a kind as another type: metadata alone, a slimmer type, or the result of a function.
 ///
-/// A view stores and watches nothing: each read converts the cached objects.
+/// A view stores no objects and opens no watch: each read converts the cached objects.
 ///
 /// ```
 /// use controller_runtime::{Cached, ObjectKey, ReadError};

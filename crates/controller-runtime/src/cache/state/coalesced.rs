@@ -83,6 +83,7 @@ impl<K: Object> Coalesced<K> {
         self.delivered.take()
     }
 
+    /// Adds an event, and merges it with the waiting event of the object, if there is one.
     pub(in crate::cache) fn push(&mut self, event: Event<K>) {
         let key = event.key();
         if let Some(initial) = &mut self.initial {
@@ -107,7 +108,7 @@ impl<K: Object> Coalesced<K> {
             Event::Generic { .. } => return, // caches never create them
         };
         match self.objects.get_mut(&key) {
-            // The reader knows no object of this name and does not have to learn of this one: drop both events.
+            // The reader has not received this object, and knows no other of its name: drop both events.
             Some(CoalescedEvent { known: None, position, .. })
                 if matches!(latest, Latest::Deleted { .. }) =>
             {
@@ -134,6 +135,7 @@ impl<K: Object> Coalesced<K> {
         }
     }
 
+    /// Removes and returns the next event.
     pub(in crate::cache) fn pop(&mut self) -> Option<Event<K>> {
         if let Some(initial) = &mut self.initial {
             if let Some(event) = initial.next() {

@@ -18,12 +18,12 @@ use crate::{
 /// Computes the values of an object.
 pub(in crate::cache) type Values<K, V> = dyn Fn(&Lazy<K>) -> BTreeSet<V> + Send + Sync;
 
-/// Where a table finds the previous values of a changed object.
+/// Source of the previous values of a changed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cache) enum ValueStorage {
-    /// In [`Upkeep::found`], so that the object need not be decoded again.
+    /// [`Upkeep::found`], so that the object need not be decoded again.
     Stored,
-    /// In the previous state of the object, from which they are computed again.
+    /// The previous state of the object, from which they are computed again.
     Recomputed,
 }
 

@@ -119,7 +119,7 @@ impl<K: Object> Mailbox<K> {
         }
     }
 
-    /// Empties the mailbox after its subscriber is gone, so that it no longer pauses the watch. Nothing may be appended
+    /// Empties the mailbox when its subscriber ends, so that it no longer pauses the watch. No event may be appended
     /// afterwards.
     pub(in crate::cache) fn close(&self) {
         let mut contents = self.contents.lock();

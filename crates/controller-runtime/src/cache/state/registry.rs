@@ -62,7 +62,7 @@ struct RegisteredWatches {
     /// Shared watches by number, in the order of creation.
     watches: BTreeMap<u64, RegisteredWatch>,
     /// Number of the last shared watch.
-    next: u64,
+    last_number: u64,
     /// Default queries, at most one per resource.
     defaults: Vec<Query>,
 }
@@ -172,7 +172,7 @@ impl Cache {
     ) -> Arc<Informer<K>> {
         let type_id = TypeId::of::<K>();
         let mut entries = self.shared.entries.lock();
-        let RegisteredWatches { watches, next, .. } = &mut *entries;
+        let RegisteredWatches { watches, last_number, .. } = &mut *entries;
         let known = watches.iter().find(|(_, entry)| entry.watch.query == query).map(|(id, _)| *id);
         let id = known.unwrap_or_else(|| {
             let entry = RegisteredWatch {
@@ -180,9 +180,9 @@ impl Cache {
                 informers: Vec::new(),
                 running: false,
             };
-            *next += 1;
-            watches.insert(*next, entry);
-            *next
+            *last_number += 1;
+            watches.insert(*last_number, entry);
+            *last_number
         });
         let entry = watches.get_mut(&id).expect("it was found or inserted");
         let found = entry.informers.iter().find(|(known, _)| *known == type_id);
@@ -317,7 +317,7 @@ impl Cache {
         let mut added = self.shared.added.subscribe();
         let mut tasks = JoinSet::new();
         let _stopped = MarkWatchesStopped(&self.shared);
-        // Marked before the caches are checked for being synced.
+        // Failures of an earlier run are cleared before the manager checks whether its caches are synced.
         for watch in self.watches() {
             watch.for_each(|subscriber| subscriber.restarted());
         }

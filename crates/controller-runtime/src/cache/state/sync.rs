@@ -107,6 +107,7 @@ impl Cache {
                     .enumerate()
                     .flat_map(|(other, informer)| {
                         let now = missing_rights(&**informer, &informer.status().borrow());
+                        // The refusal that ended the wait is reported even if the status has changed since.
                         match other == place && now.is_empty() {
                             true => missing_rights(&**informer, &refused),
                             false => now,

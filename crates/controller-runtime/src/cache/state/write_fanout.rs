@@ -21,7 +21,7 @@ use crate::{
 /// however late it arrives.
 ///
 /// A resource may be cached in one API version and written in another, between which the API server converts. resourceVersions,
-/// UIDs and deletions are the same in all API versions, the text of an object is not. So an answer is laid only over informers
+/// UIDs and deletions are the same in all API versions, the text of an object is not. So an answer is applied only to informers
 /// of its own API version, and the client reads the object once more in each other version that is cached.
 impl OwnWrites for Cache {
     fn needs_whole(&self, call: &Call) -> bool {

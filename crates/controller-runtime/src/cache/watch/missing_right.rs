@@ -28,7 +28,7 @@ impl fmt::Display for MissingRight {
 #[error("the operator has no permission to list and watch {}", list(missing))]
 #[non_exhaustive]
 pub struct ForbiddenError {
-    /// The missing permissions that were reported within half a second. The message names the first ten.
+    /// The permissions that were found missing within half a second of the first. The message names the first ten.
     pub missing: Vec<MissingRight>,
 }
 

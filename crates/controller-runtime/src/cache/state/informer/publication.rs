@@ -246,6 +246,7 @@ impl<K: Object> Informer<K> {
             // Publish all changes that are ready, up to the first that lacks the result of an index function.
             let lacking = loop {
                 let Some((first, changes)) = writer.unpublished.first_key_value() else { break None };
+                // Later changes are published by the threads that made them.
                 if *first > number {
                     break None;
                 }

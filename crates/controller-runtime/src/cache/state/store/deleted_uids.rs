@@ -29,6 +29,7 @@ impl DeletedUids {
         self.uids.get(uid).map(|(since, _)| *since)
     }
 
+    /// Adds an object. Above `most` entries the oldest one is dropped.
     pub(super) fn add(&mut self, uid: Uid, now: Instant, most: usize) {
         self.remove(&uid);
         self.order.insert(self.next, uid.clone());

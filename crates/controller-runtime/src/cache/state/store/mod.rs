@@ -182,6 +182,7 @@ impl<K: Object> Store<K> {
         everywhere.or_else(here)
     }
 
+    /// Whether a scope contains the object.
     fn is_in(&self, key: &ObjectKey<K>, scope: &WatchScope) -> bool {
         match scope {
             None => !key.namespace().is_some_and(|namespace| self.separate.contains(namespace)),
@@ -199,6 +200,7 @@ fn number(meta: &Meta) -> Option<u64> {
     meta.resource_version().and_then(ResourceVersion::number)
 }
 
+/// Whether `a` has a lower version than `b`; `false` if one of them is not a number.
 fn is_older(a: &Meta, b: &Meta) -> bool {
     matches!((number(a), number(b)), (Some(a), Some(b)) if a < b)
 }

@@ -28,6 +28,7 @@ impl<K: Object> WatchedSnapshot<K> {
             Some(watched) => watched.is_some(),
             None => self.visible.contains_key(key),
         };
+        // Without its entry in `watched` the object shows the state in `visible`, which may be an own write: replace it too.
         match object.filter(|_| was_there) {
             Some(object) => drop(self.visible.insert(key.clone(), object)),
             None => drop(self.visible.remove(key)),
