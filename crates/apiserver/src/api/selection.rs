@@ -58,12 +58,13 @@ impl Selection {
                 ))
     }
 
-    /// Whether the conditions on name and namespace match, as when a single object is watched.
+    /// Whether the conditions on name and namespace match. A client that watches a single object has only these.
     pub(crate) fn matches_place(&self, key: &Key) -> bool {
         self.name.as_deref().is_none_or(|name| name == key.name())
             && self.fields.matches_place(key.namespace(), key.name())
     }
 
+    /// Whether only the name and the namespace of an object decide.
     pub(crate) fn is_about_place(&self) -> bool {
         self.labels.is_empty() && self.fields.is_about_place()
     }

@@ -201,8 +201,9 @@ where
             }
             let served = Arc::clone(served);
             let permissions = permissions.clone();
-            let asked = Asked { served, path, query, verb, user_agent, permissions, arrived, has_name };
-            let answered = match admissible(server, asked, head, accept.as_deref(), warnings) {
+            let request =
+                ResourceRequest { served, path, query, verb, user_agent, permissions, arrived, has_name };
+            let answered = match admissible(server, request, head, accept.as_deref(), warnings) {
                 Ok(call) => measured(server, call, head, body).await,
                 Err(error) => Err(error),
             };
@@ -254,10 +255,10 @@ pub(crate) fn not_found(registry: &Registry, group: &str) -> Reply {
     }
 }
 
-/// Whether the path has a namespace if and only if the resource is namespaced.
+/// Whether the scope of the path is one of the resource: a namespace, all namespaces, or the cluster.
 fn is_well_formed(served: &ServedKind, path: &ResourcePath, method: &Method) -> bool {
     if served.resource.namespaced && path.namespace.is_empty() {
-        // Requests across namespaces can only read custom resources.
+        // Across namespaces, custom resources have paths for reads only. Builtin ones refuse other methods later, with 405.
         path.name.is_empty() && (!served.is_custom() || [Method::GET, Method::HEAD].contains(method))
     } else if served.resource.namespaced {
         true
@@ -267,7 +268,7 @@ fn is_well_formed(served: &ServedKind, path: &ResourcePath, method: &Method) -> 
 }
 
 /// A request for a served resource.
-struct Asked {
+struct ResourceRequest {
     served: Arc<ServedKind>,
     path: ResourcePath,
     query: Query,
@@ -290,7 +291,7 @@ struct Admissible {
 /// Checks that the resource supports the request.
 fn admissible(
     server: &Server,
-    Asked { served, path, query, verb, user_agent, permissions, arrived, has_name }: Asked,
+    ResourceRequest { served, path, query, verb, user_agent, permissions, arrived, has_name }: ResourceRequest,
     head: &Parts,
     accept: Option<&str>,
     warnings: &Warnings,
@@ -299,7 +300,7 @@ fn admissible(
         warnings.add(warning.clone());
     }
     let verb = verb.ok_or_else(|| {
-        // Only paths that exist refuse a method. Kinds that are only posted have no paths of objects.
+        // 405 is only for paths that exist: kinds that are only posted, such as reviews, have no paths of objects.
         let is_absent = !path.name.is_empty()
             && path.subresource.is_empty()
             && !served.resource.allows("get")
@@ -334,7 +335,8 @@ fn admissible(
         stale: head.extensions.get::<Stale>().copied(),
         conversions: Arc::default(),
     };
-    // The router of builtin kinds knows their paths and methods. The handler of custom kinds looks at them after the negotiation.
+    // kube-apiserver's router checks path and method of builtin kinds before the handler negotiates. The handler of custom kinds checks them
+    // after the negotiation.
     if !call.served.is_custom() {
         check_allowed(&call, verb)?;
     }
@@ -350,7 +352,7 @@ fn admissible(
     if let Some(warning) = call.served.strategy.deprecation(&call.served).filter(|_| is_routed) {
         call.warn(warning);
     }
-    // In a box, because futures that pass it on keep it twice each.
+    // Boxed, because each future that passes it on keeps it twice.
     Ok(Box::new(Admissible { call, verb, arrived, has_name }))
 }
 
@@ -369,7 +371,7 @@ where
     let labels = measure::of_resource(call, verb, has_name);
     let measured = server.cluster.metrics.measure(&labels, arrived);
     if verb == Verb::Watch {
-        // A watch is measured when it ends.
+        // `long` counts the watch when it ends; `measured` counts only a refusal.
         let long = server.cluster.metrics.measure_long(&labels, arrived);
         return match wait_for_revision(call, verb).await {
             Ok(()) => watch(admissible.call, head, long),
@@ -389,7 +391,7 @@ fn watch(call: Call, head: &Parts, measurement: Measurement) -> Result<Reply, Ap
     verbs::watch::run(call, closing, fault, Some(measurement))
 }
 
-/// Answers a request other than a watch, when the data file has every change that the response can show.
+/// Answers a request other than a watch, once the data file contains every change that the response can show.
 async fn perform_durably<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,

@@ -28,7 +28,8 @@ use crate::user::UserInfo;
 #[derive(Clone)]
 pub struct ApiService {
     core: Arc<Core>,
-    /// User of requests without credentials. With `None` this is the administrator, or over sockets the anonymous user.
+    /// User of requests without credentials. With `None` this is the administrator, or over sockets the anonymous user if the server
+    /// requires credentials.
     user: Option<Arc<UserInfo>>,
 }
 

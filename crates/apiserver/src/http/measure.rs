@@ -62,7 +62,7 @@ pub(super) fn kind(target: &RequestTarget) -> Option<RequestKind> {
         (Route::Resource(path), _) if CONNECTIONS.contains(&path.subresource.as_str()) => return None,
         (_, Some(Verb::Watch)) => return None,
         (_, Some(verb)) => matches!(verb, Verb::Get | Verb::List),
-        // kube-apiserver compares the method with the verbs `get`, `list` and `watch`.
+        // Without a resource, kube-apiserver's verb is the method in lower case. Of the reading verbs only `get` is a method.
         (_, None) => target.method == Method::GET,
     };
     Some(if is_read { RequestKind::ReadOnly } else { RequestKind::Mutating })

@@ -1,7 +1,7 @@
 //! The server as an HTTP service: layers around the stages of a request, responses, discovery and OpenAPI documents.
 //!
-//! A request passes, in this order: [`fault_layer`], the deadline, authentication, impersonation, flow control, authorization, and the routes, all
-//! in [`dispatch`].
+//! A request passes [`fault_layer`], and then the steps of [`dispatch`] in this order: deadline, authentication, impersonation, authorization,
+//! flow control (which classifies forbidden requests too), routes.
 
 pub(crate) mod body_limit;
 mod complete_response;

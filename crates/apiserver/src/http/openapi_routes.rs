@@ -59,17 +59,17 @@ pub(crate) async fn all_in_one(server: &Server, registry: &Registry, head: &Part
         return not_acceptable();
     };
     let published = published(registry);
-    let kept =
+    let validators =
         DocumentValidators { tag: openapi::hash_of_all(&published), since: server.cluster.registry_since() };
     let content_type = if form == DocumentEncoding::Json { "application/json" } else { V2[1] };
     // Compared before the document is built, which is expensive.
-    if let Some(response) = kept.unchanged(head) {
+    if let Some(response) = validators.unchanged(head) {
         return response;
     }
     let mut swagger = Swagger::default();
     for path in openapi::paths(&published) {
         swagger.add(&published, &path);
-        // Building the document takes a while, so other tasks of this thread run before.
+        // Building the document takes a while, so other tasks of this thread run in between.
         tokio::task::yield_now().await;
     }
     let document = swagger.finish();
@@ -79,7 +79,7 @@ pub(crate) async fn all_in_one(server: &Server, registry: &Registry, head: &Part
     } else {
         gnostic::of_swagger(&document)
     };
-    kept.answer(content_type, bytes)
+    validators.answer(content_type, bytes)
 }
 
 /// Answers `/openapi/v3` (empty `path`) and the documents below it.
@@ -93,9 +93,10 @@ pub(crate) fn answer(
     let since = server.cluster.registry_since();
     if path.is_empty() {
         let index = openapi::index(&published).to_string();
-        let kept = DocumentValidators { tag: discovery::etag(index.as_bytes()), since };
-        let unchanged = kept.unchanged(head);
-        return unchanged.unwrap_or_else(|| kept.answer(Encoding::Json.content_type(), index.into_bytes()));
+        let validators = DocumentValidators { tag: discovery::etag(index.as_bytes()), since };
+        let unchanged = validators.unchanged(head);
+        return unchanged
+            .unwrap_or_else(|| validators.answer(Encoding::Json.content_type(), index.into_bytes()));
     }
     let Some(tag) = openapi::hash(&published, path) else {
         return empty(404);
@@ -114,11 +115,11 @@ pub(crate) fn answer(
         set(response.headers_mut(), header::VARY, "Accept");
         return response;
     }
-    let kept = DocumentValidators { tag, since };
-    let mut response = match kept.unchanged(head) {
+    let validators = DocumentValidators { tag, since };
+    let mut response = match validators.unchanged(head) {
         Some(response) => response,
         None => match openapi::document(&published, path) {
-            Some(document) => kept.answer(content_type, written(&document, form)),
+            Some(document) => validators.answer(content_type, written(&document, form)),
             None => return empty(404),
         },
     };

@@ -54,7 +54,7 @@ pub(crate) async fn answer(
         {
             Reply::text(404, "404 page not found\n").into_response()
         }
-        // The routes above accept other methods too.
+        // Only the routes above answer methods other than GET.
         _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => {
             let accept = text(&head.headers, header::ACCEPT);
@@ -78,7 +78,7 @@ fn metrics_page(server: &Server) -> String {
     server.cluster.metrics.page(&numbers)
 }
 
-/// Publishes how others verify tokens of service accounts.
+/// Answers with the issuer's configuration or keys, with which other programs verify tokens of service accounts.
 fn issuer(server: &Server, route: &Route) -> Response<ResponseBody> {
     let issuer = server.context.authenticator.issuer();
     let (content_type, document) = if *route == Route::IssuerKeys {
@@ -119,7 +119,7 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
         Route::GroupVersion { group, version } => {
             (discovery::resource_list(&resources, group, version), group.as_str())
         }
-        // The group has no builtin kinds, so the 404 is plain text.
+        // A group without builtin kinds, so that the 404 is plain text.
         _ => (None, "-"),
     };
     let endpoint = match route {

@@ -158,7 +158,7 @@ impl<'a> Attributes<'a> {
         let refused = |why: String| ApiError::internal_error(&why);
         if self.is_of_resource() {
             if self.served.is_custom() {
-                // Metadata and nulls stay as the plugin wrote them. Validation refuses a null that is not allowed, and readers see metadata
+                // Metadata and nulls stay as the webhook wrote them. Validation refuses a null that is not allowed, and readers see metadata
                 // with the types of ObjectMeta.
                 decode::normalize_numbers(object);
                 self.served.schema.default_applied(object);

@@ -3,7 +3,7 @@
 //! - Containers without a limit or a request get the default of the limits of type `Container`. The annotation `kubernetes.io/limit-ranger`
 //!   records the defaults that were set.
 //! - Each container must be within the limits of type `Container`, the sum of a pod within those of type `Pod`, and the request of
-//!   a claim within those of type `PersistentVolumeClaim`: the minimum, the maximum, and the ratio of limit to request.
+//!   a claim within those of type `PersistentVolumeClaim`: the minimum, the maximum, and except for claims the ratio of limit to request.
 //! - If a write violates a LimitRange, it is refused with all violations of that LimitRange; the remaining LimitRanges are not checked.
 //!
 //! Amounts are compared in thousandths, rounded up.
@@ -59,7 +59,7 @@ enum Limited {
     Claim,
 }
 
-/// Returns the limits that apply to a write. The resources of a pod change only by `resize`.
+/// Returns the kind of object whose limits apply to a write; `None` if none do. The resources of a pod change only by `resize`.
 fn limited(attributes: &Attributes<'_>) -> Option<Limited> {
     if attributes.old.is_some_and(metadata::is_terminating) {
         return None;

@@ -33,7 +33,7 @@ impl WriteRule for OwnerReferences {
         if old == new || is_status_of_pod {
             return Ok(());
         }
-        // A create needs no permission: instead of leaving the object to the garbage collector, its user could also not create it.
+        // A create needs no permission to delete: if the new object is collected, no object of other users is lost.
         if attributes.operation != Operation::Create {
             let resource = &attributes.served.resource;
             let delete = ResourceAction {

@@ -93,8 +93,8 @@ fn selectable(custom: &Published<'_>) -> Option<(String, Value)> {
     (!fields.is_empty()).then(|| ("x-kubernetes-selectable-fields".to_owned(), Value::Array(fields)))
 }
 
-/// Calls `change` for each schema in a tree that describes a value of its own, the root first. Subschemas of `allOf`, `anyOf`, `oneOf` and
-/// `not` describe the value of the schema around them and are skipped.
+/// Calls `change` for a schema and for each subschema that describes a value of its own, parents first. Subschemas of `allOf`, `anyOf`,
+/// `oneOf` and `not` describe the same value as the schema around them and are skipped.
 fn each_schema(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     let Some(fields) = schema.as_object_mut() else {
         return;
@@ -114,8 +114,8 @@ fn each_schema(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
 fn unfold(schema: &mut Map<String, Value>) {
     let types = json!([{ "type": "integer" }, { "type": "string" }]);
     let first = schema.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"));
-    let is_said = schema.get("anyOf") == Some(&types) || first == Some(&types);
-    if schema.get("x-kubernetes-int-or-string") != Some(&json!(true)) || is_said {
+    let is_unfolded = schema.get("anyOf") == Some(&types) || first == Some(&types);
+    if schema.get("x-kubernetes-int-or-string") != Some(&json!(true)) || is_unfolded {
         return;
     }
     // An `anyOf` of the definition is kept; `allOf` requires both.

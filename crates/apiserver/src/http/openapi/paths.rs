@@ -23,6 +23,7 @@ const TYPED: [(&str, &str); 14] = [
     ("tty", "boolean"),
     ("watch", "boolean"),
 ];
+/// Query parameters of lists and watches.
 const LIST: [&str; 11] = [
     "allowWatchBookmarks",
     "continue",
@@ -36,6 +37,7 @@ const LIST: [&str; 11] = [
     "timeoutSeconds",
     "watch",
 ];
+/// Query parameters of deletions.
 const DELETE: [&str; 5] = [
     "dryRun",
     "gracePeriodSeconds",
@@ -47,6 +49,7 @@ const DELETE: [&str; 5] = [
 const STREAM: [&str; 2] = ["get", "post"];
 /// Methods that are proxied.
 const PROXY: [&str; 7] = ["delete", "get", "head", "options", "patch", "post", "put"];
+/// Query parameters of creates, updates and patches.
 const WRITE: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
 
 /// Describes `/apis/<group>/<version>/`.
