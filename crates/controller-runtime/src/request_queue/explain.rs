@@ -84,7 +84,7 @@ pub enum DelayReason {
     Delay,
     /// The rate limiter set the delay, after failures or [`Action::requeue`](crate::Action::requeue).
     RateLimiter,
-    /// An event arrived during a back-off that an earlier event has already cut short; only one event may do so.
+    /// An event arrived during a back-off that an earlier event has already cut short.
     BackOffEvents,
     /// Events arrive in close succession, and the controller waits until they pause.
     Debounce,

@@ -1,4 +1,4 @@
-//! The request of an admission webhook, as handlers receive it.
+//! The request that handlers of an admission webhook receive.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -28,7 +28,7 @@ pub(super) struct ReadReview {
 /// Response of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReviewReply {
-    /// HTTP status. A request that was understood has 200, whether it is admitted or not.
+    /// HTTP status. It is 200 for every request that was understood, also if the operation is refused.
     pub(super) status: StatusCode,
     pub(super) body: Vec<u8>,
 }
@@ -98,6 +98,7 @@ pub(super) fn respond(review: &ReadReview, admitted: Admitted) -> ReviewReply {
         #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
         audit_annotations: std::collections::BTreeMap<String, String>,
     }
+    // Encoded first, so that a patch that cannot be encoded becomes a rejection.
     let encoded = admitted.and_then(|patch| Ok(patch.map(|patch| serde_json::to_vec(&patch)).transpose()?));
     let notes = std::mem::take(&mut *review.admission.notes.lock());
     let (allowed, status, patch) = match encoded {

@@ -35,11 +35,11 @@ use crate::{
 const MAX_ADMISSION_BYTES: usize = 7 << 20;
 /// Largest body of a TokenReview, as in controller-runtime.
 const MAX_TOKEN_REVIEW_BYTES: usize = 1 << 20;
-/// Bodies of all running requests together; other requests wait.
+/// Largest total size of the bodies of running requests; requests beyond it wait until their deadline.
 pub(super) const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
 /// Unit in which bodies are counted.
 pub(super) const UNIT: usize = 1 << 10;
-/// Largest number of objects of a conversion review that needs no turn.
+/// Largest number of objects of a conversion review that is converted without waiting for a turn.
 const OBJECTS_WITHOUT_TURN: usize = 50;
 
 impl Webhooks {
@@ -71,7 +71,7 @@ impl Webhooks {
             return response;
         }
         let (path, span) = (path.to_owned(), tracing::info_span!("webhook", path));
-        // Ends the request in the metrics when dropped, also if the client goes away.
+        // Counts the request as ended when it is dropped, so also if the client closes the connection.
         let measured = self.inner.metrics.of(&path).begin();
         let reply = self.reply(review, &path, request).instrument(span).await;
         measured.end(reply.status.as_u16());
@@ -120,7 +120,8 @@ impl Webhooks {
         if length.is_some_and(|length: usize| length > limit) {
             return too_large();
         }
-        // A body of unknown length may need the limit.
+        // A body of unknown length may be as long as the limit. The minimum is there because more units than the semaphore has
+        // would never be available: `max_conversion_bytes` may exceed them.
         let units = length.unwrap_or(limit).div_ceil(UNIT).min(MAX_BYTES_IN_FLIGHT / UNIT);
         let units = u32::try_from(units).expect("the limit of all bodies is far below 4 TiB");
         let read = async {
@@ -128,13 +129,15 @@ impl Webhooks {
             let body = Limited::new(request.into_body(), limit).collect().await?;
             Ok::<_, BoxError>((room, body.to_bytes()))
         };
+        // The room stays reserved until the answer is complete, because the body is in memory until then.
         let (_room, body) = match timeout_at(deadline, read).await {
             Ok(Ok(read)) => read,
             Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
             Ok(Err(error)) => {
                 return refuse(StatusCode::BAD_REQUEST, &format!("the body cannot be read: {error}"));
             }
-            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+            // The body arrived too slowly, or other requests had all the room.
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body could not be read in time"),
         };
         match review {
             ReviewKind::Admission => self.admit(path, &body, deadline, timeout).await,
@@ -234,8 +237,8 @@ impl Webhooks {
 
     /// Waits until a review may be converted.
     ///
-    /// The API server sends the objects of a list in several reviews. Converted side by side, they would all be answered at the end, and the
-    /// API server would have nothing to do until then. Reviews of few objects, as for a GET, do not wait.
+    /// The API server sends the objects of a list in several reviews at once. If they were converted side by side, all answers would
+    /// be complete only at the end, and the API server would be idle until then. Reviews of few objects, as for a GET, do not wait.
     async fn conversion_turn(&self, request: &ConversionRequest<'_>) -> Option<SemaphorePermit<'_>> {
         if request.objects() <= OBJECTS_WITHOUT_TURN {
             return None;

@@ -119,6 +119,7 @@ pub(super) fn respond(
 
 fn reply(status: StatusCode, api_version: &str, review: &TokenReviewStatus) -> ReviewReply {
     let mut review = json!({ "kind": "TokenReview", "apiVersion": api_version, "metadata": {}, "spec": {}, "status": review });
+    // Always present, also as `false` where the type leaves it out.
     review["status"]["authenticated"] = json!(review["status"]["authenticated"] == true);
     ReviewReply { status, body: review.to_string().into_bytes() }
 }

@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct ClientCa {
     file: PathBuf,
-    /// Contents of the file that `current` was made from.
+    /// Contents of the file from which `current` was made.
     read: Arc<Mutex<Vec<u8>>>,
     current: Arc<ArcSwap<Arc<dyn ClientCertVerifier>>>,
 }
@@ -42,8 +42,9 @@ impl ClientCa {
         Ok(Self { file: file.to_owned(), read: Arc::new(Mutex::new(pem)), current })
     }
 
-    /// Requires a certificate of the authority.
+    /// Requires a certificate of the authority from clients.
     pub(crate) fn require(&self, config: &mut ServerConfig) {
+        // rustls cannot change the verifier of a configuration, so a new one is made with the same certificate and protocols.
         let builder = ServerConfig::builder_with_provider(config.crypto_provider().clone());
         let builder =
             builder.with_safe_default_protocol_versions().expect("ring has the default versions of TLS");
@@ -104,7 +105,7 @@ fn verifier(file: &Path, pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, BoxE
 
 impl ClientCertVerifier for ClientCa {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // Names of a reference cannot be returned from behind the exchangeable pointer; hints are optional.
+        // The names would have to be borrowed from an authority that may be replaced meanwhile. Hints are optional.
         &[]
     }
 

@@ -153,7 +153,7 @@ impl Webhooks {
                 .map(|(path, place)| {
                     let hooks = place.hooks();
                     let name = name_of(path, &hooks[0]);
-                    // Paths that differ only in characters that names do not have.
+                    // Paths that differ only in characters that a name cannot contain get the same name: later ones are numbered.
                     let same = names.entry(name.clone()).and_modify(|same| *same += 1).or_insert(1);
                     let name = if *same == 1 { name } else { format!("{same}-{name}") };
                     WebhookEntry {
@@ -183,7 +183,7 @@ struct WebhookEntry {
     client_config: WebhookClientConfig,
     failure_policy: String,
     rule: RuleWithOperations,
-    /// The first of the path; all have equal rules except for the operations.
+    /// The first hook of the path. The rules of all its hooks differ only in their operations.
     hook: Arc<Hook>,
 }
 

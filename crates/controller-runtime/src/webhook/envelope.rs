@@ -17,7 +17,7 @@ struct Envelope<T> {
 /// Reads a review of version v1 or v1beta1 of `group`. Returns its `apiVersion` and the request.
 ///
 /// # Errors
-/// Why the body is no such review.
+/// The reason why the body is not such a review, for the response.
 pub(super) fn read<'a, T: Deserialize<'a>>(
     body: &'a [u8],
     group: &str,
@@ -26,7 +26,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(
     read_quoting(body, group, kind, ToString::to_string)
 }
 
-/// Like [`read`], but describes errors of decoding by `describe`, because they quote values of the body.
+/// Like [`read`], but the text of a decoding error is that of `describe`, because serde's text may quote values of the body.
 pub(super) fn read_quoting<'a, T: Deserialize<'a>>(
     body: &'a [u8],
     group: &str,

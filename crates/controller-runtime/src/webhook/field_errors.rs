@@ -241,7 +241,7 @@ impl fmt::Display for ListedFieldError {
     }
 }
 
-/// A value as JSON, in which Go writes most values of fields, too.
+/// A value as JSON, the form in which kube-apiserver writes most values of fields.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }

@@ -109,7 +109,8 @@ pub(super) struct WebhookRegistrations {
 }
 
 impl WebhookRegistrations {
-    /// Registers all, or none if one is refused. Returns their number, by which they can be removed.
+    /// Registers all webhooks, or none if one is refused. Returns the number with which [`unregister`](Self::unregister) removes
+    /// them.
     pub(super) fn register(&mut self, all: Vec<Registration>) -> Result<u64, RegisterError> {
         let id = self.next;
         self.next += 1;
@@ -179,6 +180,7 @@ impl WebhookRegistrations {
             return Err(RegisterError::NoOperations { path });
         }
         let kind = &hook.rule.kind;
+        // A kind has at most one defaulter and one validator, at whichever paths.
         let all = || self.paths.values().flat_map(|path| &path.hooks);
         let is_twin =
             |other: &Hook| hook.role.is_some() && other.role == hook.role && other.rule.kind == *kind;

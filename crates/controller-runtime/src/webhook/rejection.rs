@@ -10,8 +10,7 @@ pub type Verdict = Result<(), Rejection>;
 
 /// Reason why an operation is not admitted, with the status that the client receives.
 ///
-/// `?` converts every other error to an internal error of the webhook with code 500, so that the client does not take it for a
-/// mistake in the object.
+/// `?` converts every other error to an internal error of the webhook with code 500, because it is not a mistake in the object.
 #[derive(Debug, Clone)]
 pub struct Rejection(Reason);
 

@@ -18,7 +18,7 @@ use crate::{
     serving::{AdaptTls, BodyHandler, CurrentCertificate, HttpServer},
 };
 
-/// Serves webhooks, as soon as there are any.
+/// Serves webhooks as soon as one is registered.
 pub(crate) struct WebhookServer {
     /// Name of the operator.
     pub(crate) name: Arc<str>,

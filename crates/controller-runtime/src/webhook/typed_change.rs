@@ -48,11 +48,12 @@ fn apply_to_fields(
     changed
 }
 
-/// Finds for each new element the element it was made from: an equal one, else one with the same `name`, else, if the number of
-/// elements is unchanged, the one at the same place.
+/// Finds for each new element the element that it was made from: an equal one, else one with the same `name`, else, if the new
+/// element has no name and the number of elements is unchanged, the one at the same place.
 fn apply_to_elements(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     let mut by_text: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+    // In reverse order, so that of equal elements, and of those with one name, the first is found first.
     for (place, element) in before.iter().enumerate().rev() {
         by_text.entry(element.to_string()).or_default().push(place);
         by_name.extend(name(element).map(|name| (name, place)));

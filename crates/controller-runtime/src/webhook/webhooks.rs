@@ -38,9 +38,10 @@ pub(super) struct WebhooksInner {
     registered: watch::Sender<(u64, bool)>,
     pub(super) metrics: WebhookMetrics,
     pub(super) max_conversion_bytes: usize,
-    /// Room for the bodies of running requests, in units.
+    /// Room for the bodies of running requests, in units of [`answer::UNIT`] bytes.
     pub(super) bodies: Semaphore,
-    /// Turns of large conversion reviews, one for each thread. Created by the first one, because only then the runtime is known.
+    /// Turns of large conversion reviews, one for each thread of the runtime. Created by the first review, because before that no
+    /// runtime may exist.
     pub(super) conversions: OnceLock<Semaphore>,
 }
 
@@ -149,7 +150,8 @@ impl Webhooks {
         self.register(vec![Registration::Admission(Arc::new(hook))]).map(drop)
     }
 
-    /// Registers all, or none if one is refused. Returns a number by which they can be removed.
+    /// Registers all webhooks, or none if one is refused. Returns the number with which [`unregister`](Self::unregister) removes
+    /// them.
     pub(crate) fn register(&self, all: Vec<Registration>) -> Result<u64, RegisterError> {
         let mut registrations = self.inner.registrations.write();
         let registered = registrations.register(all)?;
@@ -191,11 +193,11 @@ impl Webhooks {
 
     /// Waits until there is a webhook to serve.
     pub(crate) async fn registered(&self) {
-        // The sender lives in `self`, so the wait ends only by the condition.
+        // Cannot fail, because `self` holds the sender.
         let _ = self.inner.registered.subscribe().wait_for(|(_, any)| *any).await;
     }
 
-    /// Changes of the registrations.
+    /// Receiver that is notified when a webhook is registered or removed.
     pub(crate) fn changes(&self) -> watch::Receiver<(u64, bool)> {
         self.inner.registered.subscribe()
     }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::object_text::FieldText;
 
-/// Whether `known`, the object as its type encodes it, has all these fields of the object except empty ones. [`carry_over`] then
-/// moves nothing.
+/// Returns whether `known`, the object as its type encodes it, has all these fields of the object except empty ones. If so,
+/// [`carry_over`] moves nothing.
 pub(super) fn is_complete<'a>(
     fields: impl Iterator<Item = &'a FieldText<'a>>,
     known: &Map<String, Value>,
@@ -21,7 +21,8 @@ pub(super) fn is_complete<'a>(
     { fields }.all(is_known)
 }
 
-/// Reads a value. Returns whether the type knows all its fields except empty ones, or without a known value whether it is empty.
+/// Reads a value without storing it. With a known value, returns whether that has all fields of the value except empty ones;
+/// without one, whether the value is empty.
 struct IsKnown<'a>(Option<&'a Value>);
 
 impl<'de> DeserializeSeed<'de> for IsKnown<'_> {

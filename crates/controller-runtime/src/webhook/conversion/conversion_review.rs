@@ -90,7 +90,7 @@ pub(in crate::webhook) async fn convert(
     let mut converted = String::with_capacity(request.size + request.size / 16);
     converted.push('[');
     let mut pace = Pace::begin();
-    // Nearly all reviews have objects of one kind.
+    // The converter of the previous object: nearly all reviews have objects of one kind, and the lookup allocates.
     let mut last = None::<(Cow<'_, str>, &Arc<AnyConverter>)>;
     for (number, object) in objects.iter().enumerate() {
         if number > 0 {

@@ -161,7 +161,7 @@ impl<Hub: StaticObject> Versions<Hub> {
     }
 }
 
-/// Converts the text of an object from one version to another. Also returns the properties of the decoded object.
+/// Converts the text of an object from one version to another. Also returns the facts about the decoded object, without the object.
 type ConvertFn =
     Box<dyn Fn(&str, &str, &str) -> Result<(DecodedVersion<()>, EncodedVersion), BoxError> + Send + Sync>;
 
@@ -231,7 +231,9 @@ impl AnyConverter {
         write_text(out, &resource.kind);
         out.push_str(",\"metadata\":");
         write_metadata(object, &decoded.entries, &converted.entries, out)?;
+        // No field is the first one: the type and the metadata precede them.
         let mut is_first = false;
+        // Usually the type knows all fields, so that the encoded text can be copied without building a `Value`.
         if decoded.known.as_object().is_some_and(|known| carry_over::is_complete(object.content(), known)) {
             let fields = object_text::fields_of(&converted.text)?;
             for FieldText { key, value } in fields.iter().filter(|field| !is_type_or_metadata(&field.key)) {

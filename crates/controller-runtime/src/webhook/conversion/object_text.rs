@@ -22,7 +22,7 @@ pub(super) struct FieldText<'a> {
 /// An object, split into its fields.
 #[derive(Debug, Default)]
 pub(super) struct ObjectText<'a> {
-    /// Fields of the object. The metadata is without a text, because it is split too.
+    /// Fields of the object. The text of `metadata` is empty here, because its fields are in `metadata` below.
     fields: Vec<FieldText<'a>>,
     /// Fields of the metadata; empty if it is missing.
     metadata: Vec<FieldText<'a>>,
@@ -92,7 +92,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ObjectText<'a> {
                 f.write_str("an object")
             }
 
-            // Another value than an object has no fields.
+            // A value that is not an object has no fields: its conversion fails, but the review can still be read and answered.
             fn visit_unit<E>(self) -> Result<Self::Value, E> {
                 Ok(ObjectText::default())
             }
@@ -176,7 +176,7 @@ struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 /// Quotes, colon and comma of a field, and an escape in its key.
 const AROUND_FIELD: usize = 5;
 
-/// Whether a field belongs to the type or is the metadata, which the converter writes itself.
+/// Returns whether the converter writes the field itself: `apiVersion`, `kind` and `metadata`.
 pub(super) fn is_type_or_metadata(key: &str) -> bool {
     matches!(key, "apiVersion" | "kind" | "metadata")
 }

@@ -1,4 +1,4 @@
-//! Certificates of a generation: made, and read from PEM. Keys come from the operating system, not from a seed.
+//! Makes the certificates of a generation, and reads them from PEM. Keys come from the operating system, not from a seed.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -46,7 +46,7 @@ pub(super) fn mint(
     let now = Duration::from_secs(now.as_secs());
     let (not_before, not_after) = (now.saturating_sub(SKEW), now + validity);
     let authority_key = KeyPair::generate()?;
-    // The end of a public key is as random as the key.
+    // The end of the public key serves as an ID, because it is as random as the key.
     let public = authority_key.public_key_raw();
     let id: String = public[public.len() - 16..].iter().map(|byte| format!("{byte:02x}")).collect();
     let mut authority = CertificateParams::default();

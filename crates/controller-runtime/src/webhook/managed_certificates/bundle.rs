@@ -1,4 +1,4 @@
-//! `caBundle`s: the authorities in one, and what to add. Pure.
+//! Adds authorities to a `caBundle`, and removes those that are no longer needed. Pure.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub(super) fn add_authorities(
     generations: &[Generation<Material>],
     now: UnixTime,
 ) -> Option<BundleChange> {
-    // Something that is not PEM is replaced.
+    // Parts that are not certificates in PEM are dropped.
     let present: Vec<CertificateDer<'static>> =
         CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
     let wanted: Vec<(&Generation<Material>, CertificateDer<'static>)> = generations
@@ -60,7 +60,8 @@ pub(super) fn add_authorities(
     Some(BundleChange { pem: pem.into_bytes(), lacked })
 }
 
-/// The bundle to apply for `generations`, whatever it was before; `None` without generations, which leaves it to something else.
+/// The bundle to apply: `bundle` with the authorities of `generations`. `None` without generations; then another program, such as
+/// cert-manager, sets the field.
 pub(super) fn with_authorities(
     bundle: Option<Vec<u8>>,
     generations: &[Generation<Material>],

@@ -179,7 +179,7 @@ impl Keeper {
         }
     }
 
-    /// Carries out the next step. Returns until when to wait; `None` if there is another step.
+    /// Carries out the next step. Returns the time of the next one; `None` if it is due at once.
     async fn step(&mut self) -> Result<Option<Instant>, BoxError> {
         let now = self.now();
         if self.certificates.is_none() {
@@ -196,6 +196,7 @@ impl Keeper {
         let started = self.started;
         let Some(certificates) = &mut self.certificates else { return Ok(None) };
         let step = certificates.rotation.next(now);
+        // Before the step, which may fail or wait: the certificate to serve does not depend on it.
         certificates.serve(now, &self.metrics)?;
         match step {
             RotationStep::ReadSecret => certificates.read(&self.client, now).await?,
@@ -214,6 +215,7 @@ impl Keeper {
                 if published.writes > 0 {
                     self.next_write = Instant::now() + BETWEEN_WRITES;
                 }
+                // Read again after the requests, because the propagation time starts when they have ended.
                 let now = self.now();
                 let Some(certificates) = &mut self.certificates else { return Ok(None) };
                 certificates.rotation.bundles_lacked(&published.lacked);
@@ -384,7 +386,7 @@ fn changes(
                 sleep(backoff(failures)).await;
             }
             let mut events = watch.stream().boxed();
-            // The first event shows whether the watch works.
+            // The first event shows whether the watch works. One that does not is started again after a growing pause.
             let first = events.next().await;
             let failures = match &first {
                 Some(Ok(_)) => 1,

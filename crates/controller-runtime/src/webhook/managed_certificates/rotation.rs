@@ -3,7 +3,7 @@
 //!
 //! The Secret holds a set of [`Generation`]s: each is an authority and the only certificate that it has signed. Replicas only add
 //! generations, and remove expired ones. A replica that knows a generation which the Secret lacks, because a user deleted or
-//! replaced the Secret, writes it back. So writes of several replicas merge, in any order, and no replica has a part of its own.
+//! replaced the Secret, writes it back. So the writes of several replicas merge in any order, and all replicas do the same.
 //!
 //! | | a generation is |
 //! |---|---|
@@ -60,7 +60,7 @@ pub(super) struct Generation<M> {
 }
 
 impl<M> Generation<M> {
-    /// Whether clients accept the certificate, also those whose clocks differ from `wall`.
+    /// Returns whether clients accept the certificate, including those whose clocks differ from `wall` by up to [`SKEW`].
     pub(super) fn is_valid(&self, wall: UnixTime) -> bool {
         // The certificate itself is valid from SKEW before its creation.
         wall >= self.issued.saturating_sub(SKEW) && wall + SKEW < self.not_after
@@ -85,7 +85,7 @@ pub(super) enum RotationStep {
     WriteSecret { mint: bool },
     /// Add the authorities of these generations to all `caBundle`s.
     Publish { ids: BTreeSet<String> },
-    /// Wait for a change, or until then.
+    /// Wait for a change, or until this time.
     Wait { until: ReplicaTime },
 }
 
@@ -199,7 +199,7 @@ impl<M: Clone> Rotation<M> {
         self.serving.as_ref().and_then(|key| self.known.get(key))
     }
 
-    /// Whether clients trust the served certificate: it is valid, and its authority in every `caBundle`.
+    /// Returns whether clients trust the served certificate: it is valid, and its authority is in every `caBundle`.
     pub(super) fn is_trusted(&self, now: Now) -> bool {
         let serving = self.serving.as_ref().and_then(|key| self.known.get(key));
         serving
@@ -222,7 +222,7 @@ impl<M: Clone> Rotation<M> {
         }
     }
 
-    /// When the next step is due if nothing changes.
+    /// Time at which the next step is due if no change is reported before.
     fn wake(&self, now: Now) -> ReplicaTime {
         let usable = || self.known.values().filter(|generation| self.is_usable(generation, now));
         let at_wall = |wall: UnixTime| now.moment + wall.saturating_sub(now.wall);

@@ -40,11 +40,11 @@ pub(super) struct Published {
     pub(super) writes: u64,
 }
 
-/// An object of the pass, and where in it `clientConfig`s are.
+/// An object of the pass.
 struct TargetObject<'t> {
     client: &'t DynamicClient,
     object: DynamicObject,
-    /// JSON pointers.
+    /// JSON pointers to its `clientConfig`s for the Service.
     configs: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Targets {
         }
     }
 
-    /// Kinds to watch, with the name of the only object that matters, if there is one.
+    /// Kinds to watch, each with the name of the only object to watch, if there is one.
     pub(super) fn watched(&self) -> Vec<(DynamicClient, Option<String>)> {
         let configuration = self.apply.as_ref().map(WebhookService::configuration_name);
         let admission =
@@ -191,7 +191,8 @@ impl Targets {
         Ok(false)
     }
 
-    /// Adds the authorities of `generations` to every `caBundle` that lacks one. An error leaves the objects before it changed.
+    /// Adds the authorities of `generations` to every `caBundle` that lacks one. After an error, the objects that were patched
+    /// before it stay patched.
     pub(super) async fn publish(
         &self,
         generations: &[Generation<Material>],
@@ -209,7 +210,7 @@ impl Targets {
                 }
             }
             if operations.len() == 1 {
-                continue;
+                continue; // only the precondition: no `caBundle` has to change
             }
             let name = object.metadata.name.clone().unwrap_or_default();
             let key = ObjectKey::<DynamicObject>::new((), &*name);
