@@ -140,7 +140,7 @@ pub(super) fn run_flags(operator: &Operator, arguments: &[String]) -> Result<Fla
         None => Ok(parsed.flags),
         Some(Command::Run(run)) => Ok(run.flags),
         Some(_) => Err(CommandError::arguments(
-            "after -- stand the flags of `run`, such as --leader-elect, and no other command".to_owned(),
+            "only flags of `run`, such as --leader-elect, may follow --, and no other command".to_owned(),
         )),
     }
 }

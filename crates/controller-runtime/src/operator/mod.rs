@@ -231,15 +231,15 @@ impl Operator {
         Ok(manager)
     }
 
-    /// Makes a manager without a cluster, within a tokio runtime, on which everything is registered: to look at the registrations. Requests through its clients
-    /// fail. `namespace` is the one that the operator would run in.
+    /// Makes a manager without a cluster on which everything is registered, to look at the registrations. Must be called within a
+    /// tokio runtime. Requests through its clients fail. `namespace` is the one in which the operator would run.
     ///
     /// # Errors
     ///
     /// A function of [`Operator::setup`] fails, or sends a request to the API server.
     pub fn manager_offline(&self, flags: &Flags, namespace: &str) -> Result<Manager, SetupError> {
         let offline = Offline::default();
-        // All requests reach the connection, which remembers the first.
+        // Undeclared requests are sent as well, so that the connection records every request of a setup function.
         let options = self.manager_options(flags, namespace).undeclared_requests(UndeclaredRequests::Send);
         let added = self.manager_with(offline.client(namespace), options);
         match offline.first_request() {
@@ -261,7 +261,7 @@ impl Operator {
         match (output, written) {
             (Err(error), _) => ExitCode::from(error.exit_code()),
             (Ok(output), _) if output.differs => ExitCode::from(DIFFERS),
-            // An error is ignored: the reader of a pipe may have closed it early.
+            // A broken pipe is no failure: its reader, such as `head`, may have closed it early.
             (Ok(_), Err(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
             (Ok(_), _) => ExitCode::SUCCESS,
         }

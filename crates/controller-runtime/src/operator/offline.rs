@@ -11,7 +11,7 @@ use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::json;
 
-/// Answers each request with an error, and remembers the first.
+/// Answers each request with an error, and records the first one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Offline {
     first: Arc<OnceLock<String>>,
@@ -41,7 +41,7 @@ impl tower_service::Service<Request<Body>> for Offline {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let asked = format!("{} {}", request.method(), request.uri().path());
         self.first.get_or_init(|| asked.clone());
-        // A code after which no client repeats its request.
+        // Clients do not retry a request after this code.
         let code = StatusCode::METHOD_NOT_ALLOWED;
         let status = json!({
             "apiVersion": "v1",

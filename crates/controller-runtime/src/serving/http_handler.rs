@@ -33,7 +33,8 @@ pub(crate) enum ResponseBody {
 }
 
 impl ResponseBody {
-    /// Lets a stream end when `closing` is cancelled, and keeps `guard` until then.
+    /// Lets a stream end when `closing` is cancelled, and drops `guard` when the stream is dropped. A whole body needs neither: its
+    /// `guard` is dropped at once.
     pub(super) fn ending_with<G: Send + 'static>(self, closing: CancellationToken, guard: G) -> Self {
         match self {
             Self::Whole(bytes) => Self::Whole(bytes),

@@ -162,7 +162,7 @@ impl HttpServer {
                     }
                     Err(error) => {
                         tracing::warn!(server = self.name, "the server could not accept a connection: {error}");
-                        // An error such as too many open files lasts; do not spin.
+                        // An error such as too many open files lasts for a while, so a loop without a pause would only use CPU.
                         tokio::time::sleep(PAUSE).await;
                     }
                 }

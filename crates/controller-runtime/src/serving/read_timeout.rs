@@ -31,12 +31,12 @@ enum Waiting {
     Next(Instant),
     /// The rest of a request.
     Rest(Instant),
-    /// This number of responses, which the server owes.
+    /// This number of responses, for which the client waits. Its time does not count meanwhile.
     Answers(usize),
 }
 
 impl Waiting {
-    /// When the client's time is over.
+    /// Time at which the client has taken too long.
     fn until(self) -> Option<Instant> {
         match self {
             Self::First(since) | Self::Rest(since) => Some(since + READ_HEADER_TIMEOUT),
@@ -95,8 +95,8 @@ impl ReadTimeout {
 
     /// Waits until the client's time is over.
     ///
-    /// The state is not observed but read again after [`READ_HEADER_TIMEOUT`], so that a request neither wakes this task nor sets a
-    /// timer. No deadline is missed, because every change of the state sets one that is at least as far away.
+    /// The state is read again after at most [`READ_HEADER_TIMEOUT`], instead of being observed, so that a request neither wakes this
+    /// task nor sets a timer. No deadline is missed, because every change of the state sets one that is at least as far away.
     pub(super) async fn elapsed(&self) {
         loop {
             let (until, now) = (self.0.lock().until(), Instant::now());

@@ -1,8 +1,8 @@
 //! One connection: its protocol, and the requests on it.
 //!
-//! `hyper_util::server::conn::auto` would not shorten this: the TLS handshake has chosen the version, and the two versions have
-//! different streams, limits and farewells. Its `GracefulShutdown` waits without a limit; here, a client in the middle of a request gets
-//! five seconds.
+//! `hyper_util::server::conn::auto` would not shorten this: the TLS handshake has chosen the version, and the two versions need
+//! different streams, limits and ways to close. hyper-util's `GracefulShutdown` waits without a limit; here, a client in the middle of
+//! a request has five seconds.
 
 #[cfg(feature = "http2")]
 mod http2;
@@ -110,7 +110,7 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
             shut_down(connection.as_mut());
             let asks_on = async {
                 sleep(ASKING).await;
-                // Clients that wait for a response have no such limit here; that of the server applies.
+                // A client that waits for a response is limited only by the server's own time for closing.
                 if !read_timeout.is_inside_request() {
                     pending::<()>().await;
                 }

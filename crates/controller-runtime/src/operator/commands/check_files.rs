@@ -22,7 +22,7 @@ use crate::{
 /// Folder of the files that are compared, if the command line names none.
 const FOLDER: &str = "deploy";
 
-/// A file that is not as the program renders it.
+/// A file that differs from the one that the program renders.
 struct FileDifference {
     path: PathBuf,
     /// Differences of objects; empty if the file is not a list of objects.

@@ -51,7 +51,7 @@ impl CertFiles {
         let read = |file: &Path| {
             fs::read(file).map_err(|source| CertificateError::Read { file: file.to_owned(), source })
         };
-        // Both files of one read: a pair of different generations fails in `certified_key`.
+        // The files may be replaced between the two reads. A pair that does not match then fails in `certified_key`.
         Ok(Pair { files: self.clone(), certificate: read(&self.certificate)?, key: read(&self.key)? })
     }
 }

@@ -105,7 +105,7 @@ impl CurrentCertificate {
 
     /// Waits until there is a certificate.
     pub(crate) async fn available(&self) {
-        // The sender lives in `self`, so the wait ends only by the condition.
+        // Cannot fail, because `self` holds the sender.
         let _ = self.is_set.subscribe().wait_for(|is_set| *is_set).await;
     }
 }
@@ -176,8 +176,8 @@ impl Certificates {
                 biased;
                 () = changed.notified() => {
                     sleep(SETTLE).await;
-                    // Notifications during the wait are covered by the next read.
-                    let _told = changed.notified().now_or_never();
+                    // Consumes a notification that arrived during the wait, because the next read covers it.
+                    let _covered = changed.notified().now_or_never();
                 }
                 () = sleep(POLL) => {}
             }

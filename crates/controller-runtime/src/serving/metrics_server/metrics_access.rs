@@ -122,7 +122,7 @@ impl Access {
         Ok(allowed)
     }
 
-    /// Sends a request until it is answered, up to five times.
+    /// Sends a review until the API server answers it, up to five times. Returns the reason of the last failure.
     async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T, String>
     where
         F: Future<Output = Result<T, kube::Error>>,
