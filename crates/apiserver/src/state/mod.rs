@@ -74,7 +74,7 @@ pub(crate) struct ClusterState {
     registry: RwLock<Arc<Registry>>,
     /// Second in which the registry last changed.
     registry_since: AtomicI64,
-    /// Number of the current registry; 0 for the first.
+    /// Number of the current registry; 1 for the first, so that 0 in a cache of its users means none.
     registry_version: AtomicU64,
     /// Revision of the last commit to any table; controllers wait for it.
     committed: Arc<Commits>,

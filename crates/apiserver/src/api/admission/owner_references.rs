@@ -18,7 +18,9 @@ use crate::kind::resource::Resource;
 /// The plugin, or the recorder that replaces it while it is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OwnerReferences {
+    /// Refuses a write for which the user lacks a permission.
     Enforced,
+    /// Records the permissions that a write would need.
     Noted,
 }
 

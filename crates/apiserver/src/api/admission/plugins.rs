@@ -87,7 +87,7 @@ impl fmt::Display for AdmissionPlugin {
     }
 }
 
-/// Name that is not an admission plugin's.
+/// Error for a name that no admission plugin has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown admission plugin \"{name}\"; known are {}", known())]
 pub struct UnknownAdmissionPlugin {

@@ -128,6 +128,7 @@ fn stored(cluster: &ClusterState, name: &str) -> Option<Value> {
 
 /// Returns the class of pods that name none. Concurrent writes can create several default classes; the one with the lowest value is used.
 fn default_class(cluster: &ClusterState) -> Option<Value> {
+    // Searched for in the text first, because most classes are not the default and need not be parsed then.
     const MARK: &[u8] = b"\"globalDefault\":true";
     let snapshot = cluster.read(|store| store.snapshot(&table()));
     let marked = snapshot

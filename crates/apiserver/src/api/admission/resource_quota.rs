@@ -5,8 +5,8 @@
 //! write that fails uses nothing. (kube-apiserver writes the usage before the object; if the write then fails, its quota controller
 //! corrects the usage.)
 //!
-//! A quota limits only what its status lists. Without the controller that counts existing objects (profile `dev`) a new quota has
-//! no status, and allows everything, as with a kube-apiserver alone. Writes of the server's own controllers are not checked.
+//! A quota limits only the resources that its status lists. Without the controller that counts existing objects (profile `dev`) a new
+//! quota has no status and allows all writes, as with a kube-apiserver alone. Writes of the server's own controllers are not checked.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl WriteRule for QuotaAdmission {
     }
 }
 
-/// Returns the changes of quotas, their new usage, to commit with a write.
+/// Returns the changes to commit with a write: its quotas with their new usage.
 ///
 /// # Errors
 /// 403 if the write exceeds a quota now.

@@ -81,10 +81,10 @@ async fn complete(attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Ap
     if wanted.unwrap_or(true) {
         mount_token(pod, || format!("{VOLUME}{}", attributes.cluster.name_suffix()));
     }
-    let secrets = elements(&pod["spec"]["imagePullSecrets"]).next().is_none();
+    let has_no_secrets = elements(&pod["spec"]["imagePullSecrets"]).next().is_none();
     let own: Vec<Value> =
         elements(&account["imagePullSecrets"]).map(|secret| json!({"name": secret["name"]})).collect();
-    if secrets && !own.is_empty() {
+    if has_no_secrets && !own.is_empty() {
         pod["spec"]["imagePullSecrets"] = Value::Array(own);
     }
     Ok(())

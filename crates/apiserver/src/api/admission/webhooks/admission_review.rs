@@ -18,7 +18,7 @@ use crate::webhook_client::{decode_review, wrong_type};
 const GO_BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// The only type of patches in Kubernetes.
+/// The only type of patches that Kubernetes defines.
 pub(super) const JSON_PATCH: &str = "JSONPatch";
 
 /// Version of AdmissionReviews.

@@ -80,6 +80,7 @@ impl Invocation<'_> {
             let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
             WebhookFailure::Call(format!("could not create admission objects: {why}"))
         })?;
+        // From the generator of audit ids, so that calls of webhooks do not affect the UIDs of objects.
         let uid = attributes.cluster.audit_id();
         let review = admission_review::request(attributes, self.served, version, &uid, self.object, self.old);
         let body = Bytes::from(go::json(&review));

@@ -113,6 +113,7 @@ fn evaluate(
     activation: &mut Activation<'_>,
     budget: &mut u64,
 ) -> Result<bool, String> {
+    // The evaluator does not call the authorizer. It stops at a query whose answer it lacks, and starts again with the answer.
     loop {
         match program.holds(activation, budget) {
             Err(EvaluationError::Unanswered(query)) if activation.decisions.len() < QUESTIONS => {

@@ -102,7 +102,7 @@ pub(super) fn operation_name(operation: Operation) -> &'static str {
 
 /// Resource as which a webhook receives the request.
 #[derive(Debug, Clone)]
-pub(super) enum As {
+pub(super) enum ReceivedAs {
     /// The resource of the request.
     Requested,
     /// The same resource in another version, or in another group.
@@ -119,7 +119,7 @@ pub(super) fn matches(
     attributes: &Attributes<'_>,
     object: Option<&Value>,
     equivalents: &Equivalents,
-) -> Result<Option<As>, ApiError> {
+) -> Result<Option<ReceivedAs>, ApiError> {
     // Rules come first, because they cost least and decide most often.
     let Some(form) = matching_form(webhook, attributes, equivalents) else { return Ok(None) };
     if !selects_object(webhook.object_selector.as_ref(), attributes, object) {
@@ -129,9 +129,13 @@ pub(super) fn matches(
     Ok(is_selected.then_some(form))
 }
 
-fn matching_form(webhook: &Webhook, attributes: &Attributes<'_>, equivalents: &Equivalents) -> Option<As> {
+fn matching_form(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    equivalents: &Equivalents,
+) -> Option<ReceivedAs> {
     if webhook.rules.iter().any(|rule| rule.matches(attributes, &attributes.served.resource)) {
-        return Some(As::Requested);
+        return Some(ReceivedAs::Requested);
     }
     if !webhook.matches_equivalent {
         return None;
@@ -139,7 +143,7 @@ fn matching_form(webhook: &Webhook, attributes: &Attributes<'_>, equivalents: &E
     let others = equivalents.of(attributes.cluster, attributes.served, attributes.subresource);
     let of_rule =
         |rule: &WebhookRule| others.iter().find(|other| rule.matches(attributes, &other.resource)).cloned();
-    webhook.rules.iter().find_map(of_rule).map(As::Equivalent)
+    webhook.rules.iter().find_map(of_rule).map(ReceivedAs::Equivalent)
 }
 
 /// Whether the object selector matches the object before or after the request.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::admission_review::{AdmissionResponse, JSON_PATCH, WebhookKind};
 use super::configurations::{Configurations, Webhooks};
 use super::invocation::{Invocation, WebhookFailure, consequence, measure};
-use super::matching::{As, is_exempt, matches};
+use super::matching::{ReceivedAs, is_exempt, matches};
 use super::versions::{Equivalents, convert};
 use super::webhook::Webhook;
 use crate::api::admission::{Attributes, ObjectKind, restore_managed_fields};
@@ -140,6 +140,7 @@ impl MutatingWebhooks {
             attributes.warn(warning);
         }
         if round.changed && only.is_none() {
+            // The second round compares the object with it, to find changes by the plugins of the server.
             round.output = object.map_or(Value::Null, |object| object.clone());
         }
         Ok(())
@@ -150,15 +151,17 @@ impl MutatingWebhooks {
 async fn call(
     webhook: &Webhook,
     attributes: &Attributes<'_>,
-    form: &As,
+    form: &ReceivedAs,
     object: Option<&Value>,
 ) -> Result<WebhookReply, ApiError> {
     let converted;
     let typed = object.map(|object| with_type(attributes, object)).transpose()?.flatten();
     let object = typed.as_ref().or(object);
     let invocation = match form {
-        As::Requested => Invocation { attributes, served: attributes.served, object, old: attributes.old },
-        As::Equivalent(served) => {
+        ReceivedAs::Requested => {
+            Invocation { attributes, served: attributes.served, object, old: attributes.old }
+        }
+        ReceivedAs::Equivalent(served) => {
             let wrapped = |error: ApiError| ApiError::internal_error(error.message());
             let object = convert(attributes, attributes.served, served, object).await.map_err(wrapped)?;
             let old =
@@ -185,8 +188,8 @@ async fn call(
     }
 }
 
-/// Returns a custom object with the kind of its endpoint if it has another one: webhooks see it with that kind, and if one of them patches the
-/// object, it keeps the kind. Otherwise validation refuses the object.
+/// Returns a copy of a custom object with the kind of its endpoint, if the object has another kind. Webhooks receive the copy. If one of them
+/// patches it, the object has the right kind from then on; otherwise validation refuses the object for its kind.
 ///
 /// # Errors
 /// 500 if the object has another version.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::admission_review::WebhookKind;
 use super::configurations::Configurations;
 use super::invocation::{CallOutcome, Invocation, consequence, measure};
-use super::matching::{As, is_exempt, matches};
+use super::matching::{ReceivedAs, is_exempt, matches};
 use super::versions::{Equivalents, convert};
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
@@ -42,7 +42,7 @@ impl ValidatingWebhooks {
         self.configurations.has_webhooks() && !is_exempt(attributes)
     }
 
-    /// Calls the webhooks, all at the same time.
+    /// Calls the webhooks, up to [`PARALLEL`] at the same time.
     ///
     /// # Errors
     /// The error of the first webhook that refuses, in the order of the configurations.
@@ -61,7 +61,7 @@ impl ValidatingWebhooks {
         // Objects are converted once for each version other than that of the request.
         let mut versions: Vec<ConvertedObjects> = Vec::new();
         for (_, form) in &invoked {
-            if let As::Equivalent(served) = form
+            if let ReceivedAs::Equivalent(served) = form
                 && !versions.iter().any(|version| Arc::ptr_eq(&version.served, served))
             {
                 versions.push(ConvertedObjects::of(attributes, served, object).await?);
@@ -70,8 +70,8 @@ impl ValidatingWebhooks {
         let mut invocations = Vec::new();
         for (webhook, form) in &invoked {
             let version = match form {
-                As::Requested => None,
-                As::Equivalent(served) => {
+                ReceivedAs::Requested => None,
+                ReceivedAs::Equivalent(served) => {
                     versions.iter().find(|version| Arc::ptr_eq(&version.served, served))
                 }
             };
