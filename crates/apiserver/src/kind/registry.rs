@@ -31,7 +31,7 @@ pub(crate) struct ServedKind {
     pub(crate) strategy: &'static dyn Strategy,
     /// Data of custom resources.
     pub(crate) custom: Option<CustomKind>,
-    /// Schema of the storage version, if this is another version and no webhook converts the objects.
+    /// Schema of the storage version; `None` if this is the storage version, or if a webhook converts the objects.
     stored_as: Option<Arc<Schema>>,
     /// Conversion of custom resources by a webhook.
     pub(crate) webhook: Option<Arc<WebhookConversion>>,
@@ -143,8 +143,8 @@ impl ServedKind {
         }
     }
 
-    /// Identifies the schema whose readers can copy the text of an object; 0 if every reader has to parse it, because its metadata are not
-    /// those of ObjectMeta. Applies and webhooks can write such metadata.
+    /// Returns the ID of the resource whose readers can copy the text of an object; 0 if every reader has to parse it, because its
+    /// metadata do not have the form of ObjectMeta. Applies and webhooks can write such metadata.
     fn reader_of(&self, object: &Value) -> u64 {
         let is_plain = || {
             let metadata = serde_json::json!({"metadata": object["metadata"]});
@@ -294,6 +294,7 @@ impl ServedKind {
             return fields;
         }
         match subresource {
+            // Without `/status`, the main endpoint writes the status too.
             "" if self.resource.status => &["status"],
             "status" => &["spec"],
             "finalize" => &["status"],
@@ -366,6 +367,7 @@ impl Registry {
             };
             let is_served = self.of_group(&kind.storage.group).any(|now| kind.is_of(now));
             if !is_served {
+                // A kind has one record: that of its last storage key.
                 self.retired
                     .retain(|known| known.kind != kind.kind || known.storage.group != kind.storage.group);
                 self.retired.push(kind);

@@ -152,11 +152,12 @@ pub(crate) struct Rules {
     pub(crate) name: NameRule,
     /// Whether finalizers of a builtin kind need no domain.
     pub(crate) any_finalizer: bool,
-    /// How often an update of a builtin object validates its metadata, such as its name by the rule of the kind, again.
+    /// How many times the rules of a builtin kind repeat the validation of the new metadata in an update. Each repetition reports its
+    /// errors again, with names checked by the rule of the kind.
     pub(crate) revalidated: usize,
-    /// Whether an update of a builtin object compares its metadata with the old state again.
+    /// Updates in which the rules of a builtin kind repeat the comparison of the metadata with the old state.
     pub(crate) compared: Compared,
-    /// Subresources with updates that count as updates of the object itself for `revalidated`.
+    /// Subresources whose updates repeat the validation too, as `revalidated` says.
     pub(crate) revalidated_in: &'static [&'static str],
     /// Whether kube-apiserver reads objects of the kind from its watch cache.
     pub(crate) cached: bool,

@@ -67,7 +67,8 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (served, object);
     }
 
-    /// Sets those defaults of a new object that it lacks until it is stored.
+    /// Sets the defaults that a new object gets just before it is stored, after it was prepared and validated. kube-apiserver sets them
+    /// when it reads the stored object.
     fn default_stored(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);
     }
@@ -101,7 +102,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Gives an object the addresses and ports that it needs, before it is prepared; `old` is its former state, `None` for a new
-    /// object. They have no owner.
+    /// object. `managedFields` records no manager for them.
     fn allocate(
         &self,
         allocator: &mut dyn Allocator,
@@ -112,7 +113,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Sets the fields of a new object that only the server sets. They have no owner.
+    /// Sets the fields of a new object that only the server sets. `managedFields` records no manager for them.
     fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (served, context, object);
     }
@@ -170,20 +171,20 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the metadata that a write of `/status` cannot change. Most kinds have no such field.
+    /// Returns the fields of `metadata` that a write of `/status` cannot change; for most kinds there are none.
     fn status_keeps(&self, served: &ServedKind) -> &'static [&'static str] {
         let _ = served;
         &[]
     }
 
-    /// Returns the fields that an endpoint does not write; `None` for the usual ones.
+    /// Returns the fields that an endpoint does not write; `None` for those of [`ServedKind::reset_fields`].
     fn resets(&self, served: &ServedKind, subresource: &str) -> Option<&'static [&'static str]> {
         let _ = (served, subresource);
         None
     }
 
-    /// Returns the annotations that stand for fields of Go's internal type. They are absent in responses with only the metadata, which are
-    /// made of that type.
+    /// Returns the annotations that stand for fields of Go's internal type. kube-apiserver derives responses with only the metadata from
+    /// that type, so they lack these annotations.
     fn version_annotations(&self, served: &ServedKind) -> &'static [&'static str] {
         let _ = served;
         &[]
@@ -206,7 +207,8 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether a deletion gets the UID of its object as a precondition. Kinds need that if a deletion takes several writes.
+    /// Whether a deletion gets the UID of its object as a precondition. Kinds whose deletion takes several writes need that: a later
+    /// write must not delete a new object of the same name.
     fn pins_deleted_uid(&self) -> bool {
         false
     }
@@ -217,7 +219,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether an object without finalizers may be deleted.
+    /// Whether a deleted object whose `metadata.finalizers` are empty can be removed now.
     fn deletable(&self, object: &Value) -> bool {
         let _ = object;
         true
@@ -240,7 +242,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (now, object, first);
     }
 
-    /// Whether deletions of the kind's objects treat dependents.
+    /// Whether the kind's objects can have dependents, so that their deletions have a propagation policy.
     fn has_dependents(&self, served: &ServedKind) -> bool {
         let _ = served;
         true
