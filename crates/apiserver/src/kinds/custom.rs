@@ -141,7 +141,7 @@ fn replicas_error(object: &Value, path: &[String]) -> Option<FieldError> {
     let (shown, why) = match nested(object, path) {
         Ok(None) => return None,
         Ok(Some(Value::Number(number))) if number.is_i64() || number.is_u64() => {
-            // Larger numbers are not decoded as integers.
+            // Decoding turns integers beyond `i64` into floats, so the maximum is only a fallback.
             let number = number.as_i64().unwrap_or(i64::MAX);
             let why = match number {
                 ..0 => "should be a non-negative integer".to_owned(),

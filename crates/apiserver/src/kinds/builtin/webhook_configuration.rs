@@ -163,7 +163,7 @@ fn check_resources(resources: &[Value], field: &str, errors: &mut Vec<FieldError
     if resources.is_empty() {
         errors.push(FieldError::required(field, ""));
     }
-    // Resources of which all subresources are selected, and subresources of which all resources are.
+    // Resources of the elements `RESOURCE/*`, and subresources of the elements `*/SUBRESOURCE`, so far.
     let (mut of_all_subresources, mut of_all_resources) = (Vec::new(), Vec::new());
     let (mut has_star, mut has_plain) = (false, false);
     for (index, resource) in resources.iter().enumerate() {
@@ -175,7 +175,7 @@ fn check_resources(resources: &[Value], field: &str, errors: &mut Vec<FieldError
         }
         has_star |= resource == "*";
         let Some((name, subresource)) = resource.split_once('/') else {
-            // The last one decides, as in kube-apiserver.
+            // As in kube-apiserver, only the last element without a subresource counts.
             has_plain = resource != "*";
             continue;
         };

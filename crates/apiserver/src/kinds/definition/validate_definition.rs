@@ -25,7 +25,7 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
     let spec = &definition["spec"];
     let name = metadata::text(definition, "name");
     let expected = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    // A prefix is compared like the name, so that none is valid.
+    // As in kube-apiserver, the prefix is compared with the whole name too, so that no other prefix is valid.
     for (field, given) in [("generateName", metadata::text(definition, "generateName")), ("name", name)] {
         if !given.is_empty() && given != expected {
             let detail = "must be spec.names.plural+\".\"+spec.group";
@@ -50,7 +50,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     check_spec(after, before, established.then(|| &before["conversion"]), &mut errors);
     let immutable =
         |field: String, value: &Value| FieldError::invalid(field, &value.to_string(), "field is immutable");
-    // From then on objects may exist, which depend on scope and kind.
+    // Once a definition is established, objects may exist, and they depend on scope and kind.
     if established {
         if before["scope"] != after["scope"] {
             errors.push(immutable("spec.scope".to_owned(), &after["scope"]));
@@ -89,7 +89,7 @@ pub(crate) fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     formats.chain(unchecked_patterns(definition)).collect()
 }
 
-/// Returns the formats in the schemas of a definition that values are not checked for.
+/// Returns the unrecognized formats in the schemas of a definition. Values are not checked against them.
 fn formats(definition: &Value) -> Vec<String> {
     let versions = list(&definition["spec"], "versions");
     let (validation, _) = definition_version::shared(versions, "schema");
@@ -140,7 +140,8 @@ fn one_of(field: &str, value: &str, supported: &[&str]) -> Option<FieldError> {
     (!supported.contains(&value)).then(|| FieldError::not_supported(field, value, supported))
 }
 
-/// Validates `spec`. A schema that `old` has already is not checked again. `conversion` is that of an established definition.
+/// Validates `spec`. A schema that `old` has already is not checked again. `conversion` is the former conversion of an established
+/// definition.
 fn check_spec(spec: &Value, old: &Value, conversion: Option<&Value>, errors: &mut Vec<FieldError>) {
     let group = text(spec, "group");
     if group.is_empty() {

@@ -60,7 +60,8 @@ pub(super) fn check_port_and_path(service: &Value, field: &str, errors: &mut Vec
     if !path.starts_with('/') {
         invalid("must start with a '/'");
     }
-    // Go skips the first byte, whatever it is. The rest of a longer character is no name either.
+    // Go cuts off the first byte without looking at it. Inside a longer character that is not possible here, but such a segment is invalid
+    // with or without its first byte.
     let rest = path.get(1..).unwrap_or(path);
     for (index, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if segment.is_empty() {

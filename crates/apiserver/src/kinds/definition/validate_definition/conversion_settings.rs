@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{list, one_of, text};
 use crate::kinds::webhook_reference;
 
-/// Validates a conversion. The CA bundle is checked once a definition is established, unless the bundle of `old` is invalid too.
+/// Validates a conversion; `old` is the former one of an established definition. The CA bundle is only checked if there is an `old` with a
+/// valid bundle.
 pub(super) fn check(conversion: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let strategy = text(conversion, "strategy");
     errors.extend(one_of("spec.conversion.strategy", strategy, &["None", "Webhook"]));

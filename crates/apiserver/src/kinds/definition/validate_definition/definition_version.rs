@@ -22,9 +22,9 @@ const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,passw
 const ROOT_FIELDS: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
                            ExternalDocs Example XPreserveUnknownFields XValidations";
-/// Bytes after which a message leaves out the other versions.
+/// Bytes of shown versions after which a message leaves out the others.
 const LENGTH: usize = 64 << 10;
-/// Characters of a deprecation warning.
+/// Maximum length of a deprecation warning in bytes, which the message calls characters.
 const WARNING: usize = 256;
 
 /// Returns the value that a field has in all versions, and whether all versions have the same one, which may be absent.
@@ -47,7 +47,7 @@ fn same(a: &Value, b: &Value) -> bool {
 pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let versions = list(spec, "versions");
     let schema = &|version: &Value| version["schema"]["openAPIV3Schema"].is_object();
-    // A field that the old definition lacked may still be missing.
+    // If a version of the old definition had no schema, schemas may still be missing.
     let before = list(old, "versions");
     let complete = before.iter().all(schema);
     let without = versions.iter().enumerate().filter(|(_, version)| !schema(version));
@@ -93,7 +93,7 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
             check_columns(version, &place, errors);
         }
         if selectable {
-            // The schema of all versions is not that of this one.
+            // kube-apiserver keeps a schema that all versions share outside of the versions, so none is found here.
             let schema = if schemas { &version["schema"]["openAPIV3Schema"] } else { &Value::Null };
             let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
             check_selectable(version, schema, &format!("{place}.selectableFields"), missing, errors);
@@ -109,7 +109,7 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         invalid("must have exactly one version marked as storage version");
     }
-    // The name of the first version is kept as `spec.version` too.
+    // kube-apiserver also keeps the name of the first version in `spec.version`, and validates it there.
     if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty())
     {
         let wrong = label_1035(name);
@@ -216,8 +216,8 @@ fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>)
 static UNPRINTABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[^\pL\pM\pN\pP\pS ]").expect("a valid pattern"));
 
-/// Returns the versions as kube-apiserver shows them in messages. `kept` says which of the fields that may be equal in all versions are
-/// not.
+/// Returns the versions as kube-apiserver shows them in messages. A field that is equal in all versions is null in each; `kept` says for
+/// schema, subresources, columns and selectable fields whether the versions differ in it.
 fn shown(spec: &Value, kept: [bool; 4]) -> String {
     if spec["versions"].is_null() {
         return "null".to_owned();
