@@ -20,15 +20,15 @@ const IGNORED: [(&str, &str); 4] = [
     ("", "bindings"),
     ("authorization.k8s.io", "localsubjectaccessreviews"),
 ];
-/// Suffix of amounts of one storage class, before `requests.storage` or `persistentvolumeclaims`.
+/// Text between a storage class and `requests.storage` or `persistentvolumeclaims` in the name of an amount.
 const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// Suffix of the number of devices of a class.
+/// Text after a device class in the name of its number of devices.
 const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// Prefix of extended resources that stand for a device class.
 const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 /// Number of devices that a claim for all devices counts as: the maximum that can be allocated to it.
 const ALL_DEVICES: i64 = 32;
-/// Amounts of pods other than those of single resources. Where a quota limits them, every container of a pod must state them.
+/// Amounts that every container of a pod must state if a quota limits them.
 const STATED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// Operation of a write, as far as it matters for quotas.
@@ -225,7 +225,7 @@ fn of_service(service: &Value, usage: &mut Amounts) {
     let spec = &service["spec"];
     let is_balanced = spec["type"] == "LoadBalancer";
     let ports = elements(&spec["ports"]);
-    // Node ports are allocated later: the intent counts.
+    // Node ports may not be allocated yet, so this counts the ports that will have one.
     let node_ports = match spec["type"].as_str() {
         Some("NodePort") => ports.count(),
         Some("LoadBalancer") if spec["allocateLoadBalancerNodePorts"] == false => {

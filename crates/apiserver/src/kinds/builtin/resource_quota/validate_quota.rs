@@ -98,7 +98,7 @@ fn applies(scope: &str, name: &str) -> bool {
     }
 }
 
-/// Returns the limits of Kubernetes' own resources that do not apply to a scope.
+/// Counts the limits of Kubernetes' own resources that do not apply to a scope. Each of them is an error.
 fn unsupported(spec: &Value, scope: &str) -> usize {
     let hard = Amounts::read(&spec["hard"]);
     hard.names().filter(|name| resource_names::is_of_quota(name) && !applies(scope, name)).count()

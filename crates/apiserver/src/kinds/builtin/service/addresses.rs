@@ -119,9 +119,9 @@ pub(super) fn drop_traffic_policy(service: &mut Value) {
 
 /// Reason why an allocation failed.
 enum Unmet {
-    /// The client asked for something that it cannot have.
+    /// An address or port that a field names is not available.
     Field(FieldError),
-    /// Nothing is free.
+    /// The range is full.
     Full(String),
 }
 
@@ -251,7 +251,7 @@ fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut families: Vec<String> = strings(&spec["ipFamilies"]);
     let is_single = spec["ipFamilyPolicy"] == SINGLE_STACK;
-    // The change of the policy alone gives up the second family.
+    // A client that changes only the policy, to a single stack, gives up the second family.
     if is_single && old.is_some_and(|old| old["ipFamilies"] == spec["ipFamilies"]) {
         families.truncate(1);
     }
@@ -328,7 +328,7 @@ fn allocate_address(allocator: &mut dyn Allocator, spec: &mut Value) -> Result<(
     Ok(())
 }
 
-/// Allocates the node ports of a new Service. Entries of one port, such as TCP and UDP, share one.
+/// Allocates the node ports of a new Service. Entries with the same `port`, such as those for TCP and UDP, share a node port.
 fn allocate_ports(allocator: &mut dyn Allocator, spec: &mut Value) -> Result<(), Unmet> {
     let all = allocates_all(spec);
     let mut requested: BTreeMap<u64, u16> = BTreeMap::new();

@@ -83,7 +83,8 @@ struct Band {
 }
 
 impl Band {
-    /// Splits off the first numbers, which clients name: one in `share`, at least 16 and at most `most`; none of a small band.
+    /// Splits off the first numbers, which are left to clients: the `share`-th part of the band, but at least 16 and at most `most`. A
+    /// band that has no more numbers than that is not split.
     fn split(self, share: u32, most: u32) -> (Option<Self>, Self) {
         let size = self.last - self.first + 1;
         let lower = (size / share).clamp(16, most);
@@ -117,7 +118,7 @@ impl InUse {
         }
     }
 
-    /// Returns the first free number from a random one on, in circles.
+    /// Returns the first free number that is not below a random one, or else the first free number of the band.
     fn free(&self, band: Band, random: &mut fastrand::Rng) -> Option<u32> {
         let start = random.u32(band.first..=band.last);
         let from = |first: u32, last: u32| {
@@ -142,7 +143,7 @@ pub(crate) struct ServiceAllocation {
 }
 
 impl ServiceAllocation {
-    /// Reads those of a stored Service.
+    /// Reads the addresses and ports of a stored Service.
     fn of(service: &Value) -> Self {
         let spec = &service["spec"];
         let strings = spec["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -153,21 +154,21 @@ impl ServiceAllocation {
             .filter_map(Value::as_u64)
             .filter_map(|port| u32::try_from(port).ok().filter(|port| *port != 0))
             .collect();
-        // TCP and UDP may share a number.
+        // Ports for TCP and UDP may share a number, which is counted once for the Service.
         ports.sort_unstable();
         ports.dedup();
         Self { addresses, ports }
     }
 }
 
-/// Addresses and ports that stored Services have, or that requests reserved for theirs.
+/// Addresses and ports that stored Services have, or that running requests have reserved.
 #[derive(Debug, Clone)]
 pub(crate) struct ServicePool {
     range: ServiceRange,
     random: fastrand::Rng,
     addresses: InUse,
     ports: InUse,
-    /// Those of the stored Services.
+    /// Addresses and ports of each stored Service.
     stored: BTreeMap<Key, ServiceAllocation>,
 }
 
@@ -185,6 +186,7 @@ impl ServicePool {
     /// Notes the current state of a Service; `None` if it was deleted.
     pub(crate) fn observe(&mut self, key: &Key, service: Option<&Value>) {
         let before = match service {
+            // The new state is added before the former one is released, so that numbers in both are never free in between.
             Some(service) => {
                 let now = ServiceAllocation::of(service);
                 now.addresses.iter().for_each(|address| self.addresses.add(*address));
@@ -204,7 +206,7 @@ impl ServicePool {
         taken.ports.iter().for_each(|port| self.ports.remove(*port));
     }
 
-    /// Reserves for one request, in `taken`.
+    /// Returns an allocator that reserves addresses and ports for one request and records them in `taken`.
     pub(crate) fn reserving<'a>(&'a mut self, taken: &'a mut ServiceAllocation) -> Reserving<'a> {
         Reserving { pool: self, taken }
     }
