@@ -27,7 +27,8 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Sets those defaults of a new object that it lacks until it is stored.
+    /// Sets the defaults that a new object gets just before it is stored, after it was prepared and validated. kube-apiserver sets them
+    /// when it reads the stored object.
     fn default_stored(&self, object: &mut Value) {
         let _ = object;
     }
@@ -209,7 +210,7 @@ impl<K: BuiltinKind> Strategy for K {
             && !self.keeps_new_status()
             && let Some(fields) = object.as_object_mut()
         {
-            // Reset the status to the empty one of Go's type.
+            // Clients cannot set the status of a new object: it becomes that of Go's empty struct, with defaults.
             fields.remove("status");
             conform(self, &served.resource, object);
         }
@@ -236,6 +237,8 @@ impl<K: BuiltinKind> Strategy for K {
             if let Some(path) = self.pod_spec() {
                 pod_spec::drop_disabled(new, Some(old), path);
             }
+            // kube-apiserver stores builtin kinds as protobuf, in which an empty list is the same as none. The result is then equal to the
+            // stored state if the update changes nothing.
             forget_empty(&served.resource, new);
         } else {
             self.prepare_subresource(context, subresource, old, new);
@@ -320,7 +323,7 @@ fn conform<K: BuiltinKind + ?Sized>(kind: &K, resource: &Resource, object: &mut 
     }
 }
 
-/// Turns empty lists into null, except in metadata.
+/// Turns empty lists into null, except in metadata, as storage in protobuf does.
 fn forget_empty(resource: &Resource, object: &mut Value) {
     let metadata = object.get_mut("metadata").map(Value::take);
     if let Some(message) = go_struct::message_of_kind(&resource.api_version(), &resource.kind) {

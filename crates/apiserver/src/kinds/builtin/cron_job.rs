@@ -44,6 +44,7 @@ impl BuiltinKind for CronJob {
                 .extend(job::many_indexes(&object["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec"));
         }
         if old.is_some() && text(&object["spec"], "schedule").contains("TZ") {
+            // kube-apiserver's message has `spec` twice.
             warnings.push(
                 "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
                  https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"

@@ -20,7 +20,7 @@ pub(super) struct DaemonSet;
 
 impl BuiltinKind for DaemonSet {
     fn default(&self, object: &mut Value) {
-        // The counter is set during decoding, so the client becomes its owner.
+        // kube-apiserver sets the counter during decoding, so the annotation belongs to the client's field manager.
         let generation = template_generation(object);
         set_template_generation(object, generation);
         within(object, "spec", |spec| {
@@ -28,7 +28,7 @@ impl BuiltinKind for DaemonSet {
             within(spec, "updateStrategy", |strategy| {
                 let limits = [("maxUnavailable", json!(1)), ("maxSurge", json!(0))];
                 workload::default_rolling_update(strategy, &limits);
-                // Go's internal type has no absent limits, also for other strategies.
+                // In Go's internal type an absent limit is 0. That also applies to other strategies than `RollingUpdate`.
                 within(strategy, "rollingUpdate", |update| {
                     set_pointer(update, "maxUnavailable", json!(0));
                     set_pointer(update, "maxSurge", json!(0));

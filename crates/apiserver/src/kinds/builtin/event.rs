@@ -89,6 +89,7 @@ fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError>
         // Events about cluster-scoped objects are in the namespace "default", newer ones also in "kube-system".
         ("", "" | "default") => true,
         ("", namespace) => has_time && namespace == "kube-system",
+        // A newer Event about a namespaced object may be in any namespace.
         (about, namespace) => has_time || about == namespace,
     };
     if !fits {

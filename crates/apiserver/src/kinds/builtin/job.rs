@@ -41,7 +41,7 @@ impl BuiltinKind for Job {
         old: &Value,
         new: &mut Value,
     ) {
-        // The template in the body is not that of the Job, whose labels are set when it is read again.
+        // Only the template of the stored spec counts. kube-apiserver derives missing labels from it when it reads the stored Job again.
         new["spec"] = old["spec"].clone();
         default_labels(new);
     }

@@ -97,9 +97,9 @@ const CONDITIONAL: Rules = Rules { unconditional_update: false, ..RULES };
 const RETURNED: Rules = Rules { returns_deleted_object: true, ..RULES };
 /// Kinds with updates that create missing objects.
 const PUT: Rules = Rules { create_on_update: true, ..RULES };
-/// Kinds with updates that do not validate names again.
+/// Kinds with updates that check names only by the general rule, not by that of the kind.
 const NAMED_ONCE: Rules = Rules { revalidated: 0, ..RULES };
-/// Kinds with a spec and with updates that do not validate names again.
+/// Kinds with a spec and with updates that check names only by the general rule.
 const SPEC_NAMED_ONCE: Rules = Rules { revalidated: 0, ..SPEC };
 const EVENT: Rules = Rules { revalidated: 0, cached: false, ..PUT };
 /// Kinds with a generation that counts changes outside of metadata and status.

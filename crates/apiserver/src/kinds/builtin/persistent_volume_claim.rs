@@ -22,7 +22,8 @@ impl BuiltinKind for PersistentVolumeClaim {
     }
 
     fn prepare_create(&self, _context: &WriteContext<'_>, claim: &mut Value) {
-        // Validating webhooks see a claim without a phase. It gets one when it is read.
+        // kube-apiserver resets the status here, and sets the phase when it reads the stored claim. Validating webhooks therefore see a
+        // claim without a phase.
         claim["status"] = json!({});
         prepare_sources(&Value::Null, claim);
     }

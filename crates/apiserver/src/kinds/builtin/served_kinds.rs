@@ -99,6 +99,7 @@ impl KindAttributes {
                 group_version: (!sub.version.is_empty()).then(|| (sub.group.clone(), sub.version.clone())),
                 verbs: sub.verbs.clone(),
                 action: action(self.plural, &sub.name),
+                // `PodExecOptions`, `ServiceProxyOptions` and the like.
                 connects: sub.kind.ends_with("Options"),
             })
             .collect();

@@ -60,7 +60,7 @@ impl BuiltinKind for StatefulSet {
             Some(old) if workload::generation(old) == workload::generation(object) => Vec::new(),
             _ => pod_spec::warnings(object, pod_spec::IN_WORKLOAD),
         };
-        // An update writes the path in another way.
+        // In updates, kube-apiserver's path has the name of the field in Go.
         let of_update = if old.is_some() { ".Spec" } else { "" };
         for (index, claim) in list(&object["spec"], "volumeClaimTemplates").iter().enumerate() {
             let path = format!("spec.volumeClaimTemplates[{index}]{of_update}");

@@ -67,7 +67,8 @@ struct Summary {
     restarts: i64,
 }
 
-/// Summarizes the pod: the last problem of a container, init containers first; otherwise the phase.
+/// Summarizes the pod. The reason is that of the first init container that has not succeeded, or else that of the first container with a
+/// problem, or else the phase.
 fn summary(pod: &Value) -> Summary {
     let reason = first_text(pod, &["/status/reason", "/status/phase"]);
     let mut reason = reason.as_str().unwrap_or_default().to_owned();
@@ -81,7 +82,9 @@ fn summary(pod: &Value) -> Summary {
     if let Some(initializing) = initializing(pod, &mut restarts) {
         reason = initializing;
     } else {
+        // Restarts of init containers no longer count.
         restarts = 0;
+        // In reverse order, so that the first container with a problem decides.
         for container in list(pod, "/status/containerStatuses").iter().rev() {
             restarts += number(container, "/restartCount");
             if let Some(trouble) = trouble(container) {

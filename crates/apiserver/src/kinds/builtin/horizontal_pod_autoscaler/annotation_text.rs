@@ -22,9 +22,10 @@ fn shown_source(source: &str, about: &Value, value: &str) -> String {
     let selector = metric.get("selector").filter(|selector| !selector.is_null()).map(shown_selector);
     let quantity = |field: &str| text(&target[field]);
     let or_zero = |field: &str| Some(quantity(field).unwrap_or_else(|| "\"0\"".to_owned()));
-    // The status has values where the specification may have none.
+    // Some quantities are pointers in Go's spec, but not in its status, which writes absent ones as 0.
     let average = || if value == "target" { quantity("averageValue") } else { or_zero("averageValue") };
-    let name = |prefix: &'static str, wanted: &'static str| if value == "target" { wanted } else { prefix };
+    let name =
+        |in_status: &'static str, in_spec: &'static str| if value == "target" { in_spec } else { in_status };
     match source {
         "object" => {
             let reference = &about["describedObject"];
@@ -136,7 +137,7 @@ fn stored_source(source: &str, about: &Value, value: &str) -> Value {
     let kind = match source {
         "object" => {
             let average = about.get("averageValue").filter(|average| !average.is_null());
-            // A zero beside an average stands for no value.
+            // `autoscaling/v1` writes an absent value as 0, so a 0 beside an average means that there is none.
             set("value", field("Value").filter(|number| average.is_none() || **number != "0"));
             set("averageValue", average);
             if average.is_none() { "Value" } else { "AverageValue" }

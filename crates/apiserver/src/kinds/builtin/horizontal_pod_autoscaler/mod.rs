@@ -142,7 +142,7 @@ fn to_storage(object: &mut Value) {
     for (part, field, value) in texts {
         let value = match field {
             "metrics" => {
-                // The processor comes last.
+                // The CPU metric, which has a field of its own in `v1`, comes last.
                 let own = object[part][field].as_array().cloned().unwrap_or_default();
                 let others = value
                     .as_array()
@@ -183,10 +183,11 @@ fn from_storage(object: &mut Value) {
         if let Some(percent) = list.iter().filter_map(utilization).next_back() {
             put(object, part, old, json!(percent));
         }
-        // The status keeps the processor too, for its value.
+        // In the status the annotation has the CPU metric too, because the field holds its utilization without its value.
         let others = list.iter().filter(|metric| value == "current" || utilization(metric).is_none());
         let others: Vec<String> = others.map(|metric| annotation_text::shown(metric, value)).collect();
         if !others.is_empty() {
+            // `KEPT[0]` has the metrics of the spec, `KEPT[3]` those of the status.
             texts.push((KEPT[usize::from(value == "current") * 3].0, format!("[{}]", others.join(","))));
         }
     }
@@ -200,7 +201,7 @@ fn from_storage(object: &mut Value) {
         let conditions: Vec<String> = conditions.iter().map(annotation_text::shown_condition).collect();
         texts.push((KEPT[2].0, format!("[{}]", conditions.join(","))));
     }
-    // Earlier annotations of these names are not of this conversion.
+    // Annotations of these names in the stored object come from a client. This conversion writes its own.
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.retain(|name, _| KEPT.iter().all(|(kept, ..)| kept != name));
         if annotations.is_empty() {

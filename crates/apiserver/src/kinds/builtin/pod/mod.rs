@@ -26,7 +26,7 @@ impl BuiltinKind for Pod {
         default(pod);
     }
 
-    /// A new status is replaced after the class in it has been read.
+    /// `true`, because [`prepare_create`](Self::prepare_create) reads the QoS class in the status before it replaces the status.
     fn keeps_new_status(&self) -> bool {
         true
     }
@@ -126,7 +126,8 @@ fn default(pod: &mut Value) {
     }
 }
 
-/// Makes `podIP` and `podIPs` agree: in Go's internal type they are one list. `podIP` comes first, as from older kubelets.
+/// Makes `podIP` and `podIPs` agree: in Go's internal type they are one list. If they differ, `podIP` takes precedence, because older
+/// kubelets write only that field.
 fn default_addresses(status: &mut Value) {
     let first = status["podIPs"][0]["ip"].as_str().unwrap_or_default().to_owned();
     match status["podIP"].as_str().unwrap_or_default().to_owned() {

@@ -76,7 +76,7 @@ pub(in crate::kinds::builtin) fn warnings(object: &Value, path: &str) -> Vec<Str
         }
         let annotation = format!("{APP_ARMOR}{name}");
         let profile = &annotations[&annotation];
-        // Pods get the fields of this annotation, and no warning.
+        // Only for templates: in a Pod, kube-apiserver copies the annotation to the field and does not warn.
         if !parent.is_empty()
             && profile.is_string()
             && container["securityContext"]["appArmorProfile"].is_null()
@@ -209,7 +209,7 @@ fn is_app_armor_profile(profile: &Value, annotation: &str) -> bool {
     text(profile, "type") == kind && text(profile, "localhostProfile") == name
 }
 
-/// Warnings about environment variables that replace an earlier one without using it.
+/// Warnings about environment variables that replace an earlier one of the same name without extending its value.
 fn hidden_variables(container: &Value, path: &str) -> Vec<String> {
     let variables = list(container, "env");
     let mut warnings = Vec::new();
