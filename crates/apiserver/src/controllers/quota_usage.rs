@@ -200,11 +200,11 @@ fn is_counted_differently(
 async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
     for _ in 0..ATTEMPTS {
         // Objects and quota are read at one revision. Usage that admission adds later changes the quota, so that the commit below fails.
-        let registry = counted(cluster, |_| true);
+        let resources = counted(cluster, |_| true);
         let read = cluster.read(|store| {
             let stored = store.get(&table(), key).cloned()?;
             let snapshots: Vec<Snapshot> =
-                registry.iter().map(|counted| store.snapshot(counted.served.storage())).collect();
+                resources.iter().map(|counted| store.snapshot(counted.served.storage())).collect();
             Some((stored, snapshots))
         });
         let Some((stored, snapshots)) = read else {
@@ -212,8 +212,9 @@ async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
         };
         let old = quotas.value(&stored);
         let quota = Quota::read(&old);
+        // Limits of resources that are not served keep their usage.
         let mut used = quota.used().only(|name, _| quota.wanted().get(name).is_some());
-        for (counted, snapshot) in registry.iter().zip(&snapshots) {
+        for (counted, snapshot) in resources.iter().zip(&snapshots) {
             if tracks(&quota, &counted.counter) {
                 set_usage(counted, snapshot, &quota, key.namespace(), cluster.clock.now(), &mut used).await;
             }

@@ -33,7 +33,7 @@ const UNOWNED: usize = 64;
 /// Collects garbage until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
-    // A server that begins in the state of another one starts with its controllers held back.
+    // The controllers of a server that begins in the state of another one wait until they are released.
     commits.released().await;
     let mut collector = Collector::new();
     loop {
@@ -76,7 +76,7 @@ enum TableChanges {
 /// State of the owner in a reference. [`Collector::collect_dependent`] says what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnerState {
-    /// The owner exists. It may be being deleted, but its dependents do not have to go first.
+    /// The owner exists, and is not being deleted in the foreground.
     Living,
     /// The owner is being deleted in the foreground: its dependents are deleted first.
     Leaving,
@@ -183,8 +183,8 @@ impl Collector {
         }
     }
 
-    /// Reads the objects that refer to a table again. Whether its kind is namespaced, and so the place of each owner, may not have been
-    /// known before.
+    /// Builds the nodes of all objects that refer to a new table again. If its kind was served before, the scope of the kind may have
+    /// changed, and with it the places of the owners.
     async fn resolve(
         &mut self,
         cluster: &ClusterState,
