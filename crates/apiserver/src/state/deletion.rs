@@ -99,6 +99,7 @@ pub(crate) fn begin(
     let mut new = old.clone();
     metadata::set_finalizers(&mut new, finalizers);
     let held = !finalizers.is_empty() || served.strategy.held(old) || matches!(grace, Grace::Seconds(1..));
+    // An object that is removed at once is not marked.
     if held || *grace != Grace::None {
         if !served.strategy.marks_itself() {
             mark(cluster, &mut new, grace);

@@ -56,7 +56,7 @@ impl Services {
 
     /// Reads the current state of one Service.
     fn update(&self, cluster: &ClusterState, table: &StorageKey, key: &Key) {
-        // Read under the lock: of two commits of an object, the one that gets the lock last finds the later state.
+        // The store is read under the lock of the pool. Of two commits of an object, the one that gets the lock last finds the later state.
         let mut pool = self.pool.lock();
         let stored = cluster.read(|store| store.get(table, key).cloned());
         let object =
@@ -77,8 +77,8 @@ impl CommitObserver for Arc<Services> {
     }
 }
 
-/// Addresses and ports that a request takes for its Service. Hold it until the commit, which makes them those of a stored Service, or
-/// failed.
+/// Addresses and ports that a request has reserved for its Service. Hold it until the commit, after which the stored Service has them, or
+/// until the request fails.
 #[must_use]
 pub(crate) struct Reservation<'a> {
     services: &'a Services,
@@ -95,7 +95,7 @@ impl ClusterState {
     /// Allocates the addresses and ports that the new state of an object needs; `None` for kinds that need none.
     ///
     /// # Errors
-    /// 422 with the fields that cannot be satisfied; 500 if nothing is free.
+    /// 422 with the fields that cannot be satisfied; 500 if a range is full.
     pub(crate) fn allocate(
         &self,
         served: &ServedKind,

@@ -28,7 +28,7 @@ pub struct Commit {
     after: Option<State>,
 }
 
-/// State of the object. Stored objects are text, which not every observer reads.
+/// State of the object. A stored object stays text until the receiver reads it.
 #[derive(Debug, Clone)]
 enum State {
     Stored(Arc<Stored>),

@@ -45,7 +45,7 @@ pub(crate) fn track_as(
     let reset = served.reset_fields(subresource);
     let Some(webhook) = &served.webhook else {
         match &served.equal_versions {
-            // An object that does not fit its schemas has no entries afterwards.
+            // After an error, such as for an object that does not fit its schemas, `new` has no entries.
             Some(versions) => {
                 let schemas = versions.schemas(&served.schema);
                 let _ = managed_fields::track_update_across(schemas, old, new, &writer, reset);
