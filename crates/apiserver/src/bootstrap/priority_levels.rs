@@ -45,7 +45,7 @@ fn metadata(name: &str) -> Value {
 }
 
 /// Requests that a schema matches.
-enum What {
+enum MatchedRequests {
     Everything,
     /// GET of these paths.
     Paths(&'static [&'static str]),
@@ -54,7 +54,7 @@ enum What {
 }
 
 /// Subjects that a schema matches.
-enum Who {
+enum MatchedSubjects {
     Groups(&'static [&'static str]),
     Users(&'static [&'static str]),
     /// Users, and the service accounts of `kube-system`.
@@ -62,68 +62,88 @@ enum Who {
 }
 
 /// A flow schema: name, priority level, precedence, distinguisher, subjects and requests.
-type DefaultSchema = (&'static str, &'static str, i64, &'static str, Who, What);
+type DefaultSchema = (&'static str, &'static str, i64, &'static str, MatchedSubjects, MatchedRequests);
 
-const ALL_USERS: Who = Who::Groups(&["system:unauthenticated", "system:authenticated"]);
+const ALL_USERS: MatchedSubjects =
+    MatchedSubjects::Groups(&["system:unauthenticated", "system:authenticated"]);
 const MANAGER: &str = "system:kube-controller-manager";
 const SCHEDULER: &str = "system:kube-scheduler";
 
 const SCHEMAS: [DefaultSchema; 11] = [
-    ("exempt", "exempt", 1, "", Who::Groups(&["system:masters"]), What::Everything),
-    ("probes", "exempt", 2, "", ALL_USERS, What::Paths(&["/healthz", "/readyz", "/livez"])),
+    ("exempt", "exempt", 1, "", MatchedSubjects::Groups(&["system:masters"]), MatchedRequests::Everything),
+    ("probes", "exempt", 2, "", ALL_USERS, MatchedRequests::Paths(&["/healthz", "/readyz", "/livez"])),
     (
         "system-leader-election",
         "leader-election",
         100,
         "ByUser",
-        Who::UsersAndSystem(&[MANAGER, SCHEDULER]),
-        What::Resources(&[(&["get", "create", "update"], "coordination.k8s.io", &["leases"], false)]),
+        MatchedSubjects::UsersAndSystem(&[MANAGER, SCHEDULER]),
+        MatchedRequests::Resources(&[(
+            &["get", "create", "update"],
+            "coordination.k8s.io",
+            &["leases"],
+            false,
+        )]),
     ),
     (
         "system-node-high",
         "node-high",
         400,
         "ByUser",
-        Who::Groups(&["system:nodes"]),
-        What::Resources(&[
+        MatchedSubjects::Groups(&["system:nodes"]),
+        MatchedRequests::Resources(&[
             (&["*"], "", &["nodes", "nodes/status"], true),
             (&["*"], "coordination.k8s.io", &["leases"], false),
         ]),
     ),
-    ("system-nodes", "system", 500, "ByUser", Who::Groups(&["system:nodes"]), What::Everything),
+    (
+        "system-nodes",
+        "system",
+        500,
+        "ByUser",
+        MatchedSubjects::Groups(&["system:nodes"]),
+        MatchedRequests::Everything,
+    ),
     (
         "kube-controller-manager",
         "workload-high",
         800,
         "ByNamespace",
-        Who::Users(&[MANAGER]),
-        What::Everything,
+        MatchedSubjects::Users(&[MANAGER]),
+        MatchedRequests::Everything,
     ),
-    ("kube-scheduler", "workload-high", 800, "ByNamespace", Who::Users(&[SCHEDULER]), What::Everything),
+    (
+        "kube-scheduler",
+        "workload-high",
+        800,
+        "ByNamespace",
+        MatchedSubjects::Users(&[SCHEDULER]),
+        MatchedRequests::Everything,
+    ),
     (
         "kube-system-service-accounts",
         "workload-high",
         900,
         "ByNamespace",
-        Who::UsersAndSystem(&[]),
-        What::Everything,
+        MatchedSubjects::UsersAndSystem(&[]),
+        MatchedRequests::Everything,
     ),
     (
         "service-accounts",
         "workload-low",
         9000,
         "ByUser",
-        Who::Groups(&["system:serviceaccounts"]),
-        What::Everything,
+        MatchedSubjects::Groups(&["system:serviceaccounts"]),
+        MatchedRequests::Everything,
     ),
-    ("global-default", "global-default", 9900, "ByUser", ALL_USERS, What::Everything),
-    ("catch-all", "catch-all", 10000, "ByUser", ALL_USERS, What::Everything),
+    ("global-default", "global-default", 9900, "ByUser", ALL_USERS, MatchedRequests::Everything),
+    ("catch-all", "catch-all", 10000, "ByUser", ALL_USERS, MatchedRequests::Everything),
 ];
 
 pub(super) fn flow_schemas(now: &str) -> Vec<Value> {
-    let schema = |(name, level, precedence, distinguisher, who, what): &DefaultSchema| {
-        let mut rules = what.rules();
-        rules["subjects"] = who.subjects();
+    let schema = |(name, level, precedence, distinguisher, subjects, requests): &DefaultSchema| {
+        let mut rules = requests.rules();
+        rules["subjects"] = subjects.to_json();
         let mut spec = json!({
             "priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence, "rules": [rules],
         });
@@ -141,8 +161,8 @@ pub(super) fn flow_schemas(now: &str) -> Vec<Value> {
     SCHEMAS.iter().map(schema).collect()
 }
 
-impl Who {
-    fn subjects(&self) -> Value {
+impl MatchedSubjects {
+    fn to_json(&self) -> Value {
         let user = |name: &&str| json!({"kind": "User", "user": {"name": name}});
         let system =
             json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}});
@@ -156,7 +176,7 @@ impl Who {
     }
 }
 
-impl What {
+impl MatchedRequests {
     fn rules(&self) -> Value {
         let of = |verbs: &[&str], group: &str, resources: &[&str], everywhere: bool| {
             let mut rule =

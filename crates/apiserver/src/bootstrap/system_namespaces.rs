@@ -18,6 +18,7 @@ pub(super) fn create(cluster: &ClusterState) {
             "metadata": {"name": name, "uid": cluster.uid(), "creationTimestamp": cluster.clock.now_seconds()},
         });
         default(&mut namespace);
+        // As for a namespace of a client, the fields that are set after tracking have no manager.
         writer::track_as(cluster, &served, "kube-apiserver", "", None, &mut namespace);
         prepare_create(&mut namespace);
         writer::put_if_absent(cluster, &served, &Key::new("", name), &namespace);
