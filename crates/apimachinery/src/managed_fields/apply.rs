@@ -248,8 +248,8 @@ impl Attempt<'_> {
             }
         }
         managers.drop_empty();
-        // In a custom object they stay null, and readers see its metadata with the types of ObjectMeta. A conversion between versions with
-        // different fields may restore them.
+        // In a custom object, objects and lists that lost their last entry stay null, and readers see its metadata with the types of
+        // ObjectMeta. After conversions between versions with different fields they are dropped there too.
         if !self.schemas.own.is_custom() || is_converted {
             drop_emptied(&mut new, self.base);
         }

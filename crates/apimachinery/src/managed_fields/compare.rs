@@ -154,7 +154,7 @@ impl ComparedField {
         for (identity, (old, new)) in found {
             let compared = match (&*old, &*new) {
                 ([] | [_], [] | [_]) => place(ty, old.first().copied(), new.first().copied()),
-                // Elements with one identity count as one element. Such a group is modified, or a single element replaces it, or it
+                // Elements with the same identity count as one element. Such a group is modified, or a single element replaces it, or it
                 // replaces a single element.
                 ([_, _, ..], [_, _, ..]) => ComparedField {
                     modified: SetNode { member: old != new, ..SetNode::default() },

@@ -37,7 +37,7 @@ fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>) -> SetNode 
 }
 
 fn list(elements: Elements<'_>, items: &[Value]) -> SetNode {
-    // Elements with one identity are owned as one element, because it is undefined to which of them a field belongs.
+    // Elements with the same identity are owned as one element, because it is undefined to which of them a field belongs.
     let mut found: BTreeMap<PathElement, Option<&Value>> = BTreeMap::new();
     for item in items {
         if let Ok(identity) = elements.identity(item) {

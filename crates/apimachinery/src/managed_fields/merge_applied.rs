@@ -61,7 +61,8 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
     let old_ids: Vec<PathElement> = old.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
     let new_ids: Vec<PathElement> = new.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
     let new_index: BTreeMap<&PathElement, usize> = new_ids.iter().zip(0..).collect();
-    // Elements with one identity are not merged with, because it is undefined which of them is meant.
+    // Live elements with the same identity are not merged, because it is undefined which of them is meant: the applied element replaces
+    // all of them.
     let mut old_index: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (index, id) in old_ids.iter().enumerate() {
         old_index.entry(id).and_modify(|first| *first = None).or_insert(Some(index));

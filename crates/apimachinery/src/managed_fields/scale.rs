@@ -34,7 +34,7 @@ pub fn take_over(object: &mut Value, replicas: &[String], api_version: &str, sca
     let mut of_scale = Managers::decode(scale).unwrap_or_default();
     let mut entries = Vec::new();
     for (id, mut owned) in Managers::decode(object).unwrap_or_default().into_iter() {
-        // Only appliers have one key in both: the keys of updaters contain the version.
+        // An applier has the same key in the object and in its scale. The keys of updaters contain the version and never match.
         if has(&owned.set, replicas) && of_scale.remove(&id).is_none() {
             owned.set.remove_field(&replicas.iter().map(String::as_str).collect::<Vec<_>>());
         }

@@ -32,6 +32,8 @@ const NEVER_OWNED: [&str; 9] = [
 /// those of `old` apply. `[{}]` and `[]` discard all entries: from then on nothing is tracked until the next apply.
 ///
 /// `reset` names fields that this endpoint ignores, such as `status` or `metadata.labels`; they are not tracked.
+///
+/// If the object does not fit its schema, it has no `managedFields` afterwards.
 pub fn track_update(
     schema: &Schema,
     old: Option<&Value>,
@@ -39,7 +41,7 @@ pub fn track_update(
     writer: &Writer<'_>,
     reset: &[&str],
 ) {
-    // An object that does not fit its schema has no entries afterwards.
+    // After an error `new` has no entries, as documented.
     let _ = track_update_across(Schemas::alike(schema), old, new, writer, reset);
 }
 
@@ -84,7 +86,7 @@ pub fn track_update_across(
     if let Some(why) = check_written(schemas.ty(), given) {
         return Err(ApiError::internal(format!("failed to convert new object: {why}")));
     }
-    // But the writer owns a field that becomes null.
+    // A field that becomes null is a change, though, and the writer owns it.
     let became_null: Vec<&String> = new
         .as_object()
         .into_iter()

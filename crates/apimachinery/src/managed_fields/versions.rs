@@ -119,7 +119,7 @@ impl Comparisons {
         self.other(api_version).unwrap_or(&self.own)
     }
 
-    /// Returns the differences in another version; `None` if [`own`](Self::own) is that of the entries of this version.
+    /// Returns the differences in another version; `None` if [`own`](Self::own) applies to entries of this version.
     pub(super) fn other(&self, api_version: &str) -> Option<&Comparison> {
         self.others.get(api_version)
     }
