@@ -22,15 +22,16 @@ pub struct MetadataRules {
     pub custom: bool,
     /// Whether finalizers are standard ones or qualified by a domain, which is so for most builtin kinds.
     pub qualified_finalizers: bool,
-    /// How often the update of a builtin kind validates the metadata alone again, with names as the kind has them.
+    /// How many times the rules of a builtin kind repeat the validation of the new metadata in an update. Each repetition reports its
+    /// errors again, with names checked by [`name`](Self::name).
     pub revalidated: usize,
-    /// Whether the update of a builtin kind compares the metadata with the old state again.
+    /// Updates in which the rules of a builtin kind repeat the comparison of the metadata with the old state.
     pub compared: Compared,
-    /// Subresources with updates that count as updates of the object itself for `revalidated`.
+    /// Subresources whose updates repeat the validation too, as `revalidated` says.
     pub revalidated_in: &'static [&'static str],
 }
 
-/// Updates of a builtin kind that compare the metadata with the old state again.
+/// Updates in which the rules of a builtin kind repeat the comparison of the metadata with the old state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
     /// All updates.

@@ -1,4 +1,6 @@
 //! Syntax of names, label keys and label values, with the messages of `k8s.io/apimachinery/pkg/util/validation`.
+//!
+//! Each function returns the reasons why a text is invalid; the list is empty for a valid text.
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \

@@ -56,6 +56,7 @@ fn write(amount: Amount) -> Option<String> {
         return Some("0".to_owned());
     }
     let sign = if negative { "-" } else { "" };
+    // As in Go, binary amounts below 1024 and those with a fraction are written in decimal notation.
     if suffix == Suffix::Binary
         && exponent >= 0
         && let Some(value) =
@@ -70,10 +71,12 @@ fn write(amount: Amount) -> Option<String> {
         let suffix = place.checked_sub(1).map_or("", |place| BINARY[place]);
         return Some(format!("{sign}{value}{suffix}"));
     }
+    // Only multiples of 3 have a suffix.
     while exponent.rem_euclid(3) != 0 {
         mantissa = mantissa.checked_mul(10)?;
         exponent -= 1;
     }
+    // `E`, the largest suffix, stands for 10¹⁸.
     while suffix != Suffix::Exponent && exponent > 18 {
         mantissa = mantissa.checked_mul(1000)?;
         exponent -= 3;
@@ -121,7 +124,7 @@ impl Quantity {
     pub fn read(text: &str) -> Option<Self> {
         let written = Notation::read(text).ok()?;
         let is_zero = !format!("{}{}", written.whole, written.fraction).contains(|digit| digit != '0');
-        // The number has more digits, or a larger exponent, than an amount within the limit.
+        // Amount of a number with too many digits or too large an exponent: the limit, or one billionth for a negative exponent.
         let beyond = match written.scale {
             _ if is_zero => 0,
             Scale::Exponent(..0) => 1,

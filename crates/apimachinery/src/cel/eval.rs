@@ -45,7 +45,7 @@ impl std::fmt::Display for EvaluationError {
     }
 }
 
-/// Returns the error for operands of types that an operation does not have.
+/// Returns the error for operands whose types no overload of the operation accepts.
 pub(super) fn no_overload() -> EvaluationError {
     EvaluationError::Failed("no such overload".to_owned())
 }

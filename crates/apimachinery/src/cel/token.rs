@@ -118,7 +118,8 @@ fn number(rest: &str) -> Scanned {
     integer(rest[..length].parse().ok(), unsigned(length), length)
 }
 
-/// The smallest integer is a minus sign and a literal that no integer can hold, so that one more is allowed here.
+/// Builds the token of an integer. The smallest `int` is written as a minus sign before 2⁶³, which is no `int` itself, so 2⁶³ is allowed
+/// here.
 fn integer(value: Option<i128>, is_unsigned: bool, length: usize) -> Scanned {
     if is_unsigned {
         let value = value.and_then(|value| u64::try_from(value).ok());

@@ -14,14 +14,14 @@ pub(super) const MAX_OPERATIONS: usize = 10_000;
 const MAX_COPIED: usize = 3 << 20;
 /// Maximum nesting that operations may create, equal to the JSON parser's limit.
 const MAX_DEPTH: usize = 128;
-/// Maximum number of values that the operations of a patch may visit. Visited are elements of lists that are shifted, and values whose
-/// depth is determined.
+/// Maximum number of values that the operations of a patch may visit. They visit the list elements that they shift, and the values whose
+/// depth they determine.
 const MAX_VISITED: usize = 60_000_000;
 
 /// Reason why an operation is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OperationError {
-    /// It does not fit the document; Go's text.
+    /// The operation does not fit the document; Go's message.
     Inapplicable(String),
     /// The operations of the patch copy or move too much.
     TooLarge(String),

@@ -1,7 +1,7 @@
 //! Encoding of responses, byte for byte as a Go server writes them: fields in the order of their numbers, maps in the order of their keys.
 //! Plain values are always written, pointers and lists only if they are set.
 //!
-//! The input has been normalized by [`crate::go_struct::conform`], so each value has the type of its field. A value of another type is
+//! The input has been completed by [`crate::go_struct::complete`], so each value has the type of its field. A value of another type is
 //! written as the zero of that type: encoding never fails and never panics.
 
 use serde::de::DeserializeSeed;

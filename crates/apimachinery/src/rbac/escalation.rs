@@ -7,7 +7,7 @@ use super::role::{Identity, Unresolved};
 use crate::go::{join_errors, quote};
 
 /// Maximum number of single permissions (a verb on a resource of a group, with a name) into which the granted rules are divided.
-/// Rules beyond it count as not held unless a single rule of the owner covers them.
+/// A rule beyond it counts as not held, unless a single rule of the user covers it.
 pub const MAX_PERMISSIONS: usize = 1 << 16;
 
 /// Returns the permissions of `granted` that no rule of `held` covers, each with one verb, one resource and one name.
