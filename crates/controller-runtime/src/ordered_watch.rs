@@ -63,12 +63,14 @@ impl<T> Sender<T> {
         self.shared.value.read()
     }
 
+    /// Replaces the value, notifies the receivers, and returns the old value.
     pub(crate) fn send_replace(&self, value: T) -> T {
         let mut value = value;
         self.send_modify(|current| std::mem::swap(current, &mut value));
         value
     }
 
+    /// Changes the value, and notifies the receivers.
     pub(crate) fn send_modify(&self, change: impl FnOnce(&mut T)) {
         self.send_if_modified(|value| {
             change(value);
@@ -76,7 +78,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Notifies receivers if `change` returns `true`, and returns that.
+    /// Changes the value, and notifies the receivers if `change` returns `true`. Returns the result of `change`.
     pub(crate) fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         let is_changed = {
             let mut value = self.shared.value.write();
@@ -86,7 +88,7 @@ impl<T> Sender<T> {
             }
             is_changed
         };
-        // Without the lock, because a waker may run arbitrary code.
+        // The lock is released first, because a waker may run arbitrary code.
         if is_changed {
             self.shared.changed.notify_waiters();
         }
@@ -157,7 +159,7 @@ impl<T> Receiver<T> {
     ///
     /// # Cancellation
     ///
-    /// Dropping the future has no effect but that values may count as seen.
+    /// Dropping the future loses no value. Values that did not satisfy the condition count as seen.
     pub(crate) async fn wait_for(&mut self, mut condition: impl FnMut(&T) -> bool) -> Result<T, Closed>
     where
         T: Clone,

@@ -38,8 +38,8 @@ impl Skip {
     /// Scans the following bytes. Returns the offset of the end of the value, if it ends in them. The first call starts
     /// with the value's first byte.
     ///
-    /// A number or word ends before the first byte that cannot belong to it. At the end of `bytes` it may therefore
-    /// continue.
+    /// A number or word ends before the first byte that cannot belong to it. If it extends to the end of `bytes`, it may
+    /// continue in the following bytes.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -85,6 +85,7 @@ impl Skip {
         // A byte after a backslash is escaped, unless the backslash is escaped itself.
         let mut escaped = u64::from(self.within == Within::Escape);
         let mut left = backslashes & !escaped;
+        // Whether the last byte escapes the first byte of the next block.
         let mut escapes_next = false;
         while left != 0 {
             let at = left.trailing_zeros() as usize;

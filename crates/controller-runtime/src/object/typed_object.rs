@@ -1,4 +1,4 @@
-//! Objects that others refer to: owners, and the objects that events are about.
+//! Objects to which Kubernetes Events and owner references refer.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use kube::{Resource, core::ApiResource};
 
 use crate::object::{DynamicKind, Object, Scope, StaticObject, name_of, resource_name};
 
-/// An object with a known kind, so that events can be about it and other objects can be owned by it.
+/// An object with a known kind, to which Kubernetes Events and owner references can refer.
 ///
 /// Every [`StaticObject`] is one. An object of a kind known at run time becomes one together with its kind, by
 /// [`DynamicKind::object`]. There is nothing to implement by hand.

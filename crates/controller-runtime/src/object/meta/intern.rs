@@ -12,8 +12,8 @@ use super::OwnerRef;
 /// most twice as many entries as are in use, plus [`Interner::FEW`].
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
-    texts: SharedStrings<str>,
-    owners: SharedStrings<[OwnerRef]>,
+    texts: SharedValues<str>,
+    owners: SharedValues<[OwnerRef]>,
 }
 
 impl Interner {
@@ -35,19 +35,19 @@ impl Interner {
 }
 
 #[derive(Debug)]
-struct SharedStrings<T: ?Sized> {
+struct SharedValues<T: ?Sized> {
     known: HashSet<Arc<T>>,
     /// Number of entries after the last removal.
     in_use: usize,
 }
 
-impl<T: ?Sized> Default for SharedStrings<T> {
+impl<T: ?Sized> Default for SharedValues<T> {
     fn default() -> Self {
         Self { known: HashSet::new(), in_use: 0 }
     }
 }
 
-impl<T: ?Sized + Eq + std::hash::Hash> SharedStrings<T> {
+impl<T: ?Sized + Eq + std::hash::Hash> SharedValues<T> {
     fn add(&mut self, new: Arc<T>) -> Arc<T> {
         if self.known.len() >= 2 * self.in_use + Interner::FEW {
             self.known.retain(|known| Arc::strong_count(known) > 1);

@@ -1,6 +1,6 @@
 //! Metadata that the cache stores decoded for every object.
 //!
-//! They are compact, because there is one for each object of a cluster: uids and versions take 16 and 8 bytes instead
+//! A [`Meta`] is compact, because there is one for each cached object: uids and versions take 16 and 8 bytes instead
 //! of their text, and values that many objects share (namespaces, whole label sets, owner references) are stored once
 //! per informer.
 
@@ -248,6 +248,7 @@ impl OwnerRef {
     }
 }
 
+/// Returns the text, or `None` if it is empty, which stands for a missing field.
 fn present(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -205,14 +205,14 @@ fn deletions_of_unknown_version_are_dropped_when_delivered_or_too_many() {
         step(&mut store, &format!("deleted n{n}>1"));
     }
     step(&mut store, "put n0@2 n1@3");
-    assert_eq!(seen(&store), "n0@2", "the oldest end is forgotten");
+    assert_eq!(seen(&store), "n0@2", "the oldest deletion is forgotten");
     step(&mut store, "del n1@4");
     assert!(
         store.deleted_uids.since(&Uid::from("n1")).is_none()
             && store.deleted_uids.since(&Uid::from("n2")).is_some()
     );
     step(&mut store, "list @0");
-    assert!(store.deleted_uids.is_empty(), "the server has lost its past");
+    assert!(store.deleted_uids.is_empty(), "the server was restored from a backup");
 }
 
 #[test]
