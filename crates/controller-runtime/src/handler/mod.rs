@@ -22,15 +22,15 @@ use crate::{
     request_queue::Enqueue,
 };
 
-/// Enqueues the requests that `ask` collects from the states of the event, each once.
+/// Enqueues the requests that `collect` finds from the states of the event, each once.
 fn add_each<K: Object, R: Request>(
     event: &Event<K>,
     queue: &Enqueue<'_, R>,
-    ask: impl Fn(&Lazy<K>, &mut BTreeSet<R>),
+    collect: impl Fn(&Lazy<K>, &mut BTreeSet<R>),
 ) {
     let mut requests = BTreeSet::new();
     for state in event.old().into_iter().chain([event.latest()]) {
-        ask(state, &mut requests);
+        collect(state, &mut requests);
     }
     for request in requests {
         queue.add(request);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     /// Names of the requests that `handler` enqueues.
-    fn asked<O: Object>(
+    fn enqueued<O: Object>(
         handler: &impl EventHandler<ConfigMap, ObjectKey<O>>,
         event: &Event<ConfigMap>,
     ) -> Vec<String> {
@@ -75,9 +75,9 @@ mod tests {
         let old = map("x", &[("Deployment", "one"), ("Deployment", "other")]);
         let new = map("x", &[("Deployment", "two"), ("ReplicaSet", "three")]);
         let update = Event::Update { old, new };
-        assert_eq!(asked(&ForOwner::<Deployment>::controller(), &update), ["a/one", "a/two"]);
-        assert_eq!(asked(&ForOwner::<Deployment>::every(), &update), ["a/one", "a/other", "a/two"]);
-        assert_eq!(asked(&ForObject, &update), ["a/x"]);
+        assert_eq!(enqueued(&ForOwner::<Deployment>::controller(), &update), ["a/one", "a/two"]);
+        assert_eq!(enqueued(&ForOwner::<Deployment>::every(), &update), ["a/one", "a/other", "a/two"]);
+        assert_eq!(enqueued(&ForObject, &update), ["a/x"]);
     }
 
     #[test]
@@ -89,10 +89,10 @@ mod tests {
         let create = Event::Create { object: object.clone(), in_initial_list: false };
         let update = Event::Update { old: map("old", &[]), new: object.clone() };
         let delete = Event::Delete { object: object.clone(), state_unknown: false };
-        assert!(asked(&handler, &create).is_empty());
-        assert_eq!(asked(&handler, &update), ["a/old"]);
-        assert_eq!(asked(&handler, &delete), ["a/deleted"]);
-        assert!(asked(&handler, &Event::Generic { object }).is_empty());
+        assert!(enqueued(&handler, &create).is_empty());
+        assert_eq!(enqueued(&handler, &update), ["a/old"]);
+        assert_eq!(enqueued(&handler, &delete), ["a/deleted"]);
+        assert!(enqueued(&handler, &Event::Generic { object }).is_empty());
     }
 
     #[test]
@@ -100,6 +100,6 @@ mod tests {
         let handler = |event: &Event<ConfigMap>, queue: &Enqueue<'_, ObjectKey<ConfigMap>>| {
             queue.add(ObjectKey::new("b", event.meta().name()));
         };
-        assert_eq!(asked(&handler, &Event::Generic { object: map("x", &[]) }), ["b/x"]);
+        assert_eq!(enqueued(&handler, &Event::Generic { object: map("x", &[]) }), ["b/x"]);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     object::Object,
 };
 
-/// Drops updates that do not change `metadata.generation`: changes of status, labels and annotations.
+/// Drops updates that do not change `metadata.generation`, such as changes of status, labels and annotations.
 ///
 /// Do not use it for kinds without a generation (ConfigMaps, Secrets, …): it drops all their updates.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +101,7 @@ impl<K: Object> Changed<K> {
         }
         match (old.object(), new.object()) {
             (Ok(old), Ok(new)) => !(self.is_same)(&old, &new),
-            _ => true,
+            _ => true, // a state does not fit its type: the reconciler reports it
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::{
 /// Failed events of one source, by object.
 ///
 /// An event on which a predicate or handler panics, or that a handler [fails](crate::request_queue::Enqueue::fail) to handle,
-/// is delivered again with back-off until it is handled. An event of an object that does not decode is not, because the same
-/// state never will. A later event of the object supersedes a failed one: it is delivered at once, as the change from the
+/// is delivered again with back-off until it is handled. An event of an object that cannot be decoded is not delivered again,
+/// because the same state would fail again. A later event of the object supersedes a failed one: it is delivered at once, as the change from the
 /// last handled state.
 pub(super) struct DeliveryRetries<K: Object> {
     failed: BTreeMap<ObjectKey<K>, FailedDeliveries<K>>,
@@ -100,7 +100,7 @@ impl<K: Object> DeliveryRetries<K> {
         (delay, dropped)
     }
 
-    /// When the next events are due.
+    /// Returns when the next events are due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }

@@ -48,8 +48,8 @@ pub trait Source<R: Request>: Send + Sync + 'static {
     /// [does not require](Source::is_required) the source.
     fn run(&self, sink: Sink<R>) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Returns whether the source calls [`Sink::set_synced`] once it has delivered the initial state. Nothing is reconciled
-    /// before that, for as long as [`cache_sync_timeout`](crate::controller::ControllerOptions::cache_sync_timeout) allows.
+    /// Returns whether the source calls [`Sink::set_synced`] once it has delivered the initial state. No request is reconciled
+    /// before, for as long as [`cache_sync_timeout`](crate::controller::ControllerOptions::cache_sync_timeout) allows.
     /// Default: no.
     #[doc(alias = "SyncingSource")]
     fn signals_synced(&self) -> bool {
@@ -63,7 +63,7 @@ pub trait Source<R: Request>: Send + Sync + 'static {
         false
     }
 
-    /// Returns the reason why the source is not synced, for the error when that takes too long. Default: none.
+    /// Returns the reason why the source is not synced, for the error if syncing takes too long. Default: none.
     fn trouble(&self) -> Option<String> {
         None
     }

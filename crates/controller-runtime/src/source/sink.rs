@@ -22,7 +22,7 @@ pub struct Sink<R: Request> {
 }
 
 impl<R: Request> Sink<R> {
-    /// Adds requests to `queue` unchanged: for tests of a source.
+    /// Creates a sink that adds requests to `queue` unchanged, for tests of a source.
     #[must_use]
     pub fn to(queue: &Queue<R>) -> Self {
         Self::new(RequestQueue::of(queue.clone()), Arc::from("test"), Arc::new(|| {}))
@@ -68,7 +68,7 @@ impl<R: Request> Sink<R> {
         self.requests.receive(&self.source, event, |queue| handler.handle(event, queue))
     }
 
-    /// Recorder of this source's failed events that wait for redelivery.
+    /// Returns the recorder of this source's failed events, for metrics and explanations.
     pub(super) fn failed_events(&self) -> FailedEventsOfSource {
         self.requests.failed_events.of_source(&self.requests.controller, &self.source)
     }
