@@ -37,8 +37,8 @@
 //! of this object. If the object has changed since it was read, the request fails with a [`Conflict`]. Applies and patches written
 //! by hand apply to any object of the name.
 //!
-//! When the API server answers that it is busy (429, or 503 with `Retry-After`), the client waits and sends the request
-//! again, at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless
+//! When the API server answers 429 or 503 with `Retry-After`, or a read with another 5xx code and this header, the client waits
+//! and sends the request again, at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless
 //! the client or the request sets another ([`ClientBuilder::request_timeout`]).
 //!
 //! If a write exceeds its deadline, it may or may not have been carried out ([`ClientError::is_outcome_unknown`]), and cached reads

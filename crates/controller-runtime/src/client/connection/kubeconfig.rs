@@ -171,7 +171,7 @@ impl fmt::Debug for ConfigError {
 /// Has no `source()`: the message ends with the innermost cause.
 impl Error for ConfigError {}
 
-/// The configuration of the pod's service account, if there is one and `$KUBECONFIG` is not set.
+/// Returns the configuration of the pod's service account, if there is one and `$KUBECONFIG` (`named`) is not set.
 fn of_pod<E: Error>(
     named: Option<&OsStr>,
     in_cluster: impl FnOnce() -> Result<kube::Config, E>,
@@ -237,6 +237,6 @@ mod tests {
         let reason = io::Error::from_raw_os_error(2); // ENOENT
         let cure = "name another file by --kubeconfig or $KUBECONFIG";
         assert_eq!(error.to_string(), format!("{named} cannot be used: {reason}; {cure}"));
-        assert!(error.source().is_none(), "each cause is said once");
+        assert!(error.source().is_none(), "each cause is printed once");
     }
 }

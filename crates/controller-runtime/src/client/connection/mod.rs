@@ -42,7 +42,7 @@ const TCP_KEEPALIVE_RETRIES: u32 = 2;
 /// server offers it, pings and TCP keepalive, and without a retry layer. Use it for a [`Client`](crate::Client) without a
 /// manager, or for the client of another cluster ([`Manager::add_cluster`](crate::Manager::add_cluster)).
 ///
-/// Nothing is sent before the first request. All of `config` applies except [`default_retry`](kube::Config::default_retry),
+/// The first request opens the connection. All of `config` applies except [`default_retry`](kube::Config::default_retry),
 /// which is off: a [`Client`](crate::Client) itself repeats requests when the API server asks for it.
 ///
 /// Through a [proxy](kube::Config::proxy_url), or to an `https` address if the program builds `kube` with OpenSSL, `kube` makes
@@ -135,7 +135,7 @@ where
     layered(Pool::new(within_time(any), within_time(http1), server, KeepAlive::default()), config)
 }
 
-/// Adds what `config` sets for every request: address, credentials, headers.
+/// Adds the settings of `config` for every request: credentials, headers, address.
 fn layered<C: Connect>(pool: Pool<C>, config: &kube::Config) -> Result<kube::Client, kube::Error> {
     let builder = ClientBuilder::new(pool, config.default_namespace.clone());
     let builder = builder.with_layer(&config.extra_headers_layer()?);
@@ -145,6 +145,7 @@ fn layered<C: Connect>(pool: Pool<C>, config: &kube::Config) -> Result<kube::Cli
     })
 }
 
+/// Adds decompression and the server's address, and builds the client.
 fn finished<S, B>(builder: ClientBuilder<S>, config: &kube::Config) -> kube::Client
 where
     S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Send + 'static,

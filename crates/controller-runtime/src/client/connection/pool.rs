@@ -60,7 +60,7 @@ const HEADERS: u32 = 64 << 10;
 /// Limit of a connection before its server has announced one in its first settings. No server announces this number.
 const UNKNOWN_LIMIT: usize = usize::MAX - 1;
 
-/// Interval at which a new connection is checked for the server's settings; hyper has no event for their arrival.
+/// Interval at which a new connection is checked for the server's settings, because hyper does not report their arrival.
 const SETTINGS_POLL: Duration = Duration::from_millis(1);
 
 /// Time after which an HTTP/2 connection counts as dead.
@@ -110,7 +110,7 @@ struct PoolInner<C: Connect> {
     keep_alive: KeepAlive,
     http1: legacy::Client<Http1Connector<C>, Body>,
     /// Tasks that drive the connections. Aborted when the pool is dropped; every request in flight and every open response
-    /// keeps it.
+    /// keeps the pool.
     tasks: Arc<Mutex<JoinSet<()>>>,
     state: Mutex<OpenConnections<C::Response>>,
 }
@@ -174,7 +174,7 @@ impl<C: Connect> Clone for Pool<C> {
 }
 
 impl<C: Connect> Pool<C> {
-    /// Makes a pool of connections to `server`. `connector` offers both protocols, `http1` only HTTP/1.1.
+    /// Creates a pool of connections to `server`. `connector` offers both protocols, `http1` only HTTP/1.1.
     pub(super) fn new(connector: C, http1: C, server: Uri, keep_alive: KeepAlive) -> Self {
         let tasks = Arc::<Mutex<JoinSet<()>>>::default();
         let shared = Arc::new_cyclic(|inner| {

@@ -65,6 +65,7 @@ pub(in crate::client) fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>,
     call
 }
 
+/// Directs the call to the object's status.
 pub(in crate::client) fn of_status(mut call: Call) -> Call {
     call.subresource = Some("status".to_owned());
     call
@@ -87,6 +88,7 @@ pub(in crate::client) fn with_status(call: Call, status: &impl Serialize) -> Res
     Ok(call)
 }
 
+/// Checks that the object has a name.
 pub(in crate::client) fn named(call: Call) -> Result<Call, ClientError> {
     match &call.name {
         Some(_) => Ok(call),
@@ -97,6 +99,7 @@ pub(in crate::client) fn named(call: Call) -> Result<Call, ClientError> {
     }
 }
 
+/// Checks that the object has a name, and the version in which it was read.
 pub(in crate::client) fn versioned(call: Call, meta: &ObjectMeta) -> Result<Call, ClientError> {
     if meta.resource_version.is_none() {
         let reason = "metadata.resourceVersion must be set, so that no change of others is lost: \
@@ -106,6 +109,7 @@ pub(in crate::client) fn versioned(call: Call, meta: &ObjectMeta) -> Result<Call
     named(call)
 }
 
+/// Turns the call into an apply of its body.
 pub(in crate::client) fn as_apply(mut call: Call) -> Result<Call, ClientError> {
     let body = decode::<Value>(&call.body);
     let mut body = body.map_err(|error| ClientError::not_sent(&call, error.to_string()))?;
@@ -117,6 +121,7 @@ pub(in crate::client) fn as_apply(mut call: Call) -> Result<Call, ClientError> {
     named(call)
 }
 
+/// Sets the patch as the body of the call.
 pub(in crate::client) fn with_patch(mut call: Call, patch: Patch) -> Result<Call, ClientError> {
     call.content_type = patch.content_type;
     let body = patch.into_body().map_err(|reason| ClientError::not_sent(&call, reason))?;

@@ -87,7 +87,7 @@ impl DynamicClient {
             .completed_by(complete)
     }
 
-    /// [`Client::list`] of metadata alone.
+    /// Like [`Client::list`], but the API server sends only metadata.
     #[track_caller]
     pub fn list_metadata(&self) -> List<PartialObjectMeta<DynamicObject>> {
         List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), Extent::Metadata)
@@ -99,7 +99,7 @@ impl DynamicClient {
         Watch::new(&self.client, Call::new(Verb::Watch, Arc::clone(&self.kind)), resource_version)
     }
 
-    /// [`Client::watch`] of metadata alone.
+    /// Like [`Client::watch`], but the API server sends only metadata.
     #[track_caller]
     pub fn watch_metadata(&self, resource_version: &str) -> Watch<PartialObjectMeta<DynamicObject>> {
         let mut call = Call::new(Verb::Watch, Arc::clone(&self.kind));

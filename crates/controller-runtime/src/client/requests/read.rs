@@ -21,7 +21,7 @@ use crate::client::transport::{
     own_writes::Extent,
 };
 
-/// Media types that request metadata instead of whole objects.
+/// `Accept` of a list of metadata alone.
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Default page size of [`List::pages`], as in client-go's pager.
@@ -147,7 +147,7 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
     /// the last page, and after an error.
     ///
     /// All pages show the state at the time of the first. If reading them takes so long that the API server no longer has that
-    /// state, the error [`is_expired`](ClientError::is_expired).
+    /// state, the stream ends with an error that [`is_expired`](ClientError::is_expired).
     pub fn pages(mut self) -> impl Stream<Item = Result<Page<K>, ClientError>> + Send + Unpin {
         self.verb.limit = self.verb.limit.or(Some(PAGE));
         stream::unfold(Some(self), async |rest: Option<Self>| {

@@ -150,10 +150,10 @@ impl<T: DeserializeOwned, V> Write<T, V> {
         let Self { client, call, dry_run, field_manager, field_validation, force, to_cache, .. } = self;
         let mut call = call?;
         if dry_run {
-            // Only an apply sets `force`; the API server refuses the parameter for other verbs.
             call.dry_run = true;
             call.push("dryRun", "All");
         }
+        // Only an apply sets `force`; the API server refuses the parameter for other verbs.
         if force {
             call.push("force", "true");
         }

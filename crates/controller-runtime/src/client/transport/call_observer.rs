@@ -22,8 +22,8 @@ pub(crate) trait CallObserver: Send + Sync {
     /// Records that the wait of a run of this controller has ended.
     fn wait_ends(&self, controller: &Arc<str>);
 
-    /// Records the final outcome of a call, `took` after it began. Not called for a call that was dropped before. `written` is the object
-    /// in the answer to a write.
+    /// Records the final outcome of a call, `took` after it began. Not called for a call that was dropped before its outcome.
+    /// `written` is the object in the answer to a write.
     fn ended(
         &self,
         call: &Call,

@@ -16,7 +16,7 @@ use super::{
     limiter::Limiter,
     own_writes::OwnWrites,
     send_once::send_once,
-    warnings::{Said, Warnings},
+    warnings::{LoggedWarnings, Warnings},
     write_gate::WriteGate,
 };
 use crate::rights::DeclarationLog;
@@ -59,7 +59,7 @@ pub(in crate::client) struct ClientSettings {
     pub(in crate::client) timeout: Duration,
     pub(in crate::client) limiter: Option<Arc<Limiter>>,
     pub(in crate::client) warnings: Warnings,
-    pub(in crate::client) said: Arc<Said>,
+    pub(in crate::client) logged_warnings: Arc<LoggedWarnings>,
     pub(in crate::client) metrics: Arc<dyn ClientMetrics>,
     pub(in crate::client) host: Arc<str>,
     pub(in crate::client) own_writes: Option<Arc<dyn OwnWrites>>,
@@ -86,7 +86,7 @@ impl ClientBuilder {
             timeout: deadline::DEFAULT,
             limiter: None,
             warnings: Warnings::default(),
-            said: Arc::default(),
+            logged_warnings: Arc::default(),
             metrics: Arc::new(NoMetrics),
             host: Arc::from(""),
             own_writes: None,
@@ -188,7 +188,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Lets errors say whether `declared` has a right that RBAC refused. Default: unknown.
+    /// Adds to the error for a missing right whether `declared` contains it, and what to do. Default: the error names only the
+    /// rule to add to a role.
     pub(crate) fn declared(mut self, declared: Arc<DeclarationLog>) -> Self {
         self.settings.declared = Some(declared);
         self

@@ -34,8 +34,8 @@ pub trait ClientMetrics: Send + Sync + 'static {
     /// `rest_client_response_size_bytes`: length of a response's body. Not reported for watches.
     fn response_size(&self, _verb: &str, _host: &str, _bytes: u64) {}
 
-    /// `controller_runtime_undeclared_requests_total`: a request needs a right that nothing declares. `verb` is that of RBAC, `resource` such
-    /// as `deployments.apps/scale`, and empty for paths outside of the resource API.
+    /// `controller_runtime_undeclared_requests_total`: a request needs a right that no registration declares. `verb` is
+    /// the verb of RBAC. `resource` has the form `deployments.apps/scale`, and is empty for paths outside of the resource API.
     fn undeclared(&self, _verb: &str, _resource: &str) {}
 
     /// `rest_client_request_retries_total`: a request is sent again after a response with `code`.

@@ -62,7 +62,7 @@ impl DeclarationCheck {
         }
     }
 
-    /// Counts and reports a request that nothing declares. Returns the response if it must not be sent.
+    /// Counts and reports a request that no registration declares. Returns the response if it must not be sent.
     fn refusal<B>(&self, request: &Request<B>, metrics: &dyn ClientMetrics) -> Option<Response<Body>> {
         let uri = request.uri();
         let action =
@@ -109,14 +109,14 @@ impl DeclarationCheck {
         advice(call, action, &self.operator, &self.declared.all())
     }
 
-    /// Whether this is not yet in the report, and there is room for it.
+    /// Adds a line to the report. Returns `false` if the report has the line already, or is full.
     fn is_new(&self, line: String) -> bool {
         let mut reported = self.reported.lock();
         reported.len() < MAX_REPORTED && reported.insert(line)
     }
 }
 
-/// The line that declares a request. `call` is known for requests of this client.
+/// Returns advice with the line that declares the request. `call` is known for requests of this client.
 fn advice(call: Option<&Call>, action: &Action<'_>, operator: &str, declarations: &Declarations) -> String {
     let message = action.forbidden(operator, NOT_SENT).message().to_owned();
     let of_call = call.and_then(|call| declared_rights::advice(call, &message, declarations));

@@ -128,7 +128,7 @@ async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, E
     }
     let response = settings.kube.send(request).await.map_err(|error| no_answer(settings, call, error))?;
     let (parts, body) = response.into_parts();
-    settings.warnings.take(call, &parts.headers, &settings.said);
+    settings.warnings.take(call, &parts.headers, &settings.logged_warnings);
     // The events of a watch are read by the caller; any other body is read here, under the deadline.
     if parts.status.is_success() && call.verb == Verb::Watch {
         return Ok(Ok(Answer { code: parts.status, body: Content::Stream(body) }));

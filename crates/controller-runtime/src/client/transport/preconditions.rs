@@ -16,7 +16,7 @@ pub(in crate::client) struct Preconditions {
     pub(in crate::client) resource_version: Option<String>,
 }
 
-/// Paths of both in a JSON patch.
+/// Paths of UID and resourceVersion in a JSON patch.
 const UID: &str = "/metadata/uid";
 const RESOURCE_VERSION: &str = "/metadata/resourceVersion";
 

@@ -2,7 +2,7 @@
 
 use super::call::Verb;
 
-/// Advice that names the rule the operator needs to use `verbs` on a resource such as `widgets/status`.
+/// Returns advice with the rule that allows `verbs` on a resource such as `widgets/status`.
 pub(crate) fn rule(group: &str, resource: &str, verbs: &[&str], namespace: Option<&str>) -> String {
     let role = namespace.map_or_else(
         || "a ClusterRole bound by a ClusterRoleBinding".to_owned(),

@@ -86,7 +86,7 @@ impl RunRecord {
         CURRENT.scope(record, run).await
     }
 
-    /// Controller of the run that calls this; `None` outside of a run.
+    /// Returns the controller of the running reconcile; `None` outside of a reconcile.
     pub(in crate::client) fn current_controller() -> Option<Arc<str>> {
         CURRENT.try_with(|record| Arc::clone(&record.controller)).ok()
     }
@@ -97,7 +97,7 @@ impl RunRecord {
         outcome: Result<&Answer, &ClientError>,
         written: Option<&WrittenObject<'_>>,
     ) {
-        // An error means that no run sent the call.
+        // Fails if the call was not sent by a reconcile.
         let _ = CURRENT.try_with(|record| record.add(call, outcome, written));
     }
 

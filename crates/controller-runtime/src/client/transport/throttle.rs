@@ -5,8 +5,7 @@ use std::time::Duration;
 /// Largest number of repetitions of one request, as in client-go.
 const RETRIES: u32 = 10;
 
-/// Largest total wait of one request. If the server asks for more, the caller gets its response, and may do something else
-/// meanwhile.
+/// Largest total wait of one request. If the server asks for more, its response is returned, so that the caller need not wait.
 const LONGEST_TOTAL_WAIT: Duration = Duration::from_secs(60);
 
 /// Repetitions and waits of one request so far.
@@ -65,7 +64,7 @@ mod tests {
     #[test]
     fn a_request_waits_for_a_minute_at_most() {
         let mut throttle = Throttle::default();
-        assert_eq!(throttle.step(429, seconds(61), READ), None, "the caller may have better to do");
+        assert_eq!(throttle.step(429, seconds(61), READ), None, "the server asks for more than a minute");
         assert_eq!(throttle.step(429, seconds(40), READ), seconds(40));
         assert_eq!(throttle.step(429, seconds(21), READ), None);
         assert_eq!(throttle.step(429, seconds(20), READ), seconds(20));
@@ -78,6 +77,6 @@ mod tests {
         assert_eq!(step(504, READ), seconds(1));
         assert_eq!(step(503, WRITE), seconds(1));
         assert_eq!(step(409, READ), None);
-        assert_eq!(Throttle::default().step(429, None, READ), None, "it does not say when to come again");
+        assert_eq!(Throttle::default().step(429, None, READ), None, "there is no Retry-After");
     }
 }

@@ -37,17 +37,18 @@ pub struct Warning<'a> {
 
 /// Texts that clients with these settings have logged.
 #[derive(Debug, Default)]
-pub(in crate::client) struct Said(Mutex<BTreeSet<String>>);
+pub(in crate::client) struct LoggedWarnings(Mutex<BTreeSet<String>>);
 
 impl Warnings {
-    pub(in crate::client) fn take(&self, call: &Call, headers: &HeaderMap, said: &Said) {
+    /// Handles the warnings in the headers of a response.
+    pub(in crate::client) fn take(&self, call: &Call, headers: &HeaderMap, logged: &LoggedWarnings) {
         for value in headers.get_all(header::WARNING) {
             let text = value.to_str().ok().and_then(parse);
             let Some(text) = &text else { continue };
             match self {
                 Self::Ignore => {}
                 Self::Handle(handle) => handle(&Warning { call, text }),
-                Self::LogOnce if !said.is_new(text) => {}
+                Self::LogOnce if !logged.is_new(text) => {}
                 Self::Log | Self::LogOnce => {
                     tracing::warn!(verb = %call.verb(), subject = call.subject(), "the API server warns: {text}");
                 }
@@ -67,14 +68,15 @@ impl fmt::Debug for Warnings {
     }
 }
 
-impl Said {
+impl LoggedWarnings {
+    /// Remembers a text. Returns whether it has not been logged yet.
     fn is_new(&self, text: &str) -> bool {
-        let mut said = self.0.lock();
-        if said.len() >= REMEMBERED {
+        let mut logged = self.0.lock();
+        if logged.len() >= REMEMBERED {
             // Starting over is simpler than tracking ages, and repeats a warning at worst.
-            said.clear();
+            logged.clear();
         }
-        said.insert(text.to_owned())
+        logged.insert(text.to_owned())
     }
 }
 
@@ -109,12 +111,12 @@ mod tests {
 
     #[test]
     fn logged_warnings_are_remembered_up_to_a_limit() {
-        let said = Said::default();
-        assert!(said.is_new("a"));
-        assert!(!said.is_new("a"));
+        let logged = LoggedWarnings::default();
+        assert!(logged.is_new("a"));
+        assert!(!logged.is_new("a"));
         for n in 0..REMEMBERED {
-            said.is_new(&n.to_string());
+            logged.is_new(&n.to_string());
         }
-        assert!(said.0.lock().len() <= REMEMBERED);
+        assert!(logged.0.lock().len() <= REMEMBERED);
     }
 }

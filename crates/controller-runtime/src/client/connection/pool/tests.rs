@@ -220,7 +220,7 @@ async fn a_thousand_watches_share_as_few_connections_as_their_server_allows() {
         get(&pool, "/").await.expect("it is answered");
         drop(watches);
         sleep(SECOND).await;
-        assert_eq!(peers.open.load(SeqCst), 1, "what is not needed any more is closed");
+        assert_eq!(peers.open.load(SeqCst), 1, "idle connections are closed");
     }
 }
 
@@ -252,9 +252,9 @@ async fn requests_share_the_wait_for_a_connection_and_its_failure() {
     assert_eq!((peers.opened(), began.elapsed()), (1, 5 * SECOND));
 
     *peers.refuses.lock() = false;
-    assert!(timeout(SECOND, get(&pool, "/")).await.is_err(), "the first to wait gives up");
+    assert!(timeout(SECOND, get(&pool, "/")).await.is_err(), "the first request is dropped while it waits");
     let (one, other) = tokio::join!(timeout(SECOND, get(&pool, "/")), get(&pool, "/"));
-    assert!(one.is_err() && other.is_ok(), "and who goes on waiting gets the connection");
+    assert!(one.is_err() && other.is_ok(), "the request that goes on waiting gets the connection");
     assert!(peers.opened() <= 3);
 }
 
@@ -281,7 +281,7 @@ async fn a_server_without_http2_gets_a_connection_for_each_request_in_flight() {
         let body = get(&pool, "/").await.expect("it is answered");
         body.collect().await.expect("it is whole");
     }
-    assert_eq!(peers.opened(), 1, "the one that showed the protocol is used, again and again");
+    assert_eq!(peers.opened(), 1, "the connection that showed the protocol is used for all requests");
     let watches = join_all((0..10).map(|_| endless(&pool))).await;
     assert_eq!(peers.opened(), 10);
     drop(watches);
