@@ -8,7 +8,7 @@ use super::{
     text::{Plural, Span, TimeOfDay, beginning, without_stop},
 };
 
-/// Shortest delay that is a finding.
+/// Shortest delay that is reported.
 const LONG: Duration = Duration::from_secs(300);
 /// Largest part of an error message in a finding.
 const LONGEST: usize = 256;

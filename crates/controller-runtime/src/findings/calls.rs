@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::{metrics::Quantiles, rights::Verb};
 
-/// Calls of a verb whose durations are kept: the latest ones.
+/// Number of calls of a verb whose durations are stored: the latest ones.
 const KEPT: usize = 256;
 
-/// Key of calls without an answer among the errors.
+/// Key among the errors for calls without an answer.
 const NO_ANSWER: &str = "no answer";
 
 /// Calls by verb.

@@ -1,8 +1,8 @@
 //! Finding `fight`: a field that this operator and another manager alternately overwrite. Pure.
 //!
 //! After a write of this operator, the managed fields in the answer are stored. If a later event shows that the operator has lost a
-//! field, its new manager had a turn; if the next answer shows that the operator has it again, the operator had one. So an object that
-//! only this operator writes costs a copy of its managed fields for each write, and nothing is parsed.
+//! field, the field's new manager had a turn. If the answer to the next write shows that the operator has the field again, the
+//! operator had a turn. So an object that only this operator writes costs one copy of its managed fields per write, and no parsing.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,16 +20,17 @@ use super::{
 };
 use crate::client::{Call, WrittenObject};
 
-/// Objects in each of two generations: of the objects that were written last, at least so many are tracked.
+/// Number of objects in each of two generations: at least so many of the objects that were written last are tracked.
 const TRACKED: usize = 256;
 /// Longest managed fields that are stored.
 const LONGEST: usize = 4096;
-/// Fields of an object with turns, and stored turns of a field.
+/// Largest number of fields of an object whose turns are stored.
 const CONTESTED: usize = 8;
+/// Largest number of stored turns of a field.
 const TURNS: usize = 16;
-/// Smallest number of turns within the window that is a finding.
+/// Smallest number of turns that is reported.
 const MANY: usize = 5;
-/// Time between two turns that still belong to one fight.
+/// Longest time between two turns of one fight.
 const WINDOW: Duration = Duration::from_secs(600);
 
 /// Objects that this operator has written lately, and fields of them that another manager took.
@@ -59,7 +60,7 @@ struct Tracked {
 #[derive(Debug)]
 struct Contested {
     field: OwnedPath,
-    /// Alternate between this operator and others.
+    /// Writes of the field, alternately by this operator and by others.
     turns: VecDeque<FieldWrite>,
 }
 
@@ -124,7 +125,7 @@ impl Fights {
         let (Some(tracked), Ok(version)) = (self.find(&object.uid), object.version.parse::<u64>()) else {
             return;
         };
-        // Neither an own write, nor a change that is older than the last own write.
+        // Skips the event of an own write, and events of changes before the last own write.
         if version > tracked.version {
             tracked.changed(object, now);
         }
@@ -169,7 +170,7 @@ impl Tracked {
                 if self.contested.len() == CONTESTED {
                     self.contested.remove(0);
                 }
-                // The write before was the first turn; its value is no longer known.
+                // This operator's last write was the first turn. Its value is no longer known.
                 let first = FieldWrite { manager: self.manager.clone(), value: None, at: self.wrote };
                 self.contested.push(Contested { field: field.clone(), turns: [first].into() });
                 self.contested.len() - 1
@@ -231,8 +232,7 @@ impl Contested {
 
     fn turn(&mut self, manager: &str, object: &Value, now: Instant) {
         if self.turns.back().is_some_and(|last| last.at + WINDOW < now) {
-            // A new fight.
-            self.turns.clear();
+            self.turns.clear(); // a new fight
         }
         if self.turns.back().is_some_and(|last| last.manager == manager) {
             return;

@@ -2,7 +2,7 @@
 //!
 //! [`Manager::findings`](crate::Manager::findings) returns them; `docs/book/src/guides/explain.md` explains each [`FindingId`].
 //!
-//! The detectors are state machines that take the time as an argument, with bounded memory. Events feed them: answers of the API
+//! The detectors are state machines with bounded memory that take the time as an argument. Their input is answers of the API
 //! server ([`client`](client_calls::ClientFindings)), runs of controllers, and states of lists and watches.
 
 pub(crate) mod back_off;

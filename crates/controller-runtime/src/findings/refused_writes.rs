@@ -16,7 +16,7 @@ use crate::client::{Call, ClientError};
 
 /// Number of objects of which refused writes are stored; the one that was refused longest ago is dropped.
 const STORED: usize = 128;
-/// Smallest number of refusals in a row that is a finding. A webhook that restarts misses a write or two.
+/// Smallest number of refusals in a row that is reported. A webhook that restarts fails one or two writes.
 const MANY: u32 = 3;
 /// Time after which refusals are dropped if the object was not written again. The longest back-off is 17 minutes.
 const FORGOTTEN: Duration = Duration::from_secs(3600);

@@ -19,8 +19,8 @@ use crate::{
     reconcile::{Cause, Causes, ChangeType},
 };
 
-/// Smallest number of runs in a row that is a finding. A reconciler with as many legitimate steps would change a
-/// different field in each.
+/// Smallest number of runs in a row that is reported. A reconciler that legitimately needs as many steps changes a different
+/// field in each.
 const MANY: u32 = 8;
 /// Longest pause between two runs of a chain.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -32,8 +32,9 @@ const COMPARED: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Chain {
     runs: u32,
-    /// Begin of the first run and end of the last.
+    /// Beginning of the first run.
     since: Instant,
+    /// End of the last run.
     last: Instant,
     /// Subjects of the last run's writes, with their bodies from the third run on.
     writes: Vec<(String, Option<Bytes>)>,
@@ -41,7 +42,7 @@ pub(crate) struct Chain {
     differ: Option<BTreeMap<String, BTreeSet<String>>>,
 }
 
-/// A chain without an end.
+/// A chain that is long enough to be reported.
 #[derive(Debug)]
 pub(crate) struct Loop {
     runs: u32,
@@ -96,6 +97,8 @@ impl Chain {
 
     /// Returns whether all events that led to a run are those of the last run's writes.
     fn leads_to(&self, run: &EndedRun<'_>) -> bool {
+        // Only the first causes are stored, so the number of events is compared as well: more events than writes have other
+        // writers.
         let causes = run.causes.first();
         run.began <= self.last + PAUSE
             && !causes.is_empty()

@@ -10,9 +10,9 @@ use super::{
     text::{Count, Span},
 };
 
-/// Shortest time in line that is a finding.
+/// Shortest time in line that is reported.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Number of flows that are counted; the rest is one flow.
+/// Number of flows that are counted separately; all others are counted as one.
 const FLOWS: usize = 1024;
 
 /// Requests of a controller by flow: in line, and being reconciled.

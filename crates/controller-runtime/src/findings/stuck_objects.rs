@@ -10,7 +10,7 @@ use super::{
 };
 use crate::cache::{Trouble, TroubledObject};
 
-/// Shortest time since its deletion for which an object with finalizers is a finding.
+/// Shortest time since its deletion after which an object with finalizers is reported.
 pub(crate) const DELETING: Duration = Duration::from_secs(300);
 /// Largest part of an error message in a finding.
 const LONGEST: usize = 256;
@@ -26,14 +26,14 @@ pub(crate) struct LastFailure {
 /// Facts about a version of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownVersion {
-    /// JSON; `None` before they were read, empty if this version was gone when they were read.
+    /// The managed fields as JSON; `None` before they were read, empty if the object had another version when they were read.
     pub(crate) managed_fields: Option<Vec<u8>>,
     /// Time at which the trouble was noticed.
     pub(crate) noticed: Timestamp,
 }
 
-/// The finding about an object. `operator` is the name under which this program writes; `failure` is that of the last run for this
-/// object, if that failed.
+/// The finding about an object. `operator` is the name under which this program writes. `failure` is the last run for the object,
+/// if that run failed.
 pub(crate) fn finding(
     object: &TroubledObject,
     known: &KnownVersion,

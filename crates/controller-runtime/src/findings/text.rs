@@ -63,7 +63,7 @@ impl fmt::Display for Plural {
     }
 }
 
-/// The beginning of a text that comes from elsewhere, on one line.
+/// The beginning of a text from another program, such as an error message, on one line and of at most `bytes` bytes.
 pub(super) fn beginning(text: &str, bytes: usize) -> String {
     let line: Vec<&str> = text.split_whitespace().collect();
     let mut line = line.join(" ");

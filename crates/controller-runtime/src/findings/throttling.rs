@@ -17,7 +17,7 @@ use crate::client::Throttling;
 
 /// Time over which answers are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Smallest number of answers within the window that is a finding. Fewer are common and have no visible effect.
+/// Smallest number of answers within the window that is reported. Fewer are common and have no visible effect.
 const MANY: u64 = 10;
 
 /// Answers with 429 of the last minute, and the runs that wait because of them.
@@ -25,7 +25,7 @@ const MANY: u64 = 10;
 pub(super) struct ThrottledRequests {
     /// Answers by the second in which the first of them arrived: at most 60 entries.
     seconds: VecDeque<(Instant, u64)>,
-    /// Time of the first answer of those without a pause of a minute.
+    /// Time of the first answer since the last minute without one.
     since: Option<Instant>,
     last: Option<Throttling>,
     /// Number of waiting runs by controller.

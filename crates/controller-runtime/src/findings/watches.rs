@@ -9,7 +9,7 @@ use super::{
 };
 use crate::cache::{FailuresInARow, WatchState};
 
-/// Time for which lists and watches may fail before there is a finding. A watch that is silent is reopened after 45 s.
+/// Time for which lists and watches may fail before they are reported. A watch that is silent is reopened after 45 s.
 const FAILING: Duration = Duration::from_secs(60);
 /// Largest part of an error message in a finding.
 const LONGEST: usize = 256;

@@ -198,7 +198,7 @@ impl Explainer {
 
 /// Controllers that receive the events of a list or watch.
 fn readers(sources: &[(String, Vec<String>)], state: &WatchState) -> Vec<String> {
-    // A source is named after its resource, a cache after the resource and its selection: `pods (namespaces a, b)`.
+    // A source is named after its resource, a cache after the resource and its selection, such as `pods with app=web`.
     let resource = state.resource.split(' ').next().unwrap_or_default();
     let reads = |sources: &[String]| sources.iter().any(|source| source == resource);
     sources.iter().filter(|(_, sources)| reads(sources)).map(|(name, _)| name.clone()).collect()

@@ -26,7 +26,7 @@ pub struct Difference {
     pub change: FileChange,
 }
 
-/// How a file differs from the rendered objects.
+/// Type of a [`Difference`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileChange {
     /// The file lacks a value.
@@ -168,7 +168,7 @@ fn compare(found: &mut Vec<(String, FileChange)>, file: &Value, rendered: &Value
     }
 }
 
-/// Items with equal `name` are compared with each other; others are equal or not.
+/// Compares items that have the same `name` field by field. An item without a name counts as present only if an equal one is.
 fn compare_lists(found: &mut Vec<(String, FileChange)>, was: &[Value], is: &[Value], path: &str) {
     let before = found.len();
     let mut left: Vec<&Value> = was.iter().collect();

@@ -19,7 +19,7 @@ pub(super) const METRICS: &str = "metrics";
 /// The Deployment.
 pub(super) fn object(target: &RenderInput<'_>) -> ManifestObject {
     let RenderInput { program, parameters, namespace } = *target;
-    // Without a lease two replicas must not run at the same time, not even during an update.
+    // Without a lease, two replicas must not run at the same time, not even during an update: `Recreate` stops the old one first.
     let strategy = if program.elects { Value::Null } else { json!({ "type": "Recreate" }) };
     let certificates = certificates(target);
     let volumes: Vec<Value> = certificates

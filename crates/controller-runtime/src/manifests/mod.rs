@@ -1,8 +1,8 @@
 //! Manifests of an operator, computed from its registrations, with the feature `manifests`.
 //!
 //! A [`Program`] is read from a [`Manager`](crate::Manager) on which controllers and webhooks are registered. Together with
-//! [`Parameters`], the choices of a deployment, it gives [`Manifests`]: a list of objects, which a layout turns into text. Nothing here
-//! asks an API server, reads a file or a clock. `operator::Operator` (feature `clap`) is the command line around it.
+//! [`Parameters`], the choices of a deployment, it gives [`Manifests`]: a list of objects, which a layout turns into text. This module
+//! sends no requests, and reads neither files nor a clock. `operator::Operator` (feature `clap`) is its command line.
 //!
 //! ```
 //! use controller_runtime::{Manager, manifests::{Parameters, Program}};

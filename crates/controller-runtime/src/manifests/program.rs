@@ -20,7 +20,7 @@ use crate::{
 /// Longest suffix of a Service's name: `-webhooks`.
 const SUFFIX: usize = "-webhooks".len();
 
-/// Time between the end of the drain and the end of the process, for its servers and the lease.
+/// Time that the pod has after the shutdown timeout of its reconciles, to stop the servers and release the lease.
 const AFTER_DRAIN: Duration = Duration::from_secs(15);
 
 /// Grace period of a program that waits for its reconciles without a limit.
@@ -142,7 +142,7 @@ impl Program {
         self
     }
 
-    /// Whether Prometheus can verify the certificate of the metrics server, or needs none.
+    /// Returns whether there is a metrics server whose certificate Prometheus can verify, or which has none.
     pub(super) fn has_verifiable_metrics(&self) -> bool {
         self.ports.metrics.is_some() && !matches!(self.metrics_certificate, MetricsCertificate::SelfSigned)
     }
@@ -171,7 +171,7 @@ impl Program {
         parameters.namespace.as_deref().or_else(of_service).unwrap_or(&self.name)
     }
 
-    /// The conditions of rendering.
+    /// Checks the conditions of rendering.
     pub(super) fn check(&self, parameters: &Parameters) -> Result<(), RenderError> {
         let name = &self.name;
         // The name of a Service begins with a letter.

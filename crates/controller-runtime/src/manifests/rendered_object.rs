@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr};
 use ring::digest;
 use serde_json::{Map, Value};
 
-/// Annotation of each rendered object: version of this library, and a digest of the object without the annotation, by which an edit of
-/// the object is found.
+/// Annotation of each rendered object: the version of this library, and a digest of the object without the annotation, which shows
+/// whether the object was edited.
 pub const RENDERED_BY: &str = "operator/rendered-by";
 
 /// A rendered object, and the part of the manifests that it belongs to.

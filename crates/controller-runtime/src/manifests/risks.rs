@@ -4,7 +4,7 @@ use std::{fmt, panic::Location};
 
 use crate::rights::{Declaration, Declarations, RightScope, Target};
 
-/// A right that deserves a second look.
+/// A declared right that lets an operator do much more than its task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Risk {
@@ -80,7 +80,7 @@ const RULES: [RiskRule; 7] = [
     ),
 ];
 
-/// Rights that deserve a second look, in the order of the declarations.
+/// Risky rights, in the order of the declarations.
 #[must_use]
 pub fn risks(declarations: &Declarations) -> Vec<Risk> {
     let mut found = Vec::new();

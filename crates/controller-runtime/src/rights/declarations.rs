@@ -24,7 +24,7 @@ impl Declarations {
         self.all.iter()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no declaration.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()

@@ -64,7 +64,7 @@ pub(crate) fn is_custom(resource: &ApiResource) -> bool {
     !BUILTIN_GROUPS.contains(&&*resource.group)
 }
 
-/// A cache. It lists only if the API server does not stream the initial objects of a watch.
+/// Right to fill a cache. The cache lists only if the API server does not stream the initial objects of a watch.
 pub(crate) fn cached(
     resource: &ApiResource,
     selected: &Selected,
@@ -75,49 +75,50 @@ pub(crate) fn cached(
     Declaration::new(right, reason, place).fallback(["list"])
 }
 
-/// The status of the reconciled kind.
+/// Right to write the status of the reconciled kind.
 pub(crate) fn own_status(resource: &ApiResource, place: CodeLine) -> Declaration {
     let right = on(resource, [Verb::Patch]).subresource("status");
     Declaration::new(right, "its type has a status", place)
 }
 
-/// A finalizer of the reconciled kind.
+/// Right to add and remove a finalizer of the reconciled kind.
 pub(crate) fn finalizer(resource: &ApiResource, name: &str, place: CodeLine) -> Declaration {
     Declaration::new(on(resource, [Verb::Patch]), format!("finalizer {name}"), place)
 }
 
-/// Writes of owned objects. An apply is authorized as a patch, and as a create if the object is new.
+/// Right to write owned objects. An apply is authorized as a patch, and as a create if the object is new.
 pub(crate) fn owned(resource: &ApiResource, place: CodeLine) -> Declaration {
     Declaration::new(on(resource, [Verb::Apply]), "owns", place)
 }
 
-/// References to the reconciled kind with `blockOwnerDeletion`, which the admission plugin `OwnerReferencesPermissionEnforcement`
-/// permits by this right. OpenShift turns it on.
+/// Right to refer to the reconciled kind with `blockOwnerDeletion`, which the admission plugin `OwnerReferencesPermissionEnforcement`
+/// requires. OpenShift turns the plugin on.
 pub(crate) fn owner(resource: &ApiResource, place: CodeLine) -> Declaration {
     let right = on(resource, [Verb::Update]).subresource("finalizers");
     Declaration::new(right, "it owns others (blockOwnerDeletion)", place).fallback(["update"])
 }
 
-/// Kubernetes Events of a controller. Only a repeated event is patched.
+/// Right to write Kubernetes Events of a controller. Only a repeated event is patched.
 pub(crate) fn events(reason: &'static str, place: CodeLine) -> Declaration {
     Declaration::new(Right::on::<Event>([Verb::Create, Verb::Patch]), reason, place).fallback(["patch"])
 }
 
-/// The lease of an election, which is created once.
+/// Rights on the lease of an election. A create cannot be restricted to a name, so it is a right of its own.
 pub(crate) fn election(lease: &str, place: CodeLine) -> [Declaration; 2] {
     let known = Right::on::<Lease>([Verb::Get, Verb::Watch, Verb::Update]).named([lease]);
     let new = Right::on::<Lease>([Verb::Create]);
     [known, new].map(|right| Declaration::new(right, "leader election", place))
 }
 
-/// Reviews of clients of the metrics server.
+/// Rights to review clients of the metrics server.
 pub(crate) fn reviews(place: CodeLine) -> [Declaration; 2] {
     let [tokens, access] =
         [Right::on::<TokenReview>([Verb::Create]), Right::on::<SubjectAccessReview>([Verb::Create])];
     [tokens, access].map(|right| Declaration::new(right, "metrics for authorized clients", place))
 }
 
-/// The Secret with self-managed certificates of webhooks, which is created once.
+/// Rights on the Secret with self-managed certificates of webhooks. A create cannot be restricted to a name, so it is a right of
+/// its own.
 pub(crate) fn certificates(secret: &str, place: CodeLine) -> [Declaration; 2] {
     let known = Right::on::<Secret>([Verb::Get, Verb::Watch, Verb::Update]).named([secret]);
     [known, Right::on::<Secret>([Verb::Create])]

@@ -36,7 +36,7 @@ pub struct Right {
     pub scope: RightScope,
 }
 
-/// Object of a [`Right`].
+/// The objects of a [`Right`], or its URL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Target {
@@ -74,7 +74,7 @@ pub enum RightScope {
 }
 
 impl RightScope {
-    /// Whether the scope includes a namespace, for an operator that runs in `own`.
+    /// Returns whether the scope includes a namespace, for an operator that runs in the namespace `own`.
     pub(super) fn covers(&self, namespace: &str, own: &str) -> bool {
         match self {
             Self::Cluster => true,
@@ -111,7 +111,7 @@ impl Right {
 
     /// Verbs on a path outside of the resource API, of which the last character may be `*`.
     ///
-    /// RBAC names the HTTP method: `get` for a GET, `create` is written `post`.
+    /// The verb in the role is the HTTP method in lower case: [`Verb::Create`] becomes `post`.
     #[must_use]
     pub fn of_url(path: impl Into<String>, verbs: impl IntoIterator<Item = Verb>) -> Self {
         let methods = verbs.into_iter().map(|verb| Cow::Owned(verb.method().as_str().to_ascii_lowercase()));

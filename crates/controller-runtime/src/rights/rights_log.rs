@@ -12,7 +12,7 @@ use super::{declaration::Declaration, declarations::Declarations, right::RightSc
 /// also grant the rights of controllers that the program adds and removes later.
 #[derive(Default)]
 pub(crate) struct DeclarationLog {
-    /// Without duplicates, so that the program bounds the size, however often one of its lines runs.
+    /// Without duplicates, so that the number of the program's lines limits the size, however often one of them runs.
     all: Mutex<Vec<Recorded>>,
 }
 
@@ -52,7 +52,7 @@ impl DeclarationLog {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => false,
             };
-            // The place differs most often, and is compared fastest.
+            // The place is compared first, because it is cheap to compare and usually differs.
             same_names && known.declaration.place == declaration.place && known.declaration == declaration
         };
         if !all.iter().any(is_same) {
@@ -61,7 +61,7 @@ impl DeclarationLog {
         }
     }
 
-    /// Whether a declaration permits an action of an operator that runs in `namespace`.
+    /// Returns whether a declaration permits an action of an operator that runs in `namespace`.
     pub(crate) fn allows(&self, action: &Action<'_>, namespace: &str) -> bool {
         self.all.lock().iter().any(|Recorded { declaration, live, rule }| {
             let in_scope = match live {
@@ -100,7 +100,7 @@ impl ScopeOf {
         })
     }
 
-    /// Whether these are all namespaces.
+    /// Returns whether these are all namespaces.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self, Self::Fixed(RightScope::Cluster))
     }

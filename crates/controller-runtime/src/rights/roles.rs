@@ -42,15 +42,16 @@ impl Roles {
     /// Makes roles called `name` for an operator that runs in `namespace`.
     pub(super) fn of<'r>(rights: impl IntoIterator<Item = &'r Right>, name: &str, namespace: &str) -> Self {
         let mut everywhere = Verbs::default();
-        let mut apart: BTreeMap<Arc<str>, Verbs> = BTreeMap::new();
+        let mut by_namespace: BTreeMap<Arc<str>, Verbs> = BTreeMap::new();
         for right in rights {
             match &right.scope {
+                // A URL has no namespace, so only a ClusterRole can grant it.
                 _ if matches!(right.target, Target::Url(_)) => everywhere.add(right),
                 RightScope::Cluster => everywhere.add(right),
-                RightScope::OwnNamespace => apart.entry(Arc::from(namespace)).or_default().add(right),
+                RightScope::OwnNamespace => by_namespace.entry(Arc::from(namespace)).or_default().add(right),
                 RightScope::Namespaces { names, .. } => {
                     for name in names {
-                        apart.entry(Arc::clone(name)).or_default().add(right);
+                        by_namespace.entry(Arc::clone(name)).or_default().add(right);
                     }
                 }
             }
@@ -61,7 +62,7 @@ impl Roles {
             ..ObjectMeta::default()
         };
         let nothing = Verbs::default();
-        let roles = apart.iter().filter_map(|(namespace, verbs)| {
+        let roles = by_namespace.iter().filter_map(|(namespace, verbs)| {
             let rules = verbs.rules(&everywhere);
             (!rules.is_empty()).then(|| Role { metadata: metadata(Some(namespace)), rules: Some(rules) })
         });
@@ -139,7 +140,7 @@ impl Verbs {
         }
     }
 
-    /// Rules that grant these verbs and that `others` do not grant.
+    /// The smallest rules that grant these verbs, without those that `others` grant.
     fn rules(&self, others: &Self) -> Vec<PolicyRule> {
         // Resources of one group with the same verbs share a rule, and so do names of one resource.
         let mut plain: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();

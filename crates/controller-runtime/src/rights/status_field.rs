@@ -9,8 +9,8 @@ use serde::{
 
 /// Returns whether `K` deserializes as a struct with the field `status`.
 ///
-/// Types that derive `kube::CustomResource`, and those of `k8s-openapi`, name their fields to the deserializer before it reads
-/// anything. There is no trait of all kinds with a status that generic code could ask for.
+/// Types that derive `kube::CustomResource`, and those of `k8s-openapi`, pass the names of their fields to the deserializer before
+/// it reads anything. Generic code needs this, because no trait marks all kinds with a status.
 pub(crate) fn has_status<K: DeserializeOwned>() -> bool {
     let found = Cell::new(false);
     // Always an error: nothing is read.

@@ -27,13 +27,13 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it may change something: everything but get, list and watch.
+    /// Returns whether requests with this verb may change objects: all verbs except get, list and watch.
     #[must_use]
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
 
-    /// Verbs that RBAC asks for: `create` and `patch` for an apply, one for every other verb.
+    /// Verbs that a role must have for the request: `create` and `patch` for an apply, one for every other verb.
     #[must_use]
     pub fn in_rules(self) -> &'static [&'static str] {
         match self {

@@ -27,7 +27,7 @@ pub enum Layout {
 pub struct Files {
     /// The files.
     pub files: BTreeMap<String, RenderedFile>,
-    /// Folder below the folder of the files, in which nothing else may be: files that are not rendered any more are to be removed.
+    /// Subfolder that contains rendered files only: other files in it are no longer rendered, and are to be removed.
     pub generated: Option<&'static str>,
 }
 
