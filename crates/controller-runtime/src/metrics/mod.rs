@@ -37,6 +37,9 @@
 //! | `controller_runtime_cache_dead_watches_total` | counter: resource; watches closed because they were silent for 45 s or missed an event; not in Go |
 //! | `controller_runtime_cache_probes_total` | counter: resource; probes of watches that were silent for 30 s; not in Go |
 //! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; time since the API server last sent anything on a watch or answered a probe of it: up to 45 s; not in Go |
+//! | `controller_runtime_event_failures_total` | counter: controller, source, reason (`panic`, `error`, `undecodable`); deliveries of events that failed; not in Go |
+//! | `controller_runtime_events_dropped_total` | counter: controller, source; failed events that will not be delivered again; not in Go |
+//! | `controller_runtime_failed_events` | gauge: controller, source; objects with failed events that wait for redelivery, or for a change if the object does not decode; not in Go |
 //! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; time from the first event that leads to a reconcile until the reconcile starts; not in Go |
 //! | `controller_runtime_reconcile_reasons_total` | counter: controller, source (a resource, or the name of another source), change (`created`, `updated`, `deleted`, `generic`; `none` without a source if no event led to it); a reconcile counts once for each pair of source and change, for at most four causes; not in Go |
 //!
@@ -187,7 +190,7 @@ impl Metrics {
         self.inner.rest_client.register_detailed(&mut self.inner.registry.lock());
     }
 
-    /// The longest time that a request has been reconciled for, and its controller.
+    /// The longest time for which a running reconcile has lasted so far, and its controller.
     pub(crate) fn longest_running(&self) -> Option<(String, std::time::Duration)> {
         self.inner.queues.longest_running()
     }

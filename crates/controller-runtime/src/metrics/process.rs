@@ -28,7 +28,7 @@ impl Collector for ProcessCollector {
         let since_boot = stat.map(|stat| stat.started);
         let started = since_boot.and_then(|started| Some(started + number(&read("/proc/stat"), "btime")?));
         let resident = number(&read("/proc/self/status"), "VmRSS:").map(|kilobytes| kilobytes * 1024.0);
-        // One of the file descriptors is open for counting the others.
+        // The descriptor of the folder that is being read does not count.
         let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
         let open = open.and_then(|open| u32::try_from(open).ok()).map(f64::from);
         let limits = read("/proc/self/limits");

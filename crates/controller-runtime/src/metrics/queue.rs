@@ -33,7 +33,7 @@ struct Shown {
     queues: Mutex<BTreeMap<(String, u64), Queue>>,
 }
 
-/// A queue, for its gauges.
+/// A queue with visible gauges.
 struct Queue {
     /// Whether its keys have different priorities.
     classes: bool,
@@ -46,7 +46,7 @@ impl Shown {
     fn look(&self) -> BTreeMap<String, (bool, Gauges)> {
         let mut all: BTreeMap<String, (bool, Gauges)> = BTreeMap::new();
         for ((controller, _), queue) in &*self.queues.lock() {
-            // This takes the lock of the queue while holding its own; the queue never takes them in the other order.
+            // Takes the lock of the queue while the lock of this map is held. The queue never takes the two in the other order.
             let gauges = (queue.look)();
             match all.get_mut(controller) {
                 Some((classes, others)) => {

@@ -18,7 +18,8 @@ pub(crate) struct WebhookMetrics {
     in_flight: Family<LabelPairs, Gauge>,
     admission_panics: Counter,
     conversion_panics: Counter,
-    /// By Secret; without self-managed certificates there is no value, which an alert would take for an expired certificate.
+    /// By Secret. Without self-managed certificates there is no series: with a value of 0, an alert would report an expired
+    /// certificate.
     certificate_expiry: Family<LabelPairs, Gauge>,
     certificate_changes: Counter,
     certificate_errors: Counter,
@@ -171,7 +172,7 @@ impl Drop for WebhookRequest {
     fn drop(&mut self) {
         let (metrics, labels) = (&self.metrics, self.metrics.labels());
         metrics.all.in_flight.get_or_create(&labels).dec();
-        // A request has no status after its client went away.
+        // Without a response, because the client closed the connection, the request has no status and is not counted.
         if let Some(code) = self.code {
             metrics.all.total.get_or_create(&metrics.with_code(code)).inc();
             metrics.all.latency.get_or_create(&labels).observe(self.began.elapsed().as_secs_f64());
