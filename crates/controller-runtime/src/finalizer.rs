@@ -155,7 +155,7 @@ impl<K: Object> Finalizers<K> {
             return Ok(Finalized::Live(stored.map_or(Cow::Borrowed(object), Cow::Owned)));
         }
         let mut failed = Vec::new();
-        // Each removal makes a new version, on which the next one builds; finalizers see the object as given.
+        // Each removal stores a new version, on which the next removal builds. Finalizers receive the object as given.
         let mut current = object.clone();
         for (name, finalizer) in &self.registered {
             if !has_finalizer(object, name) {

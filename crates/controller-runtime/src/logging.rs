@@ -161,17 +161,17 @@ fn targets(level: LevelFilter, filter: Option<&Targets>) -> Targets {
         .with_targets(named.iter().map(|(target, level)| (*target, *level)))
 }
 
-/// Installs a subscriber for tests: `cargo test` prints its lines below a test that fails, and no others. The level is `WARN`, unless
+/// Installs a subscriber for tests, whose lines `cargo test` prints only below a test that fails. The level is `WARN`, unless
 /// `RUST_LOG` sets another one. Does nothing if the process has a subscriber already, so that each test can call it.
 ///
-/// Lines of other threads than that of the test, such as workers of a runtime with several, appear at once.
+/// Lines from other threads than that of the test, such as the workers of a multi-threaded runtime, appear at once.
 pub fn init_for_tests() {
     let options = LogOptions::default().level(LevelFilter::WARN);
-    // A filter that is not valid is left to the operator's own start.
+    // An invalid filter is ignored here; `init` reports it.
     let targets = options.targets().unwrap_or_else(|_| targets(options.level, None));
     let lines = tracing_subscriber::fmt::layer().with_timer(WallTime).with_ansi(false);
     let lines = lines.with_writer(TestWriter::with_stderr).with_filter(targets);
-    // Another test may have been first.
+    // Fails if another test has installed it already.
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 

@@ -58,7 +58,7 @@ pub type SpanLayer<S, T> = Filtered<OpenTelemetryLayer<S, T>, Targets, S>;
 
 /// Makes a layer that exports the spans of reconciles, and the spans within them, through the tracers of `provider`.
 ///
-/// It sees the spans and events that [`targets`] selects, whatever the other layers of the subscriber see. To select others:
+/// It receives the spans and events that [`targets`] selects, independently of the filters of other layers. To select others:
 ///
 /// ```
 /// # let provider = opentelemetry_sdk::trace::SdkTracerProvider::default();
@@ -80,7 +80,7 @@ where
 {
     let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"));
     let tracer = provider.tracer_with_scope(scope.with_version(env!("CARGO_PKG_VERSION")).build());
-    // A reconcile moves between threads.
+    // Without attributes of the thread, because a reconcile moves between threads.
     tracing_opentelemetry::layer().with_threads(false).with_tracer(tracer).with_filter(targets())
 }
 

@@ -57,7 +57,7 @@ impl Recorder {
         (recorder, Publisher::new(client, records, rng, clock))
     }
 
-    /// A recorder on behalf of a controller.
+    /// A recorder that reports on behalf of a controller.
     pub(crate) fn named(&self, controller: &str) -> Self {
         Self { controller: Arc::from(controller), ..self.clone() }
     }

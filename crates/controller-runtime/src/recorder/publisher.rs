@@ -117,13 +117,13 @@ impl Publisher {
     fn lose(&mut self, attempt: &WriteAttempt, error: &kube::Error) {
         let (event, failures) = (&attempt.name, attempt.failures);
         tracing::warn!(event, failures, "Kubernetes Event not written: {}", describe(error));
-        // Otherwise repetitions would patch an event that does not exist.
+        // Otherwise the next repetition would patch an event that does not exist.
         self.series.forget(&attempt.record, &attempt.name);
     }
 
     async fn write(&self, attempt: &WriteAttempt) -> Result<(), kube::Error> {
         let WriteAttempt { name, record, .. } = attempt;
-        // More repetitions may have been recorded meanwhile.
+        // The current count, because more repetitions may have been recorded since the attempt was made.
         let seen = self.series.seen(record, name).unwrap_or(attempt.seen);
         let written = if attempt.is_new {
             self.create(record, name, seen).await
@@ -135,7 +135,7 @@ impl Publisher {
             Err(kube::Error::Api(status)) if status.code == 404 && !attempt.is_new => {
                 self.create(record, name, seen).await
             }
-            // An earlier attempt succeeded although its response was lost.
+            // An earlier attempt has succeeded, but its response was lost.
             Err(kube::Error::Api(status)) if status.is_already_exists() && attempt.is_new => Ok(()),
             written => written,
         }

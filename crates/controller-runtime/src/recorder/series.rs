@@ -44,7 +44,7 @@ type Reference = [Option<String>; 5];
 struct RunningSeries {
     name: String,
     seen: Occurrences,
-    /// When its count was last written.
+    /// Time at which its count was last written.
     written_at: Instant,
     /// The latest repetition, if its count has not been written.
     unwritten: Option<EventRecord>,
@@ -103,11 +103,10 @@ impl Series {
         Publish::Create { name }
     }
 
-    /// When a count must be written that no repetition wrote: of a series that is over, or that continues for long.
+    /// Time at which a count must be written that no repetition wrote, of a series that is over or that continues for long.
     pub(super) fn due(&self) -> Option<Instant> {
         let of_known = self.known.values().filter_map(RunningSeries::due).min();
-        // Counts of finished series are written at once.
-        // A time in the past, so that the publisher wakes at once.
+        // Counts of finished series are written at once: their time is in the past.
         self.over.front().map(|unwritten| unwritten.seen.last).or(of_known)
     }
 
@@ -151,7 +150,7 @@ impl Series {
 }
 
 impl RunningSeries {
-    /// When the count must be written, unless a repetition does so before.
+    /// Time at which the count must be written, unless a repetition writes it before.
     fn due(&self) -> Option<Instant> {
         self.unwritten.as_ref()?;
         Some((self.seen.last + ENDS_AFTER).min(self.written_at + REFRESHED_AFTER))

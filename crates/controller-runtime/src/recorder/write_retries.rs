@@ -64,7 +64,7 @@ impl WriteRetries {
         self.waiting.remove(name).map(|(_, attempt)| attempt)
     }
 
-    /// When the first event is due.
+    /// Time at which the first event is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.waiting.values().map(|(due, _)| *due).min()
     }
