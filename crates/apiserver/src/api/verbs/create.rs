@@ -79,7 +79,7 @@ pub(crate) async fn create(
         object_meta::wipe(&mut object);
     }
     if !is_posted {
-        // It is read, and otherwise ignored.
+        // A resourceVersion must be a number; its value is ignored.
         update::wanted_revision(&object)?;
     }
     // Plugins may have changed what a role or binding grants.
@@ -95,7 +95,7 @@ pub(crate) async fn create(
         if let Some(name) = object_meta::generated_name(call, &candidate) {
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
-        // Until the commit, or the end of a dry run.
+        // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
         let _reserved = match call.path.subresource.as_str() {
             "" => call.cluster.allocate(served, None, &mut candidate)?,
             _ => None,
@@ -154,7 +154,7 @@ fn has_revision(object: &Value) -> bool {
     parse_uint(metadata::text(object, "resourceVersion")).is_ok_and(|revision| revision != 0)
 }
 
-/// Sets and validates everything before the commit.
+/// Sets the fields that the kind determines, and validates the object.
 fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     let served = &call.served;
     if served.resource.status
@@ -164,7 +164,7 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
         fields.remove("status");
     }
     served.strategy.prepare_create(served, &call.write_context(), object);
-    // Of an object of another custom kind the metadata are not validated.
+    // The metadata of an object of another custom kind are not validated.
     let is_of_kind = !served.is_custom() || custom::type_errors(served, object).is_empty();
     let mut errors = if is_of_kind { object_meta::validate(served, object) } else { Vec::new() };
     errors.extend(served.strategy.validate_create(served, object));

@@ -131,10 +131,12 @@ pub(crate) async fn delete(
         // Checked in each round, because another object may have the name by now.
         check_preconditions(call, options, &old)?;
         if served.strategy.is_finalizing(&old) {
+            // The kind itself completes the deletion.
             return reply::stored(call, 200, &shown);
         }
         let grace = deletion::grace_period(served, options.grace_period_seconds, &old);
         if grace == Grace::Pending {
+            // An earlier deletion is in progress, and this one does not shorten its grace period.
             return reply::stored(call, 200, &shown);
         }
         if !options.dry_run {

@@ -167,7 +167,7 @@ impl ListEncoding {
 
     /// Returns a list without items.
     fn without_items(&self, metadata: &Value) -> Vec<u8> {
-        // Go's nil slice, which lists of metadata have, and tables of kinds without columns of their own.
+        // Go writes a nil slice as null. Empty lists of metadata have one, and empty tables of kinds without columns of their own.
         let has_default_columns =
             || self.served.resource.columns.iter().any(|column| column.name == "Created At");
         let is_nil = match self.accept.view {

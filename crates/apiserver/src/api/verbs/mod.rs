@@ -109,7 +109,7 @@ impl Call {
 
     /// Returns the error for a missing object.
     pub(crate) fn not_found(&self) -> ApiError {
-        // No object can have such a name.
+        // A name that no object can have is refused as invalid.
         if !self.path.name.is_empty()
             && let Err(refusal) = require_name(&self.path.name)
         {
@@ -182,7 +182,8 @@ impl Call {
         self.decode_tracked(bytes, validation).map(|(object, _)| object)
     }
 
-    /// Like [`decode`](Self::decode), for an update: also returns the lists of the body that differ from those that are stored in Go only.
+    /// Like [`decode`](Self::decode), for an update: also returns the lists of the body that count as changed in Go even if JSON shows no
+    /// change.
     pub(crate) fn decode_tracked(
         &self,
         bytes: &Bytes,

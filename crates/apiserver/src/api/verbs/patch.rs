@@ -455,7 +455,7 @@ fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
     update::check_name(call, merged)
 }
 
-/// Reads the applied configuration from the body, and checks its type against the endpoint.
+/// Reads the applied configuration from the body, and checks its type against the endpoint. Refuses `metadata.managedFields`.
 fn read_applied(call: &Call, bytes: &Bytes) -> Result<(Value, StrictErrors), ApiError> {
     let (object, strict) = read_configuration(call, bytes)?;
     if managed_fields::are_readable(&object["metadata"]["managedFields"]) {
@@ -483,7 +483,7 @@ impl StrictErrors {
     }
 }
 
-/// Like [`read_applied`], but does not check the name.
+/// Like [`read_applied`], but accepts `metadata.managedFields`, which the merge refuses later.
 pub(super) fn read_configuration(call: &Call, bytes: &Bytes) -> Result<(Value, StrictErrors), ApiError> {
     let decoded =
         yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;

@@ -56,7 +56,7 @@ pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
 /// Maximum number of objects that are converted together, in several reviews. The webhook has nothing to do between the last review of
 /// these and the first one of the next.
 const CONVERTED: usize = 10_000;
-/// The same for a page of selected objects, which may be complete after a few of them.
+/// Like [`CONVERTED`], for a page with selectors, which a few objects may complete.
 const CONVERTED_FOR_PAGE: usize = 500;
 
 /// State of the collection to list, and the start of the page.

@@ -22,8 +22,7 @@ use crate::store::{Change, Store, Stored};
 /// Ownership of the fields of the new object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The field manager of this request owns the fields that it changed. It also owns these lists, which differ from those that are stored
-    /// in Go only.
+    /// The field manager of this request owns the fields that it changed. It also owns these lists, even if JSON shows no change in them.
     Tracked(Emptied),
     /// `managedFields` is complete: it was computed by server-side apply.
     Applied,
@@ -187,7 +186,7 @@ pub(crate) async fn change(
             && !served.is_custom()
             && admission.asks_validating_webhooks(&call.attributes(operation, Some(&old)));
         let typed = asks_webhooks.then(|| new.clone());
-        // Until the commit, or the end of a dry run.
+        // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
         let _reserved = prepare(call, &old, &mut new)?;
         if ownership != Ownership::Applied {
             managed_fields::keep_times_of_no_op(&old, &mut new);
@@ -211,7 +210,7 @@ pub(crate) async fn change(
             }
             UpdateReview::Before => {}
         }
-        // For builtin kinds `prepare` did that, because its result is compared with the stored state.
+        // For builtin kinds `prepare` has done this, because its result is compared with the stored state.
         if served.is_custom() {
             served.strategy.prepare_storage(served, &mut new);
         }
@@ -221,7 +220,7 @@ pub(crate) async fn change(
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
             && served.strategy.deletable(&new);
         if !options.dry_run && !gone {
-            // The storage drops it. A dry run, webhooks and the response to a completed deletion have it.
+            // The storage drops `selfLink`. Dry runs, webhooks and the response to a completed deletion contain it.
             metadata::of(&mut new).remove("selfLink");
         }
         let is_wanted = served.is_stored_as_wanted(&stored);
@@ -278,7 +277,7 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
     }
 }
 
-/// Restores, derives and validates everything before the commit.
+/// Restores the parts that this request cannot write, sets the fields that the kind determines, and validates the new state.
 fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Reservation<'a>>, ApiError> {
     let (served, path) = (&call.served, &call.path);
     let subresource = path.subresource.as_str();
@@ -357,7 +356,7 @@ pub(crate) async fn track(
     }
 }
 
-/// Makes the manager of this request the owner of the lists that differ from those that are stored in Go only.
+/// Makes the manager of this request the owner of the lists in `emptied`, even if JSON shows no change in them.
 fn track_emptied(call: &Call, emptied: &Emptied, new: &mut Value, options: &WriteOptions) {
     let (served, subresource) = (&call.served, call.path.subresource.as_str());
     if !served.strategy.tracks_fields() {

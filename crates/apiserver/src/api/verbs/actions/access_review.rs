@@ -15,7 +15,7 @@ use crate::request::query::{WriteKind, WriteOptions};
 use crate::request::request_body::Format;
 use crate::user::UserInfo;
 
-/// Responds to the review in the body with its status. Admission reviews it before.
+/// Responds to the review in the body with its status. Admission plugins see the review first.
 pub(super) async fn run(
     call: &Call,
     bytes: &Bytes,
@@ -61,7 +61,7 @@ pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiErro
         audiences.push(call.context.authenticator.issuer().name().to_owned());
     }
     let (authenticator, cluster) = (&call.context.authenticator, &*call.cluster);
-    // What the answer does not set stays as the client sent it.
+    // Fields that the server does not set stay as the client sent them.
     let mut status = review["status"].as_object().cloned().unwrap_or_default();
     status.entry("user").or_insert_with(|| json!({}));
     let mut set = |field: &str, value: Value| drop(status.insert(field.to_owned(), value));

@@ -22,7 +22,9 @@ const VERSION: &str = "authentication.k8s.io/v1";
 const KIND: &str = "TokenRequest";
 /// Default lifetime of a token in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
+/// Minimum lifetime in seconds.
 const SHORTEST: i64 = 10 * 60;
+/// Maximum lifetime in seconds.
 const LONGEST: i64 = 1 << 32;
 
 /// Responds with a token of the account in the URL.

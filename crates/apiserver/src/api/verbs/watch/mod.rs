@@ -46,7 +46,7 @@ const OBJECT: usize = 1 << 10;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time before the deadline at which the last bookmark is sent.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
-/// Maximum duration of a watch, whatever it requests.
+/// Maximum duration of a watch, even if `timeoutSeconds` is longer.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Minimum duration of a watch without `timeoutSeconds`; the maximum is twice this.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
