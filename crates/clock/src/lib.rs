@@ -170,7 +170,7 @@ thread_local! {
     static OF_THREAD: Cell<Option<Epoch>> = const { Cell::new(None) };
 }
 
-/// Guard of an [epoch of the thread](Epoch::for_this_thread). Dropping it restores the one before.
+/// Guard of an [epoch of the thread](Epoch::for_this_thread). Dropping it restores the previous epoch.
 pub struct ThreadEpoch {
     before: Option<Epoch>,
     /// Restores the cell of the thread that created it, so it must stay there.
@@ -191,8 +191,8 @@ impl fmt::Debug for ThreadEpoch {
 
 /// Returns whether tokio's time is paused, as in tests and simulations.
 ///
-/// Lets code avoid other threads in paused time, because the order of their results would differ from run to run. If time is running, it
-/// reads tokio's clock twice; in paused time it waits until the system's monotonic clock has advanced.
+/// Code can then avoid other threads, the order of whose results would differ from run to run. If time is running, the function reads
+/// tokio's clock twice; in paused time it waits until the system's monotonic clock has advanced.
 #[must_use]
 pub fn is_paused() -> bool {
     matches!(paused(), Paused::Yes)
@@ -231,7 +231,7 @@ fn paused() -> Paused {
         monotonic_time() > before
     });
     match Instant::now() {
-        // If the monotonic clock does not advance, nothing is known, and the system time is the safe answer.
+        // If the monotonic clock has not advanced, the readings prove nothing. Then the system time is the safe answer.
         third if third == first && advanced => Paused::Yes,
         third => Paused::No(third),
     }

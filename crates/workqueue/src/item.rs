@@ -65,7 +65,7 @@ impl<'q, K> Item<'q, K> {
 
     #[inline]
     fn loan(&self) -> &Loan<K> {
-        self.loan.as_ref().expect("an item that can be asked has not gone")
+        self.loan.as_ref().expect("an item has its loan until it is consumed or dropped")
     }
 }
 

@@ -114,7 +114,8 @@ impl<K: Eq + Hash, V> Map<K, V> {
     }
 }
 
-/// The table that the middle bits of a hash select. A table uses the lowest and the highest bits itself.
+/// The table that the middle bits of a hash select. The tables themselves use the lowest and the highest bits, so with those the
+/// entries of a table would collide.
 #[inline]
 fn table(hash: u64) -> usize {
     (hash >> 40) as usize % TABLES

@@ -39,7 +39,8 @@ impl Priority {
 /// until it has no ready key any more. While priorities are aged, at least one in `every` hand-outs is a key of an aged one; if
 /// both lower priorities are aged, they take turns. So if `p` keys of a key's priority became ready before it, the key is among
 /// the first `(p + 1) × every` hand-outs after its priority has aged, or twice that while both lower priorities are aged,
-/// whatever is added with higher priorities; and these keep all but one in `every` of the hand-outs, whatever waits below.
+/// whatever is added with higher priorities. The higher priorities keep all but one in `every` of the hand-outs, whatever waits
+/// with lower ones.
 /// (With [flows](crate::Options::fair_by) each priority offers the key of the flow that has its turn, and `p` counts turns.)
 ///
 /// Ages are tracked by priority instead of by key, so that the clock is not read while only one priority has ready keys.

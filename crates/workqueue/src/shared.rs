@@ -96,7 +96,8 @@ impl<K> Shared<K> {
 }
 
 impl<K> Inner<K> {
-    /// The tasks to wake. Derived from the state after every change, not from the kind of change.
+    /// Returns the tasks to wake. Derived from the state after every change, not from the kind of change, so that no operation can
+    /// forget a wake-up.
     fn calls(&mut self) -> Calls {
         // When the queue is finished, every getter must return: each wakes the next.
         let runs = if self.core.is_finished() { usize::MAX } else { self.core.ready() };

@@ -15,6 +15,7 @@ pub(crate) struct Waiters {
     /// Ordered by ticket, because tickets ascend.
     waiters: Vec<Waiter>,
     next: u64,
+    /// Number of waiters that were woken and have not polled since.
     called: usize,
     /// The waiter that keeps an alarm for the first waiting key, and the time of the alarm.
     alarm: Option<(Ticket, Timestamp)>,
@@ -22,7 +23,9 @@ pub(crate) struct Waiters {
 
 struct Waiter {
     ticket: Ticket,
+    /// Taken when the waiter is woken.
     waker: Option<Waker>,
+    /// Whether it was woken and has not polled since.
     called: bool,
 }
 

@@ -1,7 +1,7 @@
-//! From a key to its place.
+//! Index of keys: finds the place of a key in the slab.
 //!
-//! One table: divided among 64 small ones, so that none of them grows for long, it made eight producers and eight consumers
-//! slower by a sixth. A table of a million keys takes 20 ms to double.
+//! A single table, although one of a million keys takes 20 ms to double. Divided among 64 small tables, which grow in short steps,
+//! the index made eight producers and eight consumers slower by a sixth.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
@@ -48,8 +48,8 @@ impl Index {
         }
     }
 
-    /// Removes an entry that no longer has its key, but still its place. A table that is mostly empty shrinks to a quarter; afterwards half of it is used, so
-    /// the cost is proportional to the removals before it.
+    /// Removes an entry that no longer has its key, but still its place. A table that is mostly empty shrinks to a quarter. Afterwards
+    /// half of it is used, so the cost is proportional to the removals before.
     #[inline]
     pub(crate) fn remove<K>(&mut self, id: Id, slab: &Slab<K>) {
         if let Ok(found) = self.0.find_entry(slab[id].hash, |other| *other == id) {
@@ -60,8 +60,8 @@ impl Index {
         }
     }
 
-    /// A table that grows by itself visits its entries in its own order, each at a random place of the slab. Here they
-    /// are read in the order of memory.
+    /// Makes the table again, with another capacity. A table that grows by itself visits its entries in its own order, each at a
+    /// random place of the slab. Here they are read in the order of memory, which is faster.
     #[cold]
     fn rebuild<K>(&mut self, capacity: usize, slab: &Slab<K>) {
         let mut table = HashTable::with_capacity(capacity.max(1));

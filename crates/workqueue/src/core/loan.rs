@@ -37,7 +37,7 @@ pub(crate) struct Terms {
 impl<K> Loan<K> {
     #[inline]
     pub(crate) fn key(&self) -> &K {
-        self.0.key.as_ref().expect("a key stays where it is until both handles have come back")
+        self.0.key.as_ref().expect("the key stays in its shell until both handles have come back")
     }
 
     #[inline]
@@ -73,7 +73,8 @@ impl<K> Lender<K> {
     #[inline]
     pub(crate) fn take_back(&mut self, [one, other]: [Loan<K>; 2], to: &mut Option<K>) {
         drop(one);
-        let mut shell = UniqueArc::try_from(other.0).ok().expect("a key has two handles, and one is gone");
+        let mut shell =
+            UniqueArc::try_from(other.0).ok().expect("a loan has two handles, and one was dropped");
         swap(&mut shell.key, to);
         if self.shells.len() < KEPT {
             self.shells.push(shell);

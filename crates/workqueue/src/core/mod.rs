@@ -393,12 +393,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
     /// its success may release others.
     pub(crate) fn forget(&mut self, key: &K, hash: u64, now: &Now<impl FnOnce() -> Timestamp>) {
         self.options.rate_limiter.forget(key, now.instant(self.epoch));
-        // Its slots are free.
+        // The limiter may have freed slots, so the next `advance` offers an earlier one at once.
         self.offered = None;
         let Some(id) = self.find(key, hash) else { return };
         let entry = &mut self.slab[id];
         let Some(past) = &mut entry.past else { return };
-        // If it waits, it does so until its time: it has no slot left to exchange.
+        // If it waits, it keeps its time: it has no slot left that could be exchanged for an earlier one.
         (past.back_off, past.early) = (Timestamp::START, false);
         (past.own, past.own_of_next) = (Timestamp::NEVER, Timestamp::NEVER);
         let had_failed = std::mem::take(&mut past.failed);
@@ -439,7 +439,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
         let any_run_again = self.again != 0;
         for entry in self.slab.iter_mut().filter(|_| any_run_again) {
-            // A run requested by an event still takes place; waiting for the others is not worthwhile.
+            // A run that an event requested takes place when the current one ends. A run at a later time is dropped, because a
+            // shutdown does not wait for delays.
             if let State::Processing { again } = &mut entry.state
                 && again.take_if(|asked| !asked.event && entry.at > now).is_some()
             {

@@ -137,7 +137,7 @@ impl Order {
     ) {
         let entry = &mut slab[id];
         (entry.state, entry.at) = (State::Waiting { why, place: 0, held: false }, until);
-        // Until its own time is over it is not held, even if its slot is later: `advance` moves it then.
+        // It waits in the first heap until its own time is over, even if its slot is later. Then `advance` moves it to the second.
         self.waiting.push(Node { until: own.min(until), added: self.added, id }, slab);
         self.waiting_for[why as usize] += 1;
         self.added += 1;

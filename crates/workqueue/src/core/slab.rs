@@ -23,7 +23,7 @@ impl Id {
     pub(crate) const NONE: Self = Self(u32::MAX);
 
     fn of(place: usize) -> Self {
-        // The last number is not a place: it means "none".
+        // The highest number is reserved for `NONE`.
         let id = u32::try_from(place).ok().map(Self).filter(|id| *id != Self::NONE);
         id.expect("four thousand million keys do not fit into memory")
     }
@@ -150,10 +150,12 @@ impl<K> Slab<K> {
                 self.sunk_above = end;
             }
             let chunk = (self.sunk_above - 1) / CHUNK;
+            // The taken places of the chunk below `sunk_above`: the shifts clear the bits from there on.
             let above = CHUNK - (self.sunk_above - chunk * CHUNK);
             let below = self.vacancies.taken(chunk) << above >> above;
             if below != 0 {
                 self.sunk_above = chunk * CHUNK + below.ilog2() as usize;
+                // An entry in the chunk with the lowest vacant place has no lower chunk to move to.
                 return (chunk > lowest).then(|| Id::of(self.sunk_above));
             }
             self.sunk_above = chunk * CHUNK;

@@ -14,7 +14,7 @@ const URGENT_AT_ONCE: u8 = 10;
 /// Shortest time from the end of the last run to the next one for later urgent events.
 const URGENT_EVERY: Duration = Duration::from_secs(1);
 
-/// When a key runs.
+/// Time at which a key runs.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
     AtOnce,
@@ -76,7 +76,7 @@ impl<K> Core<K> {
         Due::At(at, why)
     }
 
-    /// When a key runs because of an event now. `id` is new, waiting, or was just processed.
+    /// Time at which a key runs because of an event now. `id` is new, waiting, or was just processed.
     pub(super) fn event(&mut self, id: Id, urgent: bool, now: &Now<impl FnOnce() -> Timestamp>) -> Due {
         let entry = &mut self.slab[id];
         if entry.past.is_none() && self.options.debounce.is_none() {
@@ -113,7 +113,7 @@ impl<K> Core<K> {
         Due::At(now.after(quiet).min(past.latest), Reason::Debounced)
     }
 
-    /// When a key that was just processed runs again.
+    /// Time at which a key that was just processed runs again.
     pub(super) fn after_run(&mut self, id: Id, again: Again, now: &Now<impl FnOnce() -> Timestamp>) -> Due {
         if let Some(past) = &mut self.slab[id].past {
             past.ended = **now;

@@ -137,8 +137,8 @@ impl Tokens {
         while let Some(slot) = self.free.first_entry().filter(|slot| *slot.key() <= now) {
             self.spare += f64::from(slot.remove());
         }
-        // Each slot in use finds its own token just arrived, and the bucket holds at most the burst less that one: unused
-        // tokens beyond that are lost.
+        // While slots are reserved, the token of the next slot belongs to that slot. So the bucket has room for at most `burst - 1`
+        // unused tokens, and more are lost.
         self.spare = self.spare.min(self.burst - 1.0);
         if self.level >= 0.0 {
             self.level = (self.level + std::mem::take(&mut self.spare)).min(self.burst);
