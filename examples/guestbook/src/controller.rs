@@ -52,7 +52,7 @@ fn users_of_theme(
 ) -> impl Fn(&ConfigMap) -> Result<Vec<ObjectKey<Guestbook>>, ReadError> + Send + Sync {
     move |theme: &ConfigMap| {
         let mut users = guestbooks.list_lazy()?;
-        // Only Guestbooks in the theme's namespace are decoded. One that does not fit the type names no theme.
+        // Only Guestbooks in the theme's namespace are decoded. One that does not fit its type is left out.
         users.retain(|guestbook| {
             guestbook.meta().namespace() == theme.metadata.namespace.as_deref()
                 && guestbook.object().is_ok_and(|guestbook| guestbook.spec.theme == theme.metadata.name)
