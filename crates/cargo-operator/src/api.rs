@@ -19,7 +19,7 @@ use crate::{
 pub struct Api {
     /// The kind, such as PhotoAlbum
     kind: String,
-    /// API group: a domain of yours; by default that of the kinds there are
+    /// API group: a domain of yours; by default that of the existing kinds
     #[arg(long)]
     group: Option<String>,
     /// Version of the kind
@@ -81,7 +81,7 @@ pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The library of a project, in which the kinds are.
+/// The library of a project, which contains the kinds.
 pub(crate) fn library(project: &Project) -> Result<&CrateRoot, Failure> {
     project.library.as_ref().ok_or_else(|| {
         Failure::new(format!(
@@ -103,7 +103,7 @@ pub(crate) fn read_rust(path: &Path) -> Result<RustFile, Failure> {
     })
 }
 
-/// The API group of the kinds in a library, if it is only one.
+/// The API group of the kinds in a library, if all have the same one.
 fn only_group(library: &CrateRoot) -> Result<String, Failure> {
     let mut groups = BTreeSet::new();
     let folder = library.file.parent().unwrap_or(Path::new(""));

@@ -30,8 +30,8 @@ pub struct Ask {
     arguments: Vec<OsString>,
 }
 
-/// A program that finds no cluster. An `Operator` sends no requests for these commands; another program, which does not know them, might
-/// run on the user's cluster.
+/// Command that runs a program without access to a cluster. An `Operator` sends no requests for these commands anyway, but a program that
+/// does not know them might start and work on the user's cluster.
 pub(crate) fn offline(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -69,7 +69,7 @@ pub fn run(
     shell.running(display(&asked));
     let status = asked.spawn().and_then(|mut child| {
         if let (Some(text), Some(mut input)) = (baseline, child.stdin.take()) {
-            // If a program does not read its input, its own error says why.
+            // A program that fails before it reads its input prints the reason itself.
             let _ = input.write_all(text.as_bytes());
         }
         child.wait()

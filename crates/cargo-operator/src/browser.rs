@@ -17,7 +17,7 @@ pub(crate) fn open(page: &str, shell: &Shell) {
         .stderr(Stdio::null())
         .spawn();
     match opened {
-        // It may run for as long as the browser does. Nothing waits for it.
+        // The program may run as long as the browser, so it is not waited for.
         Ok(_) => shell.status("Opened", "the page of explanations in the browser"),
         Err(_) => shell.note("Open", page),
     }

@@ -142,7 +142,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::Completions { shell } => {
             let mut output = Vec::new();
             clap_complete::generate(*shell, &mut Cargo::command(), "cargo-operator", &mut output);
-            // The reader of a pipe may have seen enough.
+            // A closed pipe, as behind `| head`, is no failure.
             let _ = io::stdout().write_all(&output);
             Ok(())
         }

@@ -2,7 +2,7 @@
 
 use crate::{edit::KindDeclaration, names::KindName};
 
-/// The file of the version before, in the module of the kind: its text.
+/// Returns the text of the file with the previous version, which becomes a module of the kind.
 ///
 /// `uses` and `types` are the declarations of `use`, and the types of the kind's module, that its struct needs.
 pub(crate) fn version_before(

@@ -37,7 +37,7 @@ pub struct KindDeclaration {
     version_range: Range<usize>,
 }
 
-/// Line of an insertion, from 1 on, with the insertions that were made before it.
+/// Line of an insertion in the changed text, counted from 1.
 pub type Line = usize;
 
 impl RustFile {
@@ -118,7 +118,8 @@ impl RustFile {
         })
     }
 
-    /// Declarations of `use` and names of types that a piece of this file needs: those of which a name is a word of the piece.
+    /// Returns the declarations of `use`, and the names of types of this file, that a piece of it needs: those whose name is a word of
+    /// the piece.
     #[must_use]
     pub fn needed_by(&self, piece: &str) -> (Vec<String>, Vec<String>) {
         let words: BTreeSet<&str> = piece.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
@@ -237,7 +238,8 @@ impl RustFile {
     /// The text with all changes.
     #[must_use]
     pub fn into_text(mut self) -> String {
-        // From the end, so that offsets stay right. Insertions at one offset keep their order.
+        // From the end, so that the offsets of the remaining changes stay right. The first reversal keeps the order of insertions at one
+        // offset, because the sort is stable.
         self.changes.reverse();
         self.changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
         for (range, text) in self.changes {
@@ -256,7 +258,8 @@ impl RustFile {
         self.changes.push((offset..offset, inserted));
     }
 
-    /// Finds the calls that `matches` accepts. In a chain with several, the last one counts.
+    /// Finds the only chain with a call that `matches` accepts, and returns the last such call in it. `None` if there is no such chain, or
+    /// if there are several.
     fn only_chain(&self, matches: impl Fn(&ExprMethodCall) -> bool) -> Option<Range<usize>> {
         let mut calls = MethodCalls { matches: &matches, found: Vec::new() };
         calls.visit_file(&self.syntax);

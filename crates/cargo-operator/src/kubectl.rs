@@ -1,4 +1,4 @@
-//! Clusters, which kubectl reaches: it knows the user's credentials, and forwards ports.
+//! Access to clusters through kubectl, which has the user's credentials and forwards ports.
 
 use std::{process::Stdio, str::FromStr};
 
@@ -164,7 +164,7 @@ pub(crate) async fn answer(
     let feed = child.stdin.take().zip(input);
     let output = async {
         if let Some((mut pipe, input)) = feed {
-            // If a program does not read its input, its own error says why.
+            // If kubectl fails before it reads its input, its own error has the reason.
             let _ = pipe.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await

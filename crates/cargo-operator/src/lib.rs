@@ -1,14 +1,14 @@
 //! `cargo operator`: creates and runs Kubernetes operators.
 //!
-//! The program is this library behind arguments, so that its parts can be tested. It holds no logic that an operator needs: an
-//! operator's own program knows its kinds, rights and manifests.
+//! The program only parses arguments and calls this library, so that its parts can be tested. Only an operator's own program knows
+//! its kinds, rights and manifests: commands about them build and run that program.
 //!
 //! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
-//! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`settings`] and [`project`] (the operator's package and
-//! program), [`api`] and [`webhook`] (additional code; `conversion` has the text of a version), [`import`] (types of kinds that
-//! others define), [`dev`] (an API server
-//! beside a changing operator), [`explain`] (why an object is not reconciled), [`ask`] (commands that the operator's program carries out),
-//! [`image`] (container images), [`upgrade`] (versions of the libraries).
+//! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`settings`] and [`project`] (the
+//! operator's package and program), [`api`] and [`webhook`] (additional code; `conversion` has the text of a version), [`import`]
+//! (types of kinds that other programs define), [`dev`] (an API server that runs while the operator changes), [`explain`] (why an
+//! object is not reconciled), [`ask`] (commands that the operator's program carries out), [`image`] (container images), [`upgrade`]
+//! (versions of the libraries).
 
 pub mod api;
 pub mod ask;

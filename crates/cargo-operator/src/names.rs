@@ -90,7 +90,7 @@ impl OperatorName {
         &self.crate_name
     }
 
-    /// Kind of an operator that is named after it: `PhotoAlbum` for `photo-album`, `Photo` for `photo-operator`.
+    /// Kind that is named after the operator: `PhotoAlbum` for `photo-album`, `Photo` for `photo-operator`.
     #[must_use]
     pub fn default_kind(&self) -> String {
         let stem = self.name.strip_suffix("-operator").unwrap_or(&self.name);

@@ -17,7 +17,7 @@ use crate::{
     shell::Shell,
 };
 
-/// Options that select the operator's package, as cargo has them.
+/// Options that select the operator's package, named as those of cargo.
 #[derive(Debug, Clone, Args)]
 pub struct PackageSelection {
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct PackageSelection {
     package: Option<String>,
 }
 
-/// Options that select and build the operator's program, as cargo has them.
+/// Options that select and build the operator's program, named as those of cargo.
 #[derive(Debug, Clone, Args)]
 pub struct Selection {
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct Selection {
     /// Build without network
     #[arg(long, help_heading = "Package and build")]
     offline: bool,
-    /// As --locked and --offline
+    /// Like --locked and --offline together
     #[arg(long, help_heading = "Package and build")]
     frozen: bool,
 }
@@ -294,7 +294,7 @@ impl Selection {
         }
     }
 
-    /// Options of `cargo build`. Without options the program is built without `dev`, as its image is.
+    /// Options of `cargo build` that the user has given.
     fn build_options(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = Vec::new();
         if self.features.all_features {

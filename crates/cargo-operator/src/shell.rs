@@ -54,7 +54,7 @@ impl Shell {
 
     /// Prints a line of a result to standard output.
     pub fn result(&self, text: impl Display) {
-        // The reader of a pipe may have seen enough.
+        // A closed pipe, as behind `| head`, is no failure.
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 

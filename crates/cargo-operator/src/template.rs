@@ -1,4 +1,4 @@
-//! The template of a new project: files of a tested operator of Widgets, with other names.
+//! The template of a new project: the files of a tested operator for the kind Widget, whose names are replaced.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ const FILES: [(&str, &str); 12] = [
 
 const WORKFLOW: &str = ".github/workflows/ci.yml";
 
-/// Part of all tests: the operator on an API server.
+/// Code that all tests share: it runs the operator on an API server.
 const COMMON: &str = "tests/common/mod.rs";
 
 /// Files of a kind. A project has them for each of its kinds.
@@ -159,7 +159,7 @@ pub fn project(
         .collect()
 }
 
-/// Returns the files of another kind of a project, and the part of all tests, which older projects may lack.
+/// Returns the files of another kind of a project, and the shared code of its tests, which older projects may lack.
 ///
 /// # Panics
 ///

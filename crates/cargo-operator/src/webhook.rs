@@ -28,7 +28,7 @@ pub struct Webhook {
     /// Refuse invalid objects
     #[arg(long)]
     validation: bool,
-    /// Begin this version of the kind, such as v2. The version before stays served, and objects are converted
+    /// Add this version of the kind, such as v2. The previous version stays served, and objects are converted
     #[arg(long, value_name = "VERSION")]
     conversion: Option<String>,
     #[command(flatten)]
@@ -132,7 +132,7 @@ impl<'p> KindFiles<'p> {
         Ok(())
     }
 
-    /// Makes `version` that of the kind's type, and a copy of the type that of the version before.
+    /// Changes the version of the kind's type to `version`, and copies the previous type to a module named after its version.
     fn add_version(&mut self, version: &str, shell: &Shell) -> Result<(), Failure> {
         let kind = self.kind.kind.clone();
         check_version(version).map_err(Failure::from)?;

@@ -1,4 +1,5 @@
-//! An existing cluster, on which `dev --on` runs the operator: only if its context was named before, or the user confirms it.
+//! An existing cluster, on which `dev --on` runs the operator: only if its context is one of kind or listed in Cargo.toml, or the
+//! user confirms it.
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
@@ -9,7 +10,7 @@ use kube_envtest::dev::Rendered;
 
 use crate::{failure::Failure, kubectl, project::Project, shell::Shell, write};
 
-/// Contexts that kind makes for clusters on this host.
+/// Prefix of the contexts that kind creates for clusters on this host.
 const LOCAL: &str = "kind-";
 
 /// A cluster, reached with the user's credentials.
@@ -20,7 +21,7 @@ pub(super) struct Cluster {
     shell: Shell,
 }
 
-/// A cluster that the user means.
+/// A cluster that is for development, or that the user has confirmed.
 #[derive(Debug)]
 pub(super) struct ChosenCluster {
     context: String,
@@ -31,7 +32,7 @@ pub(super) struct ChosenCluster {
 }
 
 impl ChosenCluster {
-    /// Finds the cluster of a context, and checks that the user means it.
+    /// Finds the cluster of a context. Unless the context is known to be for development, the user has to type its name.
     pub(super) async fn choose(context: &str, project: &Project, shell: Shell) -> Result<Self, Failure> {
         let words = ["config", "view", "--minify", "--flatten", "--raw", "-o", "json"];
         let config = kubectl::answer(context, &words, None, &shell).await;
@@ -135,7 +136,7 @@ fn confirm(context: &str, server: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         return Err(refused(""));
     }
-    // Without a terminal for errors there is nothing to answer.
+    // If the question cannot be written, no answer follows, and the cluster is refused.
     let _ = write!(io::stderr(), "Run the operator on {server}? Type the name of the context: ");
     let mut typed = String::new();
     match io::stdin().lock().read_line(&mut typed) {

@@ -32,7 +32,7 @@ use crate::{
     write,
 };
 
-/// The cure for a port that is taken.
+/// Hint for a port that is in use.
 const PORT_IN_USE: &str = "another program uses the port: choose one with --port, or leave that out";
 
 /// Arguments of `cargo operator dev`.
@@ -46,14 +46,14 @@ pub struct Dev {
     /// File or folder with sample objects, in the folder of the package; by default `samples`, and none with --on
     #[arg(long, value_name = "PATH")]
     samples: Option<PathBuf>,
-    /// Run the operator on the cluster of this context of the kubeconfig, with your own rights. Contexts that begin with `kind-` and those in
-    /// Cargo.toml are taken at once, others are confirmed
+    /// Run the operator on the cluster of this context of the kubeconfig, with your own rights. The command asks for a confirmation unless
+    /// the context begins with `kind-` or is listed in Cargo.toml
     #[arg(long, value_name = "CONTEXT")]
     on: Option<String>,
     /// Open the page of explanations in the browser
     #[arg(long, conflicts_with = "on")]
     open: bool,
-    /// Begin with an empty API server: by default it has the objects of the session before
+    /// Start with an empty API server; by default it has the objects of the previous session
     #[arg(long, conflicts_with = "on")]
     reset: bool,
 }
@@ -91,7 +91,7 @@ pub fn run(arguments: &Dev, more: &[String], here: &Path, shell: &Shell) -> Resu
 struct Development {
     project: Arc<Project>,
     selection: Selection,
-    /// `None`: none are applied.
+    /// File or folder of samples; `None` if none are applied.
     samples: Option<PathBuf>,
     flags: SessionFlags,
     shell: Shell,
@@ -105,7 +105,7 @@ struct Development {
     builds: JoinSet<Result<PathBuf, Failure>>,
     /// Time at which the build began.
     build_began: Instant,
-    /// Sources have changed since the build began.
+    /// Whether sources have changed since the build began, so that another build must follow.
     is_stale: bool,
 }
 
@@ -288,7 +288,7 @@ impl Development {
         Ok(())
     }
 
-    /// Starts a build, unless one runs: then another one follows it.
+    /// Starts a build. If one is running, another one starts when it ends.
     fn build(&mut self) {
         if !self.builds.is_empty() {
             self.is_stale = true;

@@ -24,8 +24,8 @@ const LOG_FILTER: &str = "controller_runtime=warn,info";
 /// Flags that select levels of the log.
 const LOG_FLAGS: [&str; 3] = ["--log", "--log-level", "--zap-log-level"];
 
-/// A running operator. It is killed when this is dropped. It stops by itself after this process was killed, because that closes its standard
-/// input.
+/// A running operator, which is killed when this is dropped. If this process is killed, the operator stops by itself, because its standard
+/// input ends.
 pub(super) struct Running {
     child: Child,
     /// Open until the operator has to stop.
@@ -53,7 +53,7 @@ impl Running {
         let child = command.spawn();
         let mut child =
             child.map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
-        // A wait for the end of the process closes the input that it still has.
+        // `Child::wait` closes the standard input that the child still owns, which would ask the operator to stop.
         let input = child.stdin.take();
         Ok(Self { child, input })
     }
@@ -75,7 +75,7 @@ impl Running {
             // Fails only if the process has ended.
             let _ = self.child.kill().await;
         }
-        // Until then its end would ask the operator to stop as well, and to say that its parent has ended.
+        // Not earlier: at the end of its input the operator would stop with the message that its parent has ended.
         drop(self.input);
     }
 

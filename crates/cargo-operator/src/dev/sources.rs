@@ -43,7 +43,7 @@ pub(super) struct Sources {
 struct WatchedFiles {
     project: PathBuf,
     code: BTreeSet<PathBuf>,
-    /// `None`: none are applied.
+    /// File or folder of samples; `None` if none are applied.
     samples: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ impl Sources {
                 return;
             }
             for path in event.paths {
-                // The session may be gone before the watcher.
+                // The send fails if the session ends before the watcher.
                 let _ = sender.send(path);
             }
         });
@@ -70,7 +70,7 @@ impl Sources {
         })
     }
 
-    /// Watches the files of which cargo made `program`, the manifest in `project`, and `samples`.
+    /// Watches the files from which cargo built `program`, the manifest in `project`, and `samples`.
     pub(super) fn follow(
         &mut self,
         project: &Path,

@@ -42,7 +42,7 @@ pub struct Explain {
     /// Open the page of explanations in the browser
     #[arg(long)]
     open: bool,
-    /// Print the answer again whenever it changes, until Ctrl-C. An object that does not exist yet is waited for
+    /// Print the answer again whenever it changes, until Ctrl-C. Waits for an object that does not exist yet
     #[arg(short, long, conflicts_with = "open")]
     watch: bool,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
         }
         let answer = answer(&api, wanted.as_ref()).await.map_err(|error| place.failure(error))?;
         let unknown = answer.unknown();
-        // The error says all that the text would say; in JSON the answer has fields beyond it.
+        // The error contains all that the text would; the JSON answer has more fields.
         if unknown.is_none() || arguments.format == Format::Json {
             shell.result(arguments.format.show(&answer));
         }

@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     /// Operator in the cluster of this context of the kubeconfig: kubectl forwards a port to it
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Its Deployment; by default that with the name of the package, in the namespace of the same name
+    /// Deployment of the operator; by default the one with the name of the package, in the namespace of the same name
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "context")]
     deployment: Option<Deployment>,
     /// Service account that may read explanations, of which kubectl creates a token
@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     /// File with the bearer token; by default the token is in $OPERATOR_TOKEN
     #[arg(long, value_name = "FILE", conflicts_with = "account")]
     token_file: Option<PathBuf>,
-    /// Accept any certificate of the address. Those of loopback are accepted always
+    /// Accept any certificate of the address; certificates of loopback addresses are always accepted
     #[arg(long, requires = "address")]
     insecure: bool,
 }
@@ -110,7 +110,7 @@ impl Place {
         Ok(Self {
             address: forwarded.address.clone(),
             token: Some(token),
-            // The API server is at the other end of the connection, and leads to this pod alone.
+            // kubectl has verified the API server, which forwards the connection to this pod.
             accepts_any_certificate: true,
             cure: format!(
                 "kubectl --context {context} logs -n {} deployment/{} shows more",

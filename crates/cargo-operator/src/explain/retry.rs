@@ -26,7 +26,7 @@ pub(crate) struct Retry {
 ///
 /// # Errors
 ///
-/// No operator runs or answers, it knows no such object, or the user may not.
+/// No operator runs or answers, it knows no such object, or the user lacks the right.
 pub(crate) fn run(arguments: &Retry, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let Some(wanted) = wanted(&arguments.object, &arguments.namespace)? else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

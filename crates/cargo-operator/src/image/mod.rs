@@ -36,7 +36,7 @@ pub struct MakeImage {
     /// Build for this target; repeat it for an image of several platforms. By default Linux with musl on this processor
     #[arg(long, value_name = "TRIPLE")]
     target: Vec<String>,
-    /// Take this program, which was built before, instead of building one; repeat it for several platforms
+    /// Pack this built program instead of building one; repeat it for several platforms
     #[arg(long, value_name = "FILE", conflicts_with = "target")]
     program: Vec<PathBuf>,
     #[command(flatten)]

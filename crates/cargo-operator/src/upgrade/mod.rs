@@ -1,8 +1,8 @@
 //! `cargo operator upgrade`: the libraries of an operator in the versions of this program.
 //!
-//! `controller-runtime`, `kube` and `k8s-openapi` fit each other in certain versions only. Those of a new project are known to fit, so an
-//! older project gets them, in all packages of its workspace. Programs that no longer compile get their present form if they are as
-//! `cargo operator new` made them.
+//! Only certain versions of `controller-runtime`, `kube` and `k8s-openapi` are compatible with each other. An older project gets the
+//! versions of a new project, in all packages of its workspace. Programs that no longer compile are replaced by those of a new project,
+//! if they are still as `cargo operator new` wrote them.
 
 mod old_programs;
 mod versions;
@@ -29,7 +29,7 @@ use crate::{
 /// Arguments of `cargo operator upgrade`.
 #[derive(Debug, Clone, Args)]
 pub struct Upgrade {
-    /// Print what would change, and change nothing; exit code 3 if there is something
+    /// Print the changes without making them; exit code 3 if there are any
     #[arg(long)]
     check: bool,
     /// Change and lock versions without network
