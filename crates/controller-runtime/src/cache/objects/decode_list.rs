@@ -21,7 +21,7 @@ pub(in crate::cache) fn decode_all<'a, K: Object, I: Iterator<Item = &'a Lazy<K>
         return decode(&states, readers);
     }
     let mut parts = states.chunks(states.len().div_ceil(threads));
-    let first = parts.next().unwrap_or_default();
+    let first = parts.next().unwrap_or_default(); // for the calling thread
     thread::scope(|scope| {
         let others: Vec<_> = parts
             .map(|part| {

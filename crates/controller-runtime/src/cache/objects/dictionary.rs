@@ -122,6 +122,7 @@ impl Compressor {
         text: &[u8],
         dictionary: &Arc<Dictionary>,
     ) -> Option<CompressedText> {
+        // zstd writes into the spare capacity and does not grow the buffer.
         self.buffer.clear();
         self.buffer.reserve(compress_bound(text.len()));
         let context = self.context.get_or_insert_with(CCtx::create);

@@ -24,7 +24,7 @@ pub enum Retain {
     /// The second read of a state keeps it decoded. If the previous state of the object was read more than once, the
     /// first read does. When the budget is exceeded, objects that were not read recently are dropped. The objects of a
     /// list, or found by an index, are kept at their second read if the budget has room for all of them. So iterating
-    /// over many objects drops no other objects, and nothing is kept of a list that does not fit.
+    /// over many objects drops no other objects, and no object of a list that does not fit is kept.
     ///
     /// New texts are compressed when no events are pending, so that no reconcile waits for compression, and objects
     /// that change again soon are not compressed in vain. For each kind, up to 512 KiB of new objects and 4 MiB of

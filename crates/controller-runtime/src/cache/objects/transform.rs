@@ -46,6 +46,7 @@ impl Transform {
         let change = self.by_namespace.get(namespace).or(self.elsewhere.as_ref())?;
         let mut object: Value = serde_json::from_slice(json).ok()?;
         let identity = IDENTITY.map(|field| object.get("metadata")?.get(field).cloned());
+        // Unwind safe: after a panic the object, which may be half changed, is dropped.
         let changed = panic::catch_unwind(AssertUnwindSafe(|| {
             (change.0)(&mut object);
             object
@@ -62,6 +63,7 @@ impl Transform {
                 );
             })
             .ok()?;
+        // The identity is restored even if the transform has removed the metadata.
         let metadata =
             object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
         if !metadata.is_object() {

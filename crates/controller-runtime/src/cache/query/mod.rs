@@ -88,6 +88,7 @@ impl Query {
     /// Returns the namespaces that the watch of all other namespaces excludes.
     pub(in crate::cache) fn watched_separately(&self) -> impl Iterator<Item = &Arc<str>> {
         let everywhere = matches!(self.namespaces, NamespaceSelection::Everywhere);
+        // A namespace that differs only by its transform needs no watch of its own.
         let overrides = self
             .overrides
             .iter()
@@ -194,6 +195,7 @@ impl Query {
     /// Returns resource and selection for metrics and messages. Stable, and of bounded length.
     pub(crate) fn label(&self) -> String {
         let selection = self.selection(match self.namespaces {
+            // The names may change, and the label must not.
             NamespaceSelection::InLive(_) => Some("a set of namespaces".to_owned()),
             _ => self.names(),
         });
@@ -355,7 +357,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Creates a set of these namespaces.
+    /// Creates a set of these namespaces. A cache of an empty set has no objects.
     pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { names: Arc::new(watch::Sender::new(names.into_iter().map(Into::into).collect())) }
     }

@@ -144,7 +144,8 @@ impl CacheOptions {
     /// cache gets them. Default: objects are stored without `managedFields`, and otherwise unchanged.
     ///
     /// `change` must be deterministic. It is called in the task of the watch for each version of each object, and for
-    /// own writes. It cannot change namespace, name, uid and version. If it panics, the object is stored unchanged.
+    /// own writes. It cannot change namespace, name, uid and version. If it panics, or leaves a value that is not a JSON object, the
+    /// object is stored unchanged.
     /// Each call costs a decode and an encode of the object.
     #[doc(alias = "DefaultTransform")]
     pub fn transform(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
@@ -186,6 +187,7 @@ impl CacheOptions {
         self.transform_kind::<K>(|object| {
             let part = P::deserialize(&*object).ok().and_then(|part| serde_json::to_value(part).ok());
             if let (Some(Value::Object(mut part)), Value::Object(whole)) = (part, &mut *object) {
+                // Kept as received: `P` need not have these fields, or may have only some of the metadata.
                 let always = ["apiVersion", "kind", "metadata"];
                 part.extend(always.iter().filter_map(|field| whole.remove_entry(*field)));
                 *whole = part;
@@ -216,6 +218,7 @@ impl CacheOptions {
     /// Returns the query of a cache of a kind with the options `own`. Options with the same effect give equal queries.
     pub(in crate::cache) fn query(&self, kind: &DynamicKind, own: &CacheSelection) -> Query {
         let DynamicKind { resource, is_namespaced } = kind.clone();
+        // The manager's options for namespaces do not apply to cluster-scoped kinds.
         let all = self.namespaces.clone().filter(|_| is_namespaced).map(NamespaceSelection::InLive);
         let namespaces = own.namespaces.clone().or(all).unwrap_or(NamespaceSelection::Everywhere);
         let selectors = self.selectors(own, None, None);
@@ -268,6 +271,7 @@ impl CacheOptions {
     pub(in crate::cache) fn ingest_options_of<K: Object>(&self, query: &Query) -> IngestOptions {
         let kind = self.chosen::<K>();
         let of_kind = kind.and_then(|kind| kind.transform.clone());
+        // The transform of a kind replaces those of all kinds, also those for single namespaces.
         let of_all = self.in_namespace.iter().filter(|_| of_kind.is_none());
         let of_all = of_all.filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
         let own = query

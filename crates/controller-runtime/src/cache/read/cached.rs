@@ -285,7 +285,7 @@ impl<K: Object> Cached<K> {
         until::until(&self.informer, key, condition, within).await
     }
 
-    /// Returns a stream of the initial objects, as creates, and then of every change.
+    /// Returns a stream of the initial objects, as creates, and then of their changes.
     ///
     /// Events that the reader has not taken are merged: for each object one event remains, which leads from the last
     /// state that the reader took to the latest one. A slow reader misses intermediate states but always receives the

@@ -39,7 +39,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     ) -> Self {
         let values = move |object: &Lazy<K>| match object.object_among(Readers::Many) {
             Ok(object) => values(&object).into_iter().collect(),
-            Err(_) => BTreeSet::new(), // logged when the object arrived
+            Err(_) => BTreeSet::new(), // the first attempt to decode it has logged the error
         };
         Self::new(informer, Box::new(values), ValueStorage::Stored)
     }

@@ -88,6 +88,7 @@ impl<'a> RawMeta<'a> {
             "generation" => self.generation = read(json).unwrap_or_default(),
             "deletionTimestamp" => self.deletion_timestamp = string(json).parse().ok(),
             "labels" => {
+                // Equal label sets are compared and shared as packed text, so they need the same order.
                 self.labels = pairs(json);
                 self.labels.sort_unstable();
             }

@@ -131,7 +131,7 @@ impl<K: Object> Store<K> {
         // Any object that had the name at this version is the deleted one or its predecessor.
         let by = version.max(after).unwrap_or_default();
         let watched = self.watched_state(key).map(|state| (has_uid(state, &uid), number(state.meta())));
-        // Version up to which states of the name are hidden. `None` if nothing is to be hidden.
+        // Version up to which states of the name are hidden. `None` if no state is to be hidden.
         let hidden_by = match (self.writes.get(key), watched) {
             (Some(write), _) if write.effect.uid() == Some(&uid) => Some(write.version().max(by)),
             // Another object has taken the name since.

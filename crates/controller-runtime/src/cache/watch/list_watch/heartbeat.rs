@@ -168,6 +168,7 @@ impl Heartbeat {
         let mut probe_after = Self::PROBE_AFTER;
         match outcome {
             Probed::Event => {
+                // The watch may still deliver the event, until the time for a verdict is over.
                 *missed = true;
                 return;
             }
@@ -197,6 +198,7 @@ impl Heartbeat {
     pub(crate) fn check(&mut self, now: Instant) -> LivenessCheck {
         match self.state {
             LivenessState::Initial { heard, changed } => {
+                // Once something other than an initial event has arrived, later data do not extend the time for the mark.
                 let limit = changed.map_or(heard, |changed| changed.min(heard)) + Self::SILENCE;
                 if now < limit { LivenessCheck::Wait(limit) } else { self.dead(Death::EndlessInitialEvents) }
             }

@@ -56,6 +56,7 @@ impl Reflector<'_> {
         let (mut body, mut items, mut pace) =
             (body.into_data_stream(), ListDecoder::default(), Pace::begin());
         let no_list = |error: ListError| WatchProblem::refused(error.to_string());
+        // The limit applies to each chunk: a long list may take longer as a whole.
         while let Some(chunk) =
             timeout(ANSWER_WITHIN, pace.wait_for(body.next())).await.or_else(|_| silence())?
         {
@@ -113,6 +114,7 @@ impl Reflector<'_> {
     ) -> Result<Body, WatchProblem> {
         let mut request = request.map_err(|error| WatchProblem::refused(error.to_string()))?.map(Body::from);
         if self.extent == Extent::Metadata {
+            // A server that cannot send metadata alone may send whole objects.
             let metadata = format!(
                 "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
             );
