@@ -55,6 +55,7 @@ pub async fn get_config(
     };
     let mut contexts: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
     contexts.sort_unstable();
+    // Checked here, so that the error can name the contexts of the file.
     let chosen = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone());
     let missing = |wanted| ConfigError {
         origin: origin.clone(),

@@ -193,9 +193,11 @@ async fn write_difference<K: Object>(
         ChangeBy::Patch => Some(client.patch(key, Patch::merge(&difference).with_version_of(old)).await?),
     };
     match (status, stored) {
+        // The status is a subresource, so a patch of the object does not change it.
         (Some(status), stored) if by == ChangeBy::Patch => {
             let done = if differs { Ensured::UpdatedWithStatus } else { Ensured::UpdatedStatus };
             let patch = Patch::merge(&json!({ "status": status }));
+            // The patch of the object has created a new version.
             let patch = patch.with_version_of(stored.as_ref().unwrap_or(old));
             Ok((client.subresource(key, "status").patch(patch).await?, done))
         }

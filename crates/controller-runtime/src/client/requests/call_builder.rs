@@ -36,6 +36,7 @@ impl Client {
         if K::metadata_api() && verb != Verb::Delete {
             return fail(&call, "metadata alone cannot be written: use a patch");
         }
+        // A client that is confined to a namespace sets it.
         if call.kind.is_namespaced && call.namespace.is_none() {
             call.namespace = self.settings().namespace.as_deref().map(ToOwned::to_owned);
         }

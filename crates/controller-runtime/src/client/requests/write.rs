@@ -27,8 +27,8 @@ use crate::{
 
 /// A write, sent when it is awaited, which returns the object as stored.
 ///
-/// Its methods are the options of this request; the type `V` is its verb and determines which options there are. Nothing is
-/// sent before the first poll. Dropping the future stops waiting for the response; it is then unknown whether the server
+/// Its methods are the options of this request; the type `V` is its verb and determines which options there are. The
+/// request is sent at the first poll. Dropping the future stops waiting for the response; it is then unknown whether the server
 /// carries the write out.
 ///
 /// ```no_run

@@ -211,6 +211,7 @@ impl ClientBuilder {
     /// Makes the client.
     #[must_use]
     pub fn build(self) -> Client {
+        // The layer that is added last sees a request first: metrics include requests that the check refuses.
         let Self { mut settings, metrics } = self;
         settings.kube = send_once(settings.kube);
         if let Some(check) = &settings.declaration_check {

@@ -304,7 +304,7 @@ fn kind_of(call: &Call, status: &Status) -> ErrorKind {
     match (status.code, status.reason.as_str()) {
         (404, _) if names_object(status) => ErrorKind::NotFound,
         (404, _) => ErrorKind::NotServed,
-        (_, "AlreadyExists") => ErrorKind::AlreadyExists,
+        (_, "AlreadyExists") => ErrorKind::AlreadyExists, // before 409, which is its code
         (409, _) => ErrorKind::Conflict(Conflict::of(call, status)),
         (422, _) if Conflict::is_about_uid(call, status) => ErrorKind::Conflict(Conflict::of(call, status)),
         (422, _) => ErrorKind::Invalid,

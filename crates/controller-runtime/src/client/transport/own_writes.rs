@@ -1,4 +1,4 @@
-//! This process's own writes, as the caches need them: the effect of each response on the cached objects.
+//! Effects of this process's own writes on cached objects, derived from the responses.
 
 use bytes::Bytes;
 use kube::core::ApiResource;
@@ -226,7 +226,7 @@ impl ResponseObject {
     fn is_deleted(&self, verb: Verb, answer: &[u8]) -> bool {
         let ResponseMetadata { deletion_timestamp, deletion_grace_period_seconds, finalizers, .. } =
             &self.metadata;
-        // Some kinds answer a delete with the object unchanged; a response to another write is a live object.
+        // Some kinds answer a delete with the object unchanged. After other writes the object is not being deleted.
         if deletion_timestamp.is_none() {
             return verb == Verb::Delete;
         }

@@ -15,7 +15,7 @@ use super::call::Call;
 /// ```
 /// use controller_runtime::client::{Call, PermitError, WriteGate, WritePermit};
 ///
-/// /// Nothing is written during maintenance.
+/// /// Refuses all writes during maintenance.
 /// struct Maintenance;
 ///
 /// impl WriteGate for Maintenance {
