@@ -392,6 +392,7 @@ impl ApiServer {
         let (client_authority, account_keys) = (options.client_authority, options.service_account_keys);
         #[cfg(not(feature = "tls"))]
         let (client_authority, account_keys) = (None, None);
+        // The keys come last: they replace the secret of the server, which the other two options determine.
         let authenticator = Authenticator::new(options.tokens, options.seed)
             .with_client_authority(client_authority)
             .with_account_keys(account_keys);

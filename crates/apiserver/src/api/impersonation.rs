@@ -115,6 +115,7 @@ impl Impersonation {
     fn remember(&self, requestor: &str, mode: Mode) {
         let mut last = self.last.lock();
         if last.len() >= REMEMBERED {
+            // Any entry can go: without one, the modes are tried in their usual order.
             last.pop_first();
         }
         last.insert(requestor.to_owned(), mode);
@@ -223,6 +224,7 @@ impl ModeCheck<'_> {
         self.check_groups(&verb)?;
         self.check_extra(&verb)?;
         let has = |group: &str| user.groups.iter().any(|other| other == group);
+        // Every user is in one of these two groups.
         let added = match user.name.as_str() {
             ANONYMOUS => UNAUTHENTICATED,
             _ if has(UNAUTHENTICATED) => return Ok(user),

@@ -72,6 +72,7 @@ pub(crate) async fn answer(
 fn metrics_page(server: &Server) -> String {
     let registry = server.cluster.registry();
     let tables = registry.tables();
+    // Counted in one read, so that all numbers are of the same revision.
     let numbers: Vec<_> = server.cluster.read(|store| {
         tables.into_iter().map(|storage| (storage.clone(), store.snapshot(storage).len())).collect()
     });

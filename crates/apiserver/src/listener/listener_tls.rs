@@ -80,6 +80,7 @@ struct AnyCertificate(Arc<dyn ClientCertVerifier>);
 
 impl ClientCertVerifier for AnyCertificate {
     fn client_auth_mandatory(&self) -> bool {
+        // Clients may authenticate by a token instead.
         false
     }
 

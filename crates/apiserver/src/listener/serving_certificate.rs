@@ -161,6 +161,7 @@ impl GeneratedCertificate {
 
         let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
         names.extend(["127.0.0.1".to_owned(), "::1".to_owned(), address.to_string()]);
+        // The address is often one of the loopback addresses.
         names.sort();
         names.dedup();
         let mut server = CertificateParams::new(names)?;

@@ -64,6 +64,7 @@ impl WebhookMetrics {
         let code = code.min(HIGHEST_CODE).to_string();
         let rejected = is_rejected.to_string();
         let WebhookLabels { name, kind, operation } = call;
+        // Each list is sorted by the names of the labels, as the page requires.
         let labels = |pairs: &[(&'static str, &str)]| -> LabelPairs {
             pairs.iter().map(|(label, value)| (*label, (*value).to_owned())).collect()
         };

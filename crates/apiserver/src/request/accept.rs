@@ -243,6 +243,7 @@ pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
             MediaRange { media_type, parameters }
         })
         .collect();
+    // Stable: of ranges with equal weights, the first is preferred.
     ranges.sort_by(|a, b| b.quality().total_cmp(&a.quality()));
     ranges
 }

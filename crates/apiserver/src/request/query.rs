@@ -346,7 +346,7 @@ impl ListOptions {
 
     /// Parses and validates the options; `watch` selects which combinations are allowed.
     fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
-        // Numbers are parsed first, then selectors. Both precede the validation of the options.
+        // Numbers are parsed first, then selectors. Both precede the validation of the options. Zero and negative numbers count as unset.
         let timeout_seconds =
             query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         let limit =
@@ -437,6 +437,7 @@ pub(crate) fn revision(text: &str) -> Result<Option<u64>, String> {
 
 /// Parses a number as Go's `strconv.ParseUint`. The error is Go's text.
 pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
+    // Checked first, because `parse` also accepts a plus sign, which `ParseUint` refuses.
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let why = if digits { "value out of range" } else { "invalid syntax" };
     let number = if digits { text.parse().ok() } else { None };

@@ -141,6 +141,7 @@ impl Snapshot {
         namespace: &str,
         start: Option<&Key>,
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> + use<'a> {
+        // With the slash, so that namespace `a` does not include the keys of namespace `a-b`.
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let first = match start {
             Some(start) if start.as_str() > prefix.as_str() => start.clone(),
@@ -390,6 +391,7 @@ impl<T: Ord + Clone> Store<T> {
             Change::Delete => return Err(Conflict),
         };
         let event = table.history.push(revision, now, key.clone(), before, after, self.limits);
+        // Set last: a refused commit takes no revision.
         self.revision = revision;
         Ok(event)
     }

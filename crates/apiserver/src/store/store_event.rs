@@ -61,6 +61,7 @@ impl StoreEvent {
         if let Some((_, bytes)) = forms.iter().find(|(known, _)| *known == form) {
             return bytes.clone();
         }
+        // Encoded under the lock: watches that need the same form meanwhile wait for it instead of encoding it again.
         let bytes = make();
         if forms.len() < FORMS && self.remembered.load(Ordering::Relaxed) < FORMS_BYTES {
             self.remembered.fetch_add(bytes.len(), Ordering::Relaxed);
@@ -83,6 +84,7 @@ impl StoreEvent {
             let traits = read.take().map(|read| read()).unwrap_or_default();
             Traits { reader, ..traits }
         });
+        // `read` is left over if the values were cached before.
         match read {
             Some(read) if known.reader != reader => ask(&read()),
             _ => ask(known),

@@ -32,6 +32,7 @@ pub(super) fn client(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
+    // `WebPkiServerVerifier` cannot be built without roots. A client without roots refuses every certificate.
     let mut config = if roots.is_empty() {
         builder.with_root_certificates(roots).with_no_client_auth()
     } else {

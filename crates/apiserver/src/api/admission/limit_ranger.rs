@@ -88,6 +88,7 @@ fn limits<'a>(range: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value
 /// Sets the missing limits and requests of all containers of a pod.
 fn set_defaults(range: &Value, pod: &mut Value) {
     let (mut requests, mut bounds) = (Amounts::default(), Amounts::default());
+    // Of several limits with a default for a resource, the last one counts.
     for limit in limits(range, "Container") {
         for (name, amount) in Amounts::read(&limit["defaultRequest"]).iter() {
             requests.set(name, amount);

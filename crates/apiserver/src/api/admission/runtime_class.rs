@@ -135,6 +135,7 @@ fn covers(wide: &Value, narrow: &Value) -> bool {
     let exists = text(wide, "operator") == "Exists";
     let has_key = text(wide, "key") == text(narrow, "key") || text(wide, "key").is_empty() && exists;
     let has_effect = ["", &text(narrow, "effect")].contains(&text(wide, "effect").as_str());
+    // `tolerationSeconds` limits only tolerations of NoExecute.
     let lasts = match (wide["tolerationSeconds"].as_i64(), narrow["tolerationSeconds"].as_i64()) {
         (Some(_), None) => text(wide, "effect") != "NoExecute",
         (Some(wide_seconds), Some(narrow_seconds)) => {

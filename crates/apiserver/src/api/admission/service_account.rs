@@ -122,6 +122,7 @@ fn missing(attributes: &Attributes<'_>, pod: &Value) -> ApiError {
 
 /// Adds the volume with the token, and mounts it in the containers that mount no other volume at its path.
 fn mount_token(pod: &mut Value, new_name: impl FnOnce() -> String) {
+    // The plugin runs again after webhooks have changed the pod. It then finds the volume of its first run.
     let existing = elements(&pod["spec"]["volumes"])
         .filter_map(|volume| volume["name"].as_str())
         .find(|name| name.starts_with(VOLUME))

@@ -144,6 +144,7 @@ impl ServiceAccountKeys {
 
     /// Whether one of the keys of this algorithm signed the message.
     pub(super) fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        // The algorithm comes from the token, which must not decide how a key is used.
         let keys = self.verifying.iter().filter(|key| key.algorithm == algorithm);
         keys.into_iter().any(|key| {
             UnparsedPublicKey::new(key.verification, &key.public).verify(message, signature).is_ok()
@@ -184,6 +185,7 @@ impl SigningKey {
         let elliptic = |algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new());
         let key = match block.label.as_str() {
             "RSA PRIVATE KEY" => RsaKeyPair::from_der(der).ok().map(Self::Rsa),
+            // The label does not name the algorithm, so each is tried.
             "PRIVATE KEY" => RsaKeyPair::from_pkcs8(der)
                 .map(Self::Rsa)
                 .or_else(|_| elliptic(&ECDSA_P256_SHA256_FIXED_SIGNING).map(Self::P256))

@@ -310,6 +310,7 @@ fn payload<T: serde::de::DeserializeOwned>(token: &str) -> Option<T> {
     if token.len() > MAX_LENGTH {
         return None;
     }
+    // A text with a fourth part is not a token. The limit keeps the cost low for a text with many dots.
     let parts: Vec<&str> = token.splitn(4, '.').collect();
     let [_, payload, _] = *parts.as_slice() else {
         return None;

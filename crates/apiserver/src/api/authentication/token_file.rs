@@ -58,6 +58,7 @@ impl Tokens {
 
 /// Parses the tokens of a text. The error is the number of the invalid line, and the problem.
 fn parse(text: &[u8]) -> Result<Tokens, (u64, String)> {
+    // Flexible, because groups are optional: lines have three or four columns.
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
     let mut tokens = Tokens::default();
     let mut lines = BTreeMap::new();

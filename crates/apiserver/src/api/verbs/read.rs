@@ -98,6 +98,7 @@ impl ListPage {
         }
         let exact = match (options.revision_match, wanted) {
             (Some(RevisionMatch::Exact), Some(wanted)) => Some(wanted),
+            // As in kube-apiserver, the first page at a revision is exact unless the client requests another match.
             (None, Some(wanted)) if wanted != 0 && options.limit.is_some() => Some(wanted),
             _ => None,
         };
@@ -200,6 +201,7 @@ impl ListPage {
         }
         if more {
             meta.continue_token = last.map(|last| encode_token(&call.path.namespace, last, revision));
+            // As in kube-apiserver, lists with selectors have no number: their remaining objects are not evaluated.
             meta.remaining = selection.is_everything().then(|| rest.count() + 1);
         }
         let walk = next.map(|next| Walk {

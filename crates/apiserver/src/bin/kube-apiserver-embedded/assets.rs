@@ -16,6 +16,7 @@ const OWN_NAME: &str = "kube-apiserver-embedded";
 /// # Errors
 /// One line that names the folder or file, and the cure.
 pub(crate) fn fill(folder: Option<&Path>) -> Result<PathBuf, String> {
+    // Resolved, so that the links point to the file itself, even if this program was started by a link.
     let program = std::env::current_exe()
         .and_then(fs::canonicalize)
         .map_err(|error| format!("cannot find the file of this program: {error}"))?;

@@ -43,6 +43,7 @@ impl Program {
     /// # Errors
     /// The message of the program for a flag that it does not know, or that lacks its value.
     pub(crate) fn read(&self, arguments: Vec<OsString>) -> Result<Flags, String> {
+        // `--help` is one of the flags in the table.
         let mut command = Command::new(self.name).no_binary_name(true).disable_help_flag(true);
         for (name, kind) in self.flags() {
             let flag = Arg::new(name).long(name).action(ArgAction::Append);

@@ -23,6 +23,7 @@ pub(crate) fn wants_aggregated(accept: &str) -> bool {
             continue;
         }
         if !parameters.iter().any(|parameter| parameter.starts_with("as=")) {
+            // Plain JSON, which the client prefers to later ranges, is the legacy form.
             return false;
         }
         let wanted = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];
