@@ -10,7 +10,7 @@ use std::{
 use kube_apimachinery::rbac::OwnedAction;
 use serde::Deserialize;
 
-/// Prefix of the flags with which a test says itself how to audit.
+/// Prefix of the flags with which a test configures the audit itself.
 const FLAGS: &str = "--audit-";
 
 /// Annotation of an event with the decision of the authorizer.

@@ -33,7 +33,7 @@ pub(super) struct ApiServerArguments<'a> {
     pub(super) etcd_url: &'a str,
     /// Folder written by [`super::certificates`].
     pub(super) certificates: &'a Path,
-    /// Policy and folder of the audit log; `None` if the flags of the test say how to audit.
+    /// Policy and folder of the audit log; `None` if flags of the test configure the audit.
     pub(super) audit: Option<&'a AuditFiles>,
     /// Additional flags of the test, appended last.
     pub(super) flags: &'a [String],

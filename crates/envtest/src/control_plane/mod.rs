@@ -95,7 +95,7 @@ impl ControlPlane {
         Ok(self.authority.kubeconfig(&self.url, user, groups)?)
     }
 
-    /// The audit log; `None` if flags of the test say how to audit.
+    /// The audit log; `None` if flags of the test configure the audit.
     pub(crate) fn audit(&self) -> Option<&AuditFiles> {
         self.audit.as_ref()
     }

@@ -8,20 +8,20 @@ use serde_json::Value;
 /// Time without another step after which a line ends.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Time after which a line ends that says only that an object was created: an operator that starts meanwhile reconciles it later, and its
-/// steps belong to the line.
+/// Time without another step after which a line ends if its only step is the creation of an object. It is longer, because an operator
+/// that is still starting reconciles the object later.
 const START: Duration = Duration::from_secs(2);
 
-/// Step of an object of the operator that was created.
+/// Text of the step in which an object of the operator is created.
 const CREATED: &str = "created";
 
-/// Steps in one line. An operator that writes without end gets a line for each so many steps.
+/// Largest number of steps in one line, so that an operator that writes without end also gets lines.
 const STEPS: usize = 6;
 
 /// Changes of an operator's objects and their children, grouped into one line for each object.
 ///
-/// A line ends when a condition became true, when nothing followed for [`QUIET`], or after [`STEPS`] steps. If an object was created, its second
-/// step may follow after [`START`].
+/// A line ends when a condition has become true, when no step has followed for [`QUIET`], or after [`STEPS`] steps. After the creation of
+/// an object the second step may follow within [`START`].
 #[derive(Debug, Default)]
 pub(super) struct ChangeLines {
     /// Kinds of the operator, by group and plural.
@@ -130,7 +130,8 @@ impl Line {
     }
 }
 
-/// Describes a change of an operator's object, and returns whether a line ends with it. `None` if users do not care.
+/// Describes a change of an operator's object, and returns whether a line ends with it. `None` if the
+/// change does not concern users.
 fn step(before: Option<&Value>, after: Option<&Value>) -> Option<(String, bool)> {
     let (before, after) = match (before, after) {
         (None, Some(_)) => return Some((CREATED.to_owned(), false)),

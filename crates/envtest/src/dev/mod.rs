@@ -1,7 +1,7 @@
 //! Development of an operator: an API server on loopback, sample objects, and a line for each burst of changes.
 //!
 //! The program `dev` of a project that `cargo operator new` made is a call of [`run`]. `cargo operator dev` holds a [`Session`], and
-//! builds and restarts the operator beside it.
+//! builds and restarts the operator while the session lasts.
 //!
 //! No other cluster is reached: neither `$KUBECONFIG` nor `~/.kube/config` is read.
 
@@ -30,7 +30,7 @@ pub enum DevError {
     /// The API server does not listen.
     #[error(transparent)]
     Listen(#[from] kube_apiserver_embedded::ListenError),
-    /// The file with the objects of the session before cannot be used.
+    /// The file with the objects of the previous session cannot be used.
     #[cfg(feature = "persistence")]
     #[error(transparent)]
     DataFile(#[from] kube_apiserver_embedded::DataFileError),

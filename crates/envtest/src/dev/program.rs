@@ -104,7 +104,7 @@ async fn run_with<T: Display, E: Display>(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFlags {
     words: Vec<String>,
-    /// `None` if the user has chosen another address.
+    /// `None` if a flag of the user sets the address, TLS or authorization of the metrics server.
     metrics: Option<SocketAddr>,
     webhooks: SocketAddr,
 }
@@ -118,8 +118,8 @@ impl SessionFlags {
     pub fn new(more: &[String]) -> Result<Self, DevError> {
         let is_given = |name: &str| value_of(more, name).is_some();
         let (mut words, mut metrics) = (Vec::new(), None);
-        // Both ports are held until both are chosen, so that they differ. Another process may take one before the operator does. Then the
-        // operator says so.
+        // Both ports are held until both are chosen, so that they differ. If another process takes one before the operator does, the
+        // operator fails with an error that names the address.
         let ports = [free_port(Ipv4Addr::LOCALHOST)?, free_port(Ipv4Addr::UNSPECIFIED)?];
         let [metrics_port, webhook_port] = &ports;
         if !["--metrics-bind-address", "--metrics-secure", "--metrics-authorization"]
@@ -153,7 +153,7 @@ impl SessionFlags {
         &self.words
     }
 
-    /// Address of the server of metrics and explanations; `None` if the user has chosen another one.
+    /// Address of the server of metrics and explanations; `None` if a flag of the user sets its address, TLS or authorization.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics

@@ -25,7 +25,7 @@ impl Progress {
         let (sender, commits) = mpsc::unbounded_channel();
         let started = Instant::now();
         let is_first = server.observe_commits(move |commit| {
-            // The receiver may be gone before the server.
+            // The send fails if the receiver is dropped before the server.
             let _ = sender.send((started.elapsed(), commit.clone()));
         });
         debug_assert!(is_first, "a server has one session");

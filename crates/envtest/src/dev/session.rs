@@ -154,7 +154,7 @@ impl Session {
         Ok((session, progress))
     }
 
-    /// Deletes the webhook configurations of the session before. Their webhooks are not served until the operator runs, which applies
+    /// Deletes the webhook configurations of the previous session. Their webhooks are not served until the operator runs, which applies
     /// the configurations again.
     async fn delete_webhooks(&self, services: &[(String, String)]) -> Result<(), DevError> {
         let calls_operator = |config: &WebhookClientConfig| {
@@ -328,7 +328,8 @@ fn server_options(session: &SessionOptions, reader_token: &str) -> Result<Option
     let admin = UserInfo::new("developer", "", ["system:masters"]);
     let tokens = Tokens::new().with(random_token()?, admin);
     let tokens = tokens.with(reader_token, UserInfo::new(READER, "", [] as [&str; 0]));
-    // The seed makes the secret of service account tokens, and UIDs, which are those of no session before.
+    // The seed determines the secret of service account tokens and the UIDs. It is random, so that neither repeats from an earlier
+    // session.
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| DevError::Random(error.to_string()))?;
     let options = Options::default().profile(Profile::Dev).tokens(tokens).seed(u64::from_ne_bytes(seed));

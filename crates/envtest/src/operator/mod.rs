@@ -210,7 +210,7 @@ impl Operator {
     /// ```
     /// # use kube_envtest::{CrashPoint, Operator, OperatorError};
     /// # async fn example(mut operator: Operator, check: impl AsyncFn()) -> Result<(), OperatorError> {
-    // The operator converges even if it crashes after each of its writes.
+    /// // The operator converges even if it crashes after each of its writes.
     /// let mut write = 1;
     /// while operator.crash_at(CrashPoint::after_write(write)).await.is_ok() {
     ///     operator.start().await?;

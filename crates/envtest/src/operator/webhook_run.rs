@@ -35,7 +35,7 @@ impl InstanceWebhooks {
 
     pub(super) fn begin(&self, webhooks: ServedWebhooks) {
         let mut served = self.served();
-        // A task that survives a crash serves nothing.
+        // A task of the operator that outlives its crash must not serve webhooks.
         if !served.has_ended {
             served.all.push(webhooks);
             self.begun.send_replace(served.all.len());
@@ -56,7 +56,7 @@ impl InstanceWebhooks {
     pub(super) async fn installed(&self) {
         let mut number = 0;
         while let Some(outcome) = self.outcome(number) {
-            // The error is that of `failed`.
+            // `failed` returns the error, so this future stays pending.
             if outcome.await.is_err() {
                 pending::<()>().await;
             }

@@ -38,7 +38,7 @@ pub enum WebhookError {
     Invalid {
         /// Kind, name and file of the configuration.
         object: String,
-        /// Description of the problem and its cure.
+        /// Description of the problem, and how to solve it.
         reason: String,
     },
     /// Webhooks are served, but there is no configuration of them.
@@ -85,7 +85,7 @@ pub enum WebhookError {
         url: String,
         /// Time limit.
         within: Duration,
-        /// Error of the last attempt, and its cure.
+        /// Error of the last attempt, and how to solve it.
         reason: String,
     },
     /// The API server stored a configuration, but does not call its webhooks.
@@ -103,7 +103,7 @@ pub enum WebhookError {
     /// No address or certificate for the operator's webhook server.
     #[error("cannot prepare {} for the webhook server: {reason}", what)]
     Socket {
-        /// What could not be prepared.
+        /// The part that could not be prepared, such as `a certificate`.
         what: String,
         /// Cause.
         reason: String,

@@ -103,7 +103,7 @@ impl Router {
         self.state().services.extend(services);
     }
 
-    /// Answers a request, or fails with the reason why there is no answer. `None` if the Service is none of the operator.
+    /// Answers a request, or fails with the reason why there is no answer. `None` if no operator of the environment serves the Service.
     pub(super) fn send(&self, request: &Request<Bytes>) -> Option<Exchange> {
         let service = service_of(request)?;
         let state = self.state();
@@ -123,7 +123,7 @@ impl Router {
         Some(Box::pin(async move {
             let ended = async { while running.changed().await.is_ok() {} };
             tokio::select! {
-                // A crash wins: nothing is answered after it.
+                // A crash comes first, so that no request is answered after it.
                 biased;
                 () = ended => Err("EOF".to_owned()),
                 response = answer(request) => Ok(response),

@@ -278,7 +278,7 @@ impl ServedWebhooks {
             let outcome = state.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
             match outcome {
                 Ok(outcome) => outcome.unwrap_or(Ok(())),
-                // The operator has ended, and its end says more.
+                // The operator has ended, and its own result has the reason.
                 Err(_) => std::future::pending().await,
             }
         }

@@ -74,8 +74,8 @@ impl fmt::Debug for Socket {
     }
 }
 
-/// Binds an address without listening. Elsewhere than on Linux a second socket could not bind it; the port is then only
-/// probably free.
+/// Binds an address without listening. Only Linux lets the operator bind the same address. On other systems the socket is closed
+/// again, so another process may take the port before the operator does.
 fn bind(address: SocketAddr) -> std::io::Result<(SocketAddr, Option<TcpSocket>)> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
