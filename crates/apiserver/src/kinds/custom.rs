@@ -52,6 +52,7 @@ impl Strategy for Custom {
                 && !["orphan", "foregroundDeletion", "kubernetes"].contains(name)
         };
         let warning = |name: &str| {
+            // A name with a dot has a domain already, so it lacks only the path.
             let including = if name.contains('.') { " including a path (/)" } else { "" };
             format!(
                 "metadata.finalizers: {}: prefer a domain-qualified finalizer name{including} to avoid accidental conflicts \

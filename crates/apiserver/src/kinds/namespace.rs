@@ -182,6 +182,7 @@ fn admit_delete(name: &str) -> Result<(), ApiError> {
 
 /// Sets the phase of a deleted namespace.
 fn mark_deleted(namespace: &mut Value) {
+    // kube-apiserver sets only the time and the phase.
     metadata::of(namespace).remove("deletionGracePeriodSeconds");
     namespace["status"]["phase"] = json!("Terminating");
 }

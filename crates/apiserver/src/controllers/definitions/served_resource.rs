@@ -127,6 +127,7 @@ fn served_version(
             field_refusal: FieldRefusal::Plain,
         },
     };
+    // The conversion by a webhook has parsed the schemas of all versions already.
     let parsed = Option::as_ref(webhook).and_then(|webhook| webhook.version(&resource.version));
     let parsed = parsed.map_or_else(|| schema(version), |version| Arc::clone(&version.schema));
     let served = ServedKind::new(Arc::new(resource), parsed, &kinds::custom::Custom, Some(custom));

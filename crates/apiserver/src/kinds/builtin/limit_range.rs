@@ -110,6 +110,7 @@ fn validate_limit(kind: &str, limit: &Value, path: &str) -> Vec<FieldError> {
                 let why = "may not be specified when `type` is 'Pod'";
                 errors.push(FieldError::forbidden(format!("{path}.{field}"), why));
             }
+            // The comparisons below leave them out.
             *amounts = Amounts::default();
         }
     } else {

@@ -199,6 +199,7 @@ fn family(range: &str) -> Result<bool, &'static str> {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
         IpAddr::V6(address) => (address.to_bits(), 128),
     };
+    // `parse` would accept a plus sign.
     let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
     let length = length.parse::<u32>().ok().filter(|length| is_number && *length <= size).ok_or(NO_RANGE)?;
     let beyond = size - length;

@@ -45,6 +45,7 @@ pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
         definition["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
     }
     if subresource.is_empty() {
+        // Objects may be stored in the new version from now on. Earlier ones stay in the list until a client removes them.
         let storage: Vec<Value> = storage_versions(definition).into_iter().take(1).map(Value::from).collect();
         let stored = &mut definition["status"]["storedVersions"];
         if !stored.is_array() {

@@ -29,6 +29,7 @@ fn split(text: &str) -> Result<Url<'_>, String> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut url = Url { scheme: scheme.to_lowercase(), host: "", user: None, query, fragment };
     if !rest.starts_with('/') {
+        // An opaque URL such as `mailto:a@example.com`, which has no host.
         if !scheme.is_empty() {
             return Ok(url);
         }

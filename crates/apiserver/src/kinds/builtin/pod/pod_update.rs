@@ -27,6 +27,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         }
     }
     errors.extend(deadline(before, after));
+    // Objects are sorted by key, so equal tolerations have equal texts.
     let kept: BTreeSet<String> = tolerations(after).iter().map(Value::to_string).collect();
     if tolerations(before).iter().any(|toleration| !kept.contains(&toleration.to_string())) {
         errors.push(FieldError::forbidden(

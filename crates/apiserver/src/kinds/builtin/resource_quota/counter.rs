@@ -206,6 +206,7 @@ fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
         return;
     }
     usage.set("pods", Quantity::whole(1));
+    // A quota can limit these requests by both names, such as `cpu` and `requests.cpu`.
     for (name, amount) in pod_resources::in_use(pod, AmountKind::Requests).iter() {
         if ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with("hugepages-") {
             usage.set(name, amount);

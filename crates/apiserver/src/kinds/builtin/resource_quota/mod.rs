@@ -163,6 +163,7 @@ pub(crate) fn charge(
             }
             _ => usage.clone(),
         };
+        // A write that adds nothing to a limited amount is allowed, even if the quota is exceeded already.
         let added = added.only(|name, amount| !amount.is_zero() && quota.hard.get(name).is_some());
         if added.is_empty() {
             continue;

@@ -32,6 +32,7 @@ pub(super) fn allocate(
     let full = |what: &str, why: &str| ApiError::internal_error(&format!("failed to allocate {what}: {why}"));
     let Some(spec) = service.get_mut("spec").filter(|spec| spec.is_object()) else { return Ok(()) };
     let old = old.map(|old| &old["spec"]);
+    // Before `align`, which takes an address that is still missing for one that the client removed.
     if let Some(old) = old {
         keep_allocated(old, spec);
     }
@@ -88,6 +89,7 @@ pub(super) fn drop_unneeded(old: &Value, service: &mut Value) {
         remove_unchanged(before, spec, "ipFamilyPolicy");
     }
     if lost(has_node_ports, spec) {
+        // Ports may be added and removed, as long as no node port is new.
         let former = node_ports(before);
         if node_ports(spec).iter().all(|port| former.contains(port)) {
             elements(spec, "ports").for_each(|port| remove(port, "nodePort"));
@@ -103,6 +105,7 @@ pub(super) fn drop_unneeded(old: &Value, service: &mut Value) {
     if lost(is_external, spec) {
         remove_unchanged(before, spec, "externalTrafficPolicy");
     }
+    // As in kube-apiserver, the status is cleared at once, although the load balancer is removed later.
     let is_balanced = is_balanced(spec);
     if !is_balanced && let Some(status) = service.get_mut("status").filter(|status| status.is_object()) {
         status["loadBalancer"] = json!({});
@@ -168,6 +171,7 @@ fn align(old: Option<&Value>, spec: &mut Value) {
 
 /// Sets the policy of a Service that names none: that of its former state, or one that follows from its address.
 fn set_policy(old: Option<&Value>, spec: &mut Value) {
+    // A static default could move a Service between one and two families without a request to do so.
     let former = old.map(|old| &old["ipFamilyPolicy"]).filter(|policy| !is_empty(policy));
     let policy = match former {
         Some(policy) => policy.clone(),
@@ -263,6 +267,7 @@ fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
         match families.get(at) {
             Some(_) => {}
             None if family == IPV4 => families.push(IPV4.to_owned()),
+            // Reported for the address, which the client named, instead of the family, which it did not.
             None => errors.push(FieldError::invalid(field, &shown, "IPv6 is not configured on this cluster")),
         }
     }
@@ -281,6 +286,7 @@ fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
     if !errors.is_empty() {
         return errors;
     }
+    // Before the checks below, because such a Service may have combinations that they refuse.
     if is_headless(spec) && !has_selector(spec) {
         if families.is_empty() {
             families.push(IPV4.to_owned());

@@ -237,6 +237,7 @@ impl Allocator for Reserving<'_> {
         let usable = self.pool.range.usable();
         let number = match wanted {
             Some(address) => {
+                // The network address and the last address are not usable, although the range contains them.
                 let number = u32::from(address);
                 if !(usable.first..=usable.last).contains(&number) {
                     return Err(Unallocated(

@@ -124,6 +124,7 @@ pub(in crate::kinds::builtin) fn range(text: &str, path: &str) -> Vec<String> {
     let is_mapped = matches!(given, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     let (first, bits) = match given {
         IpAddr::V4(v4) if length <= 32 => {
+            // For a length of 0 the shift has no result, and the mask no bits.
             let mask = u32::MAX.checked_shl(32 - length).unwrap_or_default();
             (IpAddr::V4(Ipv4Addr::from(u32::from(v4) & mask)), 32)
         }

@@ -76,6 +76,7 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
         }
         let place = format!("spec.versions[{index}]");
         let name = text(version, "name");
+        // Reported after the loop, because the error is about all versions.
         unique &= names.insert(name);
         let wrong = label_1035(name);
         if !wrong.is_empty() {

@@ -106,6 +106,7 @@ fn field_reference(reference: &mut Value) {
 }
 
 fn volume(volume: &mut Value) {
+    // A volume without a source is an `emptyDir`.
     if volume.as_object().is_some_and(|fields| fields.keys().all(|key| key == "name")) {
         volume["emptyDir"] = json!({});
     }
