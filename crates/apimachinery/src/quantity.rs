@@ -303,7 +303,7 @@ fn amount(written: Notation<'_>, longest: usize) -> Option<Amount> {
             Suffix::Exponent
         }
     };
-    // Amounts below a billionth are rounded away from zero.
+    // As in Go, amounts below a billionth are rounded away from zero.
     while exponent < -9 {
         mantissa = mantissa / 10 + i128::from(mantissa % 10 != 0);
         exponent += 1;

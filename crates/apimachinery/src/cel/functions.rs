@@ -143,6 +143,7 @@ pub(super) fn signature(function: &str, target: Option<&Type>, arguments: &[Type
         ("findAll", 1) => (of_text && all(arguments, &[String])).then_some(Type::List(Box::new(String))),
         ("findAll", 2) => (of_text && all(arguments, &[String, Int])).then_some(Type::List(Box::new(String))),
         ("charAt", 1) => (of_text && all(arguments, &[Int])).then_some(String),
+        // Texts and lists have these two functions. A target of type `Dyn` may be either.
         ("indexOf" | "lastIndexOf", 1) if of_text && all(arguments, &[String]) => Some(Int),
         ("indexOf" | "lastIndexOf", 1) => element.filter(|element| arguments[0].fits(element)).map(|_| Int),
         ("indexOf" | "lastIndexOf", 2) => (of_text && all(arguments, &[String, Int])).then_some(Int),
@@ -159,6 +160,7 @@ pub(super) fn signature(function: &str, target: Option<&Type>, arguments: &[Type
         }
         ("isSorted", 0) => element.map(|_| Bool),
         ("sum" | "min" | "max", 0) => element,
+        // The functions of decisions, for a target of type `Dyn`; other targets have signatures in `authorization`.
         ("reason" | "error", 0) if *target == Dyn => Some(String),
         ("allowed" | "errored", 0) if *target == Dyn => Some(Bool),
         _ => None,
@@ -278,6 +280,7 @@ pub(super) fn member<'a>(
             Val::Int(text.rfind(&**part).map_or(-1, |at| characters(text, at)))
         }
         ("lastIndexOf", [Val::String(part), Val::Int(until)]) => {
+            // The last match may begin at the given position, so it may end behind it. An end inside of a character is moved back.
             let end = (offset(text, at(*until)?) + part.len()).min(text.len());
             let head = (0..=end).rev().find_map(|end| text.get(..end)).unwrap_or_default();
             Val::Int(head.rfind(&**part).map_or(-1, |at| characters(text, at)))

@@ -187,6 +187,7 @@ impl CelParser<'_> {
     }
 
     fn expression(&mut self) -> Result<SyntaxNode, Issue> {
+        // The first error ends the parsing, so only the way without an error counts back.
         self.depth += 1;
         if self.depth > DEPTH {
             return Err(Issue::new(self.peek().at, format!("expression recursion limit exceeded: {DEPTH}")));
@@ -206,6 +207,7 @@ impl CelParser<'_> {
     }
 
     fn or(&mut self) -> Result<SyntaxNode, Issue> {
+        // A chain is one node, so that a long chain is not nested deep; cel-go balances it for this purpose.
         let first = self.and()?;
         let mut terms = vec![first];
         let mut place = None;
@@ -260,6 +262,7 @@ impl CelParser<'_> {
             if count % 2 == 0 {
                 return Ok(operand);
             }
+            // A sign before a number is part of the literal: the smallest integer has no positive counterpart.
             let negated = match (sign, &operand.expr) {
                 ("-", Expr::Literal(Literal::Int(value))) => value.checked_neg().map(Literal::Int),
                 ("-", Expr::Literal(Literal::IntMinimum)) => Some(Literal::Int(i64::MIN)),

@@ -62,6 +62,7 @@ type Scanned = Result<(Token, usize), (String, usize)>;
 /// Reads the first token, and returns its length in bytes.
 fn token(rest: &str) -> Scanned {
     let bytes = rest.as_bytes();
+    // Before names, because a prefix such as `r` could also begin a name.
     if let Some(quoted) = quoted(rest) {
         return quoted;
     }
@@ -89,6 +90,7 @@ fn token(rest: &str) -> Scanned {
 fn number(rest: &str) -> Scanned {
     let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unsigned = |length: usize| rest[length..].starts_with(['u', 'U']);
+    // `0x` without a digit is the number 0 and a name.
     if let Some(hex) = rest.strip_prefix("0x") {
         let length = hex.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hex.len());
         if length > 0 {

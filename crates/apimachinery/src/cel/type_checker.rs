@@ -89,6 +89,7 @@ impl TypeChecker<'_> {
         if types.iter().all(|of| of.fits(&Type::Bool)) {
             return Type::Bool;
         }
+        // Messages name two operands, as cel-go's operators have.
         let pair = &types[..types.len().min(2)];
         self.no_overload(at, function, None, pair);
         Type::Bool
@@ -136,6 +137,7 @@ impl TypeChecker<'_> {
         let condition = fold.filter.as_ref().map(|filter| self.type_of(filter));
         let body = self.type_of(&fold.body);
         self.locals.pop();
+        // cel-go expands a macro to these operators, which appear in its messages.
         let conditions = match fold.kind {
             FoldKind::Map => condition.map(|of| ("_?_:_", of)),
             FoldKind::All => Some(("_&&_", body.clone())),

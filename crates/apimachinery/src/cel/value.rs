@@ -182,6 +182,7 @@ impl<'a> Val<'a> {
             (Self::Uint(one), Val::Uint(two)) => Some(one.cmp(two)),
             (Self::Int(one), Val::Uint(two)) => Some(i128::from(*one).cmp(&i128::from(*two))),
             (Self::Uint(one), Val::Int(two)) => Some(i128::from(*one).cmp(&i128::from(*two))),
+            // With a float on one side both are compared as floats; a NaN has no order.
             (one, two) => double(one)?.partial_cmp(&double(two)?),
         }
     }

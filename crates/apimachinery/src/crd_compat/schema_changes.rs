@@ -58,6 +58,7 @@ impl Walk<'_> {
         self.values(old, new, path);
         bounds::compare(self.report, path, old, new);
         self.default(old, new, path, above);
+        // A limit on the number of fields only counts the fields of this object, but a comparison of values also those further inside.
         let compares_values = above.compares_values || compares_values(new);
         let above = EnclosingKeywords { compares_values, counts_fields: new.get("maxProperties").is_some() };
         self.compositions(old, new, path);

@@ -34,6 +34,7 @@ fn complete_fields(message: &Message, object: &mut Map<String, Value>) {
 }
 
 fn complete_field(field: &Field, object: &mut Map<String, Value>) {
+    // Go decodes null like an absent field.
     let Some(value) = object.get_mut(field.name).filter(|value| !value.is_null()) else {
         match absent(field) {
             Some(value) => object.insert(field.name.to_owned(), value),

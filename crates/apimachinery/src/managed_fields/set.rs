@@ -39,6 +39,7 @@ impl Ord for PathElement {
         match (self, other) {
             (Self::Field(a), Self::Field(b)) => a.cmp(b),
             (Self::Key(a), Self::Key(b)) => {
+                // Keys are sorted by name, so equal positions can be compared; a longer key follows its beginning.
                 let entries = a.iter().zip(b).map(|((a_name, a_value), (b_name, b_value))| {
                     a_name.cmp(b_name).then_with(|| compare_values(a_value, b_value))
                 });
@@ -161,6 +162,7 @@ impl FieldSet {
 
     /// Adds all members of `other`.
     pub(super) fn merge(&mut self, other: Self) {
+        // Saves the insertion of each member.
         if self.is_empty() {
             *self = other;
             return;

@@ -72,6 +72,7 @@ impl Patcher {
         let path = text(&operation, "path");
         let undecoded = |field: &str, why: &str| format!("{kind} operation failed to decode {field}: {why}");
         let value = operation.remove("value");
+        // The library reports any wrong path of `add`, `remove` and `copy` as missing.
         match &*kind {
             "add" => {
                 let path = path.map_err(|_| undecoded("path", MISSING))?;
@@ -106,6 +107,7 @@ impl Patcher {
                     format!("move operation does not apply: doc is missing from path: {from}: {MISSING}")
                 })?;
                 let failed = |why: String| format!("error in move for path: '{key}': {why}");
+                // As in the library, the path of the destination is only read after the value was removed.
                 get(parent, &key).map_err(failed)?;
                 let value = remove(parent, &key).map_err(failed)?;
                 let path = path.map_err(|why| undecoded("path", &why))?;
@@ -151,6 +153,7 @@ impl Patcher {
     fn replace(&mut self, path: &str, value: Value) -> Result<(), String> {
         if path.is_empty() {
             if !value.is_object() && !value.is_array() {
+                // The library formats an error that is nil.
                 return Err("replace operation value must be object or array: %!w(<nil>)".to_owned());
             }
             self.document = value;

@@ -166,6 +166,7 @@ fn one_of(
     depth: usize,
 ) -> WireResult<Option<Value>> {
     let or_bool = other == Alternative::Bool;
+    // In Go's `JSONSchemaPropsOrBool` the boolean has the number 1, in the other two types the schema.
     let (schema_number, other_number) = if or_bool { (2, 1) } else { (1, 2) };
     let element = if other == Alternative::Strings { GoType::String } else { GoType::Message(message) };
     let (mut schema, mut list, mut allowed) = (None, Vec::new(), false);

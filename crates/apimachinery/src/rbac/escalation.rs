@@ -18,6 +18,7 @@ pub fn missing(held: &[PolicyRule], granted: &[PolicyRule]) -> Vec<PolicyRule> {
     let mut left = MAX_PERMISSIONS;
     let mut missing = Vec::new();
     for rule in granted {
+        // A rule that is covered as a whole need not be divided.
         if held.iter().any(|owner| covers(owner, rule)) {
             continue;
         }

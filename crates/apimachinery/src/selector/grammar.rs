@@ -209,6 +209,7 @@ impl<'a> SelectorParser<'a> {
                     }
                 }
                 SelectorToken::Symbol(",") => {
+                    // `(,a)` begins with an empty value, `(a,)` ends with one, and `(a,,b)` has one in the middle.
                     if values.is_empty() {
                         values.insert(String::new());
                     }

@@ -84,6 +84,7 @@ fn repetitions(ast: &Ast, source: &str, translation: &Translation) -> Result<u32
                 let both = source.get(from..to).unwrap_or(own);
                 return Err(refusal("invalid nested repetition operator", both));
             }
+            // `*`, `+` and `?` do not count as repetitions.
             let RepetitionKind::Range(range) = &repetition.op.kind else {
                 return repetitions(&repetition.ast, source, translation);
             };

@@ -117,6 +117,7 @@ fn value(
         .filter(|(_, object)| object.is_object())
         .map(|(inner, object)| (below(&place, &inner), object))
         .collect();
+    // Metadata that cannot be decoded cannot be validated, and a default with invalid metadata is not compared with its schema.
     if let Some(error) = objects.iter().find_map(|(place, object)| undecodable(place, object)) {
         checker.push(error);
         return;

@@ -22,6 +22,7 @@ pub(super) fn check(checker: &mut StructuralChecker<'_>, schema: &Value) {
     let before = checker.errors.len();
     structural(checker, schema, TreePosition::Root, &FieldPath::root());
     complete(checker, schema, Some(schema), &FieldPath::root(), &FieldPath::root());
+    // kube-apiserver sorts these errors, because it visits properties in random order.
     checker.errors[before..].sort_by_cached_key(ToString::to_string);
 }
 

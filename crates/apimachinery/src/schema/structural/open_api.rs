@@ -60,11 +60,13 @@ pub(super) fn check(
     let below = place.inside();
     let additional_path = path.field("additionalProperties");
     let additional = additional(schema);
+    // Properties describe structs, which ignore unknown fields; additional properties describe maps.
     if has_entries(schema, "properties") && matches!(additional, Additional::Nothing | Additional::Schema(_))
     {
         checker.forbidden(&additional_path, "additionalProperties and properties are mutual exclusive");
     }
     if let Additional::Schema(child) = additional {
+        // A default inside a map of metadata could not be pruned without the object that it belongs to.
         let no_defaults = if place.in_metadata { Some(NoDefaults::InMetadataMap) } else { place.no_defaults };
         check(checker, child, InheritedRules { no_defaults, ..below }, &additional_path);
     }
@@ -89,6 +91,8 @@ pub(super) fn check(
             check(checker, child, below, &path.index(index));
         }
     }
+    // `definitions`, lists of `items` and `dependencies` are not supported, which `keywords` reports. The schemas inside are checked
+    // nevertheless.
     let definitions = path.field("definitions");
     for (name, child) in entries(schema, "definitions") {
         check(checker, child, below, &definitions.key(name));

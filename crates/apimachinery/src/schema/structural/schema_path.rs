@@ -72,6 +72,7 @@ impl Found<'_> {
             Additional::Any | Additional::Nothing => None,
             Additional::Absent => return Err(missing()),
         };
+        // Messages show fields as `.name` and keys of maps as `[name]`, whatever the notation of the path.
         if self.path.is_empty() {
             name.clone_into(&mut self.root);
             name.clone_into(&mut self.path);

@@ -104,6 +104,7 @@ pub(super) fn float(value: f64) -> String {
         return scientific;
     };
     match exponent.parse::<i32>() {
+        // Go writes at least two digits of the exponent.
         Ok(exponent) if !(-4..6).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.abs())
