@@ -149,6 +149,7 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
                 tracing::debug!("Reconcile done, requeueing after {}", Brief(delay));
             }
         },
+        // Before the passing failures, because no retry follows that could fix a terminal one.
         Outcome::Returned(Err(error)) if error.is_terminal() => {
             tracing::error!(error = format_args!("terminal error: {error:#}"), "Reconciler error");
         }
@@ -181,9 +182,11 @@ fn is_passing_cause(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<ReadError>() {
         return error.is_not_synced();
     }
+    // A reconciler may send requests with `kube` directly.
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {
         return status.reason == "Conflict";
     }
+    // `FinalizeError::Client` is transparent: the chain of causes skips the error inside of it.
     let ours = error.downcast_ref::<client::ClientError>().or(match error.downcast_ref() {
         Some(FinalizeError::Client(error)) => Some(error),
         _ => None,

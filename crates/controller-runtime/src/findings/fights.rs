@@ -89,6 +89,7 @@ impl Fights {
         let (Some(manager), Ok(version)) = (call.query("fieldManager"), object.version.parse()) else {
             return;
         };
+        // An answer may lack the managed fields, and very long ones would take too much memory.
         let is_whole = !object.managed_fields.is_empty() && object.managed_fields.len() <= LONGEST;
         if !is_whole || object.uid.is_empty() {
             return;
@@ -97,6 +98,7 @@ impl Fights {
             self.young.insert(object.uid.to_string(), known);
         }
         if let Some(tracked) = self.young.get_mut(&*object.uid) {
+            // Answers to concurrent writes may arrive out of order.
             if tracked.version < version {
                 tracked.wrote(object, version, now);
             }

@@ -50,6 +50,7 @@ impl RefusedWrites {
         let subject = call.subject();
         let refusal = error.status().and_then(|status| webhook_in(&status.message));
         let Some((webhook, problem)) = refusal else {
+            // Another failure, such as a conflict, is no refusal, but does not end the row either.
             if let Some(refusals) = self.by_object.get_mut(&subject) {
                 refusals.writes += 1;
             }
@@ -122,6 +123,7 @@ fn webhook_in(message: &str) -> Option<(&str, Problem)> {
     let text = |text: &str| beginning(without_stop(text), LONGEST);
     if let Some((_, rest)) = message.split_once("admission webhook \"") {
         let (webhook, rest) = rest.split_once('"')?;
+        // Followed by a colon and the message of the webhook, or by "without explanation".
         let denied = rest.split_once("denied the request")?.1;
         let reason = denied.strip_prefix(": ").unwrap_or("denied without explanation");
         return Some((webhook, Problem::Denied(text(reason))));

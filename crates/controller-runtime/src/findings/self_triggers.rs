@@ -64,6 +64,7 @@ pub(crate) struct EndedRun<'r> {
 impl Chain {
     /// Returns the chain after a run; `None` if its writes cannot cause another run.
     pub(crate) fn after(before: Option<Box<Self>>, run: &EndedRun<'_>) -> Option<Box<Self>> {
+        // Other writes changed nothing, as far as is known, and cause no event.
         let writes = run.writes.iter().filter(|write| write.write.code.is_some_and(|code| code < 300));
         let writes: Vec<&RecordedWrite> = writes.collect();
         if writes.is_empty() {

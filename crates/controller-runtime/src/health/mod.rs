@@ -67,6 +67,7 @@ impl Checks {
         let rest = request.uri().path().strip_prefix(root)?;
         match rest.strip_prefix('/').unwrap_or(rest) {
             "" => Some(self.all(root, request.uri().query().unwrap_or_default()).await),
+            // Another path with the same beginning, such as `/healthzz`.
             _ if !rest.starts_with('/') => None,
             name => Some(self.one(name).await),
         }

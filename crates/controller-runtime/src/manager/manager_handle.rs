@@ -145,6 +145,7 @@ impl Manager {
         let host = options.host.as_deref().unwrap_or_default();
         let election = options.leader_election.clone().map(|election| {
             let connection = election.own_client().unwrap_or(&client).clone();
+            // Without the options of the other clients: their rate limit could delay a renewal.
             Election {
                 client: metered(connection, host, &options, &metrics).build().kube().clone(),
                 metrics: metrics.election(election.id()),

@@ -174,6 +174,8 @@ impl Manager {
             let (leads, permit) = (self.leads(), election.issuer.permit());
             let overdue = self.shared.overdue.subscribe();
             self.add_healthz_check("leader-election", move || {
+                // The permit ends by itself, but `leads` changes only when the task of the candidate runs. If that task is stuck,
+                // the two differ.
                 let unnoticed = *leads.borrow() && !permit.is_valid();
                 let overdue = overdue.borrow().join(", ");
                 async move {

@@ -55,6 +55,7 @@ pub fn objects_of(text: &str) -> Result<Vec<Value>, String> {
     let mut finish = |document: &mut String, first: usize| -> Result<(), String> {
         let read = yaml::read(document.as_bytes())
             .map_err(|error| format!("the document at line {first}: {error}"))?;
+        // A document without content, such as the one before the first marker, is null.
         if !read.value.is_null() {
             objects.push(read.value);
         }
@@ -115,6 +116,7 @@ fn compare_object(differences: &mut Vec<Difference>, file: &Value, object: &Valu
     let (mut file, mut rendered) = (without_annotation(file), without_annotation(object));
     let mut found = Vec::new();
     if object["kind"] == "ClusterRole" || object["kind"] == "Role" {
+        // Taken out of the objects, so that `compare` does not compare them again.
         role_rules::compare(&mut found, &file["rules"].take(), &rendered["rules"].take());
     }
     compare(&mut found, &file, &rendered, "");
@@ -187,6 +189,7 @@ fn compare_lists(found: &mut Vec<(String, FileChange)>, was: &[Value], is: &[Val
         }
     }
     found.extend(left.into_iter().map(|file| (format!("{path}[]"), FileChange::Has(file.clone()))));
+    // The lists have the same items in another order, which may have a meaning.
     if found.len() == before && was != is {
         found.push((
             path.to_owned(),

@@ -112,6 +112,7 @@ impl Program {
         };
         let webhook_options = &options.webhooks;
         let service = webhook_options.service().filter(|_| !webhooks.is_empty());
+        // Certificates in files are mounted from a Secret. Self-managed ones are read from their Secret by the program itself.
         let webhook_certificate = match &webhook_options.serving {
             Serving::Files(files) if webhook_options.certificates.is_none() => {
                 files.folder().map(Path::to_owned)

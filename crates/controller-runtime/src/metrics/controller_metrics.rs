@@ -200,6 +200,7 @@ impl ControllerMetrics {
                 self.timeouts.inc();
             }
         }
+        // Every failure counts as an error, also if it has a counter of its own.
         self.errors.inc();
         self.error.inc();
     }

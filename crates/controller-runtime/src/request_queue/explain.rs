@@ -249,6 +249,7 @@ fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run]) -> fmt::Result {
     } else {
         write!(f, "attempt {}, took {}", latest.attempt, Brief(latest.took))?;
     }
+    // The causes of the first run apply to all: the others are its retries, or were caused by further events.
     let verb = if runs.len() > 1 { "began with " } else { "" };
     write!(f, "; {verb}{}", first.causes)?;
     for (place, write) in latest.writes.iter().flatten().enumerate() {

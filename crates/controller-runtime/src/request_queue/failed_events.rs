@@ -121,6 +121,7 @@ impl FailedEventsOfSource {
     ) {
         self.all.metrics.count(&self.source, failure.reason());
         let error = failure.to_string();
+        // Logged once: metrics and explanations show later attempts.
         if attempts == 1 {
             let (controller, source) = (&*self.controller, &*self.source);
             match failure {

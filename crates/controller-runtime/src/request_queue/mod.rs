@@ -129,6 +129,7 @@ impl<R: Request> RequestQueue<R> {
     ) -> Result<(), EventFailure> {
         let passes = || self.filters.iter().all(|filter| filter.passes(&event.meta_event()));
         let failure = Cell::new(None);
+        // Filters, predicates and handlers are user code: a panic fails the event, not its source.
         let received = panic::catch_unwind(AssertUnwindSafe(|| {
             if passes() {
                 self.pass(source, event, &failure, handle);

@@ -196,6 +196,7 @@ impl<R: Request> RequestQueue<R> {
         else {
             return None;
         };
+        // Checked before the keys are counted, because that visits all of them.
         if now.saturating_duration_since(oldest) < starvation::LONG {
             return None;
         }
@@ -203,6 +204,7 @@ impl<R: Request> RequestQueue<R> {
         for seen in self.queue.snapshot() {
             let flow = || match &seen.flow {
                 Some(flow) => flow.to_string(),
+                // A queue without flows is examined by namespace.
                 None => name_of(&seen.key)
                     .split_once('/')
                     .map(|(namespace, _)| namespace.to_owned())
@@ -247,6 +249,7 @@ impl<R: Request> RequestQueue<R> {
         let mut findings: Vec<Finding> = self.tracker.failing().iter().filter_map(waits).collect();
         let more = findings.len().saturating_sub(NAMED);
         findings.truncate(NAMED);
+        // The first finding is that of the oldest failure.
         let rest = (more > 0).then(|| back_off::more(&self.controller, more, findings[0].since));
         findings.into_iter().chain(rest).collect()
     }

@@ -179,6 +179,7 @@ impl Verbs {
             verbs: texts(&verbs),
             ..PolicyRule::default()
         }));
+        // By resource, so that the same rights give the same text.
         rules.sort_by(|one, other| {
             let key = |rule: &PolicyRule| {
                 (rule.api_groups.clone(), rule.resources.clone(), rule.resource_names.clone())

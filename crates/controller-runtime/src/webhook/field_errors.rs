@@ -174,7 +174,7 @@ impl FieldErrors {
     }
 }
 
-/// One error as it is; several in brackets, each once.
+/// One error as it is; several in brackets, equal ones once, like an aggregate of Kubernetes' Go libraries.
 impl fmt::Display for FieldErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut texts: Vec<String> = Vec::new();

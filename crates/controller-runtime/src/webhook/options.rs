@@ -121,6 +121,7 @@ impl WebhookOptions {
 
     /// Records the rights to keep certificates and configurations up to date, for the webhooks that are registered now.
     pub(crate) fn declare(&self, webhooks: &Webhooks, log: &DeclarationLog) {
+        // Set only if the server keeps certificates or configurations up to date.
         let Some(place) = self.place.filter(|_| !webhooks.is_empty() && !self.listen.is_nowhere()) else {
             return;
         };

@@ -46,6 +46,7 @@ impl Vacancies {
             let word = &mut level[place / BITS];
             let was = *word;
             *word |= bit(place);
+            // The higher levels know already that the word is not zero.
             if was != 0 {
                 return;
             }
@@ -59,6 +60,7 @@ impl Vacancies {
         for level in &mut self.levels {
             let word = &mut level[place / BITS];
             *word &= !bit(place);
+            // The word is still not zero, so the higher levels stay as they are.
             if *word != 0 {
                 return;
             }

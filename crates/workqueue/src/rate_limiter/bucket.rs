@@ -183,6 +183,7 @@ impl<K: Clone + Eq + Hash> Bucket<K> {
         let mut is_new = false;
         let slots = self.reserved.get_or_insert(
             key,
+            // A slot that has passed cannot be returned, so its entry is not needed any more.
             |slots| slots.last <= now,
             || {
                 is_new = true;

@@ -100,6 +100,7 @@ async fn retry(explainer: &Explainer, request: &HttpRequest) -> Result<ServerRes
 
 async fn route(explainer: &Arc<Explainer>, request: &HttpRequest) -> Result<ServerResponse, Refusal> {
     let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+    // Split before decoding, so that an escaped slash separates no parts.
     let parts: Vec<Cow<'_, str>> =
         path.split('/').map(|part| percent_decode_str(part).decode_utf8_lossy()).collect();
     let parts: Vec<&str> = parts.iter().map(|part| &**part).collect();
@@ -115,6 +116,7 @@ async fn route(explainer: &Arc<Explainer>, request: &HttpRequest) -> Result<Serv
             let filter = filter(&query)?;
             json(&controller(explainer, name)?.requests(&filter).await)
         }
+        // The name of a request contains slashes, escaped or not.
         ["controllers", name, "requests", request @ ..] if !request.is_empty() => {
             let registry = explainer.registry.upgrade().ok_or_else(dropped)?;
             json(&explain_lookup::explain_in_steps(&registry, name, &request.join("/")).await?)

@@ -129,6 +129,7 @@ impl RenderedFile {
 
 /// Adds to a YAML text the top-level keys of another one that it lacks, with the comments before them.
 fn with_missing_keys(existing: &str, wanted: &str) -> String {
+    // A top-level key stands at the beginning of a line that is no comment, item or flow mapping.
     let key_of = |line: &str| -> Option<String> {
         let key = line.split_once(':')?.0;
         let is_key = !key.is_empty() && !key.starts_with([' ', '#', '-', '{']);

@@ -74,9 +74,11 @@ fn different_files(
             different.push(FileDifference { path, differences: Vec::new(), is_missing: true });
             continue;
         };
+        // Rendering would not change the file, either because it is equal or because it belongs to the user.
         if file.over(Some(text)) == *text {
             continue;
         }
+        // Templates are not YAML, so their objects cannot be compared.
         if layout == Layout::Helm {
             different.push(FileDifference { path, differences: Vec::new(), is_missing: false });
             continue;

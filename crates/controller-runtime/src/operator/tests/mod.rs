@@ -121,7 +121,7 @@ async fn json_begins_with_the_schema() {
     assert_eq!(value["objects"][0]["metadata"]["name"], "guestbooks.example.com");
 }
 
-/// Asks for an object, as a setup function should not.
+/// Sends a request for an object, which a setup function must not do.
 fn ask(manager: &Manager) -> Result<Option<ConfigMap>, ClientError> {
     let roses = ObjectKey::new("shop", "roses");
     block_in_place(|| Handle::current().block_on(manager.client().get::<ConfigMap>(&roses).into_future()))

@@ -209,6 +209,7 @@ impl MetricsServerOptions {
             let path = request.uri().path();
             let (public, extra) = (extra.get_public(path), extra.get(path));
             let answered = async move {
+                // A public path needs no token. Filters apply to it nevertheless.
                 if let Some(access) = access.filter(|_| public.is_none())
                     && let Err(refusal) = access.check(&request).await
                 {

@@ -91,14 +91,14 @@ struct Replica {
     rotation: Rotation<()>,
     /// Difference between its wall clock and real time, in seconds.
     skew: i64,
-    /// It does nothing until then: it is paused, cut off, or waits for a response.
+    /// Second until which it does nothing, because it is paused, cut off, or waits for a response.
     busy_until: u64,
-    /// It has nothing to do until then, unless it is notified.
+    /// Second of its next step, unless it is notified before.
     idle_until: u64,
-    /// When it was first seen ready.
+    /// Second in which it was first seen ready.
     ready_since: Option<u64>,
     served: Option<String>,
-    /// Bundles that the running publication has checked, and what it publishes.
+    /// Generations of the running publication, and the number of bundles that it has checked.
     publishing: Option<(BTreeSet<String>, usize)>,
     /// Version of the Secret that it has read.
     read_version: u64,

@@ -106,6 +106,7 @@ impl Targets {
             if wanted.is_none() && present.is_none() {
                 continue;
             }
+            // A configuration that an earlier version of the program applied becomes empty.
             let mut wanted = wanted.unwrap_or_else(|| json!([]));
             for entry in wanted.as_array_mut().into_iter().flatten() {
                 let bundle = present.as_ref().and_then(|present| self.bundle_of(present, &entry["name"]));
