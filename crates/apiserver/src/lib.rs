@@ -168,7 +168,7 @@
 //!   the age of the history follow tokio's time.
 //! - Only profile [`Dev`](Profile::Dev) removes the finalizers that protect volumes and claims in use. Elsewhere a client has to
 //!   remove them, as with envtest.
-//! - Nothing terminates a pod that is assigned to a node: after a deletion the pod stays until a client deletes it with a grace
+//! - A pod that is assigned to a node never terminates: after a deletion the pod stays until a client deletes it with a grace
 //!   period of 0, as a kubelet does.
 //! - The state is in memory and is lost with the last handle, unless the server uses a [data file](ApiServer::open).
 //! - If every client is admin (see [Users](#users)), listeners accept only loopback addresses, and refuse requests that a web page

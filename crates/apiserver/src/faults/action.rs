@@ -36,7 +36,7 @@ pub enum Action {
     Silence,
     /// Like [`Silence`](Self::Silence), but the request is processed: the client cannot know whether it was.
     WithholdResponse,
-    /// Processes the request and sends the head of the response and this many bytes of its body. Then nothing more arrives, while
+    /// Processes the request and sends the head of the response and this many bytes of its body. Then the response stalls, while
     /// the connection stays open. A shorter body arrives whole.
     Stall(u64),
     /// Answers from a state this many revisions old, or from the oldest kept one, as a lagging server does. A rule with this action picks

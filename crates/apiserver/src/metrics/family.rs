@@ -100,7 +100,7 @@ impl<B: Buckets> Histogram<B> {
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Whether nothing was observed.
+    /// Whether there are no observations.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
     }

@@ -44,7 +44,7 @@ enum BodyKind {
 enum CutEnd {
     /// The connection closes.
     Reset,
-    /// Nothing more arrives until the future is ready; then the connection closes. The mutex is never locked, as in [`BodyKind::Stream`].
+    /// The body stalls until the future is ready; then the connection closes. The mutex is never locked, as in [`BodyKind::Stream`].
     Silence(Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>),
 }
 

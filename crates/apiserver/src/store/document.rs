@@ -144,8 +144,8 @@ impl Document {
         out.extend_from_slice(&self.tail);
     }
 
-    /// Appends the object without its revision, with the fields in the order in which Go writes them. Returns the length of what
-    /// precedes the metadata.
+    /// Appends the object without its revision, with the fields in the order in which Go writes them. Returns the length of the
+    /// text before the metadata.
     pub(crate) fn write_without_revision(&self, out: &mut Vec<u8>, kind: &TypeMeta) -> usize {
         let begin = out.len();
         for (field, value) in [("{\"apiVersion\":", &kind.api_version), (",\"kind\":", &kind.kind)] {

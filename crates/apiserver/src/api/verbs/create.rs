@@ -82,7 +82,7 @@ pub(crate) async fn create(
         // A resourceVersion must be a number; its value is ignored.
         update::wanted_revision(&object)?;
     }
-    // Plugins may have changed what a role or binding grants.
+    // Plugins may have changed the permissions that a role or binding grants.
     call.check_escalation(None, &object)?;
     // Plugins may change the name of the object, but not its namespace.
     object_meta::reconcile_namespace(served, namespace, &mut object)?;

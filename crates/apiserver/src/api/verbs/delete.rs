@@ -58,7 +58,7 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
     list_reply::answer(call, &meta, Items::new(deleted, None)).await
 }
 
-/// Warns that the pods of a job stay, unless the request says what happens to dependents.
+/// Warns that the pods of a job stay, unless the request names a propagation policy.
 fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
     let is_silent = options.propagation.is_none() && options.orphan_dependents.is_none();
     if is_silent

@@ -81,7 +81,7 @@ impl Call {
     /// [`Memo`](crate::api::conversion::Memo)).
     ///
     /// # Errors
-    /// Those of the computation.
+    /// The errors of the computation.
     pub(crate) async fn with_conversions<T>(
         &self,
         mut compute: impl FnMut() -> Result<T, ApiError>,

@@ -173,7 +173,7 @@ pub(crate) async fn change(
             }
             UpdateReview::Before => {}
         }
-        // Plugins may have changed what a role or binding grants.
+        // Plugins may have changed the permissions that a role or binding grants.
         call.check_escalation(Some(&old), &new)?;
         // Checked only here, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;

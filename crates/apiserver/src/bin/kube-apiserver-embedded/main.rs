@@ -1,6 +1,6 @@
 //! The embedded API server as a program.
 //!
-//! The name under which the program is called decides what it does. As `kube-apiserver` and `etcd` it accepts the flags of those programs,
+//! The program behaves according to the name under which it is called. As `kube-apiserver` and `etcd` it accepts the flags of those programs,
 //! so that test environments which start them, such as controller-runtime's envtest, start this program instead. Under any other name it
 //! has flags of its own:
 //!

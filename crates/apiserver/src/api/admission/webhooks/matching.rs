@@ -105,7 +105,7 @@ pub(super) fn operation_name(operation: Operation) -> &'static str {
 pub(super) enum ReceivedAs {
     /// The resource of the request.
     Requested,
-    /// The same resource in another version, or in another group.
+    /// The resource of the request in another version, or in another group.
     Equivalent(Arc<ServedKind>),
 }
 

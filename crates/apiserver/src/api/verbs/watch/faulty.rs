@@ -97,7 +97,7 @@ impl OwnFault {
         }
     }
 
-    /// Handles an event of the watch; returns what is sent in its place.
+    /// Handles an event of the watch. Returns the bytes to send in its place, which may be empty.
     fn pass(&mut self, event: Bytes) -> Bytes {
         if let Some(cut) = &mut self.cut {
             cut.count();
