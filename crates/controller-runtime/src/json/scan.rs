@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return Err(self.no("comma or end of an object")),
+                _ => return Err(self.missing("comma or end of an object")),
             }
         }
     }
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
     /// Advances over a string, and returns it decoded.
     pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
         if self.peek() != Some(b'"') {
-            return Err(self.no("string"));
+            return Err(self.missing("string"));
         }
         let begin = self.at;
         let rest = self.text.get(begin + 1..).unwrap_or_default();
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
             }),
         };
         if length == 0 {
-            return Err(self.no("value"));
+            return Err(self.missing("value"));
         }
         self.at += length;
         Ok(&rest[..length])
@@ -273,7 +273,7 @@ impl<'a> Reader<'a> {
 
     /// Checks that nothing but white space follows.
     pub(crate) fn end(&mut self) -> Result<(), Malformed> {
-        self.peek().map_or(Ok(()), |_| Err(self.no("end of the text")))
+        self.peek().map_or(Ok(()), |_| Err(self.missing("end of the text")))
     }
 
     fn pass(&mut self, byte: u8, expected: &'static str) -> Result<(), Malformed> {
@@ -281,10 +281,10 @@ impl<'a> Reader<'a> {
             self.at += 1;
             return Ok(());
         }
-        Err(self.no(expected))
+        Err(self.missing(expected))
     }
 
-    fn no(&self, expected: &'static str) -> Malformed {
+    fn missing(&self, expected: &'static str) -> Malformed {
         Malformed { expected, at: self.at }
     }
 }

@@ -187,11 +187,11 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
                 () = delivery.due(), if delivery.is_retrying() => {
                     delivery.retry();
                 }
-                next = pace.wait_for(events.next()), if !has_ended => take(next, &sink, &mut delivery),
+                next = pace.wait_for(events.next()), if !has_ended => process(next, &sink, &mut delivery),
                 () = &mut closed, if !has_ended => {
                     // The last events may have arrived after the poll of `events`.
                     while let Some(next) = events.next().now_or_never() {
-                        take(next, &sink, &mut delivery);
+                        process(next, &sink, &mut delivery);
                         pace.step().await;
                     }
                     has_ended = true;
@@ -219,7 +219,8 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
     }
 }
 
-fn take<K: Object, R: Request>(next: Delivered<K>, sink: &Sink<R>, delivery: &mut Delivery<'_, K, R>) {
+/// Delivers an event, or reports that the initial list is complete.
+fn process<K: Object, R: Request>(next: Delivered<K>, sink: &Sink<R>, delivery: &mut Delivery<'_, K, R>) {
     match next {
         Delivered::Event(event) => delivery.deliver(event),
         Delivered::Synced => sink.set_synced(),

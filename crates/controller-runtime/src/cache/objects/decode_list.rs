@@ -2,7 +2,7 @@
 
 use std::{num::NonZero, panic::resume_unwind, sync::Arc, thread};
 
-use super::{decode_error::DecodeError, lazy::Lazy, reads::Readers};
+use super::{decode_error::DecodeError, lazy::Lazy, reads::ReadPattern};
 use crate::object::Object;
 
 /// Number of objects that one thread decodes, about 20 ms of work: starting a thread takes less than 0.1 ms.
@@ -14,11 +14,11 @@ const PER_THREAD: usize = 1024;
 pub(in crate::cache) fn decode_all<'a, K: Object, I: Iterator<Item = &'a Lazy<K>>>(
     states: impl Fn() -> I,
 ) -> Result<Vec<Arc<K>>, DecodeError> {
-    let readers = if fit_budget(states()) { Readers::Many } else { Readers::TooMany };
+    let pattern = if fit_budget(states()) { ReadPattern::Iteration } else { ReadPattern::LargeIteration };
     let states: Vec<_> = states().collect();
     let threads = states.len().div_ceil(PER_THREAD).min(cores());
     if threads <= 1 {
-        return decode(&states, readers);
+        return decode(&states, pattern);
     }
     let mut parts = states.chunks(states.len().div_ceil(threads));
     let first = parts.next().unwrap_or_default(); // for the calling thread
@@ -26,15 +26,15 @@ pub(in crate::cache) fn decode_all<'a, K: Object, I: Iterator<Item = &'a Lazy<K>
         let others: Vec<_> = parts
             .map(|part| {
                 let helper = thread::Builder::new().name("decode-list".to_owned());
-                (part, helper.spawn_scoped(scope, move || decode(part, readers)))
+                (part, helper.spawn_scoped(scope, move || decode(part, pattern)))
             })
             .collect();
-        let mut objects = decode(first, readers)?;
+        let mut objects = decode(first, pattern)?;
         objects.reserve_exact(states.len() - objects.len());
         for (part, helper) in others {
             objects.extend(match helper {
                 Ok(helper) => helper.join().unwrap_or_else(|panic| resume_unwind(panic))?,
-                Err(_no_thread) => decode(part, readers)?,
+                Err(_no_thread) => decode(part, pattern)?,
             });
         }
         Ok(objects)
@@ -45,8 +45,8 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-fn decode<K: Object>(states: &[&Lazy<K>], readers: Readers) -> Result<Vec<Arc<K>>, DecodeError> {
-    states.iter().map(|state| state.object_among(readers)).collect()
+fn decode<K: Object>(states: &[&Lazy<K>], pattern: ReadPattern) -> Result<Vec<Arc<K>>, DecodeError> {
+    states.iter().map(|state| state.object_for(pattern)).collect()
 }
 
 /// Whether the budget has room for all these states in decoded form.

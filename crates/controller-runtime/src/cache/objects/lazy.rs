@@ -17,7 +17,7 @@ use super::{
     dictionary::CompressedText,
     incoming_object::{IngestOptions, PlainText, TextSource},
     object_codec::{CodecContext, DecodedBudget, KeptObject},
-    reads::{Readers, Reads},
+    reads::{ReadPattern, Reads},
     stats::{add, subtract},
 };
 use crate::{
@@ -186,7 +186,7 @@ impl<K: Object> Lazy<K> {
     ///
     /// The object cannot be decoded as `K`.
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
-        self.object_among(Readers::One)
+        self.object_for(ReadPattern::Single)
     }
 
     /// Returns the number of additional bytes that a budget needs to keep the object decoded.
@@ -204,21 +204,21 @@ impl<K: Object> Lazy<K> {
         self.state.context.as_ref()?.budget()
     }
 
-    /// Like [`Lazy::object`], for a reader of this type.
-    pub(in crate::cache) fn object_among(&self, readers: Readers) -> Result<Arc<K>, DecodeError> {
+    /// Like [`Lazy::object`], for a read of this pattern.
+    pub(in crate::cache) fn object_for(&self, pattern: ReadPattern) -> Result<Arc<K>, DecodeError> {
         let ObjectState { meta, form: shared, context } = &*self.state;
         let mut form = shared.lock();
         let reads = match &mut form.object {
             Decoded::Always(object, _) => return Ok(Arc::clone(object)),
             Decoded::Never(error) => return Err(error.clone()),
             Decoded::InBudget(kept, reads) => {
-                let before = reads.count(readers);
+                let before = reads.count(pattern);
                 if let Some(kept) = kept.upgrade() {
                     return Ok(kept.object());
                 }
                 before
             }
-            Decoded::No(reads) => reads.count(readers),
+            Decoded::No(reads) => reads.count(pattern),
         };
         let context = context.as_ref().expect("a state without text is always decoded");
         let text = form.text.read(context);
@@ -244,11 +244,11 @@ impl<K: Object> Lazy<K> {
             }
         };
         let object = Arc::new(object);
-        let worth_keeping = reads.predict_another_read() && !matches!(readers, Readers::TooMany);
+        let worth_keeping = reads.predict_another_read() && !matches!(pattern, ReadPattern::LargeIteration);
         if !worth_keeping {
             return Ok(object);
         }
-        let KeptObject { kept, evicted } = context.keep(&object, length, readers);
+        let KeptObject { kept, evicted } = context.keep(&object, length, pattern);
         drop(evicted); // slow, so not under a lock
         if let Some(kept) = kept {
             // Other readers may have counted reads meanwhile: keep their counts.

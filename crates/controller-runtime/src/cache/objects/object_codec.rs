@@ -21,7 +21,7 @@ use super::{
     dictionary::{Dictionary, Expander, Samples},
     incoming_object::{IncomingObject, IngestOptions, TextSource},
     lazy::Lazy,
-    reads::{Readers, Reads},
+    reads::{ReadPattern, Reads},
     retain::Retain,
     stats::{Counters, Stats, add},
 };
@@ -310,13 +310,13 @@ impl CodecContext {
         &self,
         object: &Arc<K>,
         text: usize,
-        readers: Readers,
+        pattern: ReadPattern,
     ) -> KeptObject<K> {
         let Some(budget) = self.budget() else { return KeptObject::nothing() };
         let bytes = Self::decoded_bytes::<K>(text);
         let mut budget = budget.lock();
         // Objects of a list must not evict others.
-        if matches!(readers, Readers::Many) && bytes > budget.room() {
+        if matches!(pattern, ReadPattern::Iteration) && bytes > budget.room() {
             return KeptObject::nothing();
         }
         let decoded = Arc::new(DecodedObject::new(object, bytes, &self.counters));

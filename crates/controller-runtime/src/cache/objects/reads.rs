@@ -1,16 +1,16 @@
 //! Statistics of reads of a state, which decide whether it is worth keeping decoded.
 
-/// Number of objects that a reader wants.
+/// Pattern of a read: whether the reader wants one object or iterates over many.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cache) enum Readers {
-    /// One object.
-    One,
-    /// Many objects, over which the reader iterates. Such reads evict nothing from the budget: they would replace objects that
+pub(in crate::cache) enum ReadPattern {
+    /// A read of one object.
+    Single,
+    /// A read within an iteration over many objects. Such reads evict nothing from the budget: they would replace objects that
     /// are read often by objects that are read rarely.
-    Many,
-    /// More objects than the budget has room for. None of them is kept: keeping only some would save little at the next
-    /// iteration, and freeing them after a change is expensive.
-    TooMany,
+    Iteration,
+    /// A read within an iteration over more objects than the budget has room for. None of them is kept: keeping only some
+    /// would save little at the next iteration, and freeing them after a change is expensive.
+    LargeIteration,
 }
 
 /// Number of reads of a state, and of the state that it replaced.
@@ -50,13 +50,13 @@ impl Reads {
     }
 
     /// Counts a read, and returns the statistics before it.
-    pub(in crate::cache) fn count(&mut self, readers: Readers) -> Self {
+    pub(in crate::cache) fn count(&mut self, pattern: ReadPattern) -> Self {
         let before = *self;
-        match readers {
-            Readers::One if self.this == ReadCount::Never => self.this = ReadCount::Once,
-            Readers::One => self.this = ReadCount::Often,
-            Readers::Many => self.among_many = true,
-            Readers::TooMany => {}
+        match pattern {
+            ReadPattern::Single if self.this == ReadCount::Never => self.this = ReadCount::Once,
+            ReadPattern::Single => self.this = ReadCount::Often,
+            ReadPattern::Iteration => self.among_many = true,
+            ReadPattern::LargeIteration => {}
         }
         before
     }
@@ -77,7 +77,7 @@ mod tests {
         times.iter().fold(Reads::default(), |before, &times| {
             let mut reads = before.of_next();
             for _ in 0..times {
-                reads.count(Readers::One);
+                reads.count(ReadPattern::Single);
             }
             reads
         })
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn two_iterations_keep_a_state_but_do_not_predict_reads_of_the_next_state() {
         let mut reads = after(&[1]).of_next();
-        assert!(!reads.count(Readers::Many).predict_another_read());
-        assert!(reads.count(Readers::Many).predict_another_read());
+        assert!(!reads.count(ReadPattern::Iteration).predict_another_read());
+        assert!(reads.count(ReadPattern::Iteration).predict_another_read());
         assert!(!reads.predict_reads_of_all_states() && !reads.of_next().predict_another_read());
     }
 

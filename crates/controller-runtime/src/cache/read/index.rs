@@ -10,7 +10,7 @@ use std::{
 use super::selection::Selection;
 use crate::{
     cache::{
-        objects::{decode_list, lazy::Lazy, reads::Readers},
+        objects::{decode_list, lazy::Lazy, reads::ReadPattern},
         state::{
             index_table::{Table, ValueStorage, Values},
             informer::Informer,
@@ -37,7 +37,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         informer: &Arc<Informer<K>>,
         values: impl Fn(&K) -> I + Send + Sync + 'static,
     ) -> Self {
-        let values = move |object: &Lazy<K>| match object.object_among(Readers::Many) {
+        let values = move |object: &Lazy<K>| match object.object_for(ReadPattern::Iteration) {
             Ok(object) => values(&object).into_iter().collect(),
             Err(_) => BTreeSet::new(), // the first attempt to decode it has logged the error
         };

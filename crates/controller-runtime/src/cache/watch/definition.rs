@@ -37,10 +37,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 ///
 /// A group with a dot may have no definition: it may belong to an aggregated API server, or be a builtin group that
 /// this API server is too old for.
-pub(in crate::cache) async fn served(client: &kube::Client, resource: &ApiResource, delay: Duration) {
+pub(in crate::cache) async fn await_served(client: &kube::Client, resource: &ApiResource, delay: Duration) {
     let delayed = Instant::now() + delay;
     // Groups without a dot are builtin: no definition can add them.
-    if resource.group.contains('.') && is_established(client, resource, delayed).await {
+    if resource.group.contains('.') && becomes_established(client, resource, delayed).await {
         return;
     }
     sleep_until(delayed).await;
@@ -48,7 +48,7 @@ pub(in crate::cache) async fn served(client: &kube::Client, resource: &ApiResour
 
 /// Waits until the definition is established, with a sequence of short watches. `false` if it cannot be watched, or is
 /// not established in time.
-async fn is_established(client: &kube::Client, resource: &ApiResource, delayed: Instant) -> bool {
+async fn becomes_established(client: &kube::Client, resource: &ApiResource, delayed: Instant) -> bool {
     let longest = Instant::now() + LONGEST;
     loop {
         let found = timeout(ANSWER_WITHIN, find(client, resource)).await;
@@ -61,7 +61,12 @@ async fn is_established(client: &kube::Client, resource: &ApiResource, delayed: 
             resource.version
         );
         let began = Instant::now();
-        match timeout_at(until.min(began + WATCH + OVERDUE), established(client, resource, &version)).await {
+        match timeout_at(
+            until.min(began + WATCH + OVERDUE),
+            watch_until_established(client, resource, &version),
+        )
+        .await
+        {
             Ok(Some(())) => return true,
             // Do not loop tightly when a watch ends early.
             Ok(None) if began.elapsed() < WATCH => return false,
@@ -95,7 +100,7 @@ async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
 }
 
 /// Watches until the definition is established. `None` if it cannot be watched, or the watch ends before.
-async fn established(client: &kube::Client, resource: &ApiResource, from: &str) -> Option<()> {
+async fn watch_until_established(client: &kube::Client, resource: &ApiResource, from: &str) -> Option<()> {
     let params = WatchParams {
         field_selector: Some(name(resource)),
         timeout: u32::try_from(WATCH.as_secs()).ok(),

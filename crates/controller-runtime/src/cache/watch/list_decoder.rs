@@ -74,7 +74,7 @@ pub(crate) enum ListError {
     #[error("an item of the list is {0}")]
     TooLong(#[from] TooLong),
     #[error("the list is not valid JSON: {1:?} after {0} items")]
-    Surprise(usize, char),
+    Unexpected(usize, char),
     #[error("the list ends unexpectedly after {0} items")]
     BrokenOff(usize),
     #[error("the response is not a list: {0}")]
@@ -123,7 +123,7 @@ impl ListDecoder {
                             ListPosition::Item
                         }
                         (ListPosition::Next, _) | (_, b',' | b':' | b'}' | b']') => {
-                            return Err(ListError::Surprise(self.taken, next.into()));
+                            return Err(ListError::Unexpected(self.taken, next.into()));
                         }
                         _ => {
                             self.within = Skip::default();

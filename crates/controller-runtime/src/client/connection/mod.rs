@@ -76,12 +76,12 @@ pub fn connect(mut config: kube::Config) -> Result<kube::Client, kube::Error> {
     tcp.set_keepalive_interval(Some(TCP_KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(TCP_KEEPALIVE_RETRIES));
     if config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTPS) {
-        return over(tcp.clone(), tcp, &config);
+        return client_over(tcp.clone(), tcp, &config);
     }
     let Some(tls) = tls::client_config(&config)? else {
         return kube::Client::try_from(config);
     };
-    over(
+    client_over(
         https(tcp.clone(), tls.clone(), &config, HttpVersions::Any)?,
         https(tcp, tls, &config, HttpVersions::Http1)?,
         &config,
@@ -115,7 +115,7 @@ fn https(
 }
 
 /// Makes a client from two connectors: `any` offers both protocols, `http1` only HTTP/1.1.
-fn over<C>(any: C, http1: C, config: &kube::Config) -> Result<kube::Client, kube::Error>
+fn client_over<C>(any: C, http1: C, config: &kube::Config) -> Result<kube::Client, kube::Error>
 where
     C: Service<http::Uri> + Clone + Send + Sync + 'static,
     C::Response:
@@ -132,21 +132,21 @@ where
         connector
     };
     let server = config.cluster_url.clone();
-    layered(Pool::new(within_time(any), within_time(http1), server, KeepAlive::default()), config)
+    with_layers(Pool::new(within_time(any), within_time(http1), server, KeepAlive::default()), config)
 }
 
 /// Adds the settings of `config` for every request: credentials, headers, address.
-fn layered<C: Connect>(pool: Pool<C>, config: &kube::Config) -> Result<kube::Client, kube::Error> {
+fn with_layers<C: Connect>(pool: Pool<C>, config: &kube::Config) -> Result<kube::Client, kube::Error> {
     let builder = ClientBuilder::new(pool, config.default_namespace.clone());
     let builder = builder.with_layer(&config.extra_headers_layer()?);
     Ok(match config.auth_layer()? {
-        Some(credentials) => finished(builder.with_layer(&credentials), config),
-        None => finished(builder, config),
+        Some(credentials) => build(builder.with_layer(&credentials), config),
+        None => build(builder, config),
     })
 }
 
 /// Adds decompression and the server's address, and builds the client.
-fn finished<S, B>(builder: ClientBuilder<S>, config: &kube::Config) -> kube::Client
+fn build<S, B>(builder: ClientBuilder<S>, config: &kube::Config) -> kube::Client
 where
     S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Send + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError> + Send> + Send + 'static,

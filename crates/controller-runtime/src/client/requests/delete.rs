@@ -69,7 +69,7 @@ struct DeleteOptions {
 }
 
 /// Names of the options that have a method.
-const OWN: [&str; 4] = ["dryRun", "gracePeriodSeconds", "propagationPolicy", "preconditions"];
+const RESERVED: [&str; 4] = ["dryRun", "gracePeriodSeconds", "propagationPolicy", "preconditions"];
 
 impl DeleteOptions {
     fn of(client: &Client) -> Self {
@@ -79,10 +79,10 @@ impl DeleteOptions {
     }
 
     fn write_to(&self, call: &mut Call) -> Result<(), ClientError> {
-        if let Some(own) = OWN.iter().find(|own| self.more.contains_key(**own)) {
+        if let Some(name) = RESERVED.iter().find(|name| self.more.contains_key(**name)) {
             return Err(ClientError::not_sent(
                 call,
-                format!("option {own} is reserved by the client: set it by the method of the request"),
+                format!("option {name} is reserved by the client: set it by the method of the request"),
             ));
         }
         call.dry_run = !self.dry_run.is_empty();

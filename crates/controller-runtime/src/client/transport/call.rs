@@ -42,7 +42,7 @@ pub(in crate::client) const JSON: &str = "application/json";
 pub(in crate::client) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Query parameters that change how the client handles a request; only the options of the request may set them.
-const OWN: [&str; 2] = ["dryRun", "watch"];
+const RESERVED: [&str; 2] = ["dryRun", "watch"];
 
 /// Asks for a response that is not compressed. Watches need it: from Kubernetes 1.37 on each event of a compressed watch is a
 /// gzip file of its own, and the decompression that feature `gzip` of kube turns on reads only the first.
@@ -204,7 +204,7 @@ impl Call {
     pub(in crate::client) fn to_http(&self) -> Result<http::Request<Body>, ClientError> {
         for (name, _) in &self.more {
             // The server would act on the caller's value, while this client acts on its own option.
-            if OWN.contains(&&**name) || self.query.iter().any(|(known, _)| known == name) {
+            if RESERVED.contains(&&**name) || self.query.iter().any(|(known, _)| known == name) {
                 let reason = format!(
                     "query parameter {name} is reserved by the client: set it by the option of the request"
                 );

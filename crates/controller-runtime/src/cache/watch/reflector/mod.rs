@@ -16,7 +16,7 @@ use tokio::{
     time::{Duration, Instant, sleep, sleep_until, timeout},
 };
 
-use self::problem::{RequestType, WatchProblem, silence};
+use self::problem::{RequestType, WatchProblem, no_answer};
 use self::watch_requests::PAGE_SIZE;
 use super::{
     definition,
@@ -67,7 +67,7 @@ impl Reflector<'_> {
                     StepOutcome::Waited
                 }
                 Step::AwaitServed(delay) => {
-                    definition::served(&self.client, &self.shared.query.resource, delay).await;
+                    definition::await_served(&self.client, &self.shared.query.resource, delay).await;
                     StepOutcome::Waited
                 }
                 Step::List { paged } => {
@@ -136,7 +136,7 @@ impl Reflector<'_> {
         // The server should end the watch in time. If it does not, the connection is dead.
         let deadline = Instant::now() + lasts + OVERDUE;
         let opening = self.open_watch(from, lasts);
-        let body = timeout(ANSWER_WITHIN, opening).await.unwrap_or_else(|_| silence())?;
+        let body = timeout(ANSWER_WITHIN, opening).await.unwrap_or_else(|_| no_answer())?;
         self.shared.note_data(&self.scope);
         self.shared.for_each(|subscriber| subscriber.watch_opened());
         if from.is_some() {

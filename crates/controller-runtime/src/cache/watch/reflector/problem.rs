@@ -104,7 +104,7 @@ impl WatchProblem {
 }
 
 /// Result of a request that the API server did not answer in time.
-pub(super) fn silence<T>() -> Result<T, WatchProblem> {
+pub(super) fn no_answer<T>() -> Result<T, WatchProblem> {
     Err(WatchProblem::transient(format!(
         "the API server did not answer within {} s",
         ANSWER_WITHIN.as_secs()

@@ -14,7 +14,7 @@ use tokio::time::{Duration, timeout};
 
 use super::{
     ANSWER_WITHIN, Reflector,
-    problem::{RequestType, WatchProblem, silence},
+    problem::{RequestType, WatchProblem, no_answer},
 };
 use crate::{
     cache::{
@@ -52,13 +52,13 @@ impl Reflector<'_> {
         let params =
             ListParams { limit, continue_token, label_selector, field_selector, ..ListParams::default() };
         let request = self.open(self.collection().list(&params), "List");
-        let body = timeout(ANSWER_WITHIN, request).await.unwrap_or_else(|_| silence())?;
+        let body = timeout(ANSWER_WITHIN, request).await.unwrap_or_else(|_| no_answer())?;
         let (mut body, mut items, mut pace) =
             (body.into_data_stream(), ListDecoder::default(), Pace::begin());
         let no_list = |error: ListError| WatchProblem::refused(error.to_string());
         // The limit applies to each chunk: a long list may take longer as a whole.
         while let Some(chunk) =
-            timeout(ANSWER_WITHIN, pace.wait_for(body.next())).await.or_else(|_| silence())?
+            timeout(ANSWER_WITHIN, pace.wait_for(body.next())).await.or_else(|_| no_answer())?
         {
             items.push(chunk.map_err(|error| WatchProblem::transient(describe(&error)))?);
             self.shared.note_data(&self.scope);
