@@ -81,7 +81,7 @@ fn a_deleted_object_is_never_shown_if_the_watch_has_yet_to_deliver_it() {
         pass 9: -> 
     "#]],
     );
-    // The answer to a later write of the object arrives after that to the deletion.
+    // The answer to a later write of the object arrives after the answer to the deletion.
     check(
         "list a@1; deleted a@1; wrote a@3; presumed a@3; put a@3; put a@4; del a@5",
         &expect![[r#"

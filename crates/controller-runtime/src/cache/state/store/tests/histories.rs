@@ -48,23 +48,23 @@ fn follow(seen: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>, changes: V
 
 /// A change of one of three names: a deletion, or a write of the object or a new one.
 #[derive(Debug, Clone)]
-struct Deed {
+struct RandomChange {
     name: usize,
     delete: bool,
-    by: By,
-    /// If the change is an own one: number of steps until its answer arrives.
+    by: DeletedBy,
+    /// For an own change: number of steps until its answer arrives.
     ours: Option<usize>,
 }
 
-/// Knowledge about an object that is deleted.
+/// Facts that the answer to a deletion reports.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum By {
-    /// Its version.
+enum DeletedBy {
+    /// UID and version of the object.
     Version,
-    /// Its name alone.
+    /// The UID alone: the deletion was requested by name.
     Name,
     /// A bulk deletion, whose answer does not report single objects, so the deletion is presumed.
-    Others,
+    Bulk,
 }
 
 /// Input of the store between two changes.
@@ -84,10 +84,10 @@ enum Delivery {
     Nothing,
 }
 
-fn deeds() -> impl Strategy<Value = Vec<(Deed, Delivery)>> {
-    let by = prop_oneof![Just(By::Version), Just(By::Name), Just(By::Others)];
-    let deed = (0..3usize, any::<bool>(), by, prop::option::of(0..6usize));
-    let deed = deed.prop_map(|(name, delete, by, ours)| Deed { name, delete, by, ours });
+fn random_histories() -> impl Strategy<Value = Vec<(RandomChange, Delivery)>> {
+    let by = prop_oneof![Just(DeletedBy::Version), Just(DeletedBy::Name), Just(DeletedBy::Bulk)];
+    let change = (0..3usize, any::<bool>(), by, prop::option::of(0..6usize));
+    let change = change.prop_map(|(name, delete, by, ours)| RandomChange { name, delete, by, ours });
     let delivery = prop_oneof![
         4 => Just(Delivery::Next),
         1 => (0..9usize).prop_map(Delivery::Again),
@@ -96,7 +96,7 @@ fn deeds() -> impl Strategy<Value = Vec<(Deed, Delivery)>> {
         1 => Just(Delivery::List),
         4 => Just(Delivery::Nothing),
     ];
-    prop::collection::vec((deed, delivery), 1..60)
+    prop::collection::vec((change, delivery), 1..60)
 }
 
 proptest! {
@@ -126,7 +126,7 @@ proptest! {
     /// the watched state with newer own writes, and in the end the state of the server. An object deleted by name is
     /// never visible; another object of this name may be, until the watch has delivered the deletion.
     #[test]
-    fn readers_see_watched_states_with_newer_own_writes(history in deeds()) {
+    fn readers_see_watched_states_with_newer_own_writes(history in random_histories()) {
         let (mut store, mut folded) = (Store::default(), Folded::default());
         folded.take(step(&mut store, "list @1"))?;
         // The server's objects by name, and all changes in the order in which the watch delivers them.
@@ -138,7 +138,7 @@ proptest! {
         let mut ours: [Option<(u64, String)>; 3] = Default::default();
         // Last deletion by each name, whether its answer has arrived or not, and the uids in the answers.
         let (mut by_name, mut ended): ([u64; 3], Vec<String>) = Default::default();
-        for (at, (Deed { name, delete, by, ours: answer }, delivery)) in history.into_iter().enumerate() {
+        for (at, (RandomChange { name, delete, by, ours: answer }, delivery)) in history.into_iter().enumerate() {
             // Change an object.
             version += 1;
             let uid = server[name].as_deref().map(|object| object.split(['!', '@']).nth(1).expect("a uid").to_owned());
@@ -147,9 +147,9 @@ proptest! {
                     let last = server[name].take().expect("it is there");
                     changes.push((false, format!("n{name}!{uid}@{version}")));
                     match by {
-                        By::Version => ("deleted", last),
-                        By::Others => ("presumed", last),
-                        By::Name => ("deleted", format!("n{name}!{uid}>{}", store.reached(&key(&format!("n{name}"))).unwrap_or(0))),
+                        DeletedBy::Version => ("deleted", last),
+                        DeletedBy::Bulk => ("presumed", last),
+                        DeletedBy::Name => ("deleted", format!("n{name}!{uid}>{}", store.reached(&key(&format!("n{name}"))).unwrap_or(0))),
                     }
                 }
                 (uid, _) => {
@@ -175,14 +175,14 @@ proptest! {
                 }
             }
             // Deliver watch events.
-            let says = match delivery {
+            let indexes = match delivery {
                 Delivery::Next if delivered < changes.len() => vec![delivered],
                 Delivery::Swapped if delivered + 1 < changes.len() => vec![delivered + 1, delivered],
                 Delivery::Again(back) if delivered > back => vec![delivered - 1 - back],
                 _ => vec![],
             };
             let mut list = matches!(delivery, Delivery::List);
-            for change in says {
+            for change in indexes {
                 let (applied, object) = &changes[change];
                 let command = format!("{} {object}", if *applied { "put" } else { "del" });
                 let CarriedOut { events, out_of_order, .. } = carry_out(&mut store, &command);
